@@ -1,0 +1,157 @@
+"""What a population of clients is: samples with a client axis, for training, validation and testing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples of all clients, padded to the largest client.
+
+    Attributes
+    ----------
+    x : ndarray, shape (K, n_max, ...)
+        Inputs. Entries beyond a client's own count are zero.
+    y : ndarray, shape (K, n_max)
+        Labels ``0..Q-1`` (integer) or regression targets (floating).
+    n : ndarray of int, shape (K,)
+        How many samples each client has.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    n: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Check shapes and values; every client needs at least one sample."""
+        if self.x.shape[:2] != self.y.shape or self.n.shape != self.y.shape[:1]:
+            raise ValueError(
+                f"x, y and n must be (K, n_max, ...), (K, n_max) and (K,); got {self.x.shape}, {self.y.shape} "
+                f"and {self.n.shape}."
+            )
+        if self.y.size == 0 or (self.n < 1).any():
+            empty = np.flatnonzero(self.n < 1)[:5].tolist()
+            raise ValueError(
+                f"every client needs at least one sample; clients {empty} are empty. Drop them, or use a "
+                "partition that gives every client data (dirichlet has min_size)."
+            )
+        for name, values in (("x", self.x), ("y", self.y)):
+            if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
+                where = np.argwhere(~np.isfinite(values))[0]
+                raise ValueError(
+                    f"{name} must be finite; client {where[0]}, sample {where[1]} holds "
+                    f"{values[tuple(where)]}. Drop or impute such samples first."
+                )
+
+    def client(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return client `k`'s own inputs and targets, without padding."""
+        return self.x[k, : self.n[k]], self.y[k, : self.n[k]]
+
+    def class_counts(self, classes: int) -> np.ndarray:
+        """Count labels per client; shape (K, classes)."""
+        return np.stack([np.bincount(self.client(k)[1], minlength=classes) for k in range(len(self.n))])
+
+    def row_hashes(self) -> list[list[int]]:
+        """One hash per sample's input, client by client: equal inputs have equal hashes."""
+        return [[hash(row.tobytes()) for row in self.client(k)[0]] for k in range(len(self.n))]
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """A population of clients; ``print`` it to see sizes, class balance and overlap.
+
+    Attributes
+    ----------
+    train : Samples
+        What local training sees.
+    test, validation : Samples or None
+        Held-out samples of the same clients.
+    classes : tuple or None
+        The original class labels, in the order of the codes ``0..Q-1``; None for regression.
+    names : tuple of str
+        The clients' names.
+    truth : object or None
+        What a generator knows about its own data, e.g. `ReluTruth`.
+    """
+
+    train: Samples
+    test: Samples | None = None
+    validation: Samples | None = None
+    classes: tuple[Any, ...] | None = None
+    names: tuple[str, ...] = ()
+    truth: Any = None
+
+    def __post_init__(self) -> None:
+        """Check that all splits speak of the same clients."""
+        if not self.names:
+            object.__setattr__(self, "names", tuple(str(k) for k in range(len(self.train.n))))
+        for name, samples in self.splits.items():
+            if len(samples.n) != len(self.names):
+                raise ValueError(f"{name} has {len(samples.n)} clients, but there are {len(self.names)} names.")
+            if self.classes is not None and not np.issubdtype(samples.y.dtype, np.integer):
+                raise ValueError(f"{name}.y must hold integer class codes, got dtype {samples.y.dtype}.")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def splits(self) -> dict[str, Samples]:
+        """The splits that exist, by name."""
+        named = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: samples for name, samples in named.items() if samples is not None}
+
+    def majority_share(self, split: str = "train") -> np.ndarray:
+        """Share of each client's largest class; shape (K,)."""
+        if self.classes is None:
+            raise ValueError("majority_share needs class labels, and these clients hold regression targets.")
+        counts = self.splits[split].class_counts(len(self.classes))
+        return counts.max(axis=1) / counts.sum(axis=1)
+
+    def __str__(self) -> str:
+        kind = "regression" if self.classes is None else f"classification, {len(self.classes)} classes"
+        lines = [f"{len(self)} clients, {kind}, inputs of shape {self.train.x.shape[2:]}", ""]
+        header = "split       samples   per client: min / median / max"
+        if self.classes is not None:
+            header += "   majority share: min / median / max   one-class clients"
+        lines.append(header)
+        for name, samples in self.splits.items():
+            low, mid, high = samples.n.min(), int(np.median(samples.n)), samples.n.max()
+            line = f"{name:<10} {samples.n.sum():>8}   {low:>15} / {mid:>6} / {high:>3}"
+            if self.classes is not None:
+                share = self.majority_share(name)
+                line += f"   {share.min():>19.2f} / {np.median(share):>6.2f} / {share.max():.2f}"
+                line += f"   {(share == 1).sum():>17}"
+            lines.append(line)
+        lines += ["", self._overlap()]
+        return "\n".join(lines)
+
+    def _overlap(self) -> str:
+        """Say how many held-out inputs some client trains on, and how many inputs several clients hold."""
+        train = self.train.row_hashes()
+        holders: dict[int, int] = {}
+        for rows in train:
+            for row in set(rows):
+                holders[row] = holders.get(row, 0) + 1
+        several = sum(count > 1 for count in holders.values())
+        parts = [f"{several} training inputs are held by several clients"]
+        for name, samples in self.splits.items():
+            if name != "train":
+                seen = sum(row in holders for rows in samples.row_hashes() for row in rows)
+                parts.append(f"{seen} of {samples.n.sum()} {name} inputs also occur in training data")
+        return "overlap: " + "; ".join(parts)
+
+
+def pad(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Samples:
+    """Stack one (x, y) pair per client, padding with zeros to the largest client."""
+    n = np.array([len(y) for _, y in parts])
+    x0, y0 = parts[0]
+    x = np.zeros((len(parts), max(n.max(), 1), *x0.shape[1:]), dtype=x0.dtype)
+    y = np.zeros((len(parts), max(n.max(), 1)), dtype=y0.dtype)
+    for k, (xk, yk) in enumerate(parts):
+        x[k, : n[k]], y[k, : n[k]] = xk, yk
+    return Samples(x, y, n)

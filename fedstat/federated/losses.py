@@ -1,0 +1,91 @@
+"""Losses per sample and metrics per client, for stacked outputs (K, B, outputs)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+LossName = Literal["cross_entropy", "logistic", "squared"]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
+    """Multinomial log-loss of logits (K, B, Q) against labels (K, B); returns (K, B)."""
+    return F.cross_entropy(outputs.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
+
+
+def logistic(outputs: Tensor, y: Tensor) -> Tensor:
+    """Binary log-loss of one logit (K, B, 1) against labels in {0, 1} (K, B); returns (K, B)."""
+    return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), y.to(outputs.dtype), reduction="none")
+
+
+def squared(outputs: Tensor, y: Tensor) -> Tensor:
+    """Half the squared error, (h - y)^2 / 2, of (K, B, 1) against targets (K, B); returns (K, B)."""
+    return (outputs.squeeze(-1) - y).square() / 2
+
+
+LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "logistic": logistic, "squared": squared}
+
+
+def choose_loss(classes: int | None, outputs: int) -> LossName:
+    """Pick the loss from the task: classes (None for regression) and the network's number of outputs.
+
+    Raises
+    ------
+    ValueError
+        If the network's output does not fit the task.
+    """
+    if classes is None:
+        if outputs != 1:
+            raise ValueError(f"a regression needs a network with 1 output, this one has {outputs}.")
+        return "squared"
+    if outputs == 1 and classes == 2:
+        return "logistic"
+    if outputs < classes:
+        raise ValueError(f"{classes} classes need a network with {classes} outputs, this one has {outputs}.")
+    return "cross_entropy"
+
+
+def metrics(outputs: Tensor, y: Tensor, valid: Tensor, loss: LossName) -> dict[str, Tensor]:
+    """Per-client metrics over the samples where `valid` is true.
+
+    Parameters
+    ----------
+    outputs : Tensor, shape (K, n, outputs)
+        The network's outputs.
+    y : Tensor, shape (K, n)
+        Labels or targets.
+    valid : Tensor of bool, shape (K, n)
+        False at padding.
+    loss : str
+        Name of the loss, which tells the task.
+
+    Returns
+    -------
+    dict of Tensor, each (K,)
+        For classification ``accuracy``, ``balanced_accuracy`` (mean recall over the classes that the client's
+        samples contain), ``log_loss`` and ``majority_share``; for regression ``mse``.
+    """
+    n = valid.sum(1)
+
+    def mean(values: Tensor) -> Tensor:
+        return torch.where(valid, values, 0).sum(1) / n
+
+    per_sample = LOSSES[loss](outputs, y)
+    if loss == "squared":
+        return {"mse": 2 * mean(per_sample)}
+    guess = (outputs.squeeze(-1) > 0).long() if loss == "logistic" else outputs.argmax(-1)
+    hit = (guess == y).to(outputs.dtype)
+    member = F.one_hot(y, 2 if loss == "logistic" else outputs.shape[-1]).to(outputs.dtype) * valid[..., None]
+    counts = member.sum(1)
+    recall = (member * hit[..., None]).sum(1) / counts.clamp(min=1)
+    return {
+        "accuracy": mean(hit),
+        "balanced_accuracy": recall.sum(1) / (counts > 0).sum(1),
+        "log_loss": mean(per_sample),
+        "majority_share": counts.amax(1) / n,
+    }

@@ -1,0 +1,231 @@
+"""What a run leaves behind: a tidy table, the final states, and a folder that holds both."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import platform
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomli_w
+import torch
+from safetensors.numpy import load_file, save_file
+from torch import Tensor, nn
+
+from fedstat._files import atomic_folder
+from fedstat.federated.method import Method, State
+from fedstat.federated.network import Model
+from fedstat.federated.training import Training
+from fedstat.models import networks
+
+Key = tuple[str, int]
+_GROUPS = ("server", "clients", "shared", "memory")
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Outcome of `fedstat.federate`.
+
+    Attributes
+    ----------
+    history : DataFrame
+        Tidy: method, seed, round, client, estimand, split, metric, value.
+    states : dict
+        Final `State` by (method label, seed).
+    records : dict
+        Per (method label, seed), arrays (rounds, ...) of what the method recorded, e.g. splits of units.
+    config : dict
+        The configuration in plain values.
+    model : callable, nn.Module or None
+        The network; None after loading a run of a network that is not fedstat's own.
+    methods : dict
+        The methods by label; empty after loading.
+    """
+
+    history: pd.DataFrame
+    states: dict[Key, State]
+    records: dict[Key, dict[str, np.ndarray]]
+    config: dict[str, Any]
+    model: Model | None = None
+    methods: Mapping[str, Method] | None = None
+
+    def personal(self, client: int, method: str | None = None, seed: int | None = None) -> nn.Module:
+        """Return the network that `client` uses, with its trained weights, in evaluation mode.
+
+        Parameters
+        ----------
+        client : int
+            Position of the client.
+        method, seed
+            Which run; may be left out where there is only one.
+
+        Raises
+        ------
+        ValueError
+            If the run is not determined, the client does not exist, or the network is unknown.
+        """
+        keys = [k for k in self.states if method in (None, k[0]) and seed in (None, k[1])]
+        if len(keys) != 1:
+            raise ValueError(f"method={method!r}, seed={seed!r} name {len(keys)} runs out of {list(self.states)}; name one.")
+        state = self.states[keys[0]]
+        clients = int(self.config["clients"][str(keys[0][1])])
+        if not 0 <= client < clients:
+            raise ValueError(f"client must lie in 0..{clients - 1}, got {client}.")
+        if self.model is None:
+            raise ValueError("this result does not know its network; load it with fs.load(folder, model=...).")
+        module = copy.deepcopy(self.model) if isinstance(self.model, nn.Module) else _quietly(self.model)
+        of_method = (self.methods or {}).get(keys[0][0], Method())
+        weights = of_method.receive(state, torch.tensor([client]))
+        module.to(next(iter(weights.values())).dtype)
+        module.load_state_dict({**module.state_dict(), **{name: leaf[0] for name, leaf in weights.items()}})
+        return module.eval()
+
+    def check_continues(self, config: Mapping[str, Any], rounds: int) -> int:
+        """Return the rounds done, if a run of `config` for `rounds` rounds continues this one.
+
+        Raises
+        ------
+        ValueError
+            If the configurations differ, or nothing is left to do.
+        """
+        differing = [k for k in config if config[k] != self.config.get(k)]
+        if differing:
+            raise ValueError(f"resume holds a run with another {', '.join(differing)}; only rounds may differ.")
+        if self.config["rounds"] >= rounds:
+            raise ValueError(f"resume already holds {self.config['rounds']} rounds; rounds must exceed that, got {rounds}.")
+        return int(self.config["rounds"])
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run into `folder`: config.toml, metrics.parquet, state.safetensors, environment.json.
+
+        The folder appears whole or not at all, and replaces an earlier run there.
+
+        Raises
+        ------
+        ValueError
+            If `folder` exists and holds something else than a run.
+        """
+        folder = Path(folder)
+        if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / "config.toml").exists()):
+            raise ValueError(f"{folder} exists and is no fedstat run; choose another folder, nothing was written.")
+        tensors = {}
+        for i, (key, state) in enumerate(self.states.items()):
+            for group in _GROUPS:
+                for name, leaf in (getattr(state, group) or {}).items():
+                    tensors[f"{i}/{group}/{name}"] = np.ascontiguousarray(leaf.cpu().numpy())
+            for name, array in self.records[key].items():
+                tensors[f"{i}/records/{name}"] = np.ascontiguousarray(array)
+        with atomic_folder(folder) as temporary:
+            (temporary / "config.toml").write_text(tomli_w.dumps(self.config))
+            self.history.to_parquet(temporary / "metrics.parquet", index=False)
+            save_file(tensors, temporary / "state.safetensors")
+            (temporary / "environment.json").write_text(json.dumps(environment(), indent=2) + "\n")
+
+
+def load(folder: str | Path, model: Model | None = None) -> Result:
+    """Read a run that `Result.save` wrote.
+
+    Parameters
+    ----------
+    folder : path
+        The run's folder.
+    model : callable or nn.Module, optional
+        The network, needed for `Result.personal` if it is not one of `fedstat.models`.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds no complete run.
+    """
+    folder = Path(folder)
+    missing = [f for f in ("config.toml", "metrics.parquet", "state.safetensors") if not (folder / f).is_file()]
+    if missing:
+        raise ValueError(f"{folder} is no fedstat run: {', '.join(missing)} is missing.")
+    config = tomllib.loads((folder / "config.toml").read_text())
+    keys = [(label, seed) for label in config["methods"] for seed in config["seeds"]]
+    groups: list[dict[str, dict[str, Any]]] = [{name: {} for name in (*_GROUPS, "records")} for _ in keys]
+    for name, array in load_file(folder / "state.safetensors").items():
+        i, group, leaf = name.split("/", 2)
+        groups[int(i)][group][leaf] = array if group == "records" else torch.from_numpy(array)
+    states = {
+        key: State(g["server"], g["clients"] or None, g["shared"] or None, g["memory"], config["rounds"])
+        for key, g in zip(keys, groups, strict=True)
+    }
+    text = ["method", "estimand", "split", "metric"]
+    return Result(
+        history=pd.read_parquet(folder / "metrics.parquet").astype(dict.fromkeys(text, "category")),
+        states=states,
+        records={key: g["records"] for key, g in zip(keys, groups, strict=True)},
+        config=config,
+        model=model if model is not None else _own_factory(config["model"]),
+    )
+
+
+def describe_run(
+    methods: Mapping[str, Method],
+    model: Model,
+    training: Training,
+    seeds: Sequence[int],
+    participation: float,
+    dtype: str,
+) -> dict[str, Any]:
+    """Return a run's configuration in plain values, as TOML can hold it."""
+    return {
+        "methods": {label: plain(method) for label, method in methods.items()},
+        "model": plain(model),
+        "training": plain(training),
+        "seeds": list(seeds),
+        "participation": participation,
+        "dtype": dtype,
+    }
+
+
+def plain(value: Any) -> Any:
+    """Turn dataclasses, arrays, partials and functions into plain values that name them; None is dropped."""
+    if isinstance(value, functools.partial):
+        return {"factory": plain(value.func), "args": [plain(a) for a in value.args], **plain(value.keywords)}
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        items = {f.name: getattr(value, f.name) for f in fields(value)}
+        return {"type": type(value).__name__, **plain(items)}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list | tuple | np.ndarray | Tensor):
+        return [plain(v) for v in (value.tolist() if isinstance(value, np.ndarray | Tensor) else value)]
+    if isinstance(value, nn.Module):
+        return f"module {type(value).__name__}"
+    if callable(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine, as a result must name them."""
+    packages = ("fedstat", "numpy", "scipy", "pandas", "scikit-learn", "statsmodels", "torch")
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "packages": {name: metadata.version(name) for name in packages},
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _quietly(model: Any) -> nn.Module:
+    """Build a module without touching the global generator."""
+    with torch.random.fork_rng(devices=[]):
+        return model()
+
+
+def _own_factory(spec: Any) -> Model | None:
+    """Rebuild a factory of `fedstat.models` from its description; None for anything else."""
+    prefix = f"{networks.__name__}."
+    if not isinstance(spec, dict) or not str(spec.get("factory", "")).startswith(prefix):
+        return None
+    return functools.partial(getattr(networks, spec["factory"].removeprefix(prefix)), *spec["args"])

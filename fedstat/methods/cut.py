@@ -1,0 +1,64 @@
+"""Where to cut a unit statistic: a number, a quantile, or a count of shared units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """Cut at the `q`-quantile of the statistic (linear interpolation); ties at the cut are shared."""
+
+    q: float
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        if not 0 <= self.q <= 1:
+            raise ValueError(f"a quantile must lie in [0, 1], got {self.q}.")
+
+
+@dataclass(frozen=True)
+class Count:
+    """Share exactly the `units` units with the largest statistic; ties go to the lower index."""
+
+    units: int
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        if self.units < 0:
+            raise ValueError(f"a count of shared units must not be negative, got {self.units}.")
+
+
+Cut = float | Quantile | Count
+
+
+def is_shared(statistic: np.ndarray, cut: Cut, previous: np.ndarray) -> np.ndarray:
+    """Return which units are shared: ``statistic >= cut``.
+
+    Parameters
+    ----------
+    statistic : ndarray, shape (units,)
+        One value per unit, NaN where it is undefined (a unit whose parameters do not vary).
+    cut : float, Quantile or Count
+        The threshold tau.
+    previous : ndarray of bool, shape (units,)
+        State of the units before; kept where the statistic is NaN, unless the cut is a number that decides
+        alone (at most 0: all shared; infinite: none).
+    """
+    known = ~np.isnan(statistic)
+    if isinstance(cut, Count):
+        if cut.units > len(statistic):
+            raise ValueError(f"tau asks for {cut.units} shared units, the layer has {len(statistic)}.")
+        order = np.argsort(-np.where(known, statistic, -np.inf), kind="stable")
+        shared = np.zeros(len(statistic), dtype=bool)
+        shared[order[: cut.units]] = True
+        return shared
+    if isinstance(cut, Quantile):
+        threshold = np.quantile(statistic[known], cut.q) if known.any() else 0.0
+    else:
+        threshold = cut
+    if isinstance(cut, float | int) and (cut <= 0 or cut == np.inf):
+        return np.full(len(statistic), cut <= 0)
+    return np.where(known, statistic >= threshold, previous)

@@ -1,0 +1,146 @@
+"""FedFac: factor analysis of the units decides which are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.factor import PrincipalAxis
+from fedstat.federated.method import Method, Population, State, Update, keep, rows, step_to_mean
+from fedstat.federated.network import Network, Params
+from fedstat.methods.cut import Count, Cut, Quantile, is_shared
+from fedstat.methods.units import share_units
+
+Statistic = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedFac(Method):
+    """FedSplit whose split comes from the units' communalities (FedFac paper, Algorithms 1 and 2).
+
+    The flattened incoming weights of unit j at all reporting clients make one column of a matrix; principal-axis
+    factor analysis of its correlations gives each unit's communality nu_j, and a unit is shared where
+    ``nu_j >= tau``. The first split comes from the weights of all clients after one local round from the common
+    start, which is then taken up again; `dynamic` recomputes it in every round from the participants' changes.
+
+    Parameters
+    ----------
+    layers : sequence of str
+        Layers whose units are split (the paper's Lambda).
+    kappa : float
+        Share of the correlations' eigenvalues that the factors must reach, in (0, 1].
+    tau : float, Quantile or Count
+        The cut: a number, a quantile of the communalities, or how many units are shared.
+    dynamic : bool
+        Algorithm 2 instead of Algorithm 1.
+    source : {"updates", "weights"}
+        What the dynamic analysis looks at; the paper says "weights or gradients".
+    rejoin : {"add", "average"}
+        A unit that turns shared: add the mean change to the server's old value, as the paper's formula does, or
+        take the mean of the participants' weights. Both agree on units that never flip.
+    statistic : callable, optional
+        Replaces the communality: maps the matrix (rows, units) and a generator to one value per unit, NaN where
+        undefined.
+    weighting, server_lr
+        See `Method`.
+    """
+
+    layers: Sequence[str]
+    kappa: float = 0.85
+    tau: Cut = Quantile(0.5)
+    dynamic: bool = False
+    source: Literal["updates", "weights"] = "updates"
+    rejoin: Literal["add", "average"] = "add"
+    statistic: Statistic | None = None
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if isinstance(self.layers, str) or not self.layers:
+            raise ValueError(f'layers must be a sequence of layer names such as ["hidden"], got {self.layers!r}.')
+        if not 0 < self.kappa <= 1:
+            raise ValueError(f"kappa must lie in (0, 1], got {self.kappa}.")
+        if isinstance(self.tau, float | int) and not self.tau >= 0:
+            raise ValueError(f"tau must be a number >= 0, a Quantile or a Count, got {self.tau}.")
+        if self.source not in ("updates", "weights") or self.rejoin not in ("add", "average"):
+            raise ValueError(
+                f'source must be "updates" or "weights" and rejoin "add" or "average", got {self.source!r} and '
+                f"{self.rejoin!r}."
+            )
+
+    def shared(self, network: Network, population: Population) -> Params:
+        """Split by factor analysis of all clients' weights after one local round from the common start."""
+        units = {layer: network.shapes[network.unit_leaves(layer)[0]][0] for layer in self.layers}
+        everything = {layer: np.ones(n, dtype=bool) for layer, n in units.items()}
+        if self._decided_by_tau():
+            split = {layer: is_shared(np.full(n, np.nan), self.tau, everything[layer]) for layer, n in units.items()}
+        else:
+            start = {n: leaf.expand(len(population.clients), *leaf.shape) for n, leaf in network.initial().items()}
+            split = self._split(population.warmup(start), everything, population.rng)
+        return share_units(network, split, len(population.clients))
+
+    def aggregate(self, state: State, update: Update) -> State:
+        """As FedSplit; the dynamic version first decides anew which units are shared."""
+        if not self.dynamic or self._decided_by_tau():
+            return super().aggregate(state, update)
+        assert state.shared is not None
+        looked_at = update.end
+        if self.source == "updates":
+            looked_at = {name: update.end[name] - update.start[name] for name in update.end}
+        before = {layer: state.shared[f"{layer}.weight"].flatten(1)[0].cpu().numpy() for layer in self.layers}
+        shared = dict(state.shared)
+        for layer, mask in self._split(looked_at, before, update.rng).items():
+            for name in (f"{layer}.weight", f"{layer}.bias"):
+                if name in shared:
+                    shared[name] = torch.from_numpy(mask).to(shared[name].device).view(shared[name].shape)
+        server = step_to_mean(state.server, update, rows(shared, update.ids), self.server_lr)
+        if self.rejoin == "average":
+            for name, old in state.shared.items():
+                mean = torch.tensordot(update.weight, update.end[name], dims=1)
+                server[name] = torch.where((shared[name] & ~old)[0], mean, server[name])
+        return replace(
+            state, server=server, clients=keep(state.clients, update), shared=shared, round=state.round + 1
+        )
+
+    def record(self, state: State) -> Mapping[str, Tensor]:
+        """Keep which units of each layer are shared."""
+        assert state.shared is not None
+        return {f"shared {layer}": state.shared[f"{layer}.weight"].flatten(1)[0] for layer in self.layers}
+
+    def _decided_by_tau(self) -> bool:
+        """Tell whether tau alone shares all units or none, so that no analysis is needed."""
+        return isinstance(self.tau, float | int) and (self.tau == 0 or self.tau == np.inf)
+
+    def _split(
+        self, params: Params, before: Mapping[str, np.ndarray], rng: np.random.Generator
+    ) -> dict[str, np.ndarray]:
+        """Return which units of each layer are shared, judged by stacked weights or changes (K', units, ...)."""
+        split = {}
+        for layer in self.layers:
+            matrix = units_as_columns(params[f"{layer}.weight"].cpu().numpy())
+            if self.statistic is not None:
+                values = self.statistic(matrix, rng)
+            else:
+                values = communality(matrix, self.kappa)
+            split[layer] = is_shared(values, self.tau, before[layer])
+        return split
+
+
+def units_as_columns(weights: np.ndarray) -> np.ndarray:
+    """Reshape stacked weights (K', units, ...) to (K' * fan_in, units) in float64 (the paper's Figure 4)."""
+    clients, units = weights.shape[:2]
+    flat = weights.reshape(clients, units, -1).astype(np.float64)
+    return flat.transpose(0, 2, 1).reshape(-1, units)
+
+
+def communality(matrix: np.ndarray, kappa: float) -> np.ndarray:
+    """Communality of each column by principal-axis factor analysis; NaN for columns that do not vary."""
+    fit = PrincipalAxis(contribution=kappa).fit(matrix)
+    values = fit.communalities_.copy()
+    values[fit.constant_] = np.nan
+    return values

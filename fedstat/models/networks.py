@@ -1,0 +1,89 @@
+"""Networks as zero-argument factories: ``mlp(100, 200, 1)()`` builds a module with fresh weights."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+Factory = partial[nn.Module]
+
+
+def mlp(inputs: int, *widths: int) -> Factory:
+    """Fully connected ReLU network on flattened inputs.
+
+    ``mlp(100, 200, 1)`` has the layers ``hidden`` (200 units) and ``head`` (1 output); with more hidden layers
+    they are ``hidden1``, ``hidden2``, ...
+    """
+    if not widths or min(inputs, *widths) < 1:
+        raise ValueError(f"mlp needs an input size and at least one width, all positive; got {(inputs, *widths)}.")
+    return partial(MLP, inputs, *widths)
+
+
+def cnn(side: int, classes: int, *, channels: tuple[int, int] = (8, 16), hidden: int = 32) -> Factory:
+    """Two 3x3 convolutions with ReLU and max-pooling, then two dense layers, on one-channel square images.
+
+    Layers: ``conv1``, ``conv2``, ``hidden``, ``head``.
+    """
+    if side < 4:
+        raise ValueError(f"side must be at least 4 pixels (two poolings), got {side}.")
+    return partial(CNN, side, classes, channels, hidden)
+
+
+def atom_linear(inputs: int) -> Factory:
+    """One output without bias whose weight is the product of a coefficient and an atom, ``w = alpha D``.
+
+    The toy model of the filter-decomposition paper: averaging its two leaves separately is that paper's
+    aggregation.
+    """
+    return partial(AtomLinear, inputs)
+
+
+class MLP(nn.Sequential):
+    """See `mlp`."""
+
+    def __init__(self, inputs: int, *widths: int) -> None:
+        sizes = (inputs, *widths)
+        layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
+        for i, (fan_in, fan_out) in enumerate(zip(sizes[:-2], sizes[1:-1], strict=True), start=1):
+            layers["hidden" if len(widths) == 2 else f"hidden{i}"] = nn.Linear(fan_in, fan_out)
+            layers[f"relu{i}"] = nn.ReLU()
+        layers["head"] = nn.Linear(*sizes[-2:])
+        super().__init__(layers)
+
+
+class CNN(nn.Sequential):
+    """See `cnn`."""
+
+    def __init__(self, side: int, classes: int, channels: tuple[int, int], hidden: int) -> None:
+        first, second = channels
+        super().__init__(
+            OrderedDict(
+                image=nn.Unflatten(-2, (1, side)),
+                conv1=nn.Conv2d(1, first, 3, padding=1),
+                relu1=nn.ReLU(),
+                pool1=nn.MaxPool2d(2),
+                conv2=nn.Conv2d(first, second, 3, padding=1),
+                relu2=nn.ReLU(),
+                pool2=nn.MaxPool2d(2),
+                flatten=nn.Flatten(),
+                hidden=nn.Linear(second * (side // 4) ** 2, hidden),
+                relu3=nn.ReLU(),
+                head=nn.Linear(hidden, classes),
+            )
+        )
+
+
+class AtomLinear(nn.Module):
+    """See `atom_linear`."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.randn(1))
+        self.atom = nn.Parameter(torch.randn(inputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (..., inputs) to (..., 1)."""
+        return (x @ (self.alpha * self.atom)).unsqueeze(-1)
