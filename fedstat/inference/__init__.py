@@ -1,0 +1,24 @@
+"""Statistics of comparisons: intervals, paired and equivalence tests, agreement, entropy."""
+
+from fedstat.inference.agreement import auc, chance_corrected, entropy_nearest_neighbour
+from fedstat.inference.compare import Comparison, compare, primary_summary
+from fedstat.inference.equivalence import Equivalence, equivalence, equivalence_power
+from fedstat.inference.paired import PairedDifference, holm, paired_difference, sign_flip_test
+from fedstat.inference.proportion import clopper_pearson
+
+__all__ = [
+    "Comparison",
+    "Equivalence",
+    "PairedDifference",
+    "auc",
+    "chance_corrected",
+    "clopper_pearson",
+    "compare",
+    "entropy_nearest_neighbour",
+    "equivalence",
+    "equivalence_power",
+    "holm",
+    "paired_difference",
+    "primary_summary",
+    "sign_flip_test",
+]

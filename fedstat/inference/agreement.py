@@ -1,0 +1,72 @@
+"""Agreement of splits, recovery of units, and dispersion of a unit over clients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def chance_corrected(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """Share of units two splits agree on, and Cohen's kappa, which subtracts agreement by chance.
+
+    Parameters
+    ----------
+    first, second : ndarray of bool, shape (units,)
+        True where a unit is shared. Two random median splits agree on half the units; their kappa is zero.
+
+    Returns
+    -------
+    agreement, kappa : float
+        kappa is NaN where chance alone gives full agreement (all units on one side in both splits).
+    """
+    a, b = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
+    if a.shape != b.shape or a.ndim != 1 or a.size == 0:
+        raise ValueError(f"splits must be vectors of one length, got shapes {a.shape} and {b.shape}.")
+    agreement = float((a == b).mean())
+    chance = float(a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean()))
+    return agreement, (agreement - chance) / (1 - chance) if chance < 1 else float("nan")
+
+
+def auc(statistic: np.ndarray, positive: np.ndarray) -> float:
+    """Probability that a positive unit has the larger statistic than a negative one (ties count half)."""
+    from scipy.stats import rankdata
+
+    values, mask = np.asarray(statistic, dtype=float), np.asarray(positive, dtype=bool)
+    n, m = int(mask.sum()), int((~mask).sum())
+    if values.shape != mask.shape or n == 0 or m == 0:
+        raise ValueError(f"auc needs units of both kinds, got {n} positive and {m} negative ones.")
+    return float((rankdata(values)[mask].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def entropy_nearest_neighbour(values: np.ndarray, *, k: int = 3) -> np.ndarray:
+    """Kozachenko-Leonenko estimate of the differential entropy of each row, in nats.
+
+    ``psi(n) - psi(k) + log 2 + mean_i log(distance of value i to its k-th nearest neighbour)``.
+
+    Parameters
+    ----------
+    values : ndarray, shape (units, n)
+        n > k observations of each unit, e.g. its mean output at n clients.
+    k : int
+        Neighbour.
+
+    Returns
+    -------
+    ndarray, shape (units,)
+        Minus infinity where more than k observations coincide: the law has an atom there, as in a unit that is
+        dead at several clients.
+    """
+    from scipy.special import digamma
+
+    x = np.sort(np.asarray(values, dtype=np.float64), axis=1)
+    n = x.shape[1]
+    if not 1 <= k < n:
+        raise ValueError(f"k must lie between 1 and n - 1 = {n - 1}, got {k}.")
+    # the k nearest neighbours of a sorted value lie in one of k + 1 windows around it
+    distance = np.full_like(x, np.inf)
+    for left in range(k + 1):
+        right = k - left
+        i = np.arange(left, n - right)
+        reach = np.maximum(x[:, i] - x[:, i - left], x[:, i + right] - x[:, i])
+        distance[:, i] = np.minimum(distance[:, i], reach)
+    with np.errstate(divide="ignore"):
+        return digamma(n) - digamma(k) + np.log(2) + np.log(distance).mean(axis=1)

@@ -1,0 +1,130 @@
+"""Comparison of methods from their tidy history, paired on seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedstat.inference.paired import holm, paired_difference, sign_flip_test
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Methods compared with one control; ``print`` it for a table.
+
+    Attributes
+    ----------
+    summary : DataFrame
+        One row per method: mean over seeds, standard deviation over seeds, number of seeds.
+    differences : DataFrame
+        One row per method but the control: difference to the control with t interval, correlation of the
+        pairs, p-value of the sign-flip test and Holm-adjusted p-value of the paired t test.
+    estimand : str
+        What the numbers are.
+    """
+
+    summary: pd.DataFrame
+    differences: pd.DataFrame
+    estimand: str
+
+    def __str__(self) -> str:
+        shown = [self.estimand, "", self.summary.to_string(float_format="%.4f")]
+        if len(self.differences):
+            shown += ["", self.differences.to_string(float_format="%.4f")]
+        return "\n".join(shown)
+
+
+def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd.DataFrame:
+    """Return one number per seed and method: mean over clients (equally) and the last evaluated rounds.
+
+    Parameters
+    ----------
+    history : DataFrame
+        Tidy history with columns method, seed, round, client, estimand, metric, value.
+    metric : str
+        Which metric.
+    last : int
+        Rounds averaged, among the evaluated ones with ``round > rounds - last``.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by seed, one column per method. A method with several estimands contributes its personal one.
+    """
+    rows = history[history["metric"] == metric]
+    if rows.empty:
+        known = ", ".join(map(str, history["metric"].unique()))
+        raise ValueError(f"metric {metric!r} is not in the history; it has {known}.")
+    rows = rows[rows["round"] > rows["round"].max() - last]
+    several = rows.groupby("method", observed=True)["estimand"].nunique()
+    rows = rows[(rows["method"].map(several).astype(int) == 1) | (rows["estimand"] == "personal")]
+    return rows.pivot_table(index="seed", columns="method", values="value", aggfunc="mean", observed=True)
+
+
+def compare(
+    results: Any, *, metric: str | None = None, control: str | None = None, last: int = 10, level: float = 0.95
+) -> Comparison:
+    """Compare the methods of one or several results, paired on seeds.
+
+    Parameters
+    ----------
+    results : Result, DataFrame, or sequence of them
+        Runs (or their histories) under common seeds.
+    metric : str, optional
+        By default accuracy, or mse for regression.
+    control : str, optional
+        Label of the method that the others are compared with; by default FedAvg if present, else the first.
+    last : int
+        The primary summary is the mean over clients and over the last so many rounds.
+    level : float
+        Confidence level of each interval.
+
+    Raises
+    ------
+    ValueError
+        If labels repeat between results, a label is unknown, or methods lack common seeds.
+    """
+    import pandas as pd
+
+    listed = results if isinstance(results, list | tuple) else [results]
+    histories = [r if isinstance(r, pd.DataFrame) else r.history for r in listed]
+    if metric is None:
+        metric = "accuracy" if (histories[0]["metric"] == "accuracy").any() else "mse"
+    tables = [primary_summary(h, metric, last=last) for h in histories]
+    labels = [str(c) for t in tables for c in t.columns]
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"methods of different results share a label: {', '.join(sorted(labels))}. Rename them.")
+    table = pd.concat(tables, axis=1)
+    table.columns = pd.Index([str(c) for c in table.columns])
+    control = control or ("FedAvg" if "FedAvg" in labels else labels[0])
+    if control not in labels:
+        raise ValueError(f"control must be one of {', '.join(labels)}, got {control!r}.")
+
+    summary = pd.DataFrame({"mean": table.mean(), "sd over seeds": table.std(ddof=1), "seeds": table.count()})
+    rows = {}
+    for label in [name for name in labels if name != control]:
+        both = table[[label, control]].dropna()
+        if len(both) < 2:
+            if len(table) < 2:
+                continue
+            raise ValueError(f"{label} and {control} have {len(both)} common seeds; pairs need at least 2.")
+        d = paired_difference(both[label], both[control], level=level)
+        flips = sign_flip_test(both[label], both[control])
+        rows[label] = [d.mean, d.low, d.high, d.correlation, d.n, flips, d.p]
+    columns = ["difference", "low", "high", "correlation", "pairs", "p (sign flips)", "p (t)"]
+    differences = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    if len(differences):
+        differences["p (Holm)"] = holm(np.asarray(differences["p (t)"]))
+    last_round = max(int(h["round"].max()) for h in histories)
+    first_round = min(int(h.loc[h["round"] > h["round"].max() - last, "round"].min()) for h in histories)
+    estimand = (
+        f"{metric}, each client's own model on its held-out samples, mean over clients and evaluated rounds "
+        f"{first_round} to {last_round}"
+        + (f"; differences to {control}, paired on seeds, {level:.0%} intervals" if len(differences) else "")
+    )
+    return Comparison(summary, differences, estimand)

@@ -1,0 +1,15 @@
+"""Exact limits for a probability."""
+
+from __future__ import annotations
+
+
+def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Two-sided Clopper-Pearson limits for a probability after `successes` out of `n` independent trials."""
+    from scipy import stats
+
+    if not 0 <= successes <= n or n < 1:
+        raise ValueError(f"successes must lie between 0 and n >= 1, got {successes} of {n}.")
+    tail = (1 - level) / 2
+    low = 0.0 if successes == 0 else float(stats.beta.ppf(tail, successes, n - successes + 1))
+    high = 1.0 if successes == n else float(stats.beta.isf(tail, successes + 1, n - successes))
+    return low, high
