@@ -1,0 +1,96 @@
+"""A claim: declared once, with its readings, its checks and a mutant that the check must refute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fedstat.claims.evidence import Evidence, Verdict
+
+Check = Callable[[], Evidence]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to understand a claim, and the check that judges it so."""
+
+    name: str
+    check: Check
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper that can be refuted.
+
+    Attributes
+    ----------
+    id : str
+        As in the ledger, e.g. "FS-04".
+    paper, place : str
+        Where it is stated.
+    statement : str
+        In Typst mathematics.
+    words : str
+        The same in one plain sentence.
+    readings : tuple of Reading
+        The ways to read it; the first is the one nearest the letter of the text, unless `nearest` is False.
+    mutant : callable or str
+        A check of a deliberately broken variant, which must come out refuted; or the reason why none exists.
+    sensitivity : str
+        The smallest violation that the check can see.
+    assumptions : str
+        What the paper assumes.
+    corrected : str or None
+        Id of the corrected statement, if this one is wrong or conditional.
+    nearest : bool
+        Whether the first reading is nearest the letter; if not, differing outcomes make the claim ambiguous.
+    """
+
+    id: str
+    paper: str
+    place: str
+    statement: str
+    words: str
+    readings: tuple[Reading, ...]
+    mutant: Check | str
+    sensitivity: str
+    assumptions: str = "none"
+    corrected: str | None = None
+    nearest: bool = True
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim with what its checks found."""
+
+    claim: Claim
+    evidence: dict[str, Evidence]
+    mutant: Evidence | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the reading nearest the letter; ambiguous if none is and the readings differ."""
+        verdicts = [e.verdict for e in self.evidence.values()]
+        if self.claim.nearest or len(set(verdicts)) == 1:
+            return verdicts[0]
+        return "ambiguous"
+
+    @property
+    def main(self) -> Evidence:
+        """Evidence of the first reading."""
+        return next(iter(self.evidence.values()))
+
+
+def judge(claim: Claim) -> Judgement:
+    """Run the checks of all readings, and the mutant.
+
+    Raises
+    ------
+    AssertionError
+        If the mutant is not refuted: the check cannot fail and proves nothing.
+    """
+    evidence = {reading.name: reading.check() for reading in claim.readings}
+    mutant = None if isinstance(claim.mutant, str) else claim.mutant()
+    if mutant is not None and mutant.verdict != "refuted":
+        raise AssertionError(f"the mutant of {claim.id} came out {mutant.verdict}: {mutant.summary}")
+    return Judgement(claim, evidence, mutant)

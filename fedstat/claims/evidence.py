@@ -1,0 +1,206 @@
+"""Evidence for or against a statement, and the ways to obtain it. Verdicts are computed here, never typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedstat.inference import clopper_pearson
+
+Verdict = Literal[
+    "holds",
+    "holds-on-cases",
+    "supported",
+    "holds-only-if",
+    "refuted",
+    "ambiguous",
+    "undecided",
+    "not-checkable",
+]
+
+#: Verdicts that stand for the statement.
+FAVOURABLE = ("holds", "holds-on-cases", "supported")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a check found.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        Computed by the constructor of the evidence.
+    summary : str
+        One sentence with the numbers that decide.
+    cases : int
+        Cases looked at (or seeds, or repeats).
+    margin : float or None
+        How sharp the outcome is: for an inequality the largest ratio of its sides, for an interval the distance
+        to the nearest limit (positive inside), for an exact identity None.
+    counterexample : str or None
+        The smallest one found, as numbers.
+    """
+
+    verdict: Verdict
+    summary: str
+    cases: int
+    margin: float | None = None
+    counterexample: str | None = None
+
+
+def enumeration(cases: Iterable[Any], holds: Callable[[Any], bool], *, of: str) -> Evidence:
+    """Check every case of a finite list, smallest first; exact arithmetic is the caller's duty.
+
+    Parameters
+    ----------
+    cases : iterable
+        All cases the statement speaks of (or all up to a stated size), smallest first.
+    holds : callable
+        Tells whether the statement is true of a case.
+    of : str
+        What was enumerated, for the summary.
+    """
+    count = 0
+    for case in cases:
+        count += 1
+        if not holds(case):
+            return Evidence("refuted", f"false for the {_nth(count)} of the {of}", count, None, repr(case))
+    if count == 0:
+        raise ValueError("cases must not be empty: an enumeration of nothing proves nothing.")
+    return Evidence("holds", f"true for all {count} {of}", count)
+
+
+def search(
+    strategy: Any,
+    sides: Callable[[Any], tuple[float, float]],
+    *,
+    relation: Literal["<=", "=="] = "<=",
+    tolerance: float = 0.0,
+    examples: int = 200,
+    show: Callable[[Any], str] = repr,
+) -> Evidence:
+    """Search by Hypothesis for a case in which the relation of two sides fails, and shrink it.
+
+    The search aims at large ratios of the sides (for an identity, at large differences).
+
+    Parameters
+    ----------
+    strategy : hypothesis strategy
+        Draws the cases that the statement quantifies over.
+    sides : callable
+        Returns the two sides for a case.
+    relation : {"<=", "=="}
+        What is claimed of them.
+    tolerance : float
+        Rounding allowed for, absolute. Ratios are formed only where a side exceeds a thousand times this.
+    examples : int
+        Cases tried; the search is derandomised, so that a verdict repeats.
+    show : callable
+        How a counterexample is written.
+    """
+    from hypothesis import HealthCheck, given, settings, target
+
+    sharpness: list[float] = []
+    failing: list[tuple[Any, float, float]] = []
+
+    def sharp(left: float, right: float) -> float:
+        if relation == "==":
+            return abs(left - right)
+        return left / right if right > 0 and max(left, right) > 1e3 * tolerance else 0.0
+
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def attempt(case: Any) -> None:
+        left, right = sides(case)
+        sharpness.append(sharp(left, right))
+        target(min(sharpness[-1], 1e6))
+        gap = abs(left - right) if relation == "==" else left - right
+        if gap > tolerance:
+            failing.append((case, left, right))
+            raise AssertionError
+
+    try:
+        attempt()
+    except AssertionError:
+        case, left, right = failing[-1]  # Hypothesis replays the smallest counterexample last
+        word = "differs from" if relation == "==" else "exceeds"
+        summary = f"{left:.6g} {word} {right:.6g} in the smallest counterexample found"
+        return Evidence("refuted", summary, len(sharpness), sharp(left, right), show(case))
+    what = "difference" if relation == "==" else "ratio of the two sides"
+    summary = f"no counterexample in {len(sharpness)} cases; largest {what} {max(sharpness):.3g}"
+    return Evidence("holds-on-cases", summary, len(sharpness), max(sharpness))
+
+
+def probability(successes: int, n: int, *, at_least: float, what: str) -> Evidence:
+    """Judge 'true with probability at least' from independent repeats, by Clopper-Pearson limits at 95%."""
+    low, high = clopper_pearson(successes, n)
+    verdict: Verdict = "supported" if low > at_least else "refuted" if high < at_least else "undecided"
+    summary = f"{what}: {successes} of {n}, 95% limits {low:.3f} to {high:.3f}, claimed at least {at_least:g}"
+    if verdict == "undecided":
+        summary += f"; {_needed(at_least)} successes in a row would decide for it"
+    return Evidence(verdict, summary, n, min(low - at_least, high - at_least, key=abs))
+
+
+def within(low: float, high: float, region: tuple[float, float], *, cases: int, what: str) -> Evidence:
+    """Judge 'the quantity lies in the region' from a confidence interval for the quantity.
+
+    The interval inside the region supports the statement, one outside refutes it, one that reaches across its
+    border leaves it undecided.
+    """
+    bottom, top = region
+    if bottom <= low and high <= top:
+        verdict: Verdict = "supported"
+    elif high < bottom or low > top:
+        verdict = "refuted"
+    else:
+        verdict = "undecided"
+    margin = min(low - bottom, top - high)
+    return Evidence(verdict, f"{what}: interval {low:.4g} to {high:.4g}, claimed {_interval(region)}", cases, margin)
+
+
+def all_of(parts: Sequence[Evidence]) -> Evidence:
+    """Judge a conjunction: refuted if a part is, undecided if a part is, else as weak as its weakest part."""
+    order: tuple[Verdict, ...] = ("refuted", "undecided", "supported", "holds-on-cases", "holds")
+    worst = min(parts, key=lambda e: order.index(e.verdict))
+    counts = {v: sum(e.verdict == v for e in parts) for v in order}
+    tally = ", ".join(f"{n} {v}" for v, n in counts.items() if n)
+    summary = worst.summary if len(parts) == 1 else f"{len(parts)} parts: {tally}; deciding: {worst.summary}"
+    return Evidence(worst.verdict, summary, sum(e.cases for e in parts), worst.margin, worst.counterexample)
+
+
+def only_if(condition: str, given: Evidence, without: Evidence) -> Evidence:
+    """Judge a statement that needs a condition: it must stand under it and fall without it."""
+    if given.verdict in FAVOURABLE and without.verdict == "refuted":
+        verdict: Verdict = "holds-only-if"
+    else:
+        verdict = without.verdict if without.verdict != "refuted" else given.verdict
+    summary = f"needs {condition}: with it, {given.summary}; without it, {without.summary}"
+    return Evidence(verdict, summary, given.cases + without.cases, given.margin, without.counterexample)
+
+
+def _needed(at_least: float) -> int:
+    """Successes in a row whose lower 95% limit exceeds `at_least`."""
+    n = 1
+    while clopper_pearson(n, n)[0] <= at_least:
+        n += 1
+    return n
+
+
+def _interval(region: tuple[float, float]) -> str:
+    low, high = region
+    if low == float("-inf"):
+        return f"at most {high:g}"
+    if high == float("inf"):
+        return f"at least {low:g}"
+    return f"{low:g} to {high:g}"
+
+
+def _nth(n: int) -> str:
+    return {1: "first", 2: "second", 3: "third"}.get(n, f"{n}th")
