@@ -1,0 +1,50 @@
+"""Typesetting: a Typst template, a JSON file of data, figures beside it, and out comes a PDF."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from fedstat._files import atomic_file
+
+STYLE = Path(__file__).parent / "style.typ"
+
+
+def typeset(template: Path, data: Mapping[str, Any], figures: Mapping[str, Path], pdf: Path, *, day: date) -> None:
+    """Compile `template` to `pdf`.
+
+    Parameters
+    ----------
+    template : Path
+        A Typst file. It reads ``data.json``, imports ``style.typ`` and finds the figures by their names.
+    data : mapping
+        Numbers and words, as JSON. Nothing is pasted into markup.
+    figures : mapping of file name to Path
+        Pictures (SVG or PDF) the template refers to.
+    pdf : Path
+        Written whole or not at all; the same inputs give the same bytes.
+    day : date
+        The document's date.
+    """
+    import typst
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copy(template, folder / "main.typ")
+        shutil.copy(STYLE, folder / "style.typ")
+        for target, source in figures.items():
+            shutil.copy(source, folder / target)
+        (folder / "data.json").write_text(json.dumps({**data, "date": day.isoformat()}, allow_nan=False))
+        with atomic_file(pdf) as temporary:
+            typst.compile(
+                str(folder / "main.typ"),
+                output=str(temporary),
+                format="pdf",
+                ignore_system_fonts=True,
+                timestamp=int((day - date(1970, 1, 1)).total_seconds()),
+            )

@@ -1,0 +1,5 @@
+"""The papers' figures and tables, one short script each; ``python -m simulations NAME``."""
+
+from __future__ import annotations
+
+NAMES = ("units", "split", "stability")

@@ -1,0 +1,417 @@
+"""Does the split of the hidden units matter? (FedFac paper, Figure 6.)
+
+Test accuracy under the true, oracle, static, dynamic and random decompositions, with FedAvg and Local as
+yardsticks at equal budgets, over the share p of shared units and the share alpha of shared covariates. Learning
+rates are tuned on validation data of other seeds, on one grid for all; the decompositions share theirs, since
+they are compared for equality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+import fedstat as fs
+from fedstat._random import stream
+from fedstat.data import Clients
+from fedstat.federated.progress import progress_bar
+from fedstat.inference import auc, chance_corrected, paired_difference, primary_summary
+from fedstat.methods.cut import Cut, is_shared
+from fedstat.methods.fedfac import communality, units_as_columns
+from simulations.study import Tables, cached
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LAYER = "hidden"
+LAST = 10
+
+#: (p, alpha): the upper row of Figure 6 varies p at alpha = 0.4, the lower row alpha at p = 0.5. The paper does
+#: not state the values.
+SETTINGS = ((0.2, 0.4), (0.5, 0.4), (0.8, 0.4), (0.5, 0.2), (0.5, 0.5), (0.5, 0.8))
+#: Few samples and many shared units: sharing must beat Local here, or the design could not see anything.
+CONTROL = (0.9, 0.8)
+
+ARMS = {
+    "FedAvg": "everything shared",
+    "Local": "everything personal",
+    "true": "the generator's number of units, shared as the generator has them",
+    "oracle": "factor analysis of the true weights, cut at the true number",
+    "static": "FedFac, Algorithm 1, cut at the true number",
+    "dynamic": "FedFac, Algorithm 2 on updates, cut at the true number",
+    "dynamic, weights": "FedFac, Algorithm 2 on weights, cut at the true number",
+    "oracle, median": "as oracle, cut at the median",
+    "static, median": "as static, cut at the median",
+    "dynamic, median": "as dynamic, cut at the median",
+    "random, once": "the true number of units, drawn once",
+    "random, every round": "the true number of units, drawn in every round",
+    "random, per client": "the true number of units, drawn for each client",
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of the study; symbols as in `fedstat.data.relu_mixture`."""
+
+    clients: int
+    d: int
+    units: int
+    samples: int
+    test: int
+    rounds: int
+    participation: float
+    seeds: int
+    rates: tuple[float, ...]
+    tuning_seeds: int
+    balance_seeds: int
+    noises: tuple[float, ...]
+    batch_size: int = 32
+    local_epochs: int = 2
+    control_samples: int = 20
+    settings: tuple[tuple[float, float], ...] = SETTINGS
+
+
+SCALES = {
+    "smoke": Scale(
+        clients=12, d=16, units=16, samples=60, test=200, rounds=12, participation=0.25, seeds=3,
+        rates=(1e-2,), tuning_seeds=1, balance_seeds=6, noises=(0.0, 1.0), settings=((0.5, 0.4), (0.5, 0.8)),
+    ),
+    "quick": Scale(
+        clients=40, d=40, units=64, samples=160, test=1000, rounds=60, participation=0.25, seeds=8,
+        rates=(1e-3, 3e-3, 1e-2), tuning_seeds=2, balance_seeds=40, noises=(0.0, 0.5, 1.0, 2.0, 4.0),
+    ),
+    "paper": Scale(
+        clients=100, d=100, units=200, samples=160, test=2000, rounds=100, participation=0.1, seeds=10,
+        rates=(3e-4, 1e-3, 3e-3), tuning_seeds=2, balance_seeds=100, noises=(0.0, 0.5, 1.0, 2.0, 4.0),
+    ),
+}  # fmt: skip
+
+
+# --- the arms --------------------------------------------------------------------------------------------------
+
+
+def true_split(population: fs.Population) -> dict[str, np.ndarray]:
+    """The units that the generator shares."""
+    return {LAYER: ~population.clients.truth.personal_units}
+
+
+def oracle_split(population: fs.Population, tau: Cut) -> dict[str, np.ndarray]:
+    """Factor analysis of the true weights of all clients."""
+    weights = population.clients.truth.weights
+    nu = communality(units_as_columns(weights), kappa=0.85)
+    return {LAYER: is_shared(nu, tau, np.ones(weights.shape[1], dtype=bool))}
+
+
+def random_split(population: fs.Population, shared: int, per_client: bool) -> dict[str, np.ndarray]:
+    """`shared` units drawn at random, the same for all clients or anew for each."""
+    truth = population.clients.truth
+    clients, units = truth.weights.shape[:2]
+    order = population.rng.permuted(np.tile(np.arange(units), (clients if per_client else 1, 1)), axis=1)
+    mask = order < shared
+    return {LAYER: mask if per_client else mask[0]}
+
+
+def random_statistic(matrix: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A statistic that knows nothing: the control of the dynamic split."""
+    return rng.random(matrix.shape[1])
+
+
+def arms(scale: Scale, p: float) -> dict[str, fs.Method]:
+    """All arms of one setting; where p is one half the median is the true number, and its arms are left out."""
+    shared = round(p * scale.units)
+    fedfac = partial(fs.FedFac, layers=[LAYER], tau=fs.Count(shared))
+    methods: dict[str, fs.Method] = {
+        "FedAvg": fs.FedAvg(),
+        "Local": fs.Local(),
+        "true": fs.FedSplit(split=true_split),
+        "oracle": fs.FedSplit(split=partial(oracle_split, tau=fs.Count(shared))),
+        "static": fedfac(),
+        "dynamic": fedfac(dynamic=True),
+        "dynamic, weights": fedfac(dynamic=True, source="weights"),
+        "random, once": fs.FedSplit(split=partial(random_split, shared=shared, per_client=False)),
+        "random, every round": fedfac(dynamic=True, statistic=random_statistic),
+        "random, per client": fs.FedSplit(split=partial(random_split, shared=shared, per_client=True)),
+    }
+    if p != 0.5:
+        median = fs.Quantile(0.5)
+        methods["oracle, median"] = fs.FedSplit(split=partial(oracle_split, tau=median))
+        methods["static, median"] = fedfac(tau=median)
+        methods["dynamic, median"] = fedfac(tau=median, dynamic=True)
+    return {label: methods[label] for label in ARMS if label in methods}
+
+
+def family(label: str) -> str:
+    """The arms that share a learning rate."""
+    return label if label in ("FedAvg", "Local") else "split"
+
+
+# --- the runs --------------------------------------------------------------------------------------------------
+
+
+def draw(scale: Scale, p: float, alpha: float, samples: int, seed: int) -> Clients:
+    """Clients of one seed."""
+    import warnings
+
+    with warnings.catch_warnings():  # class balance is a table of this study
+        warnings.filterwarnings("ignore", message=".*majority class above 95%.*")
+        return fs.data.relu_mixture(
+            clients=scale.clients, d=scale.d, units=scale.units, shared_units=p, shared_inputs=alpha,
+            samples=samples, validation=max(samples // 4, 10), test=scale.test, seed=seed,
+        )  # fmt: skip
+
+
+def federate(
+    scale: Scale, methods: Mapping[str, fs.Method], clients: Callable[[int], Clients], lr: float, seeds: range
+) -> fs.Result:
+    """Run methods at one learning rate; evaluated in the last rounds only."""
+    last = range(max(1, scale.rounds - LAST + 1), scale.rounds + 1)
+    training = fs.Training(lr=lr, optimizer="adam", batch_size=scale.batch_size, local_epochs=scale.local_epochs)
+    return fs.federate(
+        methods, fs.models.mlp(scale.d, scale.units, 1), clients, training, rounds=scale.rounds,
+        participation=scale.participation, seed=seeds, evaluate_at=last,
+    )  # fmt: skip
+
+
+def tune(scale: Scale) -> Tables:
+    """Validation accuracy of FedAvg, Local and the true split over the grid, at p = 0.5, alpha = 0.4."""
+    seeds = range(10_000, 10_000 + scale.tuning_seeds)
+
+    def on_validation(seed: int) -> Clients:
+        drawn = draw(scale, 0.5, 0.4, scale.samples, seed)
+        return Clients(drawn.train, drawn.validation, classes=drawn.classes, truth=drawn.truth)
+
+    methods = {"FedAvg": fs.FedAvg(), "Local": fs.Local(), "split": fs.FedSplit(split=true_split)}
+    rows = []
+    for lr in scale.rates:
+        table = primary_summary(federate(scale, methods, on_validation, lr, seeds).history, "accuracy", last=LAST)
+        rows += [{"family": name, "lr": lr, "accuracy": table[name].mean()} for name in methods]
+    table = pd.DataFrame(rows)
+    return {"tuning": table.assign(chosen=table.groupby("family")["accuracy"].transform("max") == table["accuracy"])}
+
+
+def compare_arms(scale: Scale, p: float, alpha: float, samples: int, rates: Mapping[str, float]) -> Tables:
+    """Primary summaries per seed and arm, and the agreement of dynamic splits between rounds."""
+    every = arms(scale, p)
+    seeds = range(scale.seeds)
+    drawn = {seed: draw(scale, p, alpha, samples, seed) for seed in seeds}
+    summaries, agreements = [], []
+    for name, lr in rates.items():
+        methods = {label: method for label, method in every.items() if family(label) == name}
+        result = federate(scale, methods, drawn.__getitem__, lr, seeds)
+        for metric in ("accuracy", "balanced_accuracy", "log_loss", "majority_share"):
+            table = primary_summary(result.history, metric, last=LAST).reset_index()
+            summaries.append(table.melt("seed", var_name="arm", value_name="value").assign(metric=metric))
+        for (label, seed), records in result.records.items():
+            splits = records.get(f"shared {LAYER}")
+            if splits is None or label == "static" or label.startswith("static"):
+                continue
+            pairs = [chance_corrected(a, b) for a, b in zip(splits[:-1], splits[1:], strict=True)]
+            table = pd.DataFrame(pairs, columns=["agreement", "kappa"])
+            agreements.append(table.assign(arm=label, seed=seed, round=np.arange(2, len(splits) + 1)))
+    where = {"p": p, "alpha": alpha, "samples": samples}
+    return {
+        "accuracy": pd.concat(summaries, ignore_index=True).assign(**where),
+        "agreement": pd.concat(agreements, ignore_index=True).assign(**where),
+    }
+
+
+def class_balance(scale: Scale) -> Tables:
+    """Share of each client's largest class as the generator is written, and centred in two ways."""
+    rows = []
+    for balance in ("none", "center", "median"):
+        for seed in range(scale.balance_seeds):
+            drawn = _balanced(scale, balance, seed)
+            share = drawn.majority_share("test")
+            rows.append(
+                {
+                    "balance": balance,
+                    "seed": seed,
+                    "one_class_clients": int((drawn.majority_share("train") == 1).sum()),
+                    "above_95": int((share > 0.95).sum()),
+                    "clients": scale.clients,
+                    "median_share": np.median(share),
+                }
+            )
+    return {"balance": pd.DataFrame(rows)}
+
+
+def _balanced(scale: Scale, balance: Any, seed: int) -> Clients:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*majority class above 95%.*")
+        return fs.data.relu_mixture(
+            clients=scale.clients, d=scale.d, units=scale.units, balance=balance, samples=scale.samples,
+            validation=0, test=500, seed=seed,
+        )  # fmt: skip
+
+
+def recovery(scale: Scale, lr: float) -> Tables:
+    """Recovery of the true units, where it is defined: from the true weights, and from networks started there.
+
+    Networks start at the true weights of their client plus noise, in units of the weights' standard deviation,
+    and train alone for one local round before the factor analysis. (In a network started at random unit j has
+    no link to unit j of the generator.)
+    """
+    rows = []
+    training = fs.Training(lr=lr, optimizer="adam", batch_size=scale.batch_size, local_epochs=scale.local_epochs)
+    for p, alpha in scale.settings:
+        for seed in range(scale.seeds):
+            drawn = draw(scale, p, alpha, scale.samples, seed)
+            truth = drawn.truth
+            starts = {"true weights": truth.weights}
+            if (p, alpha) == (0.5, 0.4):
+                for noise in scale.noises:
+                    rng = stream(seed, "start noise", int(1000 * noise))
+                    jitter = noise * truth.weights.std() * rng.normal(size=truth.weights.shape)
+                    starts[f"trained from truth + {noise:g} sd"] = trained_from(truth.weights + jitter, drawn, training, seed)
+            for start, weights in starts.items():
+                nu = communality(units_as_columns(weights), kappa=0.85)
+                cut = is_shared(nu, fs.Count(round(p * scale.units)), ~truth.personal_units)
+                rows.append(
+                    {
+                        "p": p,
+                        "alpha": alpha,
+                        "seed": seed,
+                        "start": start,
+                        "auc": auc(np.nan_to_num(nu), ~truth.personal_units),
+                        "accuracy": float((cut == ~truth.personal_units).mean()),
+                    }
+                )
+    return {"recovery": pd.DataFrame(rows)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromTruth(fs.Local):
+    """Local training in which every client starts from given hidden weights and the true output weights."""
+
+    weights: np.ndarray
+    output: np.ndarray
+
+    def init(self, network: fs.federated.Network, population: fs.Population) -> fs.State:
+        """Put the given weights into every client's row; biases start at zero, as the generator has none."""
+        import torch
+
+        state = super().init(network, population)
+        assert state.clients is not None
+        given = {f"{LAYER}.weight": self.weights, "head.weight": np.tile(self.output, (len(self.weights), 1, 1))}
+        clients = {
+            name: torch.as_tensor(given[name], dtype=leaf.dtype) if name in given else torch.zeros_like(leaf)
+            for name, leaf in state.clients.items()
+        }
+        return fs.State(state.server, clients, state.shared)
+
+
+def trained_from(weights: np.ndarray, clients: Clients, training: fs.Training, seed: int) -> np.ndarray:
+    """Hidden weights (C, m, d) after one local round from `weights`."""
+    _, units, d = weights.shape
+    method = FromTruth(weights=weights, output=clients.truth.output)
+    result = fs.federate(
+        method, fs.models.mlp(d, units, 1), clients, training, rounds=1, seed=seed, evaluate_at=(), progress=False
+    )
+    kept = result.states["FromTruth", seed].clients
+    assert kept is not None
+    return kept[f"{LAYER}.weight"].numpy()
+
+
+def run(scale: Scale, out: Path) -> Tables:
+    """All parts of the study, each cached."""
+    parts: list[Tables] = []
+    with progress_bar("split study: parts", len(scale.settings) + 4) as advance:
+
+        def part(name: str, compute: Callable[[], Tables]) -> Tables:
+            tables = cached(out, f"split-{name}", scale, compute)
+            parts.append(tables)
+            advance()
+            return tables
+
+        tuning = part("tuning", lambda: tune(scale))["tuning"]
+        rates = tuning[tuning["chosen"]].groupby("family")["lr"].min().to_dict()
+        part("balance", lambda: class_balance(scale))
+        part("recovery", lambda: recovery(scale, rates["split"]))
+        for p, alpha in scale.settings:
+            part(f"p{p}-alpha{alpha}", partial(compare_arms, scale, p, alpha, scale.samples, rates))
+        part("control", partial(compare_arms, scale, *CONTROL, scale.control_samples, rates))
+    names = sorted({name for tables in parts for name in tables})
+    return {name: pd.concat([t[name] for t in parts if name in t], ignore_index=True) for name in names}
+
+
+# --- what is read from the tables ------------------------------------------------------------------------------
+
+
+def per_seed(tables: Tables, p: float, alpha: float, samples: int, metric: str = "accuracy") -> pd.DataFrame:
+    """Primary summaries of one setting: one row per seed, one column per arm."""
+    rows = tables["accuracy"].query("p == @p and alpha == @alpha and samples == @samples and metric == @metric")
+    return rows.pivot(index="seed", columns="arm", values="value")
+
+
+def settings_of(tables: Tables) -> list[tuple[float, float, int]]:
+    """The settings that a study holds: (p, alpha, samples), the positive control last."""
+    rows = tables["accuracy"][["p", "alpha", "samples"]].drop_duplicates()
+    return [(float(p), float(a), int(n)) for p, a, n in rows.itertuples(index=False)]
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Difference of every arm to the true split, with 95% intervals, one panel per setting."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import style
+
+    settings = settings_of(tables)
+    shown = [label for label in ARMS if label != "true"]
+    with style():
+        columns = min(len(settings), 4)
+        lines = -(-len(settings) // columns)
+        figure, axes = plt.subplots(
+            lines, columns, figsize=(7.0, 0.6 + 2.3 * lines), sharex=False, sharey=True, squeeze=False,
+            layout="constrained",
+        )  # fmt: skip
+        for axis in axes.flat[len(settings) :]:
+            axis.set_visible(False)
+        for axis, (p, alpha, samples) in zip(axes.flat, settings, strict=False):
+            table = per_seed(tables, p, alpha, samples)
+            for height, label in enumerate(shown):
+                if label in table:
+                    d = paired_difference(table[label], table["true"])
+                    yardstick = family(label) != "split"
+                    axis.plot([100 * d.low, 100 * d.high], [height] * 2, color="0.25", lw=1.0)
+                    axis.plot(100 * d.mean, height, "s" if yardstick else "o", color="0.25",
+                              mfc="0.25" if yardstick else "white", ms=3.5)  # fmt: skip
+            axis.axvline(0, color="0.6", lw=0.6, zorder=0)
+            control = (p, alpha) == CONTROL
+            axis.set_title(f"p = {p:g}, α = {alpha:g}" + (f"\n(control, n = {samples})" if control else ""), fontsize=8)
+        for axis in axes[:, 0]:
+            axis.set_yticks(range(len(shown)), shown, fontsize=6.5)
+            axis.set_ylim(len(shown) - 0.5, -0.5)
+        figure.supxlabel("test accuracy less that of the true split, percentage points (mean, 95% interval over seeds)", fontsize=8)
+    return {"accuracy": figure, "recovery": _recovery_figure(tables)}
+
+
+def _recovery_figure(tables: Tables) -> Figure:
+    """AUC of the communality for the true units against the noise of the start."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import mean_interval, style
+
+    rows = tables["recovery"]
+    noisy = rows[rows["start"].str.startswith("trained")]
+    noise = noisy["start"].str.extract(r"\+ ([\d.]+) sd")[0].astype(float)
+    with style():
+        figure, axis = plt.subplots(figsize=(3.4, 2.3), layout="constrained")
+        for metric, marker, label in (("auc", "o", "AUC of the communality"), ("accuracy", "s", "accuracy of the cut")):
+            points = [(x, *mean_interval(values)) for x, values in noisy.groupby(noise)[metric]]
+            x, mean, low, high = map(np.array, zip(*points, strict=True))
+            axis.errorbar(x, mean, [mean - low, high - mean], fmt=f"-{marker}", color="0.25", ms=3.5, lw=0.8,
+                          mfc="white" if marker == "o" else "0.25", label=label)  # fmt: skip
+        axis.axhline(0.5, color="0.6", lw=0.6, ls="--")
+        axis.set_xlabel("noise added to the true weights (standard deviations)")
+        axis.set_ylabel("recovery of the true units")
+        axis.set_ylim(0, 1.03)
+        axis.legend(fontsize=7, frameon=False)
+    return figure
