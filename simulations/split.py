@@ -20,11 +20,10 @@ import pandas as pd
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import Clients
-from fedstat.federated.progress import progress_bar
 from fedstat.inference import auc, chance_corrected, paired_difference, primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality, units_as_columns
-from simulations.study import Tables, cached
+from simulations.study import Part, Tables, run_parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -174,7 +173,7 @@ def federate(
     training = fs.Training(lr=lr, optimizer="adam", batch_size=scale.batch_size, local_epochs=scale.local_epochs)
     return fs.federate(
         methods, fs.models.mlp(scale.d, scale.units, 1), clients, training, rounds=scale.rounds,
-        participation=scale.participation, seed=seeds, evaluate_at=last,
+        participation=scale.participation, seed=seeds, evaluate_at=last, progress=False,
     )  # fmt: skip
 
 
@@ -321,25 +320,18 @@ def trained_from(weights: np.ndarray, clients: Clients, training: fs.Training, s
 
 
 def run(scale: Scale, out: Path) -> Tables:
-    """All parts of the study, each cached."""
-    parts: list[Tables] = []
-    with progress_bar("split study: parts", len(scale.settings) + 4) as advance:
-
-        def part(name: str, compute: Callable[[], Tables]) -> Tables:
-            tables = cached(out, f"split-{name}", scale, compute)
-            parts.append(tables)
-            advance()
-            return tables
-
-        tuning = part("tuning", lambda: tune(scale))["tuning"]
-        rates = tuning[tuning["chosen"]].groupby("family")["lr"].min().to_dict()
-        part("balance", lambda: class_balance(scale))
-        part("recovery", lambda: recovery(scale, rates["split"]))
-        for p, alpha in scale.settings:
-            part(f"p{p}-alpha{alpha}", partial(compare_arms, scale, p, alpha, scale.samples, rates))
-        part("control", partial(compare_arms, scale, *CONTROL, scale.control_samples, rates))
-    names = sorted({name for tables in parts for name in tables})
-    return {name: pd.concat([t[name] for t in parts if name in t], ignore_index=True) for name in names}
+    """All parts of the study: first the learning rates, then everything that uses them."""
+    tuned = run_parts([Part("split-tuning", scale, partial(tune, scale))], out, "split study: learning rates")
+    chosen = tuned["tuning"][tuned["tuning"]["chosen"]]
+    rates = chosen.groupby("family")["lr"].min().to_dict()
+    settings = [(f"p{p}-alpha{alpha}", p, alpha, scale.samples) for p, alpha in scale.settings]
+    settings.append(("control", *CONTROL, scale.control_samples))
+    parts = [
+        *(Part(f"split-{name}", scale, partial(compare_arms, scale, *rest, rates)) for name, *rest in settings),
+        Part("split-recovery", scale, partial(recovery, scale, rates["split"])),
+        Part("split-balance", scale, partial(class_balance, scale)),
+    ]
+    return {**tuned, **run_parts(parts, out, "split study: settings")}
 
 
 # --- what is read from the tables ------------------------------------------------------------------------------

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +18,7 @@ import pandas as pd
 
 import fedstat
 from fedstat._files import atomic_file, atomic_folder
+from fedstat.federated.progress import progress_bar
 
 Tables = dict[str, pd.DataFrame]
 Scale = Literal["smoke", "quick", "paper"]
@@ -22,31 +27,72 @@ Scale = Literal["smoke", "quick", "paper"]
 _SILENT = ("report", "claims", "cli.py", "demo.py", "testing.py", "py.typed")
 
 
-def cached(out: Path, name: str, config: object, compute: Callable[[], Tables]) -> Tables:
-    """Return the tables of a finished part, computing and storing them if they are not there.
+@dataclass(frozen=True)
+class Part:
+    """A piece of a study that is computed, cached and resumed as a whole.
 
-    A part is identified by its configuration and by the source of the library and the simulations: after an
-    interruption finished parts are read, and after a change of code they are computed anew.
-
-    Parameters
+    Attributes
     ----------
-    out : Path
-        The user's output folder.
     name : str
-        Name of the part, e.g. ``"split-p0.5-alpha0.4"``.
+        E.g. ``"split-p0.5-alpha0.4"``.
     config : dataclass
         Everything that decides the numbers.
     compute : callable
-        Returns the part's tables.
+        Returns the part's tables; importable, since parts run in worker processes.
     """
-    text = json.dumps({"part": name, **asdict(config), "source": _source()}, sort_keys=True, default=str)  # type: ignore[call-overload]
-    folder = out / "cache" / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    if not folder.is_dir():
-        tables = compute()
-        with atomic_folder(folder) as temporary:
-            for key, table in tables.items():
-                table.to_parquet(temporary / f"{key}.parquet", index=False)
-    return {path.stem: pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))}
+
+    name: str
+    config: Any
+    compute: Callable[[], Tables]
+
+    def folder(self, out: Path) -> Path:
+        """Where the part is cached: its name, and a hash of its configuration and of all code that decides numbers."""
+        text = json.dumps({"part": self.name, **asdict(self.config), "source": _source()}, sort_keys=True)
+        return out / "cache" / f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:
+    """Return the parts' tables, joined; finished parts are read from the cache, the others computed.
+
+    Parts run in one process per core with one thread each: networks of this size gain little from a second
+    thread, and twice the parts are done in the same time.
+    """
+    missing = [part for part in parts if not part.folder(out).is_dir()]
+    with progress_bar(what, len(parts)) as advance:
+        for _ in range(len(parts) - len(missing)):
+            advance()
+        if missing:
+            spawn = multiprocessing.get_context("spawn")
+            workers = min(len(missing), os.cpu_count() or 1)
+            with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_one_thread) as pool:
+                waiting = [pool.submit(_compute, part, out) for part in missing]
+                try:
+                    for done in as_completed(waiting):
+                        done.result()
+                        advance()
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+    stored = [{p.stem: pd.read_parquet(p) for p in part.folder(out).glob("*.parquet")} for part in parts]
+    names = sorted({name for tables in stored for name in tables})
+    return {name: pd.concat([t[name] for t in stored if name in t], ignore_index=True) for name in names}
+
+
+def _compute(part: Part, out: Path) -> None:
+    """Compute a part and store its tables, all or none."""
+    tables = part.compute()
+    with atomic_folder(part.folder(out)) as temporary:
+        for name, table in tables.items():
+            table.to_parquet(temporary / f"{name}.parquet", index=False)
+
+
+def _one_thread() -> None:
+    """Give this worker one core."""
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(1)
+    threadpool_limits(limits=1)
 
 
 def simulate(name: str, scale: Scale, out: Path) -> Tables:
@@ -90,6 +136,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "config.json").read_text())  # type: ignore[no-any-return]
 
 
+@functools.cache
 def _source() -> str:
     """Hash of all code that decides numbers."""
     package = Path(fedstat.__file__).parent

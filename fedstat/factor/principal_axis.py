@@ -9,6 +9,10 @@ eigendecompositions.
 
 from __future__ import annotations
 
+import functools
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import minimize
@@ -186,8 +190,14 @@ def _loadings(r: np.ndarray, h: np.ndarray, m: int) -> np.ndarray:
     return vectors[:, : -m - 1 : -1] * np.sqrt(np.maximum(values[: -m - 1 : -1], 0.0))
 
 
-def _one_thread(p: int):  # noqa: ANN202 (threadpoolctl is untyped)
-    """Limit BLAS to one thread below p = 1000, where a second one only waits."""
-    from threadpoolctl import threadpool_limits
+@functools.cache
+def _blas() -> Any:
+    """The BLAS libraries of this process; finding them costs more than a small eigendecomposition."""
+    from threadpoolctl import ThreadpoolController
 
-    return threadpool_limits(limits=1 if p < 1000 else None, user_api="blas")
+    return ThreadpoolController()
+
+
+def _one_thread(p: int) -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread below p = 1000, where a second one only waits."""
+    return _blas().limit(limits=1, user_api="blas") if p < 1000 else nullcontext()

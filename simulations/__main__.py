@@ -1,0 +1,33 @@
+"""Command line: ``python -m simulations NAME --scale quick --out out``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from simulations import NAMES
+from simulations.study import simulate
+
+
+def main() -> None:
+    """Run one simulation and say where its tables and figures are."""
+    parser = argparse.ArgumentParser(
+        prog="python -m simulations",
+        description="Run one study; finished parts are cached under --out, so an interrupted run continues.",
+    )
+    parser.add_argument("name", choices=NAMES, help="which study")
+    parser.add_argument(
+        "--scale",
+        choices=("smoke", "quick", "paper"),
+        default="quick",
+        help="smoke: seconds, to see that it runs; quick: minutes on two cores; paper: the papers' sizes (the split "
+        "study takes over an hour)",
+    )
+    parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
+    options = parser.parse_args()
+    simulate(options.name, options.scale, options.out)
+    print(f"tables and figures: {options.out / options.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Do hidden units behave alike at all clients? (FedFac paper, Figures 1 and 2.)
+
+One network per client, from one common start, on real handwritten digits that are dealt to the clients either
+at random or one label each. Each unit's mean output on a common probe set makes one number per client; its
+spread over clients is measured by the Kozachenko-Leonenko entropy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pandas as pd
+
+import fedstat as fs
+from fedstat import data
+from fedstat.inference import entropy_nearest_neighbour
+from simulations.study import Part, Tables, run_parts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LAYER = "hidden"
+PARTITIONS = {"iid": "iid clients", "one label": "one-label clients"}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of the study; `dataset` is decided when it runs."""
+
+    clients: int
+    units: int
+    epochs: int
+    probe: int
+    seeds: int
+    lr: float = 0.1
+    batch_size: int = 10
+    neighbour: int = 3
+    dataset: Literal["digits", "MNIST"] = "digits"
+
+
+_FOUND: Literal["digits", "MNIST"] = "MNIST" if data.mnist_folder() else "digits"
+SCALES = {
+    "smoke": Scale(clients=20, units=50, epochs=5, probe=100, seeds=2),
+    # MNIST has forty times as many images: two passes over them are as many steps as eighty over the digits
+    "quick": Scale(
+        clients=100, units=200, epochs=2 if _FOUND == "MNIST" else 20, probe=297, seeds=5, dataset=_FOUND
+    ),
+    "paper": Scale(clients=100, units=200, epochs=20, probe=1000, seeds=10, dataset=_FOUND),
+}
+
+
+def images(scale: Scale, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Images and labels for the clients, and probe images that no client holds."""
+    if scale.dataset == "MNIST":
+        folder = data.mnist_folder()
+        assert folder is not None
+        x, y = data.mnist(folder)
+        probe, _ = data.mnist(folder, train=False)
+        return x, y, np.random.default_rng(seed).permutation(probe)[: scale.probe]
+    x, y = data.digits()
+    order = np.random.default_rng(seed).permutation(len(x))
+    held, used = order[: scale.probe], order[scale.probe :]
+    return x[used], y[used], x[held]
+
+
+def unit_outputs(scale: Scale, partition: str, seed: int) -> np.ndarray:
+    """Mean output of each unit at each client on the probe set, (units, clients)."""
+    x, y, probe = images(scale, seed)
+    if partition == "iid":
+        parts = data.iid(len(x), scale.clients, seed=seed)
+    else:
+        parts = data.one_label_shards(y, scale.clients, seed=seed)
+    clients = data.from_indices(x, y, parts, test=0.0)
+    model = fs.models.mlp(x[0].size, scale.units, 10)
+    training = fs.Training(lr=scale.lr, batch_size=scale.batch_size, local_epochs=scale.epochs)
+    result = fs.federate(fs.Local(), model, clients, training, rounds=1, seed=seed, evaluate_at=(), progress=False)
+    weights = result.states["Local", seed].clients
+    assert weights is not None
+    w, b = weights[f"{LAYER}.weight"].numpy(), weights[f"{LAYER}.bias"].numpy()
+    flat = probe.reshape(len(probe), -1)
+    return np.stack([np.maximum(flat @ wk.T + bk, 0).mean(axis=0) for wk, bk in zip(w, b, strict=True)], axis=1)
+
+
+def one_seed(scale: Scale, seed: int) -> Tables:
+    """Both partitions under one seed: same start, same images."""
+    rows = []
+    for partition in PARTITIONS:
+        outputs = unit_outputs(scale, partition, seed)
+        table = pd.DataFrame(outputs, columns=[f"client {k}" for k in range(scale.clients)])
+        entropy = entropy_nearest_neighbour(outputs, k=scale.neighbour)
+        table.insert(0, "entropy", np.where(np.isfinite(entropy), entropy, np.nan))
+        table.insert(0, "dead_share", (outputs == 0).mean(axis=1))
+        table.insert(0, "unit", np.arange(scale.units))
+        table.insert(0, "seed", seed)
+        table.insert(0, "partition", partition)
+        rows.append(table)
+    return {"outputs": pd.concat(rows, ignore_index=True)}
+
+
+def run(scale: Scale, out: Path) -> Tables:
+    """All seeds; the heat map keeps the first one, the summary all of them."""
+    parts = [Part(f"units-{seed}", scale, partial(one_seed, scale, seed)) for seed in range(scale.seeds)]
+    outputs = run_parts(parts, out, "units: seeds")["outputs"]
+    units = outputs[["partition", "seed", "unit", "dead_share", "entropy"]].copy()
+    first = outputs[outputs["seed"] == 0].drop(columns=["seed", "dead_share", "entropy"])
+    return {"units": units, "outputs": first, "summary": summary(units)}
+
+
+def summary(units: pd.DataFrame) -> pd.DataFrame:
+    """Per partition and seed: median entropy, and shares of units dead at all or at some clients."""
+    grouped = units.groupby(["partition", "seed"])
+    return pd.DataFrame(
+        {
+            "median_entropy": grouped["entropy"].median(),
+            "dead_everywhere": grouped["dead_share"].agg(lambda s: float((s == 1).mean())),
+            "with_atom": grouped["entropy"].agg(lambda s: float(s.isna().mean())),
+        }
+    ).reset_index()
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Heat maps of the unit outputs (Figure 1) and histograms of their entropy (Figure 2)."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import style
+
+    outputs, units = tables["outputs"], tables["units"]
+    columns = [c for c in outputs.columns if c.startswith("client")]
+    with style():
+        heat, axes = plt.subplots(1, 2, figsize=(7.0, 2.9), sharey=True, layout="constrained")
+        top = float(np.quantile(outputs[columns].to_numpy(), 0.995))
+        for axis, (partition, title) in zip(axes, PARTITIONS.items(), strict=True):
+            matrix = outputs.loc[outputs["partition"] == partition, columns].to_numpy()
+            matrix = matrix[np.argsort(-matrix.mean(axis=1))]
+            image = axis.imshow(matrix, aspect="auto", cmap="Greys", vmin=0, vmax=top, interpolation="nearest")
+            image.set_rasterized(True)
+            axis.set_title(title)
+            axis.set_xlabel("client" + (" (ordered by label)" if partition == "one label" else ""))
+        axes[0].set_ylabel("hidden unit (by mean output)")
+        heat.colorbar(image, ax=axes, label="mean output on the probe set")
+
+        histogram, axis = plt.subplots(figsize=(3.6, 2.4), layout="constrained")
+        known = units.dropna(subset=["entropy"])
+        bins = np.linspace(*np.quantile(known["entropy"], [0.001, 0.999]), 40)
+        for (partition, title), line in zip(PARTITIONS.items(), ("-", "--"), strict=True):
+            values = known.loc[known["partition"] == partition, "entropy"]
+            axis.hist(values, bins=bins, density=True, histtype="step", color="black", ls=line, lw=1, label=title)
+        axis.set_xlabel("entropy of a unit's output over clients (nats)")
+        axis.set_ylabel("density over units")
+        axis.legend(frameon=False, fontsize=7)
+    return {"heatmap": heat, "entropy": histogram}

@@ -1,0 +1,152 @@
+"""The stacked engine against torch.optim and against training each client alone."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from torch import nn
+
+import fedstat as fs
+from fedstat.data import Samples
+from fedstat.federated.network import build
+from fedstat.federated.training import Job, Pool, Training, _BatchOrders, train
+
+
+def samples(sizes, shape=(6,), classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    n_max = max(sizes)
+    x = rng.normal(size=(len(sizes), n_max, *shape))
+    y = rng.integers(classes, size=(len(sizes), n_max))
+    return Samples(x, y, np.array(sizes))
+
+
+def alone(network, training, pool, job, round):
+    """One client in plain torch: its own module, torch.optim, the same batches."""
+    module = build(network.module, np.random.default_rng(0), torch.float64).module
+    if training.optimizer == "adam":
+        optimizer = torch.optim.Adam(module.parameters(), lr=training.lr)
+    else:
+        optimizer = torch.optim.SGD(module.parameters(), lr=training.lr, momentum=training.momentum)
+    for batch in _BatchOrders(training, pool, round).order(job):
+        rows = torch.from_numpy(batch[batch >= 0]) + job.row * pool.n_max
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(pool.x[rows]), pool.y[rows]).backward()
+        optimizer.step()
+    return {name: leaf.detach() for name, leaf in module.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        Training(lr=0.1, batch_size=4, local_epochs=3),
+        Training(lr=0.1, momentum=0.9, batch_size=4, local_epochs=3),
+        Training(lr=0.01, optimizer="adam", batch_size=4, local_epochs=3),
+        Training(lr=0.1, momentum=0.5, batch_size=100, local_epochs=2),
+    ],
+    ids=["sgd", "momentum", "adam", "batch larger than the client"],
+)
+@pytest.mark.parametrize("sizes", [(8, 8, 8), (1, 5, 13, 8)], ids=["equal", "unequal"])
+def test_each_client_trains_as_alone_in_torch(training, sizes):
+    network = build(fs.models.mlp(6, 5, 3), np.random.default_rng(1), torch.float64)
+    pool = Pool.stack([samples(sizes)], torch.float64, "cpu")
+    jobs = [Job(k, 3, k) for k in range(len(sizes))]
+    start = {name: leaf.expand(len(sizes), *leaf.shape) for name, leaf in network.initial().items()}
+    end = train(network, "cross_entropy", training, pool, start, jobs, round=2)
+    for k, job in enumerate(jobs):
+        for name, leaf in alone(network, training, pool, job, 2).items():
+            torch.testing.assert_close(end[name][k], leaf, rtol=0, atol=1e-12)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    batch=st.integers(1, 10),
+    chunk=st.integers(1, 6),
+    momentum=st.sampled_from([0.0, 0.9]),
+)
+@hypothesis_settings(max_examples=30)
+def test_chunked_equals_sequential(sizes, batch, chunk, momentum):
+    network = build(fs.models.mlp(6, 4, 3), np.random.default_rng(1), torch.float64)
+    pool = Pool.stack([samples(sizes)], torch.float64, "cpu")
+    jobs = [Job(k, 0, k) for k in range(len(sizes))]
+    start = {name: leaf.expand(len(sizes), *leaf.shape) for name, leaf in network.initial().items()}
+    training = Training(lr=0.1, momentum=momentum, batch_size=batch, local_epochs=2)
+    one = train(network, "cross_entropy", training, pool, start, jobs, 0, chunk=1)
+    many = train(network, "cross_entropy", training, pool, start, jobs, 0, chunk=chunk)
+    for name in one:
+        torch.testing.assert_close(one[name], many[name], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "dtype", "tolerance"),
+    [
+        (fs.models.mlp(64, 20, 10), (8, 8), "float32", 1e-6),
+        (fs.models.cnn(8, 10), (8, 8), "float32", 1e-4),
+        (fs.models.cnn(8, 10), (8, 8), "float64", 1e-12),
+    ],
+    ids=["mlp float32", "cnn float32", "cnn float64"],
+)
+def test_whole_runs_do_not_depend_on_the_chunk(model, shape, dtype, tolerance):
+    x, y = fs.data.digits()
+    clients = fs.data.from_indices(x, y, fs.data.dirichlet(y, 12, 0.5, min_size=5, seed=1))
+    run = {
+        chunk: fs.federate(
+            fs.FedAvg(), model, clients, Training(lr=0.1, batch_size=20), rounds=1, dtype=dtype, chunk=chunk
+        )
+        for chunk in (1, 5, None)
+    }
+    one = run[1].states["FedAvg", 0].server
+    for other in (run[5], run[None]):
+        for name, leaf in other.states["FedAvg", 0].server.items():
+            assert (leaf - one[name]).abs().max() <= tolerance
+
+
+def test_batches_cover_every_sample_once_per_epoch_and_depend_on_nothing_else():
+    pool = Pool.stack([samples((7, 10))], torch.float64, "cpu")
+    short, long = (Training(lr=0.1, batch_size=3, local_epochs=e) for e in (1, 4))
+    job = Job(0, 5, 0)
+    first = _BatchOrders(short, pool, 0).order(job)
+    all_epochs = _BatchOrders(long, pool, 0).order(job)
+    np.testing.assert_array_equal(first, all_epochs[:3])
+    for epoch in all_epochs.reshape(4, -1):
+        np.testing.assert_array_equal(np.sort(epoch[epoch >= 0]), np.arange(7))
+    assert not np.array_equal(first, _BatchOrders(short, pool, 1).order(job))
+
+
+def test_global_generators_are_untouched():
+    torch.manual_seed(3)
+    np.random.seed(3)  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    clients = fs.data.relu_mixture(clients=4, d=6, units=8, test=50, seed=0, balance="median")
+    result = fs.federate(fs.FedFac(layers=["hidden"], dynamic=True), fs.models.mlp(6, 8, 1), clients, Training(lr=0.1), rounds=2)
+    result.personal(0)
+    assert torch.equal(before[0], torch.get_rng_state())
+    np.testing.assert_array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_a_module_keeps_its_weights_and_a_factory_draws_them_from_the_seed():
+    clients = fs.data.relu_mixture(clients=3, d=6, units=8, test=50, seed=0, balance="median")
+    frozen = Training(lr=0.0)
+    module = fs.models.mlp(6, 4, 1)()
+    own = fs.federate(fs.FedAvg(), module, clients, frozen, rounds=1, seed=[0, 1])
+    drawn = fs.federate(fs.FedAvg(), fs.models.mlp(6, 4, 1), clients, frozen, rounds=1, seed=[0, 1])
+    weight = "hidden.weight"
+    for seed in (0, 1):
+        torch.testing.assert_close(own.states["FedAvg", seed].server[weight], module.hidden.weight.detach())
+    a, b = (drawn.states["FedAvg", seed].server[weight] for seed in (0, 1))
+    assert not torch.equal(a, b)
+
+
+def test_stacked_seeds_equal_separate_seeds():
+    def draw(seed):
+        return fs.data.relu_mixture(clients=4, d=6, units=8, samples=20 + seed, test=50, seed=seed, balance="median")
+
+    model, training = fs.models.mlp(6, 5, 1), Training(lr=0.1, batch_size=8)
+    methods = [fs.FedAvg(), fs.Local()]
+    together = fs.federate(methods, model, draw, training, rounds=3, participation=0.5, seed=[0, 1], dtype="float64")
+    for seed in (0, 1):
+        for method in methods:
+            apart = fs.federate(method, model, draw, training, rounds=3, participation=0.5, seed=seed, dtype="float64")
+            rows = together.history.query("method == @method.__class__.__name__ and seed == @seed")
+            np.testing.assert_allclose(rows["value"], apart.history["value"], atol=1e-12)
