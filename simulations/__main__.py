@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from simulations import NAMES
-from simulations.study import simulate
+from simulations import NAMES, split
+from simulations.study import read_config, simulate, write_tables
 
 
 def main() -> None:
@@ -24,8 +24,15 @@ def main() -> None:
         "study takes over an hour)",
     )
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
+    parser.add_argument(
+        "--evidence", type=Path, metavar="FOLDER", help="also write the tables that claims are judged on (split only)"
+    )
     options = parser.parse_args()
-    simulate(options.name, options.scale, options.out)
+    if options.evidence and options.name != "split":
+        parser.error("--evidence belongs to the split study")
+    tables = simulate(options.name, options.scale, options.out)
+    if options.evidence:
+        write_tables(options.evidence, split.evidence(tables), read_config(options.out / options.name))
     print(f"tables and figures: {options.out / options.name}")
 
 

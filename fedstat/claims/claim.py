@@ -42,6 +42,8 @@ class Claim:
         What the paper assumes.
     corrected : str or None
         Id of the corrected statement, if this one is wrong or conditional.
+    trained : bool
+        Whether the checks read tables of trained networks, which differ from run to run.
     nearest : bool
         Whether the first reading is nearest the letter; if not, differing outcomes make the claim ambiguous.
     """
@@ -56,6 +58,7 @@ class Claim:
     sensitivity: str
     assumptions: str = "none"
     corrected: str | None = None
+    trained: bool = False
     nearest: bool = True
 
 

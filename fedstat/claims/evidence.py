@@ -166,9 +166,12 @@ def within(low: float, high: float, region: tuple[float, float], *, cases: int, 
 
 
 def all_of(parts: Sequence[Evidence]) -> Evidence:
-    """Judge a conjunction: refuted if a part is, undecided if a part is, else as weak as its weakest part."""
+    """Judge a conjunction: refuted if a part is, undecided if a part is, else as weak as its weakest part.
+
+    Among parts with the deciding verdict the one with the smallest margin speaks for all.
+    """
     order: tuple[Verdict, ...] = ("refuted", "undecided", "supported", "holds-on-cases", "holds")
-    worst = min(parts, key=lambda e: order.index(e.verdict))
+    worst = min(parts, key=lambda e: (order.index(e.verdict), 0.0 if e.margin is None else e.margin))
     counts = {v: sum(e.verdict == v for e in parts) for v in order}
     tally = ", ".join(f"{n} {v}" for v, n in counts.items() if n)
     summary = worst.summary if len(parts) == 1 else f"{len(parts)} parts: {tally}; deciding: {worst.summary}"

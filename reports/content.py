@@ -1,0 +1,217 @@
+"""The report's numbers: what the Typst template is given. Words live in the template, evidence in the claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedstat.claims import Judgement, judge
+from fedstat.federated.progress import progress_bar
+from fedstat.federated.result import environment
+from fedstat.inference import equivalence, holm, paired_difference
+from fedstat.report.figures import mean_interval
+from simulations import split, stability, units
+from simulations.study import Tables, read_config, read_tables
+from theory_checks import COMMITTED, all_claims
+from theory_checks.fedsplit_training import margin
+
+CHAPTERS = ("claims", "units", "split", "stability")
+
+
+def content(scale: str, out: Path, only: Sequence[str]) -> dict[str, Any]:
+    """Return everything the template prints, as plain values."""
+    data: dict[str, Any] = {"scale": scale, "environment": environment(), "chapters": list(only)}
+    if "claims" in only:
+        data["committed_scale"] = read_config(COMMITTED)["scale"]
+        data["claims"] = _claims(out)
+    if "units" in only:
+        data["units"] = _units(out / "units")
+    if "split" in only:
+        data["split"] = _split(out / "split")
+    if "stability" in only:
+        data["stability"] = _stability(out / "stability")
+    return data
+
+
+def _claims(out: Path) -> list[dict[str, Any]]:
+    """Verdicts on the committed tables, and beside those about training the verdict on this run's tables."""
+    committed, fresh = all_claims(), {claim.id: claim for claim in all_claims(out / "split")}
+    entries = []
+    with progress_bar("claims", len(committed)) as advance:
+        for claim in committed:
+            entry = _entry(judge(claim))
+            if claim.trained:
+                entry["fresh"] = _entry(judge(fresh[claim.id]))
+            entries.append(entry)
+            advance()
+    return sorted(entries, key=lambda e: e["id"])
+
+
+def _entry(judgement: Judgement) -> dict[str, Any]:
+    claim = judgement.claim
+    return {
+        "id": claim.id,
+        "place": f"{claim.paper}, {claim.place}",
+        "statement": claim.statement,
+        "words": claim.words,
+        "assumptions": claim.assumptions,
+        "verdict": judgement.verdict,
+        "corrected": claim.corrected,
+        "sensitivity": claim.sensitivity,
+        "mutant": judgement.mutant.summary if judgement.mutant else claim.mutant,
+        "readings": [
+            {"name": name, "verdict": e.verdict, "summary": e.summary, "counterexample": e.counterexample}
+            for name, e in judgement.evidence.items()
+        ],
+    }
+
+
+def _units(folder: Path) -> dict[str, Any]:
+    tables, config = read_tables(folder), read_config(folder)
+    rows = []
+    wide = tables["summary"].pivot(index="seed", columns="partition")
+    for measure, digits in (("median_entropy", 2), ("dead_everywhere", 3), ("with_atom", 3)):
+        values = [
+            _interval(*mean_interval(wide[measure][partition].to_numpy()), digits) for partition in units.PARTITIONS
+        ]
+        d = paired_difference(wide[measure]["one label"], wide[measure]["iid"])
+        rows.append([*values, _interval(d.mean, d.low, d.high, digits)])
+    shift = paired_difference(wide["median_entropy"]["one label"], wide["median_entropy"]["iid"])
+    return {"config": config, "rows": rows, "shift": _interval(shift.mean, shift.low, shift.high, 2)}
+
+
+def _split(folder: Path) -> dict[str, Any]:
+    tables, config = read_tables(folder), read_config(folder)
+    settings = split.settings_of(tables)
+    main = [s for s in settings if s[:2] != split.CONTROL]
+    control = next(s for s in settings if s[:2] == split.CONTROL)
+    base = next(s for s in main if s[:2] == (0.5, 0.4))
+    sharing = split.per_seed(tables, *control)
+    gain = paired_difference(sharing["true"], sharing["Local"])
+    balance = tables["balance"].groupby("balance")[["one_class_clients", "above_95", "clients"]].sum()
+    return {
+        "config": config,
+        "arms": [[label, words] for label, words in split.ARMS.items()],
+        "accuracy": _accuracy_table(tables, main),
+        "settings": [_setting(s) for s in main],
+        "base": _setting(base),
+        "metrics": _metric_table(tables, base),
+        "equivalence": _equivalence_table(tables, main),
+        "differences": _difference_table(tables, base),
+        "control": {
+            "setting": f"{_setting(control)}, {control[2]} samples per client",
+            "gain": _interval(100 * gain.mean, 100 * gain.low, 100 * gain.high, 1),
+            "found": gain.low > 0,
+        },
+        "tuning": [
+            [str(r.family), *(f"{100 * v:.1f}" for v in r.values), f"{r.chosen:g}"] for r in _tuning(tables["tuning"])
+        ],
+        "rates": [f"{lr:g}" for lr in sorted(tables["tuning"]["lr"].unique())],
+        "balance": [
+            [str(name), f"{r.one_class_clients / r.clients:.1%}", f"{r.above_95 / r.clients:.1%}"]
+            for name, r in balance.loc[["none", "center", "median"]].iterrows()
+        ],
+        "recovery": _recovery_table(tables),
+    }
+
+
+def _tuning(table: pd.DataFrame) -> list[Any]:
+    from types import SimpleNamespace
+
+    return [
+        SimpleNamespace(
+            family=family, values=rows.sort_values("lr")["accuracy"].tolist(), chosen=rows.loc[rows["chosen"], "lr"].min()
+        )
+        for family, rows in table.groupby("family")
+    ]
+
+
+def _accuracy_table(tables: Tables, settings: Sequence[tuple[float, float, int]]) -> list[list[str]]:
+    """Mean accuracy per arm and setting in percent, with the standard deviation over seeds."""
+    wide = {s: 100 * split.per_seed(tables, *s) for s in settings}
+    share = {s: 100 * split.per_seed(tables, *s, metric="majority_share") for s in settings}
+    rows = [
+        [label, *(f"{t[label].mean():.1f} ({t[label].std(ddof=1):.1f})" if label in t else "" for t in wide.values())]
+        for label in split.ARMS
+        if any(label in t for t in wide.values())
+    ]
+    return [*rows, ["majority class", *(f"{t['true'].mean():.1f} ({t['true'].std(ddof=1):.1f})" for t in share.values())]]
+
+
+def _metric_table(tables: Tables, setting: tuple[float, float, int]) -> list[list[str]]:
+    """Accuracy, balanced accuracy and log-loss at one setting."""
+    wide = {m: split.per_seed(tables, *setting, metric=m) for m in ("accuracy", "balanced_accuracy", "log_loss")}
+    return [
+        [
+            label,
+            _interval(*(100 * v for v in mean_interval(wide["accuracy"][label].to_numpy())), 1),
+            _interval(*(100 * v for v in mean_interval(wide["balanced_accuracy"][label].to_numpy())), 1),
+            _interval(*mean_interval(wide["log_loss"][label].to_numpy()), 3),
+        ]
+        for label in split.ARMS
+        if label in wide["accuracy"]
+    ]
+
+
+def _equivalence_table(tables: Tables, settings: Sequence[tuple[float, float, int]]) -> list[list[str]]:
+    """Outcome of the equivalence test of each arm with the true split, per setting, with its power."""
+    rows = []
+    for label in ("oracle", "static", "dynamic", "dynamic, weights", "random, once", "random, every round", "random, per client"):
+        row = [label]
+        for setting in settings:
+            table = split.per_seed(tables, *setting)
+            e = equivalence(table[label], table["true"], margin=margin(table))
+            row.append(f"{e.outcome} ({e.power:.2f})")
+        rows.append(row)
+    return rows
+
+
+def _difference_table(tables: Tables, setting: tuple[float, float, int]) -> list[list[str]]:
+    """Paired differences to the true split at one setting, with Holm-adjusted p-values."""
+    table = split.per_seed(tables, *setting)
+    labels = [label for label in split.ARMS if label in table and label != "true"]
+    found = [paired_difference(table[label], table["true"]) for label in labels]
+    adjusted = holm([d.p for d in found])
+    return [
+        [
+            label,
+            _interval(100 * d.mean, 100 * d.low, 100 * d.high, 2),
+            "–" if d.correlation != d.correlation else f"{d.correlation:.2f}",
+            "< 0.001" if p < 0.001 else f"{p:.3f}",
+        ]
+        for label, d, p in zip(labels, found, adjusted, strict=True)
+    ]
+
+
+def _recovery_table(tables: Tables) -> list[list[str]]:
+    rows = []
+    for (p, alpha, start), group in tables["recovery"].groupby(["p", "alpha", "start"]):
+        auc, accuracy = (_interval(*mean_interval(group[m].to_numpy()), 2) for m in ("auc", "accuracy"))
+        rows.append([f"p = {p:g}, α = {alpha:g}", str(start), auc, accuracy])
+    return sorted(rows, key=lambda r: (r[1] != "true weights", r[0], r[1]))
+
+
+def _stability(folder: Path) -> dict[str, Any]:
+    tables, config = read_tables(folder), read_config(folder)
+    wide = tables["summary"].set_index(["p", "alpha", "arm", "measure"])[["mean", "low", "high"]]
+    settings = tables["summary"][["p", "alpha"]].drop_duplicates().itertuples(index=False)
+    rows = [
+        [
+            f"p = {p:g}, α = {alpha:g}",
+            *(_interval(*wide.loc[(p, alpha, arm, m)], 2) for arm in stability.ARMS for m in ("agreement", "kappa")),
+        ]
+        for p, alpha in settings
+    ]
+    return {"config": config, "rows": rows, "arms": list(stability.ARMS.values())}
+
+
+def _setting(setting: tuple[float, float, int]) -> str:
+    return f"p = {setting[0]:g}, α = {setting[1]:g}"
+
+
+def _interval(mean: float, low: float, high: float, digits: int) -> str:
+    """``1.2 [0.9, 1.5]`` with a true minus sign."""
+    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-", "−")

@@ -1,0 +1,61 @@
+"""Command line: ``python -m theory_checks`` prints the ledger, ``python -m theory_checks FS-04`` explains one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from fedstat._files import atomic_file
+from fedstat.claims import Claim, Judgement, as_object, judge, table, write_ledger
+from fedstat.federated.progress import progress_bar
+from theory_checks import COMMITTED, LEDGER, all_claims
+
+
+def main() -> None:
+    """Judge claims and print what was found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m theory_checks", description="Judge the papers' claims and print the ledger of verdicts."
+    )
+    parser.add_argument("ids", nargs="*", help="claims to explain, e.g. FS-04; all if left out")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the judgements as a JSON list")
+    parser.add_argument("--tables", type=Path, default=COMMITTED, help="tables of a split study (default: committed)")
+    parser.add_argument("--update", action="store_true", help="rewrite the committed ledger")
+    options = parser.parse_args()
+    known = {claim.id: claim for claim in all_claims(options.tables)}
+    unknown = [i for i in options.ids if i not in known]
+    if unknown:
+        parser.error(f"no claim {unknown[0]}; there are {', '.join(known)}")
+    chosen = [known[i] for i in options.ids] or list(known.values())
+    judgements = []
+    with progress_bar("claims", len(chosen)) as advance:
+        for claim in chosen:
+            judgements.append(judge(claim))
+            advance()
+    print(table(judgements))
+    for judgement in judgements if options.ids else ():
+        print("\n" + explain(judgement.claim, judgement))
+    if options.json:
+        with atomic_file(options.json) as path:
+            path.write_text(json.dumps([as_object(j) for j in judgements], indent=2) + "\n")
+    if options.update:
+        write_ledger(judgements, LEDGER)
+
+
+def explain(claim: Claim, judgement: Judgement) -> str:
+    """Return place, statement, assumptions and mutant of one claim as text."""
+    mutant = claim.mutant if isinstance(claim.mutant, str) else f"refuted, as it must be: {judgement.mutant.summary}"  # type: ignore[union-attr]
+    lines = [
+        f"{claim.id}, {claim.paper}, {claim.place}",
+        f"  statement    {claim.statement}",
+        f"  assumes      {claim.assumptions}",
+        f"  mutant       {mutant}",
+        f"  sees         {claim.sensitivity}",
+    ]
+    if claim.corrected:
+        lines.append(f"  corrected    {claim.corrected}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
