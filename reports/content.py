@@ -44,7 +44,7 @@ def _claims(out: Path) -> list[dict[str, Any]]:
         for claim in committed:
             entry = _entry(judge(claim))
             if claim.trained:
-                entry["fresh"] = _entry(judge(fresh[claim.id]))
+                entry["fresh"] = {"verdict": judge(fresh[claim.id], with_mutant=False).verdict}
             entries.append(entry)
             advance()
     return sorted(entries, key=lambda e: e["id"])
@@ -61,7 +61,7 @@ def _entry(judgement: Judgement) -> dict[str, Any]:
         "verdict": judgement.verdict,
         "corrected": claim.corrected,
         "sensitivity": claim.sensitivity,
-        "mutant": judgement.mutant.summary if judgement.mutant else claim.mutant,
+        "mutant": judgement.mutant.summary if judgement.mutant else str(claim.mutant),
         "readings": [
             {"name": name, "verdict": e.verdict, "summary": e.summary, "counterexample": e.counterexample}
             for name, e in judgement.evidence.items()
@@ -162,7 +162,7 @@ def _equivalence_table(tables: Tables, settings: Sequence[tuple[float, float, in
     for label in ("oracle", "static", "dynamic", "dynamic, weights", "random, once", "random, every round", "random, per client"):
         row = [label]
         for setting in settings:
-            table = split.per_seed(tables, *setting)
+            table = 100 * split.per_seed(tables, *setting)
             e = equivalence(table[label], table["true"], margin=margin(table))
             row.append(f"{e.outcome} ({e.power:.2f})")
         rows.append(row)

@@ -24,10 +24,10 @@ Tables = dict[str, pd.DataFrame]
 Scale = Literal["smoke", "quick", "paper"]
 
 #: Parts of the library that cannot change a number.
-_SILENT = ("report", "claims", "cli.py", "demo.py", "testing.py", "py.typed")
+_SILENT = ("report", "claims", "cli.py", "demo", "testing.py", "py.typed")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """A piece of a study that is computed, cached and resumed as a whole.
 
@@ -57,7 +57,8 @@ def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:
     Parts run in one process per core with one thread each: networks of this size gain little from a second
     thread, and twice the parts are done in the same time.
     """
-    missing = [part for part in parts if not part.folder(out).is_dir()]
+    folders = {part: part.folder(out) for part in parts}
+    missing = [part for part in parts if not folders[part].is_dir()]
     with progress_bar(what, len(parts)) as advance:
         for _ in range(len(parts) - len(missing)):
             advance()
@@ -65,7 +66,7 @@ def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:
             spawn = multiprocessing.get_context("spawn")
             workers = min(len(missing), os.cpu_count() or 1)
             with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_one_thread) as pool:
-                waiting = [pool.submit(_compute, part, out) for part in missing]
+                waiting = [pool.submit(_compute, part, folders[part]) for part in missing]
                 try:
                     for done in as_completed(waiting):
                         done.result()
@@ -73,15 +74,15 @@ def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise
-    stored = [{p.stem: pd.read_parquet(p) for p in part.folder(out).glob("*.parquet")} for part in parts]
+    stored = [{p.stem: pd.read_parquet(p) for p in folder.glob("*.parquet")} for folder in folders.values()]
     names = sorted({name for tables in stored for name in tables})
     return {name: pd.concat([t[name] for t in stored if name in t], ignore_index=True) for name in names}
 
 
-def _compute(part: Part, out: Path) -> None:
-    """Compute a part and store its tables, all or none."""
+def _compute(part: Part, folder: Path) -> None:
+    """Compute a part and store its tables in `folder`, all or none."""
     tables = part.compute()
-    with atomic_folder(part.folder(out)) as temporary:
+    with atomic_folder(folder) as temporary:
         for name, table in tables.items():
             table.to_parquet(temporary / f"{name}.parquet", index=False)
 

@@ -84,8 +84,15 @@ class Judgement:
         return next(iter(self.evidence.values()))
 
 
-def judge(claim: Claim) -> Judgement:
+def judge(claim: Claim, *, with_mutant: bool = True) -> Judgement:
     """Run the checks of all readings, and the mutant.
+
+    Parameters
+    ----------
+    claim : Claim
+        What to judge.
+    with_mutant : bool
+        False for data that may be too few to refute even the mutant, such as a small run's tables.
 
     Raises
     ------
@@ -93,7 +100,7 @@ def judge(claim: Claim) -> Judgement:
         If the mutant is not refuted: the check cannot fail and proves nothing.
     """
     evidence = {reading.name: reading.check() for reading in claim.readings}
-    mutant = None if isinstance(claim.mutant, str) else claim.mutant()
+    mutant = None if isinstance(claim.mutant, str) or not with_mutant else claim.mutant()
     if mutant is not None and mutant.verdict != "refuted":
         raise AssertionError(f"the mutant of {claim.id} came out {mutant.verdict}: {mutant.summary}")
     return Judgement(claim, evidence, mutant)

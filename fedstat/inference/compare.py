@@ -35,8 +35,13 @@ class Comparison:
     def __str__(self) -> str:
         shown = [self.estimand, "", self.summary.to_string(float_format="%.4f")]
         if len(self.differences):
-            shown += ["", self.differences.to_string(float_format="%.4f")]
+            p_values = {name: _p for name in self.differences.columns if name.startswith("p ")}
+            shown += ["", self.differences.to_string(float_format="%.4f", formatters=p_values)]
         return "\n".join(shown)
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd.DataFrame:

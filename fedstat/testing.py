@@ -1,0 +1,227 @@
+"""The laws that a method obeys, for the built-in methods and for anybody's.
+
+Each law is checked on small random populations drawn by Hypothesis, in float64; when a law is broken, the error
+shows the smallest population that breaks it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedstat._random import stream
+from fedstat.data import Clients, Samples
+from fedstat.federated import Method, Result, State, Training, federate, load
+from fedstat.federated.network import Model, Params, build
+from fedstat.methods import FedAvg, Local
+from fedstat.models import mlp
+
+INPUTS, UNITS, CLASSES = 3, 5, 2
+_TIGHT, _ROUNDING = 1e-12, 1e-8
+
+
+@dataclass(frozen=True)
+class Case:
+    """One population for a law: samples per client, and the seed of data and run."""
+
+    sizes: tuple[int, ...]
+    seed: int
+
+    def clients(self) -> Clients:
+        """Draw the population: Gaussian inputs, labels from a client's own linear rule."""
+        rng = stream(self.seed, "law")
+        k, n = len(self.sizes), max(self.sizes)
+        x = rng.normal(size=(k, n, INPUTS))
+        y = (np.einsum("knd,kd->kn", x, rng.normal(size=(k, INPUTS))) > 0).astype(np.int64)
+        return Clients(Samples(x, y, np.array(self.sizes)), classes=(0, 1))
+
+
+def check_method(
+    method: Method,
+    *,
+    model: Model | None = None,
+    all_shared: Method | None = None,
+    all_personal: Method | None = None,
+    except_for: Collection[str] = (),
+    examples: int = 10,
+) -> None:
+    """Check the laws of federated methods on `method`.
+
+    =================  ============================================================================================
+    law                statement
+    =================  ============================================================================================
+    ``permutation``    clients permuted (full batches, everybody takes part), models permuted
+    ``one client``     with one client and SGD the method is centralised training
+    ``clones``         clients with the same data act as one: aggregation weights sum to one
+    ``fixed point``    with learning rate zero nothing moves
+    ``chunk``          clients trained one by one or together give the same
+    ``resume``         saved, loaded and continued gives the same bits as uninterrupted
+    ``all shared``     the variant `all_shared` is FedAvg, bit for bit
+    ``all personal``   the variant `all_personal` is Local
+    =================  ============================================================================================
+
+    Parameters
+    ----------
+    method : Method
+        Configured for `model`; by default that is ``mlp(3, 5, 2)`` with the layers ``hidden`` and ``head``.
+    model : callable or nn.Module, optional
+        The network, taking 3 inputs and giving 2 outputs.
+    all_shared, all_personal : Method, optional
+        The method's limit cases; their laws are checked where given.
+    except_for : collection of str
+        Laws that do not apply, by name.
+    examples : int
+        Populations per law.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken; the message names it and the smallest population found.
+    ValueError
+        If `except_for` names no law.
+    """
+    network = model or mlp(INPUTS, UNITS, CLASSES)
+    laws: dict[str, Callable[[Case], None]] = {
+        "permutation": lambda case: _permutation(method, network, case),
+        "one client": lambda case: _one_client(method, network, case),
+        "clones": lambda case: _clones(method, network, case),
+        "fixed point": lambda case: _fixed_point(method, network, case),
+        "chunk": lambda case: _chunk(method, network, case),
+        "resume": lambda case: _resume(method, network, case),
+    }
+    if all_shared is not None:
+        laws["all shared"] = lambda case: _limit(all_shared, FedAvg(), network, case)
+    if all_personal is not None:
+        laws["all personal"] = lambda case: _limit(all_personal, Local(), network, case)
+    unknown = set(except_for) - set(laws)
+    if unknown:
+        raise ValueError(f"except_for names no law: {sorted(unknown)}; laws are {', '.join(laws)}.")
+    for name in [law for law in laws if law not in except_for]:
+        _search(laws[name], f"{type(method).__name__} breaks the law '{name}'", examples)
+
+
+def _search(law: Callable[[Case], None], complaint: str, examples: int) -> None:
+    """Try `law` on random populations; raise with the smallest one that breaks it."""
+    from hypothesis import HealthCheck, given, settings
+    from hypothesis import strategies as st
+
+    sizes = st.lists(st.integers(2, 6), min_size=1, max_size=4).map(tuple)
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.builds(Case, sizes, st.integers(0, 2**16)))
+    def attempt(case: Case) -> None:
+        try:
+            law(case)
+        except AssertionError as error:
+            raise AssertionError(f"{complaint} on {case}: {error}") from None
+
+    attempt()
+
+
+_SGD = Training(lr=0.1, batch_size=3, local_epochs=2)
+_FULL_BATCH = Training(lr=0.1, batch_size=100, local_epochs=2)
+
+
+def _run(
+    method: Method, model: Model, clients: Clients, training: Training, rounds: int, seed: int, **options: object
+) -> Result:
+    return federate(
+        {"it": method}, model, clients, training, rounds=rounds, seed=seed, dtype="float64", evaluate_at=(),
+        progress=False, **options,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _models(method: Method, result: Result, clients: int) -> dict[str, Params]:
+    state: State = next(iter(result.states.values()))
+    return method.models(state, torch.arange(clients))
+
+
+def _same(first: dict[str, Params], second: dict[str, Params], tolerance: float) -> None:
+    assert first.keys() == second.keys(), f"estimands {sorted(first)} became {sorted(second)}"
+    for estimand in first:
+        for name, leaf in first[estimand].items():
+            gap = (leaf - second[estimand][name]).abs().max().item()
+            assert gap <= tolerance, f"{estimand} {name} differs by {gap:.3g} (allowed {tolerance:g})"
+
+
+def _permutation(method: Method, model: Model, case: Case) -> None:
+    clients = case.clients()
+    order = stream(case.seed, "order").permutation(len(clients))
+    t = clients.train
+    moved = Clients(Samples(t.x[order], t.y[order], t.n[order]), classes=clients.classes)
+    here = _models(method, _run(method, model, clients, _FULL_BATCH, 3, case.seed), len(clients))
+    there = _models(method, _run(method, model, moved, _FULL_BATCH, 3, case.seed), len(clients))
+    _same({e: {n: leaf[order] for n, leaf in p.items()} for e, p in here.items()}, there, _ROUNDING)
+
+
+def _one_client(method: Method, model: Model, case: Case) -> None:
+    clients = Case(case.sizes[:1], case.seed).clients()
+    x, y = (torch.from_numpy(values) for values in clients.train.client(0))
+    # zero training shows where the client starts; full batches make the order of samples immaterial
+    start = _models(method, _run(method, model, clients, Training(lr=0.0), 1, case.seed), 1)
+    end = _models(method, _run(method, model, clients, _FULL_BATCH, 3, case.seed), 1)
+    for estimand, params in start.items():
+        module = build(model, stream(case.seed, "initial weights"), torch.float64).module
+        module.load_state_dict({name: leaf[0] for name, leaf in params.items()}, strict=False)
+        optimizer = torch.optim.SGD(module.parameters(), lr=_FULL_BATCH.lr)
+        for _ in range(3 * _FULL_BATCH.local_epochs):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(module(x), y).backward()
+            optimizer.step()
+        central = {name: leaf.detach()[None] for name, leaf in module.named_parameters()}
+        _same({estimand: central}, {estimand: end[estimand]}, _ROUNDING)
+
+
+def _clones(method: Method, model: Model, case: Case) -> None:
+    one = Case(case.sizes[:1], case.seed).clients()
+    k, t = len(case.sizes), one.train
+    several = Clients(Samples(*(np.repeat(v, k, axis=0) for v in (t.x, t.y, t.n))), classes=one.classes)
+    single = _models(method, _run(method, model, one, _FULL_BATCH, 2, case.seed), 1)
+    stacked = _models(method, _run(method, model, several, _FULL_BATCH, 2, case.seed), k)
+    for row in range(k):
+        _same(single, {e: {n: leaf[row : row + 1] for n, leaf in p.items()} for e, p in stacked.items()}, _ROUNDING)
+
+
+def _fixed_point(method: Method, model: Model, case: Case) -> None:
+    clients, still = case.clients(), Training(lr=0.0, batch_size=3)
+    first, third = (_run(method, model, clients, still, rounds, case.seed) for rounds in (1, 3))
+    _same(_models(method, first, len(clients)), _models(method, third, len(clients)), 0.0)
+
+
+def _chunk(method: Method, model: Model, case: Case) -> None:
+    clients = case.clients()
+    runs = [_run(method, model, clients, _SGD, 2, case.seed, chunk=chunk, participation=0.7) for chunk in (1, 2, None)]
+    for other in runs[1:]:
+        _same(_models(method, runs[0], len(clients)), _models(method, other, len(clients)), _TIGHT)
+
+
+def _resume(method: Method, model: Model, case: Case) -> None:
+    clients = case.clients()
+
+    def run(rounds: int, resume: Result | None = None) -> Result:
+        return _run(method, model, clients, _SGD, rounds, case.seed, participation=0.7, resume=resume)
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(1).save(Path(folder) / "run")
+        continued = run(3, load(Path(folder) / "run"))
+    _same(_models(method, run(3), len(clients)), _models(method, continued, len(clients)), 0.0)
+
+
+def _limit(variant: Method, limit: Method, model: Model, case: Case) -> None:
+    clients = case.clients()
+    ours, theirs = (_run(m, model, clients, _SGD, 3, case.seed, participation=0.7) for m in (variant, limit))
+    # the names of the estimands may differ (a split that shares everything is still personal), the models may not
+    here, there = (list(_models(m, r, len(clients)).values()) for m, r in ((variant, ours), (limit, theirs)))
+    _same({"model": here[0]}, {"model": there[0]}, 0.0)
