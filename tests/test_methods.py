@@ -9,6 +9,7 @@ from torch import nn
 
 import fedstat as fs
 from fedstat.federated import Method
+from fedstat.federated.federate import participants
 from fedstat.methods.cut import Count, Quantile, is_shared
 from fedstat.testing import INPUTS, UNITS, check_method
 
@@ -154,7 +155,7 @@ def test_a_mask_per_client_averages_over_those_who_share_and_leaves_the_others_a
 def test_absentees_keep_their_personal_units():
     method = fs.FedSplit(split={"hidden": np.zeros(10, dtype=bool)})
     before, after = run(method, rounds=3), run(method, rounds=4)
-    present = set(fs.federated.federate.__globals__["participants"](0, 3, 6, 0.5).tolist())
+    present = set(participants(0, 3, 6, 0.5).tolist())
     for k in range(6):
         same = torch.equal(*(r.states["it", 0].clients["hidden.weight"][k] for r in (before, after)))
         assert same == (k not in present)
@@ -210,9 +211,9 @@ def test_rejoining_units_add_to_the_servers_value_or_take_the_average():
     for rejoin in ("add", "average"):
         calls.clear()
         method = fs.FedFac(layers=["hidden"], tau=0.5, dynamic=True, statistic=flips, rejoin=rejoin)
-        result = [run(method, rounds=2, participation=1.0).states["it", 0] for _ in range(1)][0]
+        second = run(method, rounds=2, participation=1.0).states["it", 0]
         calls.clear()
-        states[rejoin] = (run(method, rounds=1, participation=1.0).states["it", 0], result)
+        states[rejoin] = (run(method, rounds=1, participation=1.0).states["it", 0], second)
     first, add = states["add"]
     _, average = states["average"]
     start, end = first.clients["hidden.weight"][:, 0], add.clients["hidden.weight"][:, 0]

@@ -1,0 +1,233 @@
+"""Clients from arrays, files, partitions and generators."""
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedstat as fs
+from fedstat import data
+from fedstat.data import Clients, Samples
+
+
+@given(
+    sizes=st.lists(st.integers(6, 12), min_size=1, max_size=5),
+    test=st.sampled_from([0.0, 0.2, 0.4]),
+    validation=st.sampled_from([0.0, 0.3]),
+    seed=st.integers(0, 99),
+)
+def test_every_sample_lands_in_one_split_of_its_client(sizes, test, validation, seed):
+    client = np.repeat(np.arange(len(sizes)), sizes)
+    x = np.arange(len(client), dtype=float)[:, None]
+    clients = data.from_arrays(x, client % 2, client, test=test, validation=validation, seed=seed)
+    for k in range(len(clients)):
+        held = np.concatenate([s.client(k)[0][:, 0] for s in clients.splits.values()])
+        np.testing.assert_array_equal(np.sort(held), np.flatnonzero(client == k))
+    assert ("test" in clients.splits) == (test > 0)
+
+
+def test_labels_become_codes_and_floats_a_regression():
+    x = np.zeros((6, 1))
+    named = data.from_arrays(x, np.array(["cat", "dog", "cat"] * 2), [0, 0, 0, 1, 1, 1])
+    assert named.classes == ("cat", "dog")
+    assert data.from_arrays(x, np.linspace(0, 1, 6), [0, 0, 0, 1, 1, 1]).classes is None
+
+
+def test_print_shows_sizes_balance_and_overlap():
+    x = np.arange(10.0)[:, None]
+    shared = data.from_indices(x, np.arange(10) % 2, [np.arange(6), np.arange(4, 10)], test=0.0)
+    text = str(shared)
+    assert "2 clients, classification, 2 classes" in text
+    assert "2 training inputs are held by several clients" in text
+    train = Samples(np.zeros((1, 3, 2)), np.zeros((1, 3), dtype=int), np.array([3]))
+    leaky = Clients(train, test=train, classes=(0, 1))
+    assert "3 of 3 test inputs also occur in training data" in str(leaky)
+    assert str(leaky).splitlines()[3].split()[-1] == "1"  # one client has one class
+
+
+def test_csv(tmp_path):
+    path = tmp_path / "clients.csv"
+    path.write_text("client,a,b,y\n" + "".join(f"site{i % 3},{i},{i / 2},{i % 2}\n" for i in range(30)))
+    clients = data.from_csv(path)
+    assert clients.names == ("site0", "site1", "site2")
+    assert clients.train.x.shape == (3, 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("client,a,y\n1,2,0\n1,2,0,9\n", "ragged.*line 3"),
+        ("client,a,y\n1,2,0\n1,2\n", "line 3: no value in column 'y'"),
+        ("client,a,y\n1,,0\n", "line 2: no value in column 'a'"),
+        ("client,a,y\n1,red,0\n1,2,0\n", "column 'a' is not numeric"),
+        ("who,a,y\n1,2,0\n", "no column 'client'; it has 'who', 'a', 'y'"),
+        ("client,y\n1,0\n", "no input columns"),
+    ],
+)
+def test_bad_csv_names_line_or_column(tmp_path, text, message):
+    path = tmp_path / "clients.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        data.from_csv(path)
+
+
+X, Y, CLIENT = np.ones((6, 2)), np.arange(6) % 2, np.repeat([0, 1], 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: data.from_arrays(np.full((6, 2), np.nan), Y, CLIENT), r"x must be finite; client 0, sample 0"),
+        (lambda: data.from_arrays(X, Y + np.inf, CLIENT), "y must be finite"),
+        (lambda: data.from_arrays(X[:5], Y, CLIENT), "one entry per sample"),
+        (lambda: data.from_arrays(X, Y, []), "client must be a non-empty vector"),
+        (lambda: data.from_arrays(np.array([["a"]] * 6), Y, CLIENT), "x must be numeric"),
+        (lambda: data.from_arrays(X, Y, CLIENT, test=1.0), "test \\+ validation < 1"),
+        (lambda: data.from_arrays(X, Y, [0, 0, 0, 0, 0, 1]), "client 1 has 1 samples: too few"),
+        (lambda: data.from_indices(X, Y, [np.arange(6), np.arange(0)]), "client 1 has 0 samples"),
+        (lambda: Samples(np.ones((2, 3, 1)), np.ones((2, 3)), np.array([3, 0])), r"clients \[1\] are empty"),
+        (lambda: data.iid(5, 6), "clients must be between 1 and the number of samples, 5; got 6"),
+        (lambda: data.one_label_shards(Y, 3), "multiple of the 2 classes, got 3"),
+        (lambda: data.one_label_shards([0, 0, 0, 1], 4), "class 1 has 1 samples, fewer than its 2 clients"),
+        (lambda: data.dirichlet(Y, 2, 0.0), "alpha must be positive"),
+        (lambda: data.dirichlet(np.zeros(40), 20, 0.01, min_size=2, tries=5), "in 5 tries .* Raise alpha, or lower"),
+        (lambda: data.relu_mixture(shared_units=1.2), "shared_units must be a share"),
+        (lambda: data.relu_mixture(balance="no"), "balance must be"),
+        (lambda: data.relu_mixture(correlation=1), "correlation must lie"),
+        (lambda: data.relu_mixture(clients=0), "clients must be at least 1"),
+        (lambda: data.gaussian_task(covariance=[[1, 2], [2, 1]]), "positive definite"),
+    ],
+)
+def test_bad_input_names_argument_value_and_remedy(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@given(clients=st.integers(1, 8), seed=st.integers(0, 50), kind=st.sampled_from(["iid", "shards", "dirichlet"]))
+def test_partitions_are_disjoint_and_complete(clients, seed, kind):
+    y = np.repeat(np.arange(4), 30)
+    if kind == "iid":
+        parts = data.iid(len(y), clients, seed=seed)
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    elif kind == "shards":
+        parts = data.one_label_shards(y, 4 * clients, seed=seed)
+        assert all(len(np.unique(y[part])) == 1 for part in parts)
+    else:
+        parts = data.dirichlet(y, clients, 1.0, seed=seed)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(y)))
+
+
+def test_dirichlet_concentration_decides_how_alike_clients_are():
+    y = np.repeat(np.arange(5), 200)
+
+    def spread(alpha):
+        parts = data.dirichlet(y, 5, alpha, seed=1)
+        return np.mean([np.bincount(y[part], minlength=5).max() / len(part) for part in parts])
+
+    assert spread(0.05) > spread(1.0) > spread(1000.0)
+    assert spread(1000.0) < 0.25
+
+
+def generated(**options):
+    return data.relu_mixture(**{"clients": 20, "d": 20, "units": 24, "test": 400, "seed": 3, "balance": "median"} | options)
+
+
+def test_relu_mixture_is_what_its_truth_says():
+    clients = generated(noise=0.0)
+    truth = clients.truth
+    for samples in clients.splits.values():
+        hidden = np.maximum(np.einsum("cnd,cmd->cnm", samples.x.astype(float), truth.weights), 0)
+        margin = hidden @ truth.output - truth.offset[:, None]
+        clear = np.abs(margin) > 1e-3  # inputs are stored in single precision
+        np.testing.assert_array_equal(samples.y[clear], (margin > 0)[clear])
+    shared, own = ~truth.personal_units, truth.personal_inputs
+    assert shared.sum() == 12
+    assert own.sum() == 12
+    assert (truth.weights[:, shared] == truth.weights[:1, shared]).all()
+    assert np.abs(truth.weights[:, shared][:, :, own]).max() <= 0.1
+    assert 0.9 < np.abs(truth.weights[:, shared][:, :, ~own]).max() <= 1.0
+    assert np.abs(truth.weights[:, ~shared][:, :, ~own]).max() <= 0.1
+
+
+def test_relu_mixture_inputs_have_the_stated_moments():
+    x = generated(clients=3, test=40_000, correlation=0.5).test.x.astype(float)
+    truth = generated(clients=3, correlation=0.5).truth
+    own = truth.personal_inputs
+    lag = np.abs(np.subtract.outer(np.arange(own.sum()), np.arange(own.sum())))
+    for k in range(3):
+        np.testing.assert_allclose(np.cov(x[k][:, own].T), 0.5**lag, atol=0.05)
+        np.testing.assert_allclose(np.cov(x[k][:, ~own].T), np.eye((~own).sum()), atol=0.05)
+        np.testing.assert_allclose(x[k][:, ~own].mean(axis=0), 0, atol=0.05)
+        # personal units weigh personal covariates around that client's mean of these covariates
+        mean = truth.weights[k][truth.personal_units][:, own].mean(axis=0)
+        assert np.corrcoef(mean, x[k][:, own].mean(axis=0))[0, 1] > 0.8
+
+
+def test_balance_options():
+    with pytest.warns(UserWarning, match="majority class above 95%.*\"center\" makes it rare"):
+        written = generated(balance="none", clients=40, d=40, units=64, seed=0)
+    with pytest.warns(UserWarning, match="\"median\" makes it impossible"):
+        centred = generated(balance="center", clients=40, d=40, units=64, seed=1)
+    median = generated(clients=40, d=40, units=64, seed=0)
+    assert written.majority_share("test").mean() > 0.9
+    assert median.majority_share("test").max() < 0.6
+    for group in (centred.truth.personal_units, ~centred.truth.personal_units):
+        assert abs(centred.truth.output[group].sum()) < 1e-9
+
+
+def test_generators_repeat_and_depend_on_the_seed():
+    a, b, c = generated(), generated(), generated(seed=4)
+    np.testing.assert_array_equal(a.train.x, b.train.x)
+    assert not np.array_equal(a.train.x, c.train.x)
+
+
+def test_gaussian_task_has_the_stated_optimum():
+    covariance = np.array([[1.0, 0.3], [0.3, 2.0]])
+    clients = data.gaussian_task(clients=4, samples=50_000, covariance=covariance, seed=0)
+    x, y = clients.train.x.reshape(-1, 2).astype(float), clients.train.y.ravel().astype(float)
+    fitted, *_ = np.linalg.lstsq(x, y, rcond=None)
+    np.testing.assert_allclose(fitted, clients.truth.weights, atol=0.005)
+    assert abs(((y - x @ fitted) ** 2).mean() - clients.truth.risk) < 0.005
+
+
+def test_the_product_model_learns_the_gaussian_task():
+    clients = data.gaussian_task(clients=5, samples=200, seed=0)
+    result = fs.federate(
+        fs.FedAvg(), fs.models.atom_linear(2), clients, fs.Training(lr=0.02, batch_size=20), rounds=20, seed=1
+    )
+    mse = result.history.query("round == 20")["value"].mean()
+    assert mse < clients.truth.risk + 0.02
+
+
+def test_digits_and_mnist_from_idx_files(tmp_path):
+    x, y = data.digits()
+    assert x.shape == (1797, 8, 8)
+    assert x.max() == 1.0
+    images, labels = np.arange(2 * 9, dtype=np.uint8).reshape(2, 3, 3), np.array([7, 1], dtype=np.uint8)
+    head = {3: b"\x00\x00\x08\x03" + np.array([2, 3, 3], ">u4").tobytes(), 1: b"\x00\x00\x08\x01" + np.array([2], ">u4").tobytes()}
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(head[3] + images.tobytes()))
+    (tmp_path / "train-labels.idx1-ubyte").write_bytes(head[1] + labels.tobytes())
+    x, y = data.mnist(tmp_path)
+    np.testing.assert_allclose(x * 255, images, rtol=1e-6)
+    np.testing.assert_array_equal(y, labels)
+    with pytest.raises(FileNotFoundError, match="t10k-images"):
+        data.mnist(tmp_path, train=False)
+    (tmp_path / "train-labels.idx1-ubyte").write_bytes(head[1] + b"\x07")
+    with pytest.raises(ValueError, match="no complete idx file"):
+        data.mnist(tmp_path)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"\x1f\x8b\x08broken")
+    with pytest.raises(ValueError, match="cannot be unpacked"):
+        data.mnist(tmp_path)
+
+
+def test_real_mnist_where_the_user_has_it():
+    folder = data.mnist_folder()
+    if folder is None:
+        pytest.skip("FEDSTAT_DATA names no folder with MNIST")
+    x, y = data.mnist(folder)
+    assert x.shape == (60_000, 28, 28)
+    assert y[:5].tolist() == [5, 0, 4, 1, 9]
+    assert abs(float(x.mean(dtype=np.float64)) - 0.13066) < 1e-4

@@ -1,0 +1,194 @@
+"""Inference against scipy, statsmodels, enumeration and simulation."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import cohen_kappa_score, roc_auc_score
+from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.weightstats import ttost_paired
+
+from fedstat.inference import (
+    auc,
+    chance_corrected,
+    clopper_pearson,
+    compare,
+    entropy_nearest_neighbour,
+    equivalence,
+    equivalence_power,
+    holm,
+    paired_difference,
+    primary_summary,
+    sign_flip_test,
+)
+
+values = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=9)
+
+
+@given(values)
+def test_paired_difference_is_scipys_paired_t(pairs):
+    a, b = np.round(np.array(pairs), 3).T
+    ours = paired_difference(a, b)
+    if ours.sd > 1e-6:
+        theirs = stats.ttest_rel(a, b)
+        interval = theirs.confidence_interval(0.95)
+        np.testing.assert_allclose([ours.p, ours.low, ours.high], [theirs.pvalue, *interval], rtol=1e-7, atol=1e-9)
+
+
+@given(values)
+def test_sign_flips_enumerate_all_patterns(pairs):
+    a, b = np.round(np.array(pairs), 2).T
+    d = a - b
+    sums = [abs(np.dot(signs, d)) for signs in itertools.product([-1, 1], repeat=len(d))]
+    assert sign_flip_test(a, b) == pytest.approx(np.mean(np.array(sums) >= abs(d.sum()) - 1e-9))
+
+
+def test_random_sign_flips_agree_with_the_exact_test():
+    rng = np.random.default_rng(0)
+    d = rng.normal(0.35, 1, 20)
+    exact = sign_flip_test(d, np.zeros(20))
+    # a twenty-first pair without difference changes nothing but the number of patterns
+    drawn = sign_flip_test(np.append(d, 0.0), np.zeros(21))
+    assert drawn == pytest.approx(exact, abs=4 * np.sqrt(exact / 1e5))
+
+
+@given(values, st.floats(0.1, 3))
+def test_equivalence_is_two_one_sided_tests(pairs, margin):
+    a, b = np.round(np.array(pairs), 3).T
+    e = equivalence(a, b, margin=margin)
+    if np.std(a - b) > 1e-6:
+        p = ttost_paired(a, b, -margin, margin)[0]
+        assert e.p == pytest.approx(p, abs=1e-7)
+        if abs(p - 0.05) > 1e-6:
+            assert (e.outcome == "equivalent") == (p < 0.05)
+
+
+def test_three_outcomes():
+    rng = np.random.default_rng(1)
+    base, noise = rng.normal(size=12), 0.1 * rng.normal(size=12)
+    assert equivalence(base + noise, base, margin=0.5).outcome == "equivalent"
+    assert equivalence(base + noise + 1, base, margin=0.5).outcome == "different"
+    assert equivalence(base + 20 * noise, base, margin=0.5).outcome == "undecided"
+    # a difference known to be smaller than the margin is equivalent, zero or not
+    assert equivalence(base + 0.1 * noise + 0.2, base, margin=0.5).outcome == "equivalent"
+
+
+def test_equivalence_power_is_what_simulation_finds():
+    rng = np.random.default_rng(2)
+    n, margin, repeats = 8, 0.8, 20_000
+    d = rng.normal(size=(repeats, n))
+    half = stats.t.ppf(0.95, n - 1) * d.std(axis=1, ddof=1) / np.sqrt(n)
+    found = (np.abs(d.mean(axis=1)) + half < margin).mean()
+    assert equivalence_power(1.0, n, margin) == pytest.approx(found, abs=0.015)
+    assert equivalence_power(0.0, n, margin) == 1.0
+
+
+def test_clopper_pearson_is_statsmodels_beta():
+    for successes, n in ((0, 10), (3, 10), (10, 10), (59, 59)):
+        np.testing.assert_allclose(clopper_pearson(successes, n), proportion_confint(successes, n, method="beta"), atol=1e-12)
+    assert clopper_pearson(59, 59, level=0.9)[0] > 0.95 > clopper_pearson(58, 58, level=0.9)[0]
+
+
+def test_holm_keeps_missing_tests_apart():
+    np.testing.assert_allclose(holm([0.01, np.nan, 0.04, 0.03]), [0.03, np.nan, 0.06, 0.06])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30))
+def test_agreement_is_cohens_kappa(pairs):
+    a, b = np.array(pairs).T
+    agreement, kappa = chance_corrected(a, b)
+    assert agreement == pytest.approx(np.mean(a == b))
+    if not np.isnan(kappa):
+        assert kappa == pytest.approx(cohen_kappa_score(a, b), abs=1e-12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30))
+def test_auc_is_scikit_learns(pairs):
+    scores, positive = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
+    if 0 < positive.sum() < len(positive):
+        assert auc(scores, positive) == pytest.approx(roc_auc_score(positive, scores))
+
+
+def test_entropy_of_known_laws():
+    rng = np.random.default_rng(3)
+    rows = np.stack([rng.normal(0, 1, 20_000), rng.normal(0, 4, 20_000), rng.uniform(0, 3, 20_000)])
+    expected = [0.5 * np.log(2 * np.pi * np.e), 0.5 * np.log(2 * np.pi * np.e * 16), np.log(3)]
+    for k in (1, 3, 10):
+        np.testing.assert_allclose(entropy_nearest_neighbour(rows, k=k), expected, atol=0.05)
+
+
+@given(st.lists(st.floats(-5, 5, width=16), min_size=5, max_size=12, unique=True), st.integers(1, 4))
+def test_entropy_uses_the_kth_neighbour(row, k):
+    x = np.array(row)
+    distances = np.sort(np.abs(x[:, None] - x[None, :]), axis=1)[:, k]
+    from scipy.special import digamma
+
+    expected = digamma(len(x)) - digamma(k) + np.log(2) + np.log(distances).mean()
+    assert entropy_nearest_neighbour(x[None], k=k)[0] == pytest.approx(expected)
+
+
+def test_a_unit_dead_at_several_clients_has_no_finite_entropy():
+    row = np.r_[np.zeros(5), np.arange(1.0, 20.0)]
+    assert entropy_nearest_neighbour(row[None], k=3)[0] == -np.inf
+
+
+def history(values, method, estimand="global"):
+    """Two clients around each value, in rounds 1 to 12; early rounds are off."""
+    rows = [
+        {"method": method, "seed": s, "round": t, "client": c, "estimand": estimand, "split": "test",
+         "metric": "accuracy", "value": v + (0.1 if c else -0.1) - (5 if t <= 2 else 0)}
+        for s, v in enumerate(values) for t in range(1, 13) for c in (0, 1)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_compare_pairs_on_seeds_and_names_the_estimand():
+    rng = np.random.default_rng(4)
+    base = rng.normal(0.7, 0.05, 6)
+    better = base + rng.normal(0.02, 0.005, 6)
+    comparison = compare([history(base, "FedAvg"), history(better, "Other", "personal")])
+    row = comparison.differences.loc["Other"]
+    expected = paired_difference(better, base)
+    np.testing.assert_allclose(
+        row[["difference", "low", "high", "p (t)", "p (Holm)"]].astype(float),
+        [expected.mean, expected.low, expected.high, expected.p, expected.p],
+    )
+    assert row["p (sign flips)"] == pytest.approx(2 / 64)
+    assert "rounds 3 to 12" in str(comparison)
+    assert "differences to FedAvg" in str(comparison)
+    np.testing.assert_allclose(primary_summary(history(base, "FedAvg"), "accuracy")["FedAvg"], base)
+
+
+def test_compare_keeps_the_order_of_methods_and_refuses_what_cannot_be_paired():
+    a, b = history([0.5, 0.6], "zeta"), history([0.4, 0.7], "alpha")
+    assert list(compare([a, b]).summary.index) == ["zeta", "alpha"]
+    with pytest.raises(ValueError, match="share a label"):
+        compare([a, a])
+    with pytest.raises(ValueError, match="control must be one of zeta, alpha"):
+        compare([a, b], control="beta")
+    with pytest.raises(ValueError, match="metric 'auc' is not in the history"):
+        compare(a, metric="auc")
+    with pytest.raises(ValueError, match="0 common seeds"):
+        compare([a, b.assign(seed=b["seed"] + 10)])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: paired_difference([1.0], [2.0]), "at least 2 pairs, got 1. Run more seeds"),
+        (lambda: paired_difference([1.0, 2.0], [2.0]), "paired by seed"),
+        (lambda: paired_difference([1.0, np.nan], [2.0, 1.0]), "must be finite"),
+        (lambda: equivalence([1.0, 2.0], [1.0, 2.5], margin=0), "margin must be positive"),
+        (lambda: entropy_nearest_neighbour(np.ones((1, 3)), k=3), "k must lie between 1"),
+        (lambda: auc(np.ones(3), np.ones(3, dtype=bool)), "units of both kinds"),
+        (lambda: chance_corrected(np.ones(3), np.ones(2)), "one length"),
+        (lambda: clopper_pearson(3, 2), "between 0 and n"),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
