@@ -26,6 +26,4 @@ def stream(seed: int, purpose: str, *place: int) -> np.random.Generator:
     if seed < 0:
         raise ValueError(f"seed must be a non-negative integer, got {seed}.")
     # the key goes into spawn_key, not into the entropy: (1,) and (1, 0) are different streams only there
-    return np.random.default_rng(
-        np.random.SeedSequence(seed, spawn_key=(zlib.crc32(purpose.encode()), *place))
-    )
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(purpose.encode()), *place)))

@@ -135,7 +135,13 @@ _FULL_BATCH = Training(lr=0.1, batch_size=100, local_epochs=2)
 
 
 def _run(
-    method: Method, model: Model, clients: Clients, training: Training, rounds: int, seed: int, **options: object
+    method: Method,
+    model: Model,
+    clients: Clients,
+    training: Training,
+    rounds: int,
+    seed: int,
+    **options: object,
 ) -> Result:
     return federate(
         {"it": method}, model, clients, training, rounds=rounds, seed=seed, dtype="float64", evaluate_at=(),
@@ -191,7 +197,11 @@ def _clones(method: Method, model: Model, case: Case) -> None:
     single = _models(method, _run(method, model, one, _FULL_BATCH, 2, case.seed), 1)
     stacked = _models(method, _run(method, model, several, _FULL_BATCH, 2, case.seed), k)
     for row in range(k):
-        _same(single, {e: {n: leaf[row : row + 1] for n, leaf in p.items()} for e, p in stacked.items()}, _ROUNDING)
+        _same(
+            single,
+            {e: {n: leaf[row : row + 1] for n, leaf in p.items()} for e, p in stacked.items()},
+            _ROUNDING,
+        )
 
 
 def _fixed_point(method: Method, model: Model, case: Case) -> None:

@@ -31,7 +31,11 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
     parser.add_argument(
-        "--only", choices=CHAPTERS, nargs="+", default=list(CHAPTERS), help="chapters to include (default: all)"
+        "--only",
+        choices=CHAPTERS,
+        nargs="+",
+        default=list(CHAPTERS),
+        help="chapters to include (default: all)",
     )
     parser.add_argument(
         "--date", type=date.fromisoformat, default=date.today(), help="date on the title page, YYYY-MM-DD"

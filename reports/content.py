@@ -11,14 +11,32 @@ import pandas as pd
 from fedstat.claims import Judgement, judge
 from fedstat.federated.progress import progress_bar
 from fedstat.federated.result import environment
-from fedstat.inference import equivalence, holm, paired_difference
-from fedstat.report.figures import mean_interval
+from fedstat.inference import (
+    PairedDifference,
+    equivalence,
+    holm,
+    interval,
+    mean_interval,
+    number,
+    p_value,
+    paired_difference,
+)
 from simulations import split, stability, units
 from simulations.study import Tables, read_config, read_tables
 from theory_checks import COMMITTED, all_claims
 from theory_checks.fedsplit_training import margin
 
 CHAPTERS = ("claims", "units", "split", "stability")
+#: Arms whose equality with the true split is tested.
+EQUALITIES = (
+    "oracle",
+    "static",
+    "dynamic",
+    "dynamic, weights",
+    "random, once",
+    "random, every round",
+    "random, per client",
+)
 
 
 def content(scale: str, out: Path, only: Sequence[str]) -> dict[str, Any]:
@@ -73,14 +91,25 @@ def _units(folder: Path) -> dict[str, Any]:
     tables, config = read_tables(folder), read_config(folder)
     rows = []
     wide = tables["summary"].pivot(index="seed", columns="partition")
-    for measure, digits in (("median_entropy", 2), ("dead_everywhere", 3), ("with_atom", 3)):
+    for measure, digits in (("median_entropy", 2), ("median_sd", 3), ("dead_everywhere", 3), ("with_atom", 3)):
         values = [
-            _interval(*mean_interval(wide[measure][partition].to_numpy()), digits) for partition in units.PARTITIONS
+            interval(mean_interval(wide[measure][partition].to_numpy()), digits) for partition in units.PARTITIONS
         ]
         d = paired_difference(wide[measure]["one label"], wide[measure]["iid"])
-        rows.append([*values, _interval(d.mean, d.low, d.high, digits)])
+        rows.append([*values, interval((d.mean, d.low, d.high), digits)])
     shift = paired_difference(wide["median_entropy"]["one label"], wide["median_entropy"]["iid"])
-    return {"config": config, "rows": rows, "shift": _interval(shift.mean, shift.low, shift.high, 2)}
+    spread = paired_difference(wide["median_sd"]["one label"], wide["median_sd"]["iid"])
+    return {
+        "config": config,
+        "rows": rows,
+        "entropy": {"shift": interval((shift.mean, shift.low, shift.high), 2), "sign": _sign(shift)},
+        "sd": {"shift": interval((spread.mean, spread.low, spread.high), 3), "sign": _sign(spread)},
+    }
+
+
+def _sign(d: PairedDifference) -> str:
+    """What an interval says of a difference: "more", "less" or "unclear"."""
+    return "more" if d.low > 0 else "less" if d.high < 0 else "unclear"
 
 
 def _split(folder: Path) -> dict[str, Any]:
@@ -101,9 +130,11 @@ def _split(folder: Path) -> dict[str, Any]:
         "metrics": _metric_table(tables, base),
         "equivalence": _equivalence_table(tables, main),
         "differences": _difference_table(tables, base),
+        "outcomes": _outcomes(tables, main),
+        "yardsticks": _yardsticks(tables, main),
         "control": {
             "setting": f"{_setting(control)}, {control[2]} samples per client",
-            "gain": _interval(100 * gain.mean, 100 * gain.low, 100 * gain.high, 1),
+            "gain": interval((100 * gain.mean, 100 * gain.low, 100 * gain.high), 1),
             "found": gain.low > 0,
         },
         "tuning": [
@@ -123,7 +154,9 @@ def _tuning(table: pd.DataFrame) -> list[Any]:
 
     return [
         SimpleNamespace(
-            family=family, values=rows.sort_values("lr")["accuracy"].tolist(), chosen=rows.loc[rows["chosen"], "lr"].min()
+            family=family,
+            values=rows.sort_values("lr")["accuracy"].tolist(),
+            chosen=rows.loc[rows["chosen"], "lr"].min(),
         )
         for family, rows in table.groupby("family")
     ]
@@ -134,11 +167,20 @@ def _accuracy_table(tables: Tables, settings: Sequence[tuple[float, float, int]]
     wide = {s: 100 * split.per_seed(tables, *s) for s in settings}
     share = {s: 100 * split.per_seed(tables, *s, metric="majority_share") for s in settings}
     rows = [
-        [label, *(f"{t[label].mean():.1f} ({t[label].std(ddof=1):.1f})" if label in t else "" for t in wide.values())]
+        [
+            label,
+            *(f"{t[label].mean():.1f} ({t[label].std(ddof=1):.1f})" if label in t else "" for t in wide.values()),
+        ]
         for label in split.ARMS
         if any(label in t for t in wide.values())
     ]
-    return [*rows, ["majority class", *(f"{t['true'].mean():.1f} ({t['true'].std(ddof=1):.1f})" for t in share.values())]]
+    return [
+        *rows,
+        [
+            "majority class",
+            *(f"{t['true'].mean():.1f} ({t['true'].std(ddof=1):.1f})" for t in share.values()),
+        ],
+    ]
 
 
 def _metric_table(tables: Tables, setting: tuple[float, float, int]) -> list[list[str]]:
@@ -147,19 +189,58 @@ def _metric_table(tables: Tables, setting: tuple[float, float, int]) -> list[lis
     return [
         [
             label,
-            _interval(*(100 * v for v in mean_interval(wide["accuracy"][label].to_numpy())), 1),
-            _interval(*(100 * v for v in mean_interval(wide["balanced_accuracy"][label].to_numpy())), 1),
-            _interval(*mean_interval(wide["log_loss"][label].to_numpy()), 3),
+            interval((100 * v for v in mean_interval(wide["accuracy"][label].to_numpy())), 1),
+            interval((100 * v for v in mean_interval(wide["balanced_accuracy"][label].to_numpy())), 1),
+            interval(mean_interval(wide["log_loss"][label].to_numpy()), 3),
         ]
         for label in split.ARMS
         if label in wide["accuracy"]
     ]
 
 
+def _outcomes(tables: Tables, settings: Sequence[tuple[float, float, int]]) -> list[dict[str, Any]]:
+    """Per arm, in how many settings it is equivalent to the true split, different from it, or undecided."""
+    found = []
+    for label in EQUALITIES:
+        points = [100 * split.per_seed(tables, *s) for s in settings]
+        outcomes = [equivalence(t[label], t["true"], margin=margin(t)).outcome for t in points]
+        gaps = [float((t[label] - t["true"]).mean()) for t in points]
+        found.append(
+            {
+                "arm": label,
+                "equivalent": outcomes.count("equivalent"),
+                "different": outcomes.count("different"),
+                "undecided": outcomes.count("undecided"),
+                "lowest": number(min(gaps), 2),
+                "highest": number(max(gaps), 2),
+            }
+        )
+    return found
+
+
+def _yardsticks(tables: Tables, settings: Sequence[tuple[float, float, int]]) -> list[dict[str, Any]]:
+    """Per yardstick, in how many settings the true split is better or worse at 95%, and by how much."""
+    found = []
+    for label in ("FedAvg", "Local"):
+        points = [100 * split.per_seed(tables, *s) for s in settings]
+        differences = [paired_difference(t["true"], t[label]) for t in points]
+        signs = [_sign(d) for d in differences]
+        found.append(
+            {
+                "arm": label,
+                "better": signs.count("more"),
+                "worse": signs.count("less"),
+                "lowest": number(min(d.mean for d in differences), 2),
+                "highest": number(max(d.mean for d in differences), 2),
+            }
+        )
+    return found
+
+
 def _equivalence_table(tables: Tables, settings: Sequence[tuple[float, float, int]]) -> list[list[str]]:
     """Outcome of the equivalence test of each arm with the true split, per setting, with its power."""
     rows = []
-    for label in ("oracle", "static", "dynamic", "dynamic, weights", "random, once", "random, every round", "random, per client"):
+    for label in EQUALITIES:
         row = [label]
         for setting in settings:
             table = 100 * split.per_seed(tables, *setting)
@@ -178,9 +259,9 @@ def _difference_table(tables: Tables, setting: tuple[float, float, int]) -> list
     return [
         [
             label,
-            _interval(100 * d.mean, 100 * d.low, 100 * d.high, 2),
-            "–" if d.correlation != d.correlation else f"{d.correlation:.2f}",
-            "< 0.001" if p < 0.001 else f"{p:.3f}",
+            interval((100 * d.mean, 100 * d.low, 100 * d.high), 2),
+            number(d.correlation, 2),
+            p_value(p),
         ]
         for label, d, p in zip(labels, found, adjusted, strict=True)
     ]
@@ -189,7 +270,7 @@ def _difference_table(tables: Tables, setting: tuple[float, float, int]) -> list
 def _recovery_table(tables: Tables) -> list[list[str]]:
     rows = []
     for (p, alpha, start), group in tables["recovery"].groupby(["p", "alpha", "start"]):
-        auc, accuracy = (_interval(*mean_interval(group[m].to_numpy()), 2) for m in ("auc", "accuracy"))
+        auc, accuracy = (interval(mean_interval(group[m].to_numpy()), 2) for m in ("auc", "accuracy"))
         rows.append([f"p = {p:g}, α = {alpha:g}", str(start), auc, accuracy])
     return sorted(rows, key=lambda r: (r[1] != "true weights", r[0], r[1]))
 
@@ -201,17 +282,25 @@ def _stability(folder: Path) -> dict[str, Any]:
     rows = [
         [
             f"p = {p:g}, α = {alpha:g}",
-            *(_interval(*wide.loc[(p, alpha, arm, m)], 2) for arm in stability.ARMS for m in ("agreement", "kappa")),
+            *(interval(wide.loc[(p, alpha, arm, m)], 2) for arm in stability.ARMS for m in ("agreement", "kappa")),
         ]
         for p, alpha in settings
     ]
-    return {"config": config, "rows": rows, "arms": list(stability.ARMS.values())}
+    late = [
+        {
+            "what": words,
+            "agreement": _range(wide.xs((arm, "agreement"), level=("arm", "measure"))["mean"]),
+            "kappa": _range(wide.xs((arm, "kappa"), level=("arm", "measure"))["mean"]),
+        }
+        for arm, words in stability.ARMS.items()
+    ]
+    return {"config": config, "rows": rows, "arms": list(stability.ARMS.values()), "late": late}
+
+
+def _range(means: pd.Series) -> str:
+    """Smallest and largest of the settings' means."""
+    return f"{number(means.min(), 2)} to {number(means.max(), 2)}"
 
 
 def _setting(setting: tuple[float, float, int]) -> str:
     return f"p = {setting[0]:g}, α = {setting[1]:g}"
-
-
-def _interval(mean: float, low: float, high: float, digits: int) -> str:
-    """``1.2 [0.9, 1.5]`` with a true minus sign."""
-    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-", "−")

@@ -25,7 +25,10 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
     parser.add_argument(
-        "--evidence", type=Path, metavar="FOLDER", help="also write the tables that claims are judged on (split only)"
+        "--evidence",
+        type=Path,
+        metavar="FOLDER",
+        help="also write the tables that claims are judged on (split only)",
     )
     options = parser.parse_args()
     if options.evidence and options.name != "split":

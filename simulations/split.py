@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import pandas as pd
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import Clients
-from fedstat.inference import auc, chance_corrected, paired_difference, primary_summary
+from fedstat.inference import auc, chance_corrected, mean_interval, paired_difference, primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality, units_as_columns
 from simulations.study import Part, Tables, run_parts
@@ -118,7 +119,7 @@ def random_split(population: fs.Population, shared: int, per_client: bool) -> di
 
 def random_statistic(matrix: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A statistic that knows nothing: the control of the dynamic split."""
-    return rng.random(matrix.shape[1])
+    return np.asarray(rng.random(matrix.shape[1]))
 
 
 def arms(scale: Scale, p: float) -> dict[str, fs.Method]:
@@ -210,7 +211,7 @@ def compare_arms(scale: Scale, p: float, alpha: float, samples: int, rates: Mapp
             splits = records.get(f"shared {LAYER}")
             if splits is None or label.startswith("static"):
                 continue
-            pairs = [chance_corrected(a, b) for a, b in zip(splits[:-1], splits[1:], strict=True)]
+            pairs = [chance_corrected(a, b) for a, b in pairwise(splits)]
             table = pd.DataFrame(pairs, columns=["agreement", "kappa"])
             agreements.append(table.assign(arm=label, seed=seed, round=np.arange(2, len(splits) + 1)))
     where = {"p": p, "alpha": alpha, "samples": samples}
@@ -269,7 +270,9 @@ def recovery(scale: Scale, lr: float) -> Tables:
                 for noise in scale.noises:
                     rng = stream(seed, "start noise", int(1000 * noise))
                     jitter = noise * truth.weights.std() * rng.normal(size=truth.weights.shape)
-                    starts[f"trained from truth + {noise:g} sd"] = trained_from(truth.weights + jitter, drawn, training, seed)
+                    starts[f"trained from truth + {noise:g} sd"] = trained_from(
+                        truth.weights + jitter, drawn, training, seed
+                    )
             for start, weights in starts.items():
                 nu = communality(units_as_columns(weights), kappa=0.85)
                 cut = is_shared(nu, fs.Count(round(p * scale.units)), ~truth.personal_units)
@@ -299,7 +302,10 @@ class FromTruth(fs.Local):
 
         state = super().init(network, population)
         assert state.clients is not None
-        given = {f"{LAYER}.weight": self.weights, "head.weight": np.tile(self.output, (len(self.weights), 1, 1))}
+        given = {
+            f"{LAYER}.weight": self.weights,
+            "head.weight": np.tile(self.output, (len(self.weights), 1, 1)),
+        }
         clients = {
             name: torch.as_tensor(given[name], dtype=leaf.dtype) if name in given else torch.zeros_like(leaf)
             for name, leaf in state.clients.items()
@@ -312,7 +318,14 @@ def trained_from(weights: np.ndarray, clients: Clients, training: fs.Training, s
     _, units, d = weights.shape
     method = FromTruth(weights=weights, output=clients.truth.output)
     result = fs.federate(
-        method, fs.models.mlp(d, units, 1), clients, training, rounds=1, seed=seed, evaluate_at=(), progress=False
+        method,
+        fs.models.mlp(d, units, 1),
+        clients,
+        training,
+        rounds=1,
+        seed=seed,
+        evaluate_at=(),
+        progress=False,
     )
     kept = result.states["FromTruth", seed].clients
     assert kept is not None
@@ -324,10 +337,13 @@ def run(scale: Scale, out: Path) -> Tables:
     tuned = run_parts([Part("split-tuning", scale, partial(tune, scale))], out, "split study: learning rates")
     chosen = tuned["tuning"][tuned["tuning"]["chosen"]]
     rates = chosen.groupby("family")["lr"].min().to_dict()
-    settings = [(f"p{p}-alpha{alpha}", p, alpha, scale.samples) for p, alpha in scale.settings]
-    settings.append(("control", *CONTROL, scale.control_samples))
+    settings = [(p, alpha, scale.samples) for p, alpha in scale.settings]
+    settings.append((*CONTROL, scale.control_samples))
     parts = [
-        *(Part(f"split-{name}", scale, partial(compare_arms, scale, *rest, rates)) for name, *rest in settings),
+        *(
+            Part(f"split-p{p}-alpha{alpha}-n{n}", scale, partial(compare_arms, scale, p, alpha, n, rates))
+            for p, alpha, n in settings
+        ),
         Part("split-recovery", scale, partial(recovery, scale, rates["split"])),
         Part("split-balance", scale, partial(class_balance, scale)),
     ]
@@ -356,7 +372,10 @@ def evidence(tables: Tables) -> Tables:
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
-    """Difference of every arm to the true split, with 95% intervals, one panel per setting."""
+    """Difference of every arm to the true split, with 95% intervals, one panel per setting.
+
+    The axis is linear within one point, the largest margin of equivalence, and logarithmic beyond.
+    """
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import style
@@ -381,13 +400,21 @@ def figures(tables: Tables) -> dict[str, Figure]:
                     axis.plot([100 * d.low, 100 * d.high], [height] * 2, color="0.25", lw=1.0)
                     axis.plot(100 * d.mean, height, "s" if yardstick else "o", color="0.25",
                               mfc="0.25" if yardstick else "white", ms=3.5)  # fmt: skip
+            axis.axvspan(-1, 1, color="0.92", lw=0, zorder=0)
             axis.axvline(0, color="0.6", lw=0.6, zorder=0)
+            axis.set_xscale("symlog", linthresh=1.0, linscale=1.0)
+            axis.set_xlim(-40, 4)
+            axis.set_xticks([-30, -10, -3, -1, 0, 1], ["−30", "−10", "−3", "−1", "0", "1"])
+            axis.xaxis.set_minor_locator(plt.NullLocator())
             control = (p, alpha) == CONTROL
             axis.set_title(f"p = {p:g}, α = {alpha:g}" + (f"\n(control, n = {samples})" if control else ""), fontsize=8)
         for axis in axes[:, 0]:
             axis.set_yticks(range(len(shown)), shown, fontsize=6.5)
             axis.set_ylim(len(shown) - 0.5, -0.5)
-        figure.supxlabel("test accuracy less that of the true split, percentage points (mean, 95% interval over seeds)", fontsize=8)
+        figure.supxlabel(
+            "test accuracy less that of the true split, percentage points (mean, 95% interval over seeds)",
+            fontsize=8,
+        )
     return {"accuracy": figure, "recovery": _recovery_figure(tables)}
 
 
@@ -395,14 +422,17 @@ def _recovery_figure(tables: Tables) -> Figure:
     """AUC of the communality for the true units against the noise of the start."""
     import matplotlib.pyplot as plt
 
-    from fedstat.report.figures import mean_interval, style
+    from fedstat.report.figures import style
 
     rows = tables["recovery"]
     noisy = rows[rows["start"].str.startswith("trained")]
     noise = noisy["start"].str.extract(r"\+ ([\d.]+) sd")[0].astype(float)
     with style():
         figure, axis = plt.subplots(figsize=(3.4, 2.3), layout="constrained")
-        for metric, marker, label in (("auc", "o", "AUC of the communality"), ("accuracy", "s", "accuracy of the cut")):
+        for metric, marker, label in (
+            ("auc", "o", "AUC of the communality"),
+            ("accuracy", "s", "accuracy of the cut"),
+        ):
             points = [(x, *mean_interval(values)) for x, values in noisy.groupby(noise)[metric]]
             x, mean, low, high = map(np.array, zip(*points, strict=True))
             axis.errorbar(x, mean, [mean - low, high - mean], fmt=f"-{marker}", color="0.25", ms=3.5, lw=0.8,

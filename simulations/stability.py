@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fedstat.report.figures import mean_interval, style
+from fedstat.inference import mean_interval
+from fedstat.report.figures import style
 from simulations import split
 from simulations.study import Tables
 
@@ -49,7 +50,15 @@ def summary(agreement: pd.DataFrame) -> pd.DataFrame:
         for (p, alpha, arm), values in settled(agreement, column).groupby(["p", "alpha", "arm"])[column]:
             mean, low, high = mean_interval(values.to_numpy())
             rows.append(
-                {"p": p, "alpha": alpha, "arm": arm, "measure": column, "mean": mean, "low": low, "high": high}
+                {
+                    "p": p,
+                    "alpha": alpha,
+                    "arm": arm,
+                    "measure": column,
+                    "mean": mean,
+                    "low": low,
+                    "high": high,
+                }
             )
     return pd.DataFrame(rows)
 

@@ -46,9 +46,7 @@ _FOUND: Literal["digits", "MNIST"] = "MNIST" if data.mnist_folder() else "digits
 SCALES = {
     "smoke": Scale(clients=20, units=50, epochs=5, probe=100, seeds=2),
     # MNIST has forty times as many images: two passes over them are as many steps as eighty over the digits
-    "quick": Scale(
-        clients=100, units=200, epochs=2 if _FOUND == "MNIST" else 20, probe=297, seeds=5, dataset=_FOUND
-    ),
+    "quick": Scale(clients=100, units=200, epochs=2 if _FOUND == "MNIST" else 20, probe=297, seeds=5, dataset=_FOUND),
     "paper": Scale(clients=100, units=200, epochs=20, probe=1000, seeds=10, dataset=_FOUND),
 }
 
@@ -92,6 +90,7 @@ def one_seed(scale: Scale, seed: int) -> Tables:
         outputs = unit_outputs(scale, partition, seed)
         table = pd.DataFrame(outputs, columns=[f"client {k}" for k in range(scale.clients)])
         entropy = entropy_nearest_neighbour(outputs, k=scale.neighbour)
+        table.insert(0, "sd", outputs.std(axis=1, ddof=1))
         table.insert(0, "entropy", np.where(np.isfinite(entropy), entropy, np.nan))
         table.insert(0, "dead_share", (outputs == 0).mean(axis=1))
         table.insert(0, "unit", np.arange(scale.units))
@@ -105,17 +104,18 @@ def run(scale: Scale, out: Path) -> Tables:
     """All seeds; the heat map keeps the first one, the summary all of them."""
     parts = [Part(f"units-{seed}", scale, partial(one_seed, scale, seed)) for seed in range(scale.seeds)]
     outputs = run_parts(parts, out, "units: seeds")["outputs"]
-    units = outputs[["partition", "seed", "unit", "dead_share", "entropy"]].copy()
-    first = outputs[outputs["seed"] == 0].drop(columns=["seed", "dead_share", "entropy"])
+    units = outputs[["partition", "seed", "unit", "dead_share", "entropy", "sd"]].copy()
+    first = outputs[outputs["seed"] == 0].drop(columns=["seed", "dead_share", "entropy", "sd"])
     return {"units": units, "outputs": first, "summary": summary(units)}
 
 
 def summary(units: pd.DataFrame) -> pd.DataFrame:
-    """Per partition and seed: median entropy, and shares of units dead at all or at some clients."""
+    """Per partition and seed: median entropy and standard deviation, and shares of dead units."""
     grouped = units.groupby(["partition", "seed"])
     return pd.DataFrame(
         {
             "median_entropy": grouped["entropy"].median(),
+            "median_sd": grouped["sd"].median(),
             "dead_everywhere": grouped["dead_share"].agg(lambda s: float((s == 1).mean())),
             "with_atom": grouped["entropy"].agg(lambda s: float(s.isna().mean())),
         }
@@ -145,7 +145,8 @@ def figures(tables: Tables) -> dict[str, Figure]:
 
         histogram, axis = plt.subplots(figsize=(3.6, 2.4), layout="constrained")
         known = units.dropna(subset=["entropy"])
-        bins = np.linspace(*np.quantile(known["entropy"], [0.001, 0.999]), 40)
+        low, high = np.quantile(known["entropy"], [0.001, 0.999])
+        bins = np.linspace(low, high, 40).tolist()
         for (partition, title), line in zip(PARTITIONS.items(), ("-", "--"), strict=True):
             values = known.loc[known["partition"] == partition, "entropy"]
             axis.hist(values, bins=bins, density=True, histtype="step", color="black", ls=line, lw=1, label=title)

@@ -80,7 +80,10 @@ X, Y, CLIENT = np.ones((6, 2)), np.arange(6) % 2, np.repeat([0, 1], 3)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: data.from_arrays(np.full((6, 2), np.nan), Y, CLIENT), r"x must be finite; client 0, sample 0"),
+        (
+            lambda: data.from_arrays(np.full((6, 2), np.nan), Y, CLIENT),
+            r"x must be finite; client 0, sample 0",
+        ),
         (lambda: data.from_arrays(X, Y + np.inf, CLIENT), "y must be finite"),
         (lambda: data.from_arrays(X[:5], Y, CLIENT), "one entry per sample"),
         (lambda: data.from_arrays(X, Y, []), "client must be a non-empty vector"),
@@ -93,7 +96,10 @@ X, Y, CLIENT = np.ones((6, 2)), np.arange(6) % 2, np.repeat([0, 1], 3)
         (lambda: data.one_label_shards(Y, 3), "multiple of the 2 classes, got 3"),
         (lambda: data.one_label_shards([0, 0, 0, 1], 4), "class 1 has 1 samples, fewer than its 2 clients"),
         (lambda: data.dirichlet(Y, 2, 0.0), "alpha must be positive"),
-        (lambda: data.dirichlet(np.zeros(40), 20, 0.01, min_size=2, tries=5), "in 5 tries .* Raise alpha, or lower"),
+        (
+            lambda: data.dirichlet(np.zeros(40), 20, 0.01, min_size=2, tries=5),
+            "in 5 tries .* Raise alpha, or lower",
+        ),
         (lambda: data.relu_mixture(shared_units=1.2), "shared_units must be a share"),
         (lambda: data.relu_mixture(balance="no"), "balance must be"),
         (lambda: data.relu_mixture(correlation=1), "correlation must lie"),
@@ -132,7 +138,9 @@ def test_dirichlet_concentration_decides_how_alike_clients_are():
 
 
 def generated(**options):
-    return data.relu_mixture(**{"clients": 20, "d": 20, "units": 24, "test": 400, "seed": 3, "balance": "median"} | options)
+    return data.relu_mixture(
+        **{"clients": 20, "d": 20, "units": 24, "test": 400, "seed": 3, "balance": "median"} | options
+    )
 
 
 def test_relu_mixture_is_what_its_truth_says():
@@ -167,9 +175,9 @@ def test_relu_mixture_inputs_have_the_stated_moments():
 
 
 def test_balance_options():
-    with pytest.warns(UserWarning, match="majority class above 95%.*\"center\" makes it rare"):
+    with pytest.warns(UserWarning, match='majority class above 95%.*"center" makes it rare'):
         written = generated(balance="none", clients=40, d=40, units=64, seed=0)
-    with pytest.warns(UserWarning, match="\"median\" makes it impossible"):
+    with pytest.warns(UserWarning, match='"median" makes it impossible'):
         centred = generated(balance="center", clients=40, d=40, units=64, seed=1)
     median = generated(clients=40, d=40, units=64, seed=0)
     assert written.majority_share("test").mean() > 0.9
@@ -207,7 +215,10 @@ def test_digits_and_mnist_from_idx_files(tmp_path):
     assert x.shape == (1797, 8, 8)
     assert x.max() == 1.0
     images, labels = np.arange(2 * 9, dtype=np.uint8).reshape(2, 3, 3), np.array([7, 1], dtype=np.uint8)
-    head = {3: b"\x00\x00\x08\x03" + np.array([2, 3, 3], ">u4").tobytes(), 1: b"\x00\x00\x08\x01" + np.array([2], ">u4").tobytes()}
+    head = {
+        3: b"\x00\x00\x08\x03" + np.array([2, 3, 3], ">u4").tobytes(),
+        1: b"\x00\x00\x08\x01" + np.array([2], ">u4").tobytes(),
+    }
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(head[3] + images.tobytes()))
     (tmp_path / "train-labels.idx1-ubyte").write_bytes(head[1] + labels.tobytes())
     x, y = data.mnist(tmp_path)

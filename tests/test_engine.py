@@ -119,7 +119,13 @@ def test_global_generators_are_untouched():
     np.random.seed(3)  # noqa: NPY002
     before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     clients = fs.data.relu_mixture(clients=4, d=6, units=8, test=50, seed=0, balance="median")
-    result = fs.federate(fs.FedFac(layers=["hidden"], dynamic=True), fs.models.mlp(6, 8, 1), clients, Training(lr=0.1), rounds=2)
+    result = fs.federate(
+        fs.FedFac(layers=["hidden"], dynamic=True),
+        fs.models.mlp(6, 8, 1),
+        clients,
+        Training(lr=0.1),
+        rounds=2,
+    )
     result.personal(0)
     assert torch.equal(before[0], torch.get_rng_state())
     np.testing.assert_array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002

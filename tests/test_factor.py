@@ -48,7 +48,18 @@ def test_statsmodels_agrees_at_tight_settings(m):
 def test_the_bounded_fixed_point_on_a_heywood_case():
     """Harman's five socio-economic variables (1976, Table 2.3), a known Heywood case at two factors."""
     r = np.eye(5)
-    r[np.triu_indices(5, 1)] = [0.00975, 0.97245, 0.43887, 0.02241, 0.15428, 0.69141, 0.86307, 0.51472, 0.12193, 0.77765]
+    r[np.triu_indices(5, 1)] = [
+        0.00975,
+        0.97245,
+        0.43887,
+        0.02241,
+        0.15428,
+        0.69141,
+        0.86307,
+        0.51472,
+        0.12193,
+        0.77765,
+    ]
     r = r + r.T - np.eye(5)
     fit = PrincipalAxis(2, tol=1e-9).fit_correlation(r)
     assert fit.converged_
@@ -97,10 +108,20 @@ def test_more_columns_than_rows_and_duplicated_columns():
 
 def test_the_number_of_factors_follows_the_contribution_rule():
     eigenvalues = np.array([4.0, 2.0, 1.0, 1.0, -0.5])
-    assert [number_of_factors(eigenvalues, c) for c in (0.1, 0.5, 0.51, 0.75, 0.76, 0.875, 1.0)] == [1, 1, 2, 2, 3, 3, 4]
+    assert [number_of_factors(eigenvalues, c) for c in (0.1, 0.5, 0.51, 0.75, 0.76, 0.875, 1.0)] == [
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+    ]
     assert number_of_factors(np.ones(3), 1.0) == 2  # at most p - 1
     r, _ = population()
-    assert PrincipalAxis(contribution=0.85).fit_correlation(r).n_factors_ == number_of_factors(np.linalg.eigvalsh(r), 0.85)
+    assert PrincipalAxis(contribution=0.85).fit_correlation(r).n_factors_ == number_of_factors(
+        np.linalg.eigvalsh(r), 0.85
+    )
 
 
 def test_start_values_are_the_squared_multiple_correlations():

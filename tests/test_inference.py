@@ -89,7 +89,9 @@ def test_equivalence_power_is_what_simulation_finds():
 
 def test_clopper_pearson_is_statsmodels_beta():
     for successes, n in ((0, 10), (3, 10), (10, 10), (59, 59)):
-        np.testing.assert_allclose(clopper_pearson(successes, n), proportion_confint(successes, n, method="beta"), atol=1e-12)
+        np.testing.assert_allclose(
+            clopper_pearson(successes, n), proportion_confint(successes, n, method="beta"), atol=1e-12
+        )
     assert clopper_pearson(59, 59, level=0.9)[0] > 0.95 > clopper_pearson(58, 58, level=0.9)[0]
 
 

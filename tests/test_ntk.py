@@ -47,7 +47,10 @@ def test_against_sixty_digits(x):
     assert abs(extreme_eigenvalues(ours)[0] - smallest) < 1e-5 * smallest + 1e-15
 
 
-@given(arrays(np.float64, (6, 3), elements=st.floats(-2, 2, width=32)), st.lists(st.integers(0, 2), min_size=6, max_size=6))
+@given(
+    arrays(np.float64, (6, 3), elements=st.floats(-2, 2, width=32)),
+    st.lists(st.integers(0, 2), min_size=6, max_size=6),
+)
 def test_symmetric_positive_and_interlaced(x, client):
     client = np.array(client)
     whole, blocks = infinite_gram(x), personal_gram(x, client)

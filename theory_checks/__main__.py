@@ -15,7 +15,8 @@ from theory_checks import COMMITTED, LEDGER, all_claims
 def main() -> None:
     """Judge claims and print what was found."""
     parser = argparse.ArgumentParser(
-        prog="python -m theory_checks", description="Judge the papers' claims and print the ledger of verdicts."
+        prog="python -m theory_checks",
+        description="Judge the papers' claims and print the ledger of verdicts.",
     )
     parser.add_argument("ids", nargs="*", help="claims to explain, e.g. FS-04; all if left out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the judgements as a JSON list")

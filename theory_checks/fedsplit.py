@@ -59,7 +59,14 @@ def _closed_form(formula: object, *, below_one: bool = False) -> Evidence:
             x, y = (v / max(1.0, 1.01 * np.linalg.norm(v)) for v in (x, y))
         return formula(x, y), _expectation(x, y)  # type: ignore[operator]
 
-    return search(_pairs, sides, relation="==", tolerance=1e-10, examples=150, show=lambda case: f"x = {case[0]}, y = {case[1]}")
+    return search(
+        _pairs,
+        sides,
+        relation="==",
+        tolerance=1e-10,
+        examples=150,
+        show=lambda case: f"x = {case[0]}, y = {case[1]}",
+    )
 
 
 FS01 = Claim(
@@ -110,7 +117,7 @@ FS03 = Claim(
     id="FS-03",
     paper=PAPER,
     place="section 3.3, after Definition 1",
-    statement="H^p = op(\"blockdiag\")(H^s_(S_1), dots, H^s_(S_C))",
+    statement='H^p = op("blockdiag")(H^s_(S_1), dots, H^s_(S_C))',
     words="The personal kernel consists of the clients' diagonal blocks of the shared kernel.",
     readings=(Reading("indicator of the same client", lambda: _blocks(personal_gram)),),
     mutant=lambda: _blocks(lambda x, client: infinite_gram(x)),
@@ -132,11 +139,9 @@ _designs = st.tuples(st.integers(2, 8), st.integers(2, 4), st.integers(1, 5)).fl
 def _spectra(compare: object) -> Evidence:
     def sides(case: tuple[list[tuple[float, ...]], list[int]]) -> tuple[float, float]:
         x, client = np.array(case[0]), np.array(case[1])
-        return compare(extreme_eigenvalues(infinite_gram(x)), extreme_eigenvalues(personal_gram(x, client)))  # type: ignore[operator, no-any-return]
+        return compare(extreme_eigenvalues(infinite_gram(x)), extreme_eigenvalues(personal_gram(x, client)))  # type: ignore[operator]
 
-    return search(
-        _designs, sides, tolerance=1e-12, examples=300, show=lambda c: f"inputs {c[0]} at clients {c[1]}"
-    )
+    return search(_designs, sides, tolerance=1e-12, examples=300, show=lambda c: f"inputs {c[0]} at clients {c[1]}")
 
 
 def _conditions(s: tuple[float, float], p: tuple[float, float]) -> tuple[float, float]:
@@ -202,10 +207,13 @@ FS07 = Claim(
     statement="EE norm(H(m) - H)_F^2 = 1/m sum_(i j) (x_i dot x_j)^2 q_(i j) (1 - q_(i j))",
     words="Finite-width kernels concentrate at the limit at rate m^(-1/2), with the exact constant given.",
     readings=(
-        Reading("mean squared Frobenius distance, within 25% of the exact value", lambda: _concentration(lambda q: q * (1 - q))),
+        Reading(
+            "mean squared Frobenius distance, within 25% of the exact value",
+            lambda: _concentration(lambda q: q * (1 - q)),
+        ),
     ),
     mutant=lambda: _concentration(lambda q: q),
-    sensitivity="a constant off by about 35%, or a rate other than m^(-1/2) that changes the ratio so much over a factor of 64",
+    sensitivity="a constant off by about 35%, or another rate that moves the ratio so far over a factor of 64 in width",
 )
 
 CLAIMS = (FS01, FS03, FS04, FS07)

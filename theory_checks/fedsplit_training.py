@@ -8,13 +8,13 @@ widening.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
 
 from fedstat.claims import Claim, Evidence, Reading, all_of, within
-from fedstat.inference import clopper_pearson, equivalence, paired_difference
+from fedstat.inference import clopper_pearson, equivalence, mean_interval, paired_difference
 from simulations import split, stability
 from simulations.study import Tables, read_tables
 from theory_checks.fedsplit import PAPER
@@ -37,7 +37,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
             id="FS-40",
             paper=PAPER,
             place="section 4.3.1",
-            statement="forall c: 0 < \"share of\" y_c = 1 < 1",
+            statement='forall c: 0 < "share of" y_c = 1 < 1',
             words="The generator, as written, gives every client both classes.",
             readings=(Reading("balance as written", lambda: _both_classes(tables(), "none")),),
             mutant=lambda: _both_classes(tables(), "none", spoil=1),
@@ -49,7 +49,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
             id="FS-40c",
             paper="fedstat",
             place="corrected statement of FS-40",
-            statement="y_c = bb(1){y^*_c > op(\"median\")(y^*_c)} => forall c: 0 < \"share of\" y_c = 1 < 1",
+            statement='y_c = bb(1){y^*_c > op("median")(y^*_c)} => forall c: 0 < "share of" y_c = 1 < 1',
             words="With each client's score centred at its median, every client has both classes.",
             readings=(Reading('balance="median"', lambda: _both_classes(tables(), "median")),),
             mutant=lambda: _both_classes(tables(), "median", spoil=1),
@@ -60,7 +60,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
             id="FS-41",
             paper=PAPER,
             place="section 4.3.2, Figure 6",
-            statement="\"acc\"_\"true\" approx \"acc\"_\"oracle\" approx \"acc\"_\"static\" approx \"acc\"_\"dynamic\" >> \"acc\"_\"random\"",
+            statement='A_"true" approx A_"oracle" approx A_"static" approx A_"dynamic" >> A_"random"',
             words="True, oracle, static and dynamic splits are nearly equal in accuracy, a random split is much worse.",
             readings=(
                 Reading("random split drawn once", lambda: _figure_6(tables(), "random, once")),
@@ -71,7 +71,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
                 Reading("only: dynamic nearly equals true", lambda: all_of(_nearly_equal(tables(), ("dynamic",)))),
             ),
             mutant=lambda: all_of(_nearly_equal(_shifted(tables(), "oracle", -0.05), ("oracle",))),
-            sensitivity="see the powers of the equivalence tests in the section on the split",
+            sensitivity="a difference of the margin, with the powers that the section on the split lists",
             assumptions="margin: a tenth of the gap between FedAvg and Local in each setting, one point at most",
         ),
         Claim(
@@ -79,7 +79,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
             id="FS-42",
             paper=PAPER,
             place="section 4.3.2, Figure 7",
-            statement=f"1/m abs({{j : zeta_j (t) = zeta_j (t-1)}}) >= {NEARLY_ALL} \" late in training\"",
+            statement=f'1/m abs({{j : zeta_j (t) = zeta_j (t-1)}}) >= {NEARLY_ALL} " late in training"',
             words="Under dynamic FedFac nearly all units (95%) keep their state late in training.",
             readings=(
                 Reading("factor analysis of updates", lambda: _stable(tables(), "dynamic")),
@@ -93,7 +93,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
             id="FS-43",
             paper=PAPER,
             place="section 4.3.2, Figure 6",
-            statement="\"acc\"_\"split\" > max(\"acc\"_\"FedAvg\", \"acc\"_\"Local\")",
+            statement='A_"split" > max(A_"FedAvg", A_"Local")',
             words="Splitting beats both FedAvg and purely local training in this design.",
             readings=(
                 Reading("the true split", lambda: _beats(tables(), "true", ("FedAvg", "Local"))),
@@ -178,8 +178,6 @@ def _beats(tables: Tables, arm: str, others: Sequence[str]) -> Evidence:
 
 def _stable(tables: Tables, arm: str) -> Evidence:
     """Late agreement of consecutive splits, in every setting."""
-    from fedstat.report.figures import mean_interval
-
     agreement = tables["agreement"]
     agreement = agreement[agreement["samples"] == _settings(tables)[0][2]]
     late = stability.settled(agreement, "agreement").query("arm == @arm")

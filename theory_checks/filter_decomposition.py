@@ -66,14 +66,17 @@ FD01 = Claim(
         Reading(
             "relation to FedAvg: its filter less the weighted covariance of coefficients and atoms",
             lambda: _virtual(
-                lambda p, a, d: _product_of_averages(_normalised(p), a, d)
-                - _fedavg_minus_covariance(_normalised(p), a, d)
+                lambda p, a, d: (
+                    _product_of_averages(_normalised(p), a, d) - _fedavg_minus_covariance(_normalised(p), a, d)
+                )
             ),
         ),
     ),
     mutant=lambda: _virtual(  # the virtual clients dropped: FedAvg's filter
-        lambda p, a, d: _product_of_averages(_normalised(p), a, d)
-        - _sum(pk * ak * dk for pk, ak, dk in zip(_normalised(p), a, d, strict=True))
+        lambda p, a, d: (
+            _product_of_averages(_normalised(p), a, d)
+            - _sum(pk * ak * dk for pk, ak, dk in zip(_normalised(p), a, d, strict=True))
+        )
     ),
     sensitivity="any difference of the two polynomials",
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedstat.inference import clopper_pearson
+from fedstat.inference import clopper_pearson, number
 
 Verdict = Literal[
     "holds",
@@ -18,6 +18,9 @@ Verdict = Literal[
     "undecided",
     "not-checkable",
 ]
+
+#: Level of a two-sided interval whose limits are one-sided at 95%.
+_ONE_SIDED = 0.90
 
 #: Verdicts that stand for the statement.
 FAVOURABLE = ("holds", "holds-on-cases", "supported")
@@ -131,7 +134,7 @@ def search(
     except AssertionError:
         case, left, right = failing[-1]  # Hypothesis replays the smallest counterexample last
         word = "differs from" if relation == "==" else "exceeds"
-        summary = f"{left:.6g} {word} {right:.6g} in the smallest counterexample found"
+        summary = f"{number(left, 6)} {word} {number(right, 6)} in the smallest counterexample found"
         return Evidence("refuted", summary, len(sharpness), sharp(left, right), show(case))
     what = "difference" if relation == "==" else "ratio of the two sides"
     summary = f"no counterexample in {len(sharpness)} cases; largest {what} {max(sharpness):.3g}"
@@ -139,10 +142,10 @@ def search(
 
 
 def probability(successes: int, n: int, *, at_least: float, what: str) -> Evidence:
-    """Judge 'true with probability at least' from independent repeats, by Clopper-Pearson limits at 95%."""
-    low, high = clopper_pearson(successes, n)
+    """Judge 'true with probability at least' from independent repeats, by one-sided 95% Clopper-Pearson limits."""
+    low, high = clopper_pearson(successes, n, _ONE_SIDED)
     verdict: Verdict = "supported" if low > at_least else "refuted" if high < at_least else "undecided"
-    summary = f"{what}: {successes} of {n}, 95% limits {low:.3f} to {high:.3f}, claimed at least {at_least:g}"
+    summary = f"{what}: {successes} of {n}, one-sided 95% limits {low:.3f} and {high:.3f}, claimed at least {at_least:g}"
     if verdict == "undecided":
         summary += f"; {_needed(at_least)} successes in a row would decide for it"
     return Evidence(verdict, summary, n, min(low - at_least, high - at_least, key=abs))
@@ -162,7 +165,12 @@ def within(low: float, high: float, region: tuple[float, float], *, cases: int, 
     else:
         verdict = "undecided"
     margin = min(low - bottom, top - high)
-    return Evidence(verdict, f"{what}: interval {low:.4g} to {high:.4g}, claimed {_interval(region)}", cases, margin)
+    return Evidence(
+        verdict,
+        f"{what}: interval {number(low)} to {number(high)}, claimed {_interval(region)}",
+        cases,
+        margin,
+    )
 
 
 def all_of(parts: Sequence[Evidence]) -> Evidence:
@@ -174,7 +182,7 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
     worst = min(parts, key=lambda e: (order.index(e.verdict), 0.0 if e.margin is None else e.margin))
     counts = {v: sum(e.verdict == v for e in parts) for v in order}
     tally = ", ".join(f"{n} {v}" for v, n in counts.items() if n)
-    summary = worst.summary if len(parts) == 1 else f"{len(parts)} parts: {tally}; deciding: {worst.summary}"
+    summary = worst.summary if len(parts) == 1 else f"of {len(parts)} parts {tally}; decided by {worst.summary}"
     return Evidence(worst.verdict, summary, sum(e.cases for e in parts), worst.margin, worst.counterexample)
 
 
@@ -189,9 +197,9 @@ def only_if(condition: str, given: Evidence, without: Evidence) -> Evidence:
 
 
 def _needed(at_least: float) -> int:
-    """Successes in a row whose lower 95% limit exceeds `at_least`."""
+    """Successes in a row whose lower limit exceeds `at_least`."""
     n = 1
-    while clopper_pearson(n, n)[0] <= at_least:
+    while clopper_pearson(n, n, _ONE_SIDED)[0] <= at_least:
         n += 1
     return n
 
@@ -199,10 +207,10 @@ def _needed(at_least: float) -> int:
 def _interval(region: tuple[float, float]) -> str:
     low, high = region
     if low == float("-inf"):
-        return f"at most {high:g}"
+        return f"at most {number(high)}"
     if high == float("inf"):
-        return f"at least {low:g}"
-    return f"{low:g} to {high:g}"
+        return f"at least {number(low)}"
+    return f"{number(low)} to {number(high)}"
 
 
 def _nth(n: int) -> str:

@@ -41,9 +41,7 @@ def one_label_shards(y: np.ndarray, clients: int, *, seed: int = 0) -> list[np.n
         raise ValueError(f"class {rare} has {counts.min()} samples, fewer than its {each} clients.")
     rng = stream(seed, "partition")
     return [
-        np.sort(part)
-        for label in labels
-        for part in np.array_split(rng.permutation(np.flatnonzero(y == label)), each)
+        np.sort(part) for label in labels for part in np.array_split(rng.permutation(np.flatnonzero(y == label)), each)
     ]
 
 

@@ -12,7 +12,6 @@ from scipy.signal import lfilter
 from fedstat._random import stream
 from fedstat.data.clients import Clients, Samples
 
-
 _REMEDY = {
     "none": 'balance="center" makes it rare, "median" impossible.',
     "center": 'balance="median" makes it impossible.',
@@ -111,7 +110,13 @@ def relu_mixture(
     for name, share in (("shared_units", shared_units), ("shared_inputs", shared_inputs)):
         if not 0 <= share <= 1:
             raise ValueError(f"{name} must be a share in [0, 1], got {share}.")
-    for name, count in (("clients", clients), ("d", d), ("units", units), ("samples", samples), ("test", test)):
+    for name, count in (
+        ("clients", clients),
+        ("d", d),
+        ("units", units),
+        ("samples", samples),
+        ("test", test),
+    ):
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}.")
     if balance not in ("none", "center", "median"):
@@ -151,15 +156,13 @@ def relu_mixture(
         validation=split(samples, samples + validation) if validation else None,
         test=split(samples + validation, total),
         classes=(0, 1),
-        truth=ReluTruth(
-            weights, output, np.arange(units) < m_personal, np.arange(d) < d_personal, offset
-        ),
+        truth=ReluTruth(weights, output, np.arange(units) < m_personal, np.arange(d) < d_personal, offset),
     )
-    share = drawn.majority_share("test")
-    if share.max() > 0.95:
+    majority = drawn.majority_share("test")
+    if majority.max() > 0.95:
         warnings.warn(
-            f"{(share > 0.95).sum()} of {clients} clients have a majority class above 95% (largest "
-            f'{share.max():.3f}): accuracy says little there. {_REMEDY[balance]}',
+            f"{(majority > 0.95).sum()} of {clients} clients have a majority class above 95% (largest "
+            f"{majority.max():.3f}): accuracy says little there. {_REMEDY[balance]}",
             stacklevel=2,
         )
     return drawn

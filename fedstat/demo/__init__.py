@@ -11,9 +11,9 @@ import fedstat as fs
 from fedstat._files import atomic_file
 from fedstat.data import Clients
 from fedstat.federated.result import environment
-from fedstat.inference import Comparison, primary_summary
+from fedstat.inference import Comparison, interval, mean_interval, number, p_value, primary_summary
 from fedstat.report import typeset
-from fedstat.report.figures import mean_interval, style
+from fedstat.report.figures import style
 
 TEMPLATE = Path(__file__).parent / "demo.typ"
 CLIENTS, INPUTS, UNITS, ROUNDS = 30, 30, 40, 40
@@ -77,9 +77,8 @@ def _rows(comparison: Comparison) -> list[list[str]]:
         row = [str(label), f"{100 * summary['mean']:.1f}", f"{100 * summary['sd over seeds']:.1f}"]
         if label in comparison.differences.index:
             d = comparison.differences.loc[label]
-            interval = f"{100 * d['difference']:.1f} [{100 * d['low']:.1f}, {100 * d['high']:.1f}]".replace("-", "−")
-            p = d["p (Holm)"]
-            row += [interval, f"{d['correlation']:.2f}", "< 0.001" if p < 0.001 else f"{p:.3f}"]
+            gain = (100 * d[name] for name in ("difference", "low", "high"))
+            row += [interval(gain, 1), number(d["correlation"], 2), p_value(d["p (Holm)"])]
         else:
             row += ["control", "", ""]
         rows.append(row)
@@ -97,13 +96,16 @@ def _curves(result: fs.Result, path: Path) -> None:
     final = primary_summary(result.history, "accuracy")
     with style():
         figure, axis = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-        for i, (label, look) in enumerate(zip(result.methods or {}, looks, strict=True)):
+        for i, (label, look) in enumerate(zip(final.columns, looks, strict=True)):
             curve = 100 * per_seed[label].groupby("round").mean()
-            axis.plot(curve.index, curve, ls=look, color="black", lw=1.1, label=label)
-            mean, low, high = (100 * v for v in mean_interval(final[label].to_numpy()))
-            axis.errorbar(ROUNDS + 1.2 + 0.8 * i, mean, [[mean - low], [high - mean]], fmt="o", color="black", ms=3, lw=0.8)
+            (line,) = axis.plot(curve.index, curve, ls=look, color="black", lw=1.1, label=label)
+            mean, low, high = (100 * v for v in mean_interval(final[label]))
+            bar = axis.errorbar(
+                ROUNDS + 1.5 + i, mean, [[mean - low], [high - mean]], fmt="o", color="black", ms=3, lw=0.8
+            )
+            bar[2][0].set_linestyle(line.get_linestyle())
         axis.set_xlabel("round (points: mean of the last ten rounds, 95% interval over seeds)")
         axis.set_ylabel("test accuracy (%)")
-        axis.legend(frameon=False, fontsize=7.5)
+        figure.legend(loc="outside right center", frameon=False, fontsize=7.5)
         figure.savefig(path, format="svg", metadata={"Date": None})
         plt.close(figure)

@@ -127,7 +127,12 @@ class PrincipalAxis:
                     jac=True,
                     method="L-BFGS-B",
                     bounds=[(0.0, 1.0)] * p,
-                    options={"maxiter": self.max_iter, "maxfun": 2 * self.max_iter, "gtol": self.tol, "ftol": 0.0},
+                    options={
+                        "maxiter": self.max_iter,
+                        "maxfun": 2 * self.max_iter,
+                        "gtol": self.tol,
+                        "ftol": 0.0,
+                    },
                 )
                 h = found.x
                 loadings = _loadings(r, h, m)

@@ -6,4 +6,15 @@ from fedstat.federated.network import Network, build
 from fedstat.federated.result import Result, load
 from fedstat.federated.training import Training
 
-__all__ = ["Method", "Network", "Population", "Result", "State", "Training", "Update", "build", "federate", "load"]
+__all__ = [
+    "Method",
+    "Network",
+    "Population",
+    "Result",
+    "State",
+    "Training",
+    "Update",
+    "build",
+    "federate",
+    "load",
+]

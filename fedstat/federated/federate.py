@@ -115,7 +115,9 @@ def federate(
         return train(network, loss, training, pool, start, jobs, round, size)
 
     runs = {
-        (label, s): _Run(method, sites[s], _start(method, sites[s], trained) if resume is None else resume.states[label, s])
+        (label, s): _Run(
+            method, sites[s], _start(method, sites[s], trained) if resume is None else resume.states[label, s]
+        )
         for label, method in methods.items()
         for s in seeds
     }
@@ -196,7 +198,11 @@ def _seeds(seed: int | Iterable[int]) -> list[int]:
 
 
 def _sites(
-    clients: Clients | Callable[[int], Clients], model: Model, seeds: Sequence[int], dtype: torch.dtype, device: str
+    clients: Clients | Callable[[int], Clients],
+    model: Model,
+    seeds: Sequence[int],
+    dtype: torch.dtype,
+    device: str,
 ) -> dict[int, _Site]:
     sites: dict[int, _Site] = {}
     offset = 0
@@ -207,9 +213,7 @@ def _sites(
         split = next(name for name in ("test", "validation", "train") if name in data.splits)
 
         def fresh(seed: int = seed, data: Clients = data) -> Params:
-            drawn = [
-                build(model, stream(seed, "client weights", k), dtype).initial() for k in range(len(data))
-            ]
+            drawn = [build(model, stream(seed, "client weights", k), dtype).initial() for k in range(len(data))]
             return {name: torch.stack([d[name] for d in drawn]).to(device) for name in drawn[0]}
 
         sites[seed] = _Site(seed, data, network, offset, split, to_tensors(data.splits[split], dtype, device), fresh)
@@ -303,9 +307,7 @@ def _evaluated(key: tuple[str, int], run: _Run, loss: LossName, chunk: int, t: i
     for estimand, params in run.method.models(run.state, everyone).items():
         values = evaluate(site.network, loss, params, x, y, n, chunk)
         tables += [
-            pd.DataFrame(
-                {"client": np.arange(len(n)), "estimand": estimand, "metric": name, "value": v.cpu().numpy()}
-            )
+            pd.DataFrame({"client": np.arange(len(n)), "estimand": estimand, "metric": name, "value": v.cpu().numpy()})
             for name, v in values.items()
         ]
     table = pd.concat(tables, ignore_index=True)
@@ -323,6 +325,4 @@ def _tidy(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _joined(before: Mapping[str, np.ndarray], now: Mapping[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
     new = {name: np.stack(values) for name, values in now.items()}
-    return {
-        name: np.concatenate([part[name] for part in (before, new) if name in part]) for name in {**before, **new}
-    }
+    return {name: np.concatenate([part[name] for part in (before, new) if name in part]) for name in {**before, **new}}

@@ -129,9 +129,7 @@ class Method:
         if state.clients is None or state.shared is None:
             return {name: leaf.expand(len(ids), *leaf.shape) for name, leaf in state.server.items()}
         shared = rows(state.shared, ids)
-        return {
-            name: torch.where(shared[name], leaf, state.clients[name][ids]) for name, leaf in state.server.items()
-        }
+        return {name: torch.where(shared[name], leaf, state.clients[name][ids]) for name, leaf in state.server.items()}
 
     def aggregate(self, state: State, update: Update) -> State:
         """Return the state after a round: shared elements step to the mean, clients keep what they trained."""

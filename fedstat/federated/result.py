@@ -74,7 +74,9 @@ class Result:
         """
         keys = [k for k in self.states if method in (None, k[0]) and seed in (None, k[1])]
         if len(keys) != 1:
-            raise ValueError(f"method={method!r}, seed={seed!r} name {len(keys)} runs out of {list(self.states)}; name one.")
+            raise ValueError(
+                f"method={method!r}, seed={seed!r} name {len(keys)} runs out of {list(self.states)}; name one."
+            )
         state = self.states[keys[0]]
         clients = int(self.config["clients"][str(keys[0][1])])
         if not 0 <= client < clients:
@@ -100,7 +102,9 @@ class Result:
         if differing:
             raise ValueError(f"resume holds a run with another {', '.join(differing)}; only rounds may differ.")
         if self.config["rounds"] >= rounds:
-            raise ValueError(f"resume already holds {self.config['rounds']} rounds; rounds must exceed that, got {rounds}.")
+            raise ValueError(
+                f"resume already holds {self.config['rounds']} rounds; rounds must exceed that, got {rounds}."
+            )
         return int(self.config["rounds"])
 
     def save(self, folder: str | Path) -> None:

@@ -175,9 +175,7 @@ def _train_chunk(
     sizes: Tensor,
 ) -> None:
     """Run all local steps of one chunk in place; `index` (S, c, B) has -1 at padding, `sizes` is (S, c)."""
-    optimizer = (
-        Adam(training.lr) if training.optimizer == "adam" else SGD(training.lr, momentum=training.momentum)
-    )
+    optimizer = Adam(training.lr) if training.optimizer == "adam" else SGD(training.lr, momentum=training.momentum)
     leaves = list(params.values())
     full = bool((sizes == index.shape[-1]).all())
     for rows, size in zip(index, sizes, strict=True):

@@ -3,7 +3,8 @@
 from fedstat.inference.agreement import auc, chance_corrected, entropy_nearest_neighbour
 from fedstat.inference.compare import Comparison, compare, primary_summary
 from fedstat.inference.equivalence import Equivalence, equivalence, equivalence_power
-from fedstat.inference.paired import PairedDifference, holm, paired_difference, sign_flip_test
+from fedstat.inference.formatting import interval, number, p_value
+from fedstat.inference.paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from fedstat.inference.proportion import clopper_pearson
 
 __all__ = [
@@ -18,6 +19,10 @@ __all__ = [
     "equivalence",
     "equivalence_power",
     "holm",
+    "interval",
+    "mean_interval",
+    "number",
+    "p_value",
     "paired_difference",
     "primary_summary",
     "sign_flip_test",

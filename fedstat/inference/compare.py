@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedstat.inference.formatting import p_value
 from fedstat.inference.paired import holm, paired_difference, sign_flip_test
 
 if TYPE_CHECKING:
@@ -35,13 +36,10 @@ class Comparison:
     def __str__(self) -> str:
         shown = [self.estimand, "", self.summary.to_string(float_format="%.4f")]
         if len(self.differences):
-            p_values = {name: _p for name in self.differences.columns if name.startswith("p ")}
-            shown += ["", self.differences.to_string(float_format="%.4f", formatters=p_values)]
+            columns = [name for name in self.differences.columns if name.startswith("p ")]
+            formats = dict.fromkeys(columns, p_value)
+            shown += ["", self.differences.to_string(float_format="%.4f", formatters=formats)]
         return "\n".join(shown)
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd.DataFrame:
@@ -59,7 +57,8 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd
     Returns
     -------
     DataFrame
-        Indexed by seed, one column per method. A method with several estimands contributes its personal one.
+        Indexed by seed, one column per method, in the order of the history. A method with several estimands
+        contributes its personal one.
     """
     rows = history[history["metric"] == metric]
     if rows.empty:
@@ -68,11 +67,17 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd
     rows = rows[rows["round"] > rows["round"].max() - last]
     several = rows.groupby("method", observed=True)["estimand"].nunique()
     rows = rows[(rows["method"].map(several).astype(int) == 1) | (rows["estimand"] == "personal")]
-    return rows.pivot_table(index="seed", columns="method", values="value", aggfunc="mean", observed=True)
+    table = rows.pivot_table(index="seed", columns="method", values="value", aggfunc="mean", observed=True)
+    return table[list(dict.fromkeys(rows["method"]))]
 
 
 def compare(
-    results: Any, *, metric: str | None = None, control: str | None = None, last: int = 10, level: float = 0.95
+    results: Any,
+    *,
+    metric: str | None = None,
+    control: str | None = None,
+    last: int = 10,
+    level: float = 0.95,
 ) -> Comparison:
     """Compare the methods of one or several results, paired on seeds.
 

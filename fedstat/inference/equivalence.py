@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedstat.inference.paired import paired_difference
 
@@ -41,12 +41,12 @@ class Equivalence:
     power: float
 
 
-def equivalence(a: Sequence[float], b: Sequence[float], *, margin: float, alpha: float = 0.05) -> Equivalence:
+def equivalence(a: ArrayLike, b: ArrayLike, *, margin: float, alpha: float = 0.05) -> Equivalence:
     """Test whether paired values differ by less than `margin` on average.
 
     Parameters
     ----------
-    a, b : sequence of float, length n >= 2
+    a, b : array_like, length n >= 2
         One value per seed, in the same order of seeds.
     margin : float
         Positive; to be fixed before looking at the data.

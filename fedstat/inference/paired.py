@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 _EXACT_UP_TO = 20
 
@@ -40,12 +40,12 @@ class PairedDifference:
     level: float
 
 
-def paired_difference(a: Sequence[float], b: Sequence[float], *, level: float = 0.95) -> PairedDifference:
+def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> PairedDifference:
     """Compare `a` with `b`, value by value.
 
     Parameters
     ----------
-    a, b : sequence of float, length n >= 2
+    a, b : array_like, length n >= 2
         One value per seed, in the same order of seeds.
     level : float
         Confidence level, in (0, 1).
@@ -70,7 +70,19 @@ def paired_difference(a: Sequence[float], b: Sequence[float], *, level: float = 
     return PairedDifference(mean, float(mean - half), float(mean + half), sd, correlation, float(p), n, level)
 
 
-def sign_flip_test(a: Sequence[float], b: Sequence[float], *, draws: int = 99_999, seed: int = 0) -> float:
+def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
+    """Mean of independent values with t limits; for a single value the limits are the mean."""
+    from scipy import stats
+
+    x = np.asarray(values, dtype=float)
+    mean = float(x.mean())
+    if len(x) < 2:
+        return mean, mean, mean
+    half = float(stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
+    return mean, mean - half, mean + half
+
+
+def sign_flip_test(a: ArrayLike, b: ArrayLike, *, draws: int = 99_999, seed: int = 0) -> float:
     """Two-sided permutation p-value of the mean difference: each pair's sign is flipped or not.
 
     Exact enumeration of all 2^n sign patterns up to n = 20; beyond that `draws` random patterns, with the
@@ -88,12 +100,12 @@ def sign_flip_test(a: Sequence[float], b: Sequence[float], *, draws: int = 99_99
         return float((np.abs(sums) >= observed).mean())
     rng = np.random.default_rng(seed)
     hits = 0
-    for size in np.full(draws // 10_000, 10_000).tolist() + [draws % 10_000]:
+    for size in (*[10_000] * (draws // 10_000), draws % 10_000):
         hits += int((np.abs(rng.choice([-1.0, 1.0], size=(size, n)) @ d) >= observed).sum())
     return (hits + 1) / (draws + 1)
 
 
-def holm(p: Sequence[float]) -> np.ndarray:
+def holm(p: ArrayLike) -> np.ndarray:
     """Holm-adjusted p-values (statsmodels), NaN kept where no test was made."""
     from statsmodels.stats.multitest import multipletests
 
@@ -105,7 +117,7 @@ def holm(p: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def _pair(a: Sequence[float], b: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def _pair(a: ArrayLike, b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     if x.ndim != 1 or x.shape != y.shape:
         raise ValueError(f"a and b must be vectors of one length, paired by seed; got shapes {x.shape} and {y.shape}.")

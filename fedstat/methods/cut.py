@@ -56,9 +56,8 @@ def is_shared(statistic: np.ndarray, cut: Cut, previous: np.ndarray) -> np.ndarr
         shared[order[: cut.units]] = True
         return shared
     if isinstance(cut, Quantile):
-        threshold = np.quantile(statistic[known], cut.q) if known.any() else 0.0
-    else:
-        threshold = cut
-    if isinstance(cut, float | int) and (cut <= 0 or cut == np.inf):
+        threshold = float(np.quantile(statistic[known], cut.q)) if known.any() else 0.0
+        return np.where(known, statistic >= threshold, previous)
+    if cut <= 0 or cut == np.inf:
         return np.full(len(statistic), cut <= 0)
-    return np.where(known, statistic >= threshold, previous)
+    return np.where(known, statistic >= cut, previous)

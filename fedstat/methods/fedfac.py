@@ -13,7 +13,7 @@ from torch import Tensor
 from fedstat.factor import PrincipalAxis
 from fedstat.federated.method import Method, Population, State, Update, keep, rows, step_to_mean
 from fedstat.federated.network import Network, Params
-from fedstat.methods.cut import Count, Cut, Quantile, is_shared
+from fedstat.methods.cut import Cut, Quantile, is_shared
 from fedstat.methods.units import share_units
 
 Statistic = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -52,7 +52,7 @@ class FedFac(Method):
 
     layers: Sequence[str]
     kappa: float = 0.85
-    tau: Cut = Quantile(0.5)
+    tau: Cut = Quantile(0.5)  # noqa: RUF009 (frozen)
     dynamic: bool = False
     source: Literal["updates", "weights"] = "updates"
     rejoin: Literal["add", "average"] = "add"
@@ -103,9 +103,7 @@ class FedFac(Method):
             for name, old in state.shared.items():
                 mean = torch.tensordot(update.weight, update.end[name], dims=1)
                 server[name] = torch.where((shared[name] & ~old)[0], mean, server[name])
-        return replace(
-            state, server=server, clients=keep(state.clients, update), shared=shared, round=state.round + 1
-        )
+        return replace(state, server=server, clients=keep(state.clients, update), shared=shared, round=state.round + 1)
 
     def record(self, state: State) -> Mapping[str, Tensor]:
         """Keep which units of each layer are shared."""
@@ -123,10 +121,7 @@ class FedFac(Method):
         split = {}
         for layer in self.layers:
             matrix = units_as_columns(params[f"{layer}.weight"].cpu().numpy())
-            if self.statistic is not None:
-                values = self.statistic(matrix, rng)
-            else:
-                values = communality(matrix, self.kappa)
+            values = communality(matrix, self.kappa) if self.statistic is None else self.statistic(matrix, rng)
             split[layer] = is_shared(values, self.tau, before[layer])
         return split
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-Factory = partial[nn.Module]
+Factory = Callable[[], nn.Module]
 
 
 def mlp(inputs: int, *widths: int) -> Factory:
@@ -47,10 +49,10 @@ class MLP(nn.Sequential):
     def __init__(self, inputs: int, *widths: int) -> None:
         sizes = (inputs, *widths)
         layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
-        for i, (fan_in, fan_out) in enumerate(zip(sizes[:-2], sizes[1:-1], strict=True), start=1):
+        for i, (fan_in, fan_out) in enumerate(pairwise(sizes[:-1]), start=1):
             layers["hidden" if len(widths) == 2 else f"hidden{i}"] = nn.Linear(fan_in, fan_out)
             layers[f"relu{i}"] = nn.ReLU()
-        layers["head"] = nn.Linear(*sizes[-2:])
+        layers["head"] = nn.Linear(sizes[-2], sizes[-1])
         super().__init__(layers)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
 
 @contextmanager
 def style() -> Iterator[None]:
@@ -30,15 +28,3 @@ def style() -> Iterator[None]:
         }
     ):
         yield
-
-
-def mean_interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float, float]:
-    """Mean of independent values with t limits; limits equal the mean for a single value."""
-    from scipy import stats
-
-    x = np.asarray(values, dtype=float)
-    mean = float(x.mean())
-    if len(x) < 2:
-        return mean, mean, mean
-    half = float(stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
-    return mean, mean - half, mean + half

@@ -1,0 +1,21 @@
+"""Numbers as a statistician prints them: true minus signs, intervals in brackets, no p-value of zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def number(value: float, digits: int = 3) -> str:
+    """`value` with so many significant digits, e.g. ``−14.1``."""
+    return f"{value:.{digits}g}".replace("-", "−")
+
+
+def interval(estimate: Iterable[float], digits: int) -> str:
+    """Mean and limits (mean, low, high) with so many decimals, e.g. ``1.2 [0.9, 1.5]``."""
+    mean, low, high = estimate
+    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-", "−")
+
+
+def p_value(p: float) -> str:
+    """A p-value with three decimals, or ``< 0.001``."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

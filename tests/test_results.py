@@ -1,0 +1,132 @@
+"""Runs on disk: saved, loaded, continued, never half-written."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import fedstat as fs
+from fedstat._files import atomic_file, atomic_folder
+
+TRAINING = fs.Training(lr=0.05, batch_size=8, optimizer="adam")
+METHODS = {"a b": fs.FedAvg(), "fac": fs.FedFac(layers=["hidden"], dynamic=True)}
+
+
+def clients(seed=0):
+    return fs.data.relu_mixture(clients=5, d=6, units=8, samples=20, test=40, seed=seed, balance="median")
+
+
+def run(rounds, **options):
+    return fs.federate(
+        METHODS, fs.models.mlp(6, 8, 1), clients, TRAINING, rounds=rounds, participation=0.6, seed=[0, 3], **options
+    )
+
+
+def test_history_is_tidy():
+    history = run(3).history
+    assert list(history.columns) == ["method", "seed", "round", "client", "estimand", "split", "metric", "value"]
+    assert not history.duplicated(["method", "seed", "round", "client", "estimand", "metric"]).any()
+    assert len(history) == 2 * 2 * 3 * 5 * 4
+    assert set(history["metric"]) == {"accuracy", "balanced_accuracy", "log_loss", "majority_share"}
+    assert dict(history.groupby("method", observed=True)["estimand"].first()) == {"a b": "global", "fac": "personal"}
+
+
+def test_metrics_are_what_the_saved_network_gives():
+    from sklearn.metrics import balanced_accuracy_score, log_loss
+
+    result, drawn = run(2), clients(3)
+    rows = result.history.query("method == 'fac' and seed == 3 and round == 2 and client == 4")
+    found = rows.set_index("metric")["value"]
+    x, y = drawn.test.client(4)
+    with torch.no_grad():
+        score = result.personal(4, "fac", 3)(torch.from_numpy(x)).squeeze(-1).double()
+    assert found["accuracy"] == pytest.approx(float(((score > 0).numpy() == y).mean()))
+    assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, score > 0))
+    assert found["log_loss"] == pytest.approx(log_loss(y, torch.sigmoid(score)), abs=1e-5)
+    assert found["majority_share"] == pytest.approx(np.bincount(y).max() / len(y))
+
+
+def test_saved_and_loaded(tmp_path):
+    result = run(3)
+    result.save(tmp_path / "run")
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        "config.toml",
+        "environment.json",
+        "metrics.parquet",
+        "state.safetensors",
+    ]
+    back = fs.load(tmp_path / "run")
+    pd.testing.assert_frame_equal(back.history, result.history, check_categorical=False)
+    np.testing.assert_array_equal(back.records["fac", 3]["shared hidden"], result.records["fac", 3]["shared hidden"])
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+    for label in METHODS:
+        assert torch.equal(back.personal(2, label, 3)(x), result.personal(2, label, 3)(x))
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["packages"]["fedstat"] == fs.__version__
+
+
+def test_a_continued_run_ends_with_the_same_bits(tmp_path):
+    whole = run(5)
+    run(2).save(tmp_path / "run")
+    continued = run(5, resume=fs.load(tmp_path / "run"))
+    pd.testing.assert_frame_equal(continued.history, whole.history, check_categorical=False)
+    for key, state in whole.states.items():
+        for group in ("server", "clients"):
+            for name, leaf in (getattr(state, group) or {}).items():
+                assert torch.equal(leaf, getattr(continued.states[key], group)[name])
+    np.testing.assert_array_equal(continued.records["fac", 0]["shared hidden"], whole.records["fac", 0]["shared hidden"])
+
+
+def test_only_the_rounds_may_differ_when_continuing():
+    first = run(2)
+    with pytest.raises(ValueError, match="another training; only rounds may differ"):
+        fs.federate(
+            METHODS, fs.models.mlp(6, 8, 1), clients, fs.Training(lr=0.1), rounds=3, participation=0.6, seed=[0, 3],
+            resume=first,
+        )  # fmt: skip
+    with pytest.raises(ValueError, match="already holds 2 rounds"):
+        run(2, resume=first)
+
+
+def test_saving_replaces_runs_and_nothing_else(tmp_path):
+    result = run(1)
+    result.save(tmp_path / "run")
+    result.save(tmp_path / "run")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("ten years")
+    with pytest.raises(ValueError, match="is no fedstat run; choose another folder, nothing was written"):
+        result.save(tmp_path / "thesis")
+    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "ten years"
+    with pytest.raises(ValueError, match="metrics.parquet, state.safetensors is missing"):
+        (tmp_path / "run" / "metrics.parquet").unlink()
+        (tmp_path / "run" / "state.safetensors").unlink()
+        fs.load(tmp_path / "run")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "thesis"]
+
+
+def test_an_interrupted_write_leaves_what_was_there(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("whole")
+    with pytest.raises(KeyboardInterrupt), atomic_file(path) as temporary:
+        temporary.write_text("half")
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "run") as temporary:
+        (temporary / "half").write_text("half")
+        raise KeyboardInterrupt
+    assert [p.name for p in tmp_path.iterdir()] == ["table.csv"]
+    assert path.read_text() == "whole"
+
+
+def test_personal_asks_for_what_it_needs(tmp_path):
+    result = run(1)
+    with pytest.raises(ValueError, match="name 4 runs"):
+        result.personal(0)
+    with pytest.raises(ValueError, match=r"client must lie in 0\.\.4, got 5"):
+        result.personal(5, "fac", 0)
+    own = fs.federate(fs.FedAvg(), lambda: torch.nn.Linear(6, 1), clients(), TRAINING, rounds=1)
+    own.save(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"load it with fs.load\(folder, model=...\)"):
+        fs.load(tmp_path / "run").personal(0)
+    linear = fs.load(tmp_path / "run", model=lambda: torch.nn.Linear(6, 1)).personal(0)
+    assert torch.equal(linear.weight.detach(), own.personal(0).weight.detach())

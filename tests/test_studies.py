@@ -1,0 +1,130 @@
+"""Studies, report and command line, end to end."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fedstat as fs
+from fedstat.cli import app
+from fedstat.report import typeset
+from simulations.study import Part, run_parts
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Scale:
+    size: int = 3
+
+
+def count_to_three():
+    return {"numbers": pd.DataFrame({"n": [1, 2, 3]})}
+
+
+def leave_a_trace():
+    Path(os.environ["FEDSTAT_TEST_TRACE"]).open("a").write("x")
+    return count_to_three()
+
+
+def fall_over():
+    raise RuntimeError("half way")
+
+
+def test_finished_parts_are_read_and_failed_ones_leave_nothing(tmp_path, monkeypatch):
+    trace = tmp_path / "trace"
+    monkeypatch.setenv("FEDSTAT_TEST_TRACE", str(trace))
+    good, bad = Part("good", Scale(), leave_a_trace), Part("bad", Scale(), fall_over)
+    run_parts([good], tmp_path / "out", "first")
+    with pytest.raises(RuntimeError, match="half way"):
+        run_parts([good, bad], tmp_path / "out", "second")
+    assert [p.name.split("-")[0] for p in (tmp_path / "out" / "cache").iterdir()] == ["good"]
+    tables = run_parts([good, Part("bad", Scale(), count_to_three)], tmp_path / "out", "third")
+    assert tables["numbers"]["n"].tolist() == [1, 2, 3, 1, 2, 3]
+    assert trace.read_text() == "x"  # computed once
+
+
+def test_another_configuration_is_another_part():
+    assert Part("a", Scale(3), fall_over).folder(ROOT) != Part("a", Scale(4), fall_over).folder(ROOT)
+
+
+def python(*arguments, **options):
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, **options)
+
+
+def test_smoke_report_is_complete_and_repeats_byte_for_byte(tmp_path):
+    command = ["-m", "reports", "--scale", "smoke", "--out", str(tmp_path), "--date", "2026-01-01"]
+    first = python(*command)
+    assert first.returncode == 0, first.stderr
+    pdf = tmp_path / "smoke" / "report.pdf"
+    content = pdf.read_bytes()
+    assert content.startswith(b"%PDF")
+    for name in ("units/heatmap.svg", "units/entropy.svg", "split/accuracy.svg", "stability/agreement.svg"):
+        assert (tmp_path / "smoke" / name).stat().st_size > 1000
+    accuracy = pd.read_csv(tmp_path / "smoke" / "split" / "accuracy.csv")
+    assert list(accuracy.columns) == ["seed", "arm", "value", "metric", "p", "alpha", "samples"]
+    assert accuracy["value"].notna().all()
+    pdf.unlink()
+    second = python(*command)
+    assert second.returncode == 0, second.stderr
+    assert pdf.read_bytes() == content
+
+
+def test_a_chapter_alone(tmp_path):
+    done = python("-m", "reports", "--scale", "smoke", "--out", str(tmp_path), "--only", "units")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "smoke" / "split").exists()
+
+
+def test_theory_checks_explain_one_claim_and_write_json(tmp_path):
+    done = python("-m", "theory_checks", "FS-03", "--json", str(tmp_path / "one.json"))
+    assert done.returncode == 0, done.stderr
+    assert "FS-03   holds" in done.stdout
+    assert "mutant       refuted, as it must be" in done.stdout
+    assert '"verdict": "holds"' in (tmp_path / "one.json").read_text()
+    unknown = python("-m", "theory_checks", "FS-99")
+    assert unknown.returncode == 2
+    assert "no claim FS-99" in unknown.stderr
+
+
+def test_demo_prints_a_table_and_writes_two_pages(tmp_path):
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo"), "--seeds", "2"])
+    assert done.exit_code == 0, done.output
+    assert "differences to FedAvg, paired on seeds, 95% intervals" in done.output
+    assert (tmp_path / "demo" / "demo.pdf").read_bytes().startswith(b"%PDF")
+    assert (tmp_path / "demo" / "demo.pdf").read_bytes().count(b"/Type/Page\n") in (0, 2)
+    table = pd.read_csv(tmp_path / "demo" / "comparison.csv")
+    assert list(table["method"])[:2] == ["FedAvg", "Local"]
+    assert set(fs.load(tmp_path / "demo" / "run").config["methods"]) == set(table["method"])
+
+
+def test_command_line_errors_have_no_traceback(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file"), "--seeds", "2"])
+    assert done.exit_code == 1
+    assert "error:" in done.output
+    assert "Traceback" not in done.output
+    assert "five ways" in CliRunner().invoke(app, ["demo", "--help"]).output
+
+
+def test_the_statistics_wing_and_the_package_import_without_torch():
+    for module in ("fedstat", "fedstat.factor", "fedstat.ntk", "fedstat.inference", "fedstat.claims"):
+        done = python("-c", f"import sys, {module}; sys.exit('torch' in sys.modules)")
+        assert done.returncode == 0, f"{module}: {done.stderr}"
+
+
+def test_data_reach_the_page_as_text_never_as_markup(tmp_path):
+    template = tmp_path / "t.typ"
+    template.write_text('#import "style.typ": *\n#let data = json("data.json")\n#data.name\n')
+    hostile = {"name": '#panic("no") $x$ @y _z_ */'}
+    pdfs = []
+    for name in ("a.pdf", "b.pdf"):
+        typeset(template, hostile, {}, tmp_path / name, day=date(2026, 1, 2))
+        pdfs.append((tmp_path / name).read_bytes())
+    assert pdfs[0] == pdfs[1]
