@@ -98,12 +98,12 @@ def _units(folder: Path) -> dict[str, Any]:
         d = paired_difference(wide[measure]["one label"], wide[measure]["iid"])
         rows.append([*values, interval((d.mean, d.low, d.high), digits)])
     shift = paired_difference(wide["median_entropy"]["one label"], wide["median_entropy"]["iid"])
-    spread = paired_difference(wide["median_sd"]["one label"], wide["median_sd"]["iid"])
+    dead = paired_difference(wide["with_atom"]["one label"], wide["with_atom"]["iid"])
     return {
         "config": config,
         "rows": rows,
         "entropy": {"shift": interval((shift.mean, shift.low, shift.high), 2), "sign": _sign(shift)},
-        "sd": {"shift": interval((spread.mean, spread.low, spread.high), 3), "sign": _sign(spread)},
+        "atom": {"shift": interval((dead.mean, dead.low, dead.high), 2), "sign": _sign(dead)},
     }
 
 
@@ -260,11 +260,15 @@ def _difference_table(tables: Tables, setting: tuple[float, float, int]) -> list
         [
             label,
             interval((100 * d.mean, 100 * d.low, 100 * d.high), 2),
-            number(d.correlation, 2),
+            _correlation(d.correlation),
             p_value(p),
         ]
         for label, d, p in zip(labels, found, adjusted, strict=True)
     ]
+
+
+def _correlation(value: float) -> str:
+    return "–" if value != value else f"{value:.2f}".replace("-", "−")
 
 
 def _recovery_table(tables: Tables) -> list[list[str]]:

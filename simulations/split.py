@@ -402,9 +402,9 @@ def figures(tables: Tables) -> dict[str, Figure]:
                               mfc="0.25" if yardstick else "white", ms=3.5)  # fmt: skip
             axis.axvspan(-1, 1, color="0.92", lw=0, zorder=0)
             axis.axvline(0, color="0.6", lw=0.6, zorder=0)
-            axis.set_xscale("symlog", linthresh=1.0, linscale=1.0)
-            axis.set_xlim(-40, 4)
-            axis.set_xticks([-30, -10, -3, -1, 0, 1], ["−30", "−10", "−3", "−1", "0", "1"])
+            axis.set_xscale("symlog", linthresh=1.0, linscale=0.6)
+            axis.set_xlim(-45, 2)
+            axis.set_xticks([-30, -5, -1, 0, 1], ["−30", "−5", "−1", "0", "1"], fontsize=6.5)
             axis.xaxis.set_minor_locator(plt.NullLocator())
             control = (p, alpha) == CONTROL
             axis.set_title(f"p = {p:g}, α = {alpha:g}" + (f"\n(control, n = {samples})" if control else ""), fontsize=8)

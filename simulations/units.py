@@ -131,7 +131,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
     outputs, units = tables["outputs"], tables["units"]
     columns = [c for c in outputs.columns if c.startswith("client")]
     with style():
-        heat, axes = plt.subplots(1, 2, figsize=(7.0, 2.9), sharey=True, layout="constrained")
+        heat, axes = plt.subplots(1, 2, figsize=(7.0, 2.5), sharey=True, layout="constrained")
         top = float(np.quantile(outputs[columns].to_numpy(), 0.995))
         for axis, (partition, title) in zip(axes, PARTITIONS.items(), strict=True):
             matrix = outputs.loc[outputs["partition"] == partition, columns].to_numpy()
@@ -143,7 +143,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
         axes[0].set_ylabel("hidden unit (by mean output)")
         heat.colorbar(image, ax=axes, label="mean output on the probe set")
 
-        histogram, axis = plt.subplots(figsize=(3.6, 2.4), layout="constrained")
+        histogram, axis = plt.subplots(figsize=(3.6, 2.1), layout="constrained")
         known = units.dropna(subset=["entropy"])
         low, high = np.quantile(known["entropy"], [0.001, 0.999])
         bins = np.linspace(low, high, 40).tolist()

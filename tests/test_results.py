@@ -75,7 +75,9 @@ def test_a_continued_run_ends_with_the_same_bits(tmp_path):
         for group in ("server", "clients"):
             for name, leaf in (getattr(state, group) or {}).items():
                 assert torch.equal(leaf, getattr(continued.states[key], group)[name])
-    np.testing.assert_array_equal(continued.records["fac", 0]["shared hidden"], whole.records["fac", 0]["shared hidden"])
+    np.testing.assert_array_equal(
+        continued.records["fac", 0]["shared hidden"], whole.records["fac", 0]["shared hidden"]
+    )
 
 
 def test_only_the_rounds_may_differ_when_continuing():
@@ -98,9 +100,9 @@ def test_saving_replaces_runs_and_nothing_else(tmp_path):
     with pytest.raises(ValueError, match="is no fedstat run; choose another folder, nothing was written"):
         result.save(tmp_path / "thesis")
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "ten years"
-    with pytest.raises(ValueError, match="metrics.parquet, state.safetensors is missing"):
-        (tmp_path / "run" / "metrics.parquet").unlink()
-        (tmp_path / "run" / "state.safetensors").unlink()
+    for name in ("metrics.parquet", "state.safetensors"):
+        (tmp_path / "run" / name).unlink()
+    with pytest.raises(ValueError, match=r"metrics\.parquet, state\.safetensors is missing"):
         fs.load(tmp_path / "run")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "thesis"]
 

@@ -196,7 +196,7 @@ def _concentration(exact: object) -> Evidence:
     # a constant ratio over widths is the rate m^(-1/2); Bonferroni over the widths keeps 99% jointly
     z = stats.norm.isf(0.005 / len(_WIDTHS))
     low, high = float((means - z * errors).min()), float((means + z * errors).max())
-    what = f"m E|H(m) - H|^2 over its exact constant {constant:.4g}, widths {_WIDTHS[0]} to {_WIDTHS[-1]}"
+    what = f"measured over exact constant (m E|H(m) − H|² = {constant:.4g}), widths {_WIDTHS[0]} to {_WIDTHS[-1]}"
     return within(low, high, (0.75, 1.25), cases=ratios.size, what=what)
 
 
@@ -205,7 +205,7 @@ FS07 = Claim(
     paper=PAPER,
     place="section 3.3, after Definition 2",
     statement="EE norm(H(m) - H)_F^2 = 1/m sum_(i j) (x_i dot x_j)^2 q_(i j) (1 - q_(i j))",
-    words="Finite-width kernels concentrate at the limit at rate m^(-1/2), with the exact constant given.",
+    words="Finite-width kernels approach the limit like one over the square root of the width, with this constant.",
     readings=(
         Reading(
             "mean squared Frobenius distance, within 25% of the exact value",

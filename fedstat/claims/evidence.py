@@ -145,7 +145,9 @@ def probability(successes: int, n: int, *, at_least: float, what: str) -> Eviden
     """Judge 'true with probability at least' from independent repeats, by one-sided 95% Clopper-Pearson limits."""
     low, high = clopper_pearson(successes, n, _ONE_SIDED)
     verdict: Verdict = "supported" if low > at_least else "refuted" if high < at_least else "undecided"
-    summary = f"{what}: {successes} of {n}, one-sided 95% limits {low:.3f} and {high:.3f}, claimed at least {at_least:g}"
+    summary = (
+        f"{what}: {successes} of {n}, one-sided 95% limits {low:.3f} and {high:.3f}, claimed at least {at_least:g}"
+    )
     if verdict == "undecided":
         summary += f"; {_needed(at_least)} successes in a row would decide for it"
     return Evidence(verdict, summary, n, min(low - at_least, high - at_least, key=abs))
