@@ -8,6 +8,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -65,7 +66,7 @@ def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:
         if missing:
             spawn = multiprocessing.get_context("spawn")
             workers = min(len(missing), os.cpu_count() or 1)
-            with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_one_thread) as pool:
+            with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start_worker) as pool:
                 waiting = [pool.submit(_compute, part, folders[part]) for part in missing]
                 try:
                     for done in as_completed(waiting):
@@ -87,10 +88,14 @@ def _compute(part: Part, folder: Path) -> None:
             table.to_parquet(temporary / f"{name}.parquet", index=False)
 
 
-def _one_thread() -> None:
-    """Give this worker one core."""
+def _start_worker() -> None:
+    """Give this worker one core, and let it end with its parent even if that is killed."""
     import torch
     from threadpoolctl import threadpool_limits
+
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
     torch.set_num_threads(1)
     threadpool_limits(limits=1)

@@ -293,6 +293,13 @@ def test_networks_that_do_not_fit_are_refused():
             TRAINING,
             rounds=1,
         )
+    for model, loss, message in (
+        (fs.models.mlp(8, 4, 3), "logistic", "needs a network with 1 output, this one has 3"),
+        (fs.models.mlp(8, 4, 1), "cross_entropy", "2 classes need a network with 2 outputs"),
+        (fs.models.mlp(8, 4, 1), "squared", "targets are class labels"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fs.federate(fs.FedAvg(), model, clients, fs.Training(lr=0.1, loss=loss), rounds=1)
     with pytest.raises(ValueError, match="does not take inputs of shape"):
         fs.federate(fs.FedAvg(), fs.models.mlp(9, 4, 1), clients, TRAINING, rounds=1)
 

@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -60,26 +62,33 @@ def python(*arguments, **options):
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, **options)
 
 
-def test_smoke_report_is_complete_and_repeats_byte_for_byte(tmp_path):
-    command = ["-m", "reports", "--scale", "smoke", "--out", str(tmp_path), "--date", "2026-01-01"]
-    first = python(*command)
-    assert first.returncode == 0, first.stderr
-    pdf = tmp_path / "smoke" / "report.pdf"
-    content = pdf.read_bytes()
-    assert content.startswith(b"%PDF")
+def test_a_killed_report_continues_and_ends_with_the_same_bytes(tmp_path):
+    """Killed as soon as something is cached, run again; compared with a run that nobody disturbed."""
+    command = ["-m", "reports", "--scale", "smoke", "--date", "2026-01-01", "--out"]
+    killed = subprocess.Popen([sys.executable, *command, str(tmp_path / "killed")], cwd=ROOT, stderr=subprocess.DEVNULL)
+    while not list((tmp_path / "killed").rglob("*.parquet")):
+        assert killed.poll() is None
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    content = {}
+    for name in ("killed", "whole"):
+        done = python(*command, str(tmp_path / name))
+        assert done.returncode == 0, done.stderr
+        content[name] = (tmp_path / name / "smoke" / "report.pdf").read_bytes()
+    assert content["killed"].startswith(b"%PDF")
+    assert content["killed"] == content["whole"]
+
+    study = tmp_path / "whole" / "smoke"
     for name in ("units/heatmap.svg", "units/entropy.svg", "split/accuracy.svg", "stability/agreement.svg"):
-        assert (tmp_path / "smoke" / name).stat().st_size > 1000
-    accuracy = pd.read_csv(tmp_path / "smoke" / "split" / "accuracy.csv")
+        assert (study / name).stat().st_size > 1000
+    accuracy = pd.read_csv(study / "split" / "accuracy.csv")
     assert list(accuracy.columns) == ["seed", "arm", "value", "metric", "p", "alpha", "samples"]
     assert accuracy["value"].notna().all()
-    pdf.unlink()
-    second = python(*command)
-    assert second.returncode == 0, second.stderr
-    assert pdf.read_bytes() == content
     for chapter in ("claims", "units", "split", "stability"):  # each stands alone
-        alone = python(*command, "--only", chapter)
+        alone = python(*command, str(tmp_path / "whole"), "--only", chapter)
         assert alone.returncode == 0, alone.stderr
-        assert len(pdf.read_bytes()) < len(content)
+        assert len((study / "report.pdf").read_bytes()) < len(content["whole"])
 
 
 def test_theory_checks_explain_one_claim_and_write_json(tmp_path):

@@ -106,7 +106,7 @@ def federate(
     }
     first = 0 if resume is None else resume.check_continues(config, rounds)
     network = sites[seeds[0]].network
-    loss = training.loss or choose_loss(*_task(network, sites[seeds[0]].clients))
+    loss = choose_loss(training.loss, *_task(network, sites[seeds[0]].clients))
     distinct = {site.offset: site.clients.train for site in sites.values()}
     pool = Pool.stack(list(distinct.values()), network.dtype, device)
     size = chunk_size(network) if chunk is None else chunk

@@ -31,23 +31,35 @@ def squared(outputs: Tensor, y: Tensor) -> Tensor:
 LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "logistic": logistic, "squared": squared}
 
 
-def choose_loss(classes: int | None, outputs: int) -> LossName:
-    """Pick the loss from the task: classes (None for regression) and the network's number of outputs.
+def choose_loss(wanted: LossName | None, classes: int | None, outputs: int) -> LossName:
+    """Return the loss that is wanted, or by default the one that the task asks for.
+
+    Parameters
+    ----------
+    wanted : str or None
+        None picks squared error for regression, logistic loss for two classes and one output, else cross-entropy.
+    classes : int or None
+        Number of classes; None for regression.
+    outputs : int
+        The network's outputs per sample.
 
     Raises
     ------
     ValueError
-        If the network's output does not fit the task.
+        If loss, task and network do not fit together.
     """
-    if classes is None:
-        if outputs != 1:
-            raise ValueError(f"a regression needs a network with 1 output, this one has {outputs}.")
-        return "squared"
-    if outputs == 1 and classes == 2:
-        return "logistic"
-    if outputs < classes:
+    loss = wanted or (
+        "squared" if classes is None else "logistic" if outputs == 1 and classes == 2 else "cross_entropy"
+    )
+    if (loss == "squared") != (classes is None):
+        raise ValueError(f'loss "{loss}" does not fit: targets are {"numbers" if classes is None else "class labels"}.')
+    if loss != "cross_entropy" and outputs != 1:
+        raise ValueError(f'loss "{loss}" needs a network with 1 output, this one has {outputs}.')
+    if loss == "logistic" and classes != 2:
+        raise ValueError(f'loss "logistic" needs 2 classes, there are {classes}.')
+    if loss == "cross_entropy" and outputs < (classes or 0):
         raise ValueError(f"{classes} classes need a network with {classes} outputs, this one has {outputs}.")
-    return "cross_entropy"
+    return loss
 
 
 def metrics(outputs: Tensor, y: Tensor, valid: Tensor, loss: LossName) -> dict[str, Tensor]:

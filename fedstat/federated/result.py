@@ -6,6 +6,7 @@ import copy
 import functools
 import json
 import platform
+import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -211,14 +212,30 @@ def plain(value: Any) -> Any:
 
 
 def environment() -> dict[str, Any]:
-    """Versions and machine, as a result must name them."""
+    """Versions, revision of the code and machine, as a result must name them."""
     packages = ("fedstat", "numpy", "scipy", "pandas", "scikit-learn", "statsmodels", "torch")
     return {
+        "revision": _revision(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "packages": {name: metadata.version(name) for name in packages},
         "threads": torch.get_num_threads(),
     }
+
+
+def _revision() -> str:
+    """The git revision of a checkout of fedstat, "-dirty" with uncommitted changes; "" for an installed wheel."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # some other project's repository may lie above
+        return git("describe", "--always", "--dirty")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def _quietly(model: Any) -> nn.Module:
