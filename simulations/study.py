@@ -93,12 +93,17 @@ def _start_worker() -> None:
     import torch
     from threadpoolctl import threadpool_limits
 
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
 
     torch.set_num_threads(1)
     threadpool_limits(limits=1)
+
+
+def _leave_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def simulate(name: str, scale: Scale, out: Path) -> Tables:
