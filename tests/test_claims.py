@@ -60,6 +60,8 @@ def test_probability_needs_enough_successes():
 def test_within_has_three_outcomes():
     verdicts = [within(a, b, (0.0, INFINITY), cases=5, what="x").verdict for a, b in ((1, 2), (-2, -1), (-1, 1))]
     assert verdicts == ["supported", "refuted", "undecided"]
+    # half-width 1, border 0.25 away from the estimate: sixteen times the cases bring the border outside
+    assert "80 cases in place of 5" in within(-0.75, 1.25, (0.0, INFINITY), cases=5, what="x").summary
 
 
 def test_conjunction_and_condition():
