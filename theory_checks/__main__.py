@@ -23,6 +23,8 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, default=COMMITTED, help="tables of a split study (default: committed)")
     parser.add_argument("--update", action="store_true", help="rewrite the committed ledger")
     options = parser.parse_args()
+    if options.update and options.ids:
+        parser.error("--update rewrites the whole ledger; leave out the ids")
     known = {claim.id: claim for claim in all_claims(options.tables)}
     unknown = [i for i in options.ids if i not in known]
     if unknown:

@@ -167,13 +167,14 @@ def within(low: float, high: float, region: tuple[float, float], *, cases: int, 
         verdict = "refuted"
     else:
         verdict = "undecided"
-    margin = min(low - bottom, top - high)
-    return Evidence(
-        verdict,
-        f"{what}: interval {number(low)} to {number(high)}, claimed {_interval(region)}",
-        cases,
-        margin,
-    )
+    summary = f"{what}: interval {number(low)} to {number(high)}, claimed {_interval(region)}"
+    if verdict == "undecided":
+        centre, half = (low + high) / 2, (high - low) / 2
+        distance = min(abs(centre - bottom), abs(top - centre))
+        if distance > 0:  # an interval shrinks like one over the square root of the cases
+            more = math.ceil(cases * (half / distance) ** 2)
+            summary += f"; {more} cases in place of {cases} would decide, if the estimate stayed"
+    return Evidence(verdict, summary, cases, min(low - bottom, top - high))
 
 
 def all_of(parts: Sequence[Evidence]) -> Evidence:
