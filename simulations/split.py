@@ -1,9 +1,10 @@
 """Does the split of the hidden units matter? (FedFac paper, Figure 6.)
 
 Test accuracy under the true, oracle, static, dynamic and random decompositions, with FedAvg and Local as
-yardsticks at equal budgets, over the share p of shared units and the share alpha of shared covariates. Learning
-rates are tuned on validation data of other seeds, on one grid for all; the decompositions share theirs, since
-they are compared for equality.
+yardsticks, over the share p of shared units and the share alpha of shared covariates. In every round all arms train
+the same participants for the same local steps; FedFac's arms spend one further local round of all clients on their
+first split. Learning rates are tuned on validation data of other seeds, on one grid, for FedAvg, Local, fixed splits
+(which are compared for equality and share theirs) and changing splits; anew for the positive control.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ LAST = 10
 SETTINGS = ((0.2, 0.4), (0.5, 0.4), (0.8, 0.4), (0.5, 0.2), (0.5, 0.5), (0.5, 0.8))
 #: Few samples and many shared units: sharing must beat Local here, or the design could not see anything.
 CONTROL = (0.9, 0.8)
+#: Where the learning rates of Figure 6's settings are tuned.
+TUNED_AT = (0.5, 0.4)
 
 ARMS = {
     "FedAvg": "everything shared",
@@ -80,15 +83,15 @@ class Scale:
 SCALES = {
     "smoke": Scale(
         clients=12, d=16, units=16, samples=60, test=200, rounds=12, participation=0.25, seeds=3,
-        rates=(1e-2,), tuning_seeds=1, balance_seeds=6, noises=(0.0, 1.0), settings=((0.5, 0.4), (0.5, 0.8)),
+        rates=(1e-3, 1e-2), tuning_seeds=1, balance_seeds=6, noises=(0.0, 1.0), settings=((0.5, 0.4), (0.5, 0.8)),
     ),
     "quick": Scale(
         clients=40, d=40, units=64, samples=160, test=1000, rounds=60, participation=0.25, seeds=8,
-        rates=(1e-3, 3e-3, 1e-2), tuning_seeds=2, balance_seeds=40, noises=(0.0, 0.5, 1.0, 2.0, 4.0),
+        rates=(3e-4, 1e-3, 3e-3, 1e-2), tuning_seeds=2, balance_seeds=40, noises=(0.0, 0.5, 1.0, 2.0, 4.0),
     ),
     "paper": Scale(
         clients=100, d=100, units=200, samples=160, test=1000, rounds=100, participation=0.1, seeds=6,
-        rates=(1e-3, 3e-3, 1e-2), tuning_seeds=2, balance_seeds=100, noises=(0.0, 0.5, 1.0, 2.0, 4.0),
+        rates=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2), tuning_seeds=2, balance_seeds=100, noises=(0.0, 0.5, 1.0, 2.0, 4.0),
     ),
 }  # fmt: skip
 
@@ -148,7 +151,9 @@ def arms(scale: Scale, p: float) -> dict[str, fs.Method]:
 
 def family(label: str) -> str:
     """The arms that share a learning rate."""
-    return label if label in ("FedAvg", "Local") else "split"
+    if label in ("FedAvg", "Local"):
+        return label
+    return "changing split" if label.startswith("dynamic") or label == "random, every round" else "fixed split"
 
 
 # --- the runs --------------------------------------------------------------------------------------------------
@@ -178,21 +183,29 @@ def federate(
     )  # fmt: skip
 
 
-def tune(scale: Scale) -> Tables:
-    """Validation accuracy of FedAvg, Local and the true split over the grid, at p = 0.5, alpha = 0.4."""
+def tune(scale: Scale, p: float, alpha: float, samples: int) -> Tables:
+    """Validation accuracy of each family over the grid, represented by FedAvg, Local, the true and a dynamic split."""
     seeds = range(10_000, 10_000 + scale.tuning_seeds)
 
     def on_validation(seed: int) -> Clients:
-        drawn = draw(scale, 0.5, 0.4, scale.samples, seed)
+        drawn = draw(scale, p, alpha, samples, seed)
         return Clients(drawn.train, drawn.validation, classes=drawn.classes, truth=drawn.truth)
 
-    methods = {"FedAvg": fs.FedAvg(), "Local": fs.Local(), "split": fs.FedSplit(split=true_split)}
+    every = arms(scale, p)
+    methods = {family(label): every[label] for label in ("FedAvg", "Local", "true", "dynamic")}
     rows = []
     for lr in scale.rates:
         table = primary_summary(federate(scale, methods, on_validation, lr, seeds).history, "accuracy", last=LAST)
         rows += [{"family": name, "lr": lr, "accuracy": table[name].mean()} for name in methods]
-    table = pd.DataFrame(rows)
-    return {"tuning": table.assign(chosen=table.groupby("family")["accuracy"].transform("max") == table["accuracy"])}
+    table = pd.DataFrame(rows).assign(p=p, alpha=alpha, samples=samples)
+    best = table.groupby("family")["accuracy"].transform("max") == table["accuracy"]
+    return {"tuning": table.assign(chosen=best)}
+
+
+def chosen_rates(tuning: pd.DataFrame, p: float, alpha: float) -> dict[str, float]:
+    """The learning rate of each family, as tuned at p and alpha."""
+    rows = tuning[tuning["chosen"] & (tuning["p"] == p) & (tuning["alpha"] == alpha)]
+    return {str(name): float(lr) for name, lr in rows.groupby("family")["lr"].min().items()}
 
 
 def compare_arms(scale: Scale, p: float, alpha: float, samples: int, rates: Mapping[str, float]) -> Tables:
@@ -266,7 +279,7 @@ def recovery(scale: Scale, lr: float) -> Tables:
             drawn = draw(scale, p, alpha, scale.samples, seed)
             truth = drawn.truth
             starts = {"true weights": truth.weights}
-            if (p, alpha) == (0.5, 0.4):
+            if (p, alpha) == TUNED_AT:
                 for noise in scale.noises:
                     rng = stream(seed, "start noise", int(1000 * noise))
                     jitter = noise * truth.weights.std() * rng.normal(size=truth.weights.shape)
@@ -334,19 +347,20 @@ def trained_from(weights: np.ndarray, clients: Clients, training: fs.Training, s
 
 def run(scale: Scale, out: Path) -> Tables:
     """All parts of the study: first the learning rates, then everything that uses them."""
-    tuned = run_parts([Part("split-tuning", scale, partial(tune, scale))], out, "split study: learning rates")
-    chosen = tuned["tuning"][tuned["tuning"]["chosen"]]
-    rates = chosen.groupby("family")["lr"].min().to_dict()
-    settings = [(p, alpha, scale.samples) for p, alpha in scale.settings]
-    settings.append((*CONTROL, scale.control_samples))
-    parts = [
-        *(
-            Part(f"split-p{p}-alpha{alpha}-n{n}", scale, partial(compare_arms, scale, p, alpha, n, rates))
-            for p, alpha, n in settings
-        ),
-        Part("split-recovery", scale, partial(recovery, scale, rates["split"])),
-        Part("split-balance", scale, partial(class_balance, scale)),
+    base, control = (*TUNED_AT, scale.samples), (*CONTROL, scale.control_samples)
+    tuning = [
+        Part(f"split-tuning-p{p}-alpha{alpha}-n{n}", scale, partial(tune, scale, p, alpha, n))
+        for p, alpha, n in (base, control)
     ]
+    tuned = run_parts(tuning, out, "split study: learning rates")
+    rates, control_rates = (chosen_rates(tuned["tuning"], p, alpha) for p, alpha, _ in (base, control))
+    settings = [((p, alpha, scale.samples), rates) for p, alpha in scale.settings]
+    parts = [
+        Part(f"split-p{s[0]}-alpha{s[1]}-n{s[2]}", scale, partial(compare_arms, scale, *s, rates=chosen))
+        for s, chosen in (*settings, (control, control_rates))
+    ]
+    parts.append(Part("split-recovery", scale, partial(recovery, scale, rates["fixed split"])))
+    parts.append(Part("split-balance", scale, partial(class_balance, scale)))
     return {**tuned, **run_parts(parts, out, "split study: settings")}
 
 
@@ -396,7 +410,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
             for height, label in enumerate(shown):
                 if label in table:
                     d = paired_difference(table[label], table["true"])
-                    yardstick = family(label) != "split"
+                    yardstick = family(label) == label
                     axis.plot([100 * d.low, 100 * d.high], [height] * 2, color="0.25", lw=1.0)
                     axis.plot(100 * d.mean, height, "s" if yardstick else "o", color="0.25",
                               mfc="0.25" if yardstick else "white", ms=3.5)  # fmt: skip

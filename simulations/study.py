@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ import pandas as pd
 import fedstat
 from fedstat._files import atomic_file, atomic_folder
 from fedstat.federated.progress import progress_bar
+from fedstat.federated.result import environment
 
 Tables = dict[str, pd.DataFrame]
 Scale = Literal["smoke", "quick", "paper"]
@@ -127,14 +129,13 @@ def simulate(name: str, scale: Scale, out: Path) -> Tables:
 
 
 def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> None:
-    """Write tidy tables as CSV, and beside them config.json with scale and versions."""
-    from fedstat.federated.result import environment
-
+    """Write tidy tables as CSV, and beside them config.json with scale, date and versions."""
     for key, table in tables.items():
         with atomic_file(folder / f"{key}.csv") as path:
             table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     with atomic_file(folder / "config.json") as path:
-        path.write_text(json.dumps({**config, "environment": environment()}, indent=2, default=str) + "\n")
+        stamped = {**config, "date": date.today().isoformat(), "environment": environment()}
+        path.write_text(json.dumps(stamped, indent=2, default=str) + "\n")
 
 
 def read_tables(folder: Path) -> Tables:
@@ -149,11 +150,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 @functools.cache
 def _source() -> str:
-    """Hash of all code that decides numbers."""
+    """Hash of all code that decides numbers: our own, and the versions of the packages it stands on."""
     package = Path(fedstat.__file__).parent
     files = [p for p in package.rglob("*.py") if p.relative_to(package).parts[0] not in _SILENT]
     files += Path(__file__).parent.glob("*.py")
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(json.dumps(environment()["packages"]).encode())
     for path in sorted(files):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()

@@ -40,6 +40,8 @@ class Samples:
                 f"every client needs at least one sample; clients {empty} are empty. Drop them, or use a "
                 "partition that gives every client data (dirichlet has min_size)."
             )
+        if self.n.max() > self.y.shape[1]:
+            raise ValueError(f"n counts up to {self.n.max()} samples, but there are {self.y.shape[1]} columns.")
         for name, values in (("x", self.x), ("y", self.y)):
             if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
                 where = np.argwhere(~np.isfinite(values))[0]
@@ -95,6 +97,15 @@ class Clients:
                 raise ValueError(f"{name} has {len(samples.n)} clients, but there are {len(self.names)} names.")
             if self.classes is not None and not np.issubdtype(samples.y.dtype, np.integer):
                 raise ValueError(f"{name}.y must hold integer class codes, got dtype {samples.y.dtype}.")
+            if self.classes is not None and not 0 <= samples.y.min() <= samples.y.max() < len(self.classes):
+                raise ValueError(
+                    f"{name}.y must hold codes 0..{len(self.classes) - 1} of the {len(self.classes)} classes, got "
+                    f"{samples.y.min()}..{samples.y.max()}."
+                )
+            if samples.x.shape[2:] != self.train.x.shape[2:]:
+                raise ValueError(
+                    f"{name} inputs have shape {samples.x.shape[2:]}, training inputs {self.train.x.shape[2:]}."
+                )
 
     def __len__(self) -> int:
         return len(self.names)

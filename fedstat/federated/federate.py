@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedstat._random import stream
 from fedstat.data import Clients
 from fedstat.federated.evaluation import evaluate, to_tensors
 from fedstat.federated.losses import LossName, choose_loss
-from fedstat.federated.method import Method, Population, State, Update
+from fedstat.federated.method import Method, Population, State, Update, on_device
 from fedstat.federated.network import Model, Network, Params, build
 from fedstat.federated.progress import progress_bar
 from fedstat.federated.result import Result, describe_run
@@ -88,25 +90,36 @@ def federate(
     """
     if not 0 < participation <= 1:
         raise ValueError(f"participation must be a share in (0, 1], got {participation}.")
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, got {rounds}.")
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}.")
+    for name, count in (("rounds", rounds), ("chunk", 1 if chunk is None else chunk)):
+        if not isinstance(count, Integral) or count < 1:
+            raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}.")
+    if not isinstance(training, Training):
+        raise ValueError(f"training must be a fedstat Training, got {training!r}.")
+    if resume is not None and not isinstance(resume, Result):
+        raise ValueError(f"resume must be a Result, as fs.load returns it, got {resume!r}.")
+    if not isinstance(clients, Clients) and not callable(clients):
+        raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")
     if dtype not in ("float32", "float64"):
         raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
     methods, seeds = _labels(method), _seeds(seed)
-    evaluated = set(range(1, rounds + 1)) if evaluate_at is None else {int(t) for t in evaluate_at}
-    if not evaluated <= set(range(1, rounds + 1)):
-        raise ValueError(f"evaluate_at must hold rounds between 1 and {rounds}, got {sorted(evaluated)}.")
+    every = range(1, rounds + 1)
+    if isinstance(evaluate_at, int | str) or not (
+        evaluated := set(every if evaluate_at is None else evaluate_at)
+    ) <= set(every):
+        raise ValueError(f"evaluate_at must hold rounds between 1 and {rounds}, got {evaluate_at!r}.")
 
     sites = _sites(clients, model, seeds, getattr(torch, dtype), device)
     config = {
         **describe_run(methods, model, training, seeds, participation, dtype),
         "clients": {str(s): len(site.clients) for s, site in sites.items()},
+        "fingerprint": {str(s): _fingerprint(site) for s, site in sites.items()},
     }
     first = 0 if resume is None else resume.check_continues(config, rounds)
     network = sites[seeds[0]].network
-    loss = choose_loss(training.loss, *_task(network, sites[seeds[0]].clients))
+    tasks = {choose_loss(training.loss, *_task(network, site.clients)) for site in sites.values()}
+    if len(tasks) > 1:
+        raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
+    (loss,) = tasks
     distinct = {site.offset: site.clients.train for site in sites.values()}
     pool = Pool.stack(list(distinct.values()), network.dtype, device)
     size = chunk_size(network) if chunk is None else chunk
@@ -116,7 +129,9 @@ def federate(
 
     runs = {
         (label, s): _Run(
-            method, sites[s], _start(method, sites[s], trained) if resume is None else resume.states[label, s]
+            method,
+            sites[s],
+            on_device(_start(method, sites[s], trained) if resume is None else resume.states[label, s], device),
         )
         for label, method in methods.items()
         for s in seeds
@@ -124,7 +139,7 @@ def federate(
     history = [] if resume is None else [resume.history]
     with progress_bar("rounds", rounds - first, progress) as advance:
         for t in range(first, rounds):
-            _round(runs, t, participation, trained, training)
+            _round(runs, t, participation, trained)
             if t + 1 in evaluated:
                 history += [_evaluated(key, run, loss, size, t + 1) for key, run in runs.items()]
             advance()
@@ -134,7 +149,7 @@ def federate(
         history=_tidy(history),
         states={key: run.state for key, run in runs.items()},
         records=records,
-        config={**config, "rounds": rounds},
+        config={**config, "rounds": int(rounds)},
         model=model,
         methods=methods,
     )
@@ -183,6 +198,8 @@ def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[st
         if len(methods) < len(listed):
             raise ValueError("two methods have the same class; pass a mapping of labels to methods.")
     for label, m in methods.items():
+        if not isinstance(label, str):
+            raise ValueError(f"labels of methods must be text, got {label!r}.")
         if not isinstance(m, Method):
             raise ValueError(f"method {label!r} must be a fedstat Method, got {m!r}. Did you pass the class?")
     if not methods:
@@ -191,10 +208,10 @@ def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[st
 
 
 def _seeds(seed: int | Iterable[int]) -> list[int]:
-    seeds = [int(s) for s in seed] if isinstance(seed, Iterable) else [int(seed)]
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise ValueError(f"seed must be one or several different non-negative integers, got {seeds}.")
-    return seeds
+    seeds = list(seed) if isinstance(seed, Iterable) else [seed]
+    if not seeds or len(set(seeds)) < len(seeds) or not all(isinstance(s, Integral) and s >= 0 for s in seeds):
+        raise ValueError(f"seed must be one or several different non-negative integers, got {seed!r}.")
+    return [int(s) for s in seeds]
 
 
 def _sites(
@@ -213,6 +230,8 @@ def _sites(
         split = next(name for name in ("test", "validation", "train") if name in data.splits)
 
         def fresh(seed: int = seed, data: Clients = data) -> Params:
+            if isinstance(model, nn.Module):
+                raise ValueError("independent initial weights need a function that builds the network, not a module.")
             drawn = [build(model, stream(seed, "client weights", k), dtype).initial() for k in range(len(data))]
             return {name: torch.stack([d[name] for d in drawn]).to(device) for name in drawn[0]}
 
@@ -225,15 +244,31 @@ def _sites(
 
 
 def _task(network: Network, clients: Clients) -> tuple[int | None, int]:
-    sample = torch.from_numpy(clients.train.x[:1, :1]).to(next(network.module.parameters()).device, network.dtype)
+    sample = torch.zeros(1, 2, *clients.train.x.shape[2:], device=network.device, dtype=network.dtype)
     weights = {name: leaf[None] for name, leaf in network.initial().items()}
     try:
         outputs = network.forward(weights, sample)
-    except (RuntimeError, IndexError) as error:
+    except (RuntimeError, IndexError, AttributeError) as error:
         raise ValueError(
-            f"the network does not take inputs of shape {tuple(clients.train.x.shape[2:])}: {error}"
+            f"the network does not take inputs of shape {tuple(clients.train.x.shape[2:])}, or does not return a "
+            f"tensor: {error}"
         ) from None
+    if outputs.shape[:-1] != sample.shape[:2]:
+        raise ValueError(
+            f"the network must map B samples to (B, outputs), with one output to (B, 1); for B = {sample.shape[1]} it "
+            f"returns {tuple(outputs.shape[1:])}."
+        )
     return (None if clients.classes is None else len(clients.classes)), outputs.shape[-1]
+
+
+def _fingerprint(site: _Site) -> str:
+    """Hash of a seed's training data and initial weights, so that a run is continued on nothing else."""
+    digest = hashlib.sha256()
+    for array in (site.clients.train.x, site.clients.train.y, site.clients.train.n):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    for leaf in site.network.initial().values():
+        digest.update(leaf.cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _start(method: Method, site: _Site, trained: Callable[[Params, Sequence[Job], int], Params]) -> State:
@@ -252,7 +287,6 @@ def _round(
     t: int,
     participation: float,
     trained: Callable[[Params, Sequence[Job], int], Params],
-    training: Training,
 ) -> None:
     """One round of all runs: gather what everybody received, train it as one stack, hand it back."""
     starts: list[Params] = []
@@ -268,11 +302,10 @@ def _round(
     ends = trained(stacked, jobs, t)
 
     first = 0
-    for (label, _), run, chosen, start in zip(runs, runs.values(), ids, starts, strict=True):
+    for run, chosen, start in zip(runs.values(), ids, starts, strict=True):
         stop = first + len(chosen)
         end = {name: leaf[first:stop] for name, leaf in ends.items()}
         first = stop
-        _check_finite(end, chosen, label, run, t, training)
         n = run.site.clients.train.n[chosen]
         weight = n / n.sum() if run.method.weighting == "samples" else np.full(len(n), 1 / len(n))
         leaf = next(iter(end.values()))
@@ -286,17 +319,6 @@ def _round(
         run.state = run.method.aggregate(run.state, update)
         for name, value in run.method.record(run.state).items():
             run.records.setdefault(name, []).append(value.cpu().numpy())
-
-
-def _check_finite(end: Params, ids: np.ndarray, label: str, run: _Run, t: int, training: Training) -> None:
-    for name, leaf in end.items():
-        finite = leaf.isfinite().flatten(1).all(1)
-        if not finite.all():
-            client = run.site.clients.names[ids[int((~finite).nonzero()[0])]]
-            raise FloatingPointError(
-                f"{label}, seed {run.site.seed}: weights {name!r} of client {client} became infinite or NaN in "
-                f"round {t + 1} at lr={training.lr}. Lower lr, or scale the inputs."
-            )
 
 
 def _evaluated(key: tuple[str, int], run: _Run, loss: LossName, chunk: int, t: int) -> pd.DataFrame:

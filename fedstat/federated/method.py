@@ -146,6 +146,21 @@ class Method:
         return {}
 
 
+def on_device(state: State, device: str) -> State:
+    """Move all tensors of a state."""
+
+    def moved(params: Params) -> Params:
+        return {name: leaf.to(device) for name, leaf in params.items()}
+
+    return replace(
+        state,
+        server=moved(state.server),
+        clients=None if state.clients is None else moved(state.clients),
+        shared=None if state.shared is None else moved(state.shared),
+        memory=moved(state.memory),
+    )
+
+
 def stack(params: Params, clients: int) -> Params:
     """Copy one set of weights to K clients."""
     return {name: leaf.expand(clients, *leaf.shape).clone() for name, leaf in params.items()}

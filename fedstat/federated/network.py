@@ -31,8 +31,13 @@ class Network:
 
     @property
     def shapes(self) -> dict[str, torch.Size]:
-        """Shape of every leaf."""
-        return {name: leaf.shape for name, leaf in self.module.named_parameters()}
+        """Shape of every leaf that trains."""
+        return {name: leaf.shape for name, leaf in self._trained()}
+
+    @property
+    def device(self) -> torch.device:
+        """Where weights live."""
+        return next(self.module.parameters()).device
 
     @property
     def bytes(self) -> int:
@@ -41,7 +46,11 @@ class Network:
 
     def initial(self) -> Params:
         """Return a copy of the template's weights."""
-        return {name: leaf.detach().to(self.dtype).clone() for name, leaf in self.module.named_parameters()}
+        return {name: leaf.detach().to(self.dtype).clone() for name, leaf in self._trained()}
+
+    def _trained(self) -> list[tuple[str, nn.Parameter]]:
+        """Named parameters that train; frozen ones stay in the module, the same for everybody."""
+        return [(name, leaf) for name, leaf in self.module.named_parameters() if leaf.requires_grad]
 
     def forward(self, params: Params, x: Tensor) -> Tensor:
         """Apply client k's weights ``params[...][k]`` to client k's inputs ``x[k]``.
@@ -111,6 +120,6 @@ def build(model: Model, rng: np.random.Generator, dtype: torch.dtype = torch.flo
                 "statistics, recurrent kernels and dropout have no per-client rule yet). GroupNorm or LayerNorm "
                 "can replace batch norm."
             )
-    if not any(True for _ in module.parameters()):
+    if not any(leaf.requires_grad for leaf in module.parameters()):
         raise ValueError("model has no parameters to train.")
     return Network(module.to(dtype), dtype)

@@ -8,8 +8,8 @@ import json
 import platform
 import subprocess
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from fedstat.federated.training import Training
 from fedstat.models import networks
 
 Key = tuple[str, int]
+#: Methods of fedstat whose models are what `Method.models` says, so that their states suffice.
+_BUILT_IN = ("FedAvg", "Local", "FedSplit", "FedFac")
 _GROUPS = ("server", "clients", "shared", "memory")
 
 
@@ -48,7 +50,7 @@ class Result:
     model : callable, nn.Module or None
         The network; None after loading a run of a network that is not fedstat's own.
     methods : dict
-        The methods by label; empty after loading.
+        The methods by label, as far as they are known after loading.
     """
 
     history: pd.DataFrame
@@ -56,7 +58,7 @@ class Result:
     records: dict[Key, dict[str, np.ndarray]]
     config: dict[str, Any]
     model: Model | None = None
-    methods: Mapping[str, Method] | None = None
+    methods: Mapping[str, Method] = field(default_factory=dict)
 
     def personal(self, client: int, method: str | None = None, seed: int | None = None) -> nn.Module:
         """Return the network that `client` uses, with its trained weights, in evaluation mode.
@@ -84,9 +86,13 @@ class Result:
             raise ValueError(f"client must lie in 0..{clients - 1}, got {client}.")
         if self.model is None:
             raise ValueError("this result does not know its network; load it with fs.load(folder, model=...).")
+        if keys[0][0] not in self.methods:
+            raise ValueError(
+                f"this result does not know the method of {keys[0][0]!r}; load it with fs.load(folder, methods=...)."
+            )
         module = copy.deepcopy(self.model) if isinstance(self.model, nn.Module) else _quietly(self.model)
-        of_method = (self.methods or {}).get(keys[0][0], Method())
-        weights = of_method.receive(state, torch.tensor([client]))
+        models = self.methods[keys[0][0]].models(state, torch.tensor([client], device=_device(state)))
+        weights = models.get("personal", next(iter(models.values())))
         module.to(next(iter(weights.values())).dtype)
         module.load_state_dict({**module.state_dict(), **{name: leaf[0] for name, leaf in weights.items()}})
         return module.eval()
@@ -135,7 +141,7 @@ class Result:
             (temporary / "environment.json").write_text(json.dumps(environment(), indent=2) + "\n")
 
 
-def load(folder: str | Path, model: Model | None = None) -> Result:
+def load(folder: str | Path, model: Model | None = None, methods: Mapping[str, Method] | None = None) -> Result:
     """Read a run that `Result.save` wrote.
 
     Parameters
@@ -144,6 +150,8 @@ def load(folder: str | Path, model: Model | None = None) -> Result:
         The run's folder.
     model : callable or nn.Module, optional
         The network, needed for `Result.personal` if it is not one of `fedstat.models`.
+    methods : mapping of label to Method, optional
+        The methods, needed for `Result.personal` where they are not fedstat's own.
 
     Raises
     ------
@@ -171,6 +179,7 @@ def load(folder: str | Path, model: Model | None = None) -> Result:
         records={key: g["records"] for key, g in zip(keys, groups, strict=True)},
         config=config,
         model=model if model is not None else _own_factory(config["model"]),
+        methods=methods or {k: Method() for k, spec in config["methods"].items() if spec["type"] in _BUILT_IN},
     )
 
 
@@ -188,7 +197,7 @@ def describe_run(
         "model": plain(model),
         "training": plain(training),
         "seeds": list(seeds),
-        "participation": participation,
+        "participation": float(participation),
         "dtype": dtype,
     }
 
@@ -202,13 +211,16 @@ def plain(value: Any) -> Any:
         return {"type": type(value).__name__, **plain(items)}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list | tuple | np.ndarray | Tensor):
-        return [plain(v) for v in (value.tolist() if isinstance(value, np.ndarray | Tensor) else value)]
+    if isinstance(value, np.ndarray | Tensor):
+        return value.tolist()
+    if isinstance(value, Sequence | Set) and not isinstance(value, str):
+        return [plain(v) for v in value]
     if isinstance(value, nn.Module):
         return f"module {type(value).__name__}"
     if callable(value):
         return f"{value.__module__}.{value.__qualname__}"
-    return value.item() if isinstance(value, np.generic) else value
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, str | int | float) else repr(value)
 
 
 def environment() -> dict[str, Any]:
@@ -236,6 +248,10 @@ def _revision() -> str:
         return git("describe", "--always", "--dirty")
     except (OSError, subprocess.CalledProcessError):
         return ""
+
+
+def _device(state: State) -> torch.device:
+    return next(iter(state.server.values())).device
 
 
 def _quietly(model: Any) -> nn.Module:

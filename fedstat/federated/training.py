@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -64,8 +65,8 @@ class Training:
         if self.momentum and self.optimizer == "adam":
             raise ValueError(f"momentum belongs to SGD, but optimizer is 'adam' (momentum={self.momentum}).")
         for name, value in (("batch_size", self.batch_size), ("local_epochs", self.local_epochs)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
         if self.loss is not None and self.loss not in LOSSES:
             raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
 
@@ -148,6 +149,11 @@ def train(
     -------
     dict of Tensor, each (J, ...)
         Trained weights.
+
+    Raises
+    ------
+    FloatingPointError
+        If weights became infinite or NaN; client, round and learning rate are named.
     """
     size = chunk_size(network) if chunk is None else chunk
     orders = _BatchOrders(training, pool, round)
@@ -156,6 +162,7 @@ def train(
         part = jobs[first : first + size]
         params = {name: leaf[first : first + size].clone().requires_grad_() for name, leaf in start.items()}
         _train_chunk(network, LOSSES[loss], training, pool, params, *orders.of(part))
+        _check_finite(params, part, training, round)
         chunks.append(params)
     return {name: torch.cat([part[name].detach() for part in chunks]) for name in start}
 
@@ -187,8 +194,20 @@ def _train_chunk(
             inside = rows >= 0
             means = torch.where(inside, per_sample, 0).sum(1) / size.clamp(min=1)
             total, active = means.sum(), size > 0
-        grads = torch.autograd.grad(total, leaves)
+        grads = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
         optimizer.step(params, dict(zip(params, grads, strict=True)), active)
+
+
+def _check_finite(params: Params, jobs: Sequence[Job], training: Training, round: int) -> None:
+    for name, leaf in params.items():
+        finite = leaf.detach().isfinite().flatten(1).all(1)
+        if not finite.all():
+            job = jobs[int((~finite).nonzero()[0])]
+            when = f"round {round + 1}" if round >= 0 else "the training before the first round"
+            raise FloatingPointError(
+                f"weights {name!r} of client {job.client} (seed {job.seed}) became infinite or NaN in {when} at "
+                f"lr={training.lr}. Lower lr, or scale the inputs."
+            )
 
 
 class _BatchOrders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 
@@ -27,8 +28,8 @@ class Count:
 
     def __post_init__(self) -> None:
         """Check the range."""
-        if self.units < 0:
-            raise ValueError(f"a count of shared units must not be negative, got {self.units}.")
+        if not isinstance(self.units, Integral) or self.units < 0:
+            raise ValueError(f"a count of shared units must be a whole number, not negative, got {self.units!r}.")
 
 
 Cut = float | Quantile | Count
@@ -45,13 +46,16 @@ def is_shared(statistic: np.ndarray, cut: Cut, previous: np.ndarray) -> np.ndarr
         The threshold tau.
     previous : ndarray of bool, shape (units,)
         State of the units before; kept where the statistic is NaN, unless the cut is a number that decides
-        alone (at most 0: all shared; infinite: none).
+        alone (at most 0: all shared; infinite: none). A count includes the units that stay shared so; if they
+        alone exceed it, the surplus with the highest index turns personal.
     """
     known = ~np.isnan(statistic)
     if isinstance(cut, Count):
         if cut.units > len(statistic):
             raise ValueError(f"tau asks for {cut.units} shared units, the layer has {len(statistic)}.")
-        order = np.argsort(-np.where(known, statistic, -np.inf), kind="stable")
+        # undefined units that were shared come first, then the known ones by size, then the other undefined ones
+        rank = np.where(known, statistic, np.where(previous, np.inf, -np.inf))
+        order = np.argsort(-rank, kind="stable")
         shared = np.zeros(len(statistic), dtype=bool)
         shared[order[: cut.units]] = True
         return shared

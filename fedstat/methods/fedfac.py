@@ -13,7 +13,7 @@ from torch import Tensor
 from fedstat.factor import PrincipalAxis
 from fedstat.federated.method import Method, Population, State, Update, keep, rows, step_to_mean
 from fedstat.federated.network import Network, Params
-from fedstat.methods.cut import Cut, Quantile, is_shared
+from fedstat.methods.cut import Count, Cut, Quantile, is_shared
 from fedstat.methods.units import share_units
 
 Statistic = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -65,8 +65,8 @@ class FedFac(Method):
             raise ValueError(f'layers must be a sequence of layer names such as ["hidden"], got {self.layers!r}.')
         if not 0 < self.kappa <= 1:
             raise ValueError(f"kappa must lie in (0, 1], got {self.kappa}.")
-        if isinstance(self.tau, float | int) and not self.tau >= 0:
-            raise ValueError(f"tau must be a number >= 0, a Quantile or a Count, got {self.tau}.")
+        if not isinstance(self.tau, Quantile | Count) and not (isinstance(self.tau, float | int) and self.tau >= 0):
+            raise ValueError(f"tau must be a number >= 0, a Quantile or a Count, got {self.tau!r}.")
         if self.source not in ("updates", "weights") or self.rejoin not in ("add", "average"):
             raise ValueError(
                 f'source must be "updates" or "weights" and rejoin "add" or "average", got {self.source!r} and '
@@ -122,6 +122,11 @@ class FedFac(Method):
         for layer in self.layers:
             matrix = units_as_columns(params[f"{layer}.weight"].cpu().numpy())
             values = communality(matrix, self.kappa) if self.statistic is None else self.statistic(matrix, rng)
+            if np.shape(values) != matrix.shape[1:]:
+                raise ValueError(
+                    f"statistic must return one value for each of the {matrix.shape[1]} units of layer {layer!r}, got "
+                    f"shape {np.shape(values)}."
+                )
             split[layer] = is_shared(values, self.tau, before[layer])
         return split
 
@@ -135,6 +140,8 @@ def units_as_columns(weights: np.ndarray) -> np.ndarray:
 
 def communality(matrix: np.ndarray, kappa: float) -> np.ndarray:
     """Communality of each column by principal-axis factor analysis; NaN for columns that do not vary."""
+    if len(matrix) < 2:
+        return np.full(matrix.shape[1], np.nan)
     fit = PrincipalAxis(contribution=kappa).fit(matrix)
     values = fit.communalities_.copy()
     values[fit.constant_] = np.nan

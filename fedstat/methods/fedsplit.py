@@ -28,8 +28,9 @@ class FedSplit(Method):
         True where a unit is shared, shape (units,) or (K, units); layers not named are shared. A callable
         receives the `Population` and returns such a mapping (an oracle reads the truth there).
     independent : bool
-        Draw each client's personal units anew instead of starting all clients alike: the setting of the
-        paper's theory, together with ``weighting="uniform"``.
+        Draw each client's personal units anew instead of starting all clients alike, as the paper's theory has
+        it (together with ``weighting="uniform"``). Needs a function that builds the network: a module instance
+        has one set of weights.
     weighting, server_lr
         See `Method`.
     """

@@ -20,4 +20,7 @@ class Local(Method):
 
     def shared(self, network: Network, population: Population) -> Params:
         """Nothing is shared."""
-        return {name: torch.zeros(1, *[1] * len(shape), dtype=torch.bool) for name, shape in network.shapes.items()}
+        return {
+            name: torch.zeros(1, *[1] * len(shape), dtype=torch.bool, device=network.device)
+            for name, shape in network.shapes.items()
+        }

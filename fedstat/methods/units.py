@@ -32,7 +32,12 @@ def share_units(network: Network, split: Mapping[str, np.ndarray], clients: int)
     ValueError
         If a layer does not exist or a mask has the wrong length.
     """
-    shared = {name: torch.ones(1, *[1] * len(shape), dtype=torch.bool) for name, shape in network.shapes.items()}
+    shared = {
+        name: torch.ones(1, *[1] * len(shape), dtype=torch.bool, device=network.device)
+        for name, shape in network.shapes.items()
+    }
+    if not isinstance(split, Mapping):
+        raise ValueError(f'split must map layer names to masks, such as {{"hidden": mask}}, got {split!r}.')
     for layer, mask in split.items():
         leaves = network.unit_leaves(layer)
         units = network.shapes[leaves[0]][0]
@@ -42,7 +47,7 @@ def share_units(network: Network, split: Mapping[str, np.ndarray], clients: int)
                 f"the mask of layer {layer!r} must be boolean with shape ({units},) or ({clients}, {units}), got "
                 f"{values.dtype} {values.shape}."
             )
-        per_client = torch.from_numpy(np.atleast_2d(values))
+        per_client = torch.from_numpy(np.atleast_2d(values)).to(network.device)
         for name in leaves:
             shape = network.shapes[name]
             shared[name] = per_client.view(len(per_client), units, *[1] * (len(shape) - 1))
