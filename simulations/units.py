@@ -110,11 +110,16 @@ def run(scale: Scale, out: Path) -> Tables:
 
 
 def summary(units: pd.DataFrame) -> pd.DataFrame:
-    """Per partition and seed: median entropy and standard deviation, and shares of dead units."""
+    """Per partition and seed: medians over units, and shares of dead units.
+
+    Entropies are compared on the units that have a finite one under both partitions of the seed: leaving out
+    each partition's own dead units would compare different survivors.
+    """
+    both = units.groupby(["seed", "unit"])["entropy"].transform("count") == len(PARTITIONS)
     grouped = units.groupby(["partition", "seed"])
     return pd.DataFrame(
         {
-            "median_entropy": grouped["entropy"].median(),
+            "median_entropy": units[both].groupby(["partition", "seed"])["entropy"].median(),
             "median_sd": grouped["sd"].median(),
             "dead_everywhere": grouped["dead_share"].agg(lambda s: float((s == 1).mean())),
             "with_atom": grouped["entropy"].agg(lambda s: float(s.isna().mean())),

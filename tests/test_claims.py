@@ -45,6 +45,16 @@ def test_search_reports_the_sharpest_ratio_and_shrinks():
     assert (unequal.verdict, unequal.counterexample) == ("refuted", "8")
 
 
+def test_search_takes_nan_for_a_failure_and_lets_other_errors_through():
+    assert search(st.just(0), lambda n: (float("nan"), 1.0)).verdict == "refuted"
+
+    def broken(n):
+        raise AssertionError("the check itself")
+
+    with pytest.raises(AssertionError, match="the check itself"):
+        search(st.just(0), broken)
+
+
 def test_search_repeats_itself():
     draws = [search(st.floats(0, 1), lambda x: (x * (1 - x), 0.25)).margin for _ in range(2)]
     assert draws[0] == draws[1]
@@ -55,13 +65,14 @@ def test_probability_needs_enough_successes():
     assert judged == {20: "undecided", 58: "undecided", 59: "supported"}
     assert "59 successes in a row" in probability(20, 20, at_least=0.95, what="repeats").summary
     assert probability(50, 100, at_least=0.95, what="repeats").verdict == "refuted"
+    assert probability(5, 5, at_least=1.0, what="repeats").verdict == "undecided"
 
 
 def test_within_has_three_outcomes():
     verdicts = [within(a, b, (0.0, INFINITY), cases=5, what="x").verdict for a, b in ((1, 2), (-2, -1), (-1, 1))]
     assert verdicts == ["supported", "refuted", "undecided"]
     # half-width 1, border 0.25 away from the estimate: sixteen times the cases bring the border outside
-    assert "80 cases in place of 5" in within(-0.75, 1.25, (0.0, INFINITY), cases=5, what="x").summary
+    assert "80 seeds in place of 5" in within(-0.75, 1.25, (0.0, INFINITY), cases=5, what="x").summary
 
 
 def test_conjunction_and_condition():
@@ -72,8 +83,15 @@ def test_conjunction_and_condition():
     worst = all_of([Evidence("refuted", "mild", 1, -0.5), undecided, refuted])
     assert worst.verdict == "refuted"
     assert worst.summary.endswith("decided by c")
+    few, many = (Evidence("undecided", f"{n}", 1, -0.1, needed=n) for n in (19, 274))
+    assert all_of([few, many]).summary.endswith("decided by 274")
+    blunt, sharp = Evidence("holds-on-cases", "blunt", 1, 0.1), Evidence("holds-on-cases", "sharp", 1, 0.99)
+    assert all_of([blunt, sharp]).margin == 0.99
+    with pytest.raises(ValueError, match="needs parts with plain verdicts"):
+        all_of([])
     assert only_if("x > 0", holds, refuted).verdict == "holds-only-if"
     assert only_if("x > 0", refuted, refuted).verdict == "refuted"
+    assert only_if("x > 0", refuted, holds).verdict == "refuted"
     assert only_if("x > 0", holds, holds).verdict == "holds"
 
 

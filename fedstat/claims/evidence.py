@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fedstat.inference import clopper_pearson, number
@@ -44,6 +44,8 @@ class Evidence:
         to the nearest limit (positive inside), for an exact identity None.
     counterexample : str or None
         The smallest one found, as numbers.
+    needed : int or None
+        For an undecided interval, how many cases would decide if the estimate stayed.
     """
 
     verdict: Verdict
@@ -51,6 +53,7 @@ class Evidence:
     cases: int
     margin: float | None = None
     counterexample: str | None = None
+    needed: int | None = None
 
 
 def enumeration(cases: Iterable[Any], holds: Callable[[Any], bool], *, of: str) -> Evidence:
@@ -73,6 +76,10 @@ def enumeration(cases: Iterable[Any], holds: Callable[[Any], bool], *, of: str) 
     if count == 0:
         raise ValueError("cases must not be empty: an enumeration of nothing proves nothing.")
     return Evidence("holds", f"true for all {count} {of}", count)
+
+
+class _Fails(Exception):
+    """A case in which the relation fails, for Hypothesis to shrink."""
 
 
 def search(
@@ -126,13 +133,13 @@ def search(
         sharpness.append(sharp(left, right))
         target(min(sharpness[-1], 1e6))
         gap = abs(left - right) if relation == "==" else left - right
-        if gap > tolerance:
+        if not gap <= tolerance:  # written so that NaN fails
             failing.append((case, left, right))
-            raise AssertionError
+            raise _Fails
 
     try:
         attempt()
-    except AssertionError:
+    except _Fails:
         case, left, right = failing[-1]  # Hypothesis replays the smallest counterexample last
         word = "differs from" if relation == "==" else "exceeds"
         summary = f"{number(left, 6)} {word} {number(right, 6)} in the smallest counterexample found"
@@ -149,16 +156,31 @@ def probability(successes: int, n: int, *, at_least: float, what: str) -> Eviden
     summary = (
         f"{what}: {successes} of {n}, one-sided 95% limits {low:.3f} and {high:.3f}, claimed at least {at_least:g}"
     )
-    if verdict == "undecided":
+    if verdict == "undecided" and at_least < 1:
         summary += f"; {_needed(at_least)} successes in a row would decide for it"
     return Evidence(verdict, summary, n, min(low - at_least, high - at_least, key=abs))
 
 
-def within(low: float, high: float, region: tuple[float, float], *, cases: int, what: str) -> Evidence:
+def within(
+    low: float, high: float, region: tuple[float, float], *, cases: int, what: str, level: float = 0.95
+) -> Evidence:
     """Judge 'the quantity lies in the region' from a confidence interval for the quantity.
 
     The interval inside the region supports the statement, one outside refutes it, one that reaches across its
     border leaves it undecided.
+
+    Parameters
+    ----------
+    low, high : float
+        The interval.
+    region : tuple of float
+        Where the quantity is claimed to lie; either end may be infinite.
+    cases : int
+        Seeds or repeats behind the interval.
+    what : str
+        The quantity, for the summary.
+    level : float
+        The interval's confidence level, for the summary.
     """
     bottom, top = region
     if bottom <= low and high <= top:
@@ -167,35 +189,54 @@ def within(low: float, high: float, region: tuple[float, float], *, cases: int, 
         verdict = "refuted"
     else:
         verdict = "undecided"
-    summary = f"{what}: interval {number(low)} to {number(high)}, claimed {_interval(region)}"
+    limits = f"{100 * level:.3g}% interval {number(low)} to {number(high)}"
+    summary, needed = f"{what}: {limits}, claimed {_interval(region)}", None
     if verdict == "undecided":
         centre, half = (low + high) / 2, (high - low) / 2
         distance = min(abs(centre - bottom), abs(top - centre))
         if distance > 0:  # an interval shrinks like one over the square root of the cases
-            more = math.ceil(cases * (half / distance) ** 2)
-            summary += f"; {more} cases in place of {cases} would decide, if the estimate stayed"
-    return Evidence(verdict, summary, cases, min(low - bottom, top - high))
+            needed = math.ceil(cases * (half / distance) ** 2)
+            summary += f"; {needed} seeds in place of {cases} would decide, if the estimate stayed"
+    return Evidence(verdict, summary, cases, min(low - bottom, top - high), needed=needed)
 
 
 def all_of(parts: Sequence[Evidence]) -> Evidence:
     """Judge a conjunction: refuted if a part is, undecided if a part is, else as weak as its weakest part.
 
-    Among parts with the deciding verdict the one with the smallest margin speaks for all.
+    Among parts with the deciding verdict one speaks for all: the undecided part that needs most, the search with
+    the sharpest ratio, else the part with the smallest margin.
+
+    Raises
+    ------
+    ValueError
+        If there are no parts, or one is itself conditional, ambiguous or not checkable.
     """
     order: tuple[Verdict, ...] = ("refuted", "undecided", "supported", "holds-on-cases", "holds")
-    worst = min(parts, key=lambda e: (order.index(e.verdict), 0.0 if e.margin is None else e.margin))
+    if not parts or any(e.verdict not in order for e in parts):
+        raise ValueError(f"a conjunction needs parts with plain verdicts, got {[e.verdict for e in parts]}.")
+
+    def speaks(e: Evidence) -> tuple[int, float]:
+        margin = e.margin or 0.0
+        return order.index(e.verdict), -e.needed if e.needed else -margin if e.verdict == "holds-on-cases" else margin
+
+    worst = min(parts, key=speaks)
     counts = {v: sum(e.verdict == v for e in parts) for v in order}
     tally = ", ".join(f"{n} {v}" for v, n in counts.items() if n)
     summary = worst.summary if len(parts) == 1 else f"of {len(parts)} parts {tally}; decided by {worst.summary}"
-    return Evidence(worst.verdict, summary, sum(e.cases for e in parts), worst.margin, worst.counterexample)
+    return replace(worst, summary=summary, cases=sum(e.cases for e in parts))
 
 
 def only_if(condition: str, given: Evidence, without: Evidence) -> Evidence:
-    """Judge a statement that needs a condition: it must stand under it and fall without it."""
-    if given.verdict in FAVOURABLE and without.verdict == "refuted":
-        verdict: Verdict = "holds-only-if"
-    else:
-        verdict = without.verdict if without.verdict != "refuted" else given.verdict
+    """Judge a statement that may need a condition.
+
+    It holds only under the condition if it stands with it and falls without it; a statement that does not stand
+    under its condition has the verdict it has there, and one that also stands without has that verdict.
+    """
+    verdict: Verdict = without.verdict
+    if given.verdict not in FAVOURABLE:
+        verdict = given.verdict
+    elif without.verdict == "refuted":
+        verdict = "holds-only-if"
     summary = f"needs {condition}: with it, {given.summary}; without it, {without.summary}"
     return Evidence(verdict, summary, given.cases + without.cases, given.margin, without.counterexample)
 

@@ -71,13 +71,13 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Pai
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
-    """Mean of independent values with t limits; for a single value the limits are the mean."""
+    """Mean of independent values, and its t limits at `level`."""
     from scipy import stats
 
     x = np.asarray(values, dtype=float)
+    if x.ndim != 1 or len(x) < 2:
+        raise ValueError(f"an interval needs a vector of at least 2 values, got shape {x.shape}. Run more seeds.")
     mean = float(x.mean())
-    if len(x) < 2:
-        return mean, mean, mean
     half = float(stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
     return mean, mean - half, mean + half
 
