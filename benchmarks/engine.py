@@ -18,9 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import fedstat as fs
 from fedstat.data import Clients, Samples
-from fedstat.federated.evaluation import evaluate, to_tensors
 from fedstat.federated.network import build
-from fedstat.federated.training import Job, Pool, chunk_size, train
 
 CLIENTS, SAMPLES, TEST, BATCH, EPOCHS, LR = 100, 100, 100, 20, 5, 0.05
 TURNS = 9
@@ -38,22 +36,15 @@ def population() -> Clients:
 
 
 def stacked_round(clients: Clients) -> Callable[[], None]:
-    """The engine's own work in a round: batch orders, training, averaging, evaluation."""
-    network = build(fs.models.mlp(100, 200, 1), np.random.default_rng(0))
+    """One round of `fedstat.federate`, continued from turn to turn: training, averaging, evaluation, history."""
+    network = fs.models.mlp(100, 200, 1)
     training = fs.Training(lr=LR, batch_size=BATCH, local_epochs=EPOCHS)
-    pool = Pool.stack([clients.train], torch.float32, "cpu")
-    held_out = to_tensors(clients.test, torch.float32, "cpu")
-    jobs = [Job(k, 0, k) for k in range(CLIENTS)]
-    weights = network.initial()
-    rounds = iter(range(10**6))
+    result: fs.Result | None = None
 
     def turn() -> None:
-        nonlocal weights
-        start = {name: leaf.expand(CLIENTS, *leaf.shape) for name, leaf in weights.items()}
-        end = train(network, "logistic", training, pool, start, jobs, next(rounds))
-        weights = {name: leaf.mean(0) for name, leaf in end.items()}
-        everyone = {name: leaf.expand(CLIENTS, *leaf.shape) for name, leaf in weights.items()}
-        evaluate(network, "logistic", everyone, *held_out, chunk_size(network))
+        nonlocal result
+        rounds = 1 if result is None else result.config["rounds"] + 1
+        result = fs.federate(fs.FedAvg(), network, clients, training, rounds=rounds, resume=result, progress=False)
 
     return turn
 

@@ -21,7 +21,7 @@ def main() -> None:
         choices=("smoke", "quick", "paper"),
         default="quick",
         help="smoke: seconds, to see that it runs; quick: minutes on two cores; paper: the papers' sizes (the split "
-        "study takes over an hour)",
+        "study takes half an hour and 5 GiB)",
     )
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
     parser.add_argument(

@@ -420,8 +420,8 @@ def figures(tables: Tables) -> dict[str, Figure]:
             axis.set_xlim(-45, 2)
             axis.set_xticks([-30, -5, -1, 0, 1], ["−30", "−5", "−1", "0", "1"], fontsize=6.5)
             axis.xaxis.set_minor_locator(plt.NullLocator())
-            control = (p, alpha) == CONTROL
-            axis.set_title(f"p = {p:g}, α = {alpha:g}" + (f"\n(control, n = {samples})" if control else ""), fontsize=8)
+            title = f"p = {p:g}, α = {alpha:g}" + (f", n = {samples}" if (p, alpha) == CONTROL else "")
+            axis.set_title(title, fontsize=8)
         for axis in axes[:, 0]:
             axis.set_yticks(range(len(shown)), shown, fontsize=6.5)
             axis.set_ylim(len(shown) - 0.5, -0.5)

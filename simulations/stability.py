@@ -40,14 +40,14 @@ def run(scale: split.Scale, out: Path) -> Tables:
 def settled(agreement: pd.DataFrame, column: str) -> pd.DataFrame:
     """Mean over the last rounds: one row per setting, arm and seed."""
     late = agreement[agreement["round"] > agreement["round"].max() - LAST]
-    return late.groupby(["p", "alpha", "arm", "seed"])[column].mean().reset_index()
+    return late.groupby(["p", "alpha", "arm", "seed"], sort=False)[column].mean().reset_index()
 
 
 def summary(agreement: pd.DataFrame) -> pd.DataFrame:
     """Mean and 95% interval over seeds of the late agreement, raw and corrected for chance."""
     rows = []
     for column in ("agreement", "kappa"):
-        for (p, alpha, arm), values in settled(agreement, column).groupby(["p", "alpha", "arm"])[column]:
+        for (p, alpha, arm), values in settled(agreement, column).groupby(["p", "alpha", "arm"], sort=False)[column]:
             mean, low, high = mean_interval(values.to_numpy())
             rows.append(
                 {

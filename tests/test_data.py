@@ -53,6 +53,15 @@ def test_csv(tmp_path):
     clients = data.from_csv(path)
     assert clients.names == ("site0", "site1", "site2")
     assert clients.train.x.shape == (3, 8, 2)
+    path.write_text("client,a,y\n" + "".join(f"{i % 12},{i},{['NA', 'EU'][i % 2]}\n" for i in range(60)))
+    numbered = data.from_csv(path)
+    assert numbered.names == tuple(str(k) for k in range(12))  # numbers sort as numbers
+    assert numbered.classes == ("EU", "NA")  # a label, not a missing value
+    with pytest.raises(ValueError, match="different columns"):
+        data.from_csv(path, client="y")
+    path.write_bytes("client,a,y\n1,2,é\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="not UTF-8"):
+        data.from_csv(path)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +74,10 @@ def test_csv(tmp_path):
         ("client,a,y\n1,red,0\n1,2,0\n", "column 'a' is not numeric"),
         ("who,a,y\n1,2,0\n", "no column 'client'; it has 'who', 'a', 'y'"),
         ("client,y\n1,0\n", "no input columns"),
+        ("client,a,y\n1,2,0,9\n1,2,0,9\n", "ragged"),
+        ("client,a,y,y\n1,2,0,9\n", "two columns named 'y'"),
+        ("client,a,y\n", "no samples"),
+        ("client,a,y\n1,2,0\n\n1,,0\n", "line 3"),
     ],
 )
 def test_bad_csv_names_line_or_column(tmp_path, text, message):
@@ -92,6 +105,19 @@ X, Y, CLIENT = np.ones((6, 2)), np.arange(6) % 2, np.repeat([0, 1], 3)
         (lambda: data.from_arrays(X, Y, [0, 0, 0, 0, 0, 1]), "client 1 has 1 samples: too few"),
         (lambda: data.from_indices(X, Y, [np.arange(6), np.arange(0)]), "client 1 has 0 samples"),
         (lambda: Samples(np.ones((2, 3, 1)), np.ones((2, 3)), np.array([3, 0])), r"clients \[1\] are empty"),
+        (
+            lambda: data.from_arrays(X, np.array([0, 1, np.nan, 1, 0, 1], dtype=object), CLIENT),
+            "y has no value at sample 2",
+        ),
+        (lambda: data.from_arrays(X, Y, np.array([0, 0, 0, np.nan, 1, 1])), "client has no value at sample 3"),
+        (lambda: data.from_arrays(X * 1j, Y, CLIENT), "x must be numeric"),
+        (lambda: data.from_indices(X, Y, [np.array([True] * 6)]), r"indices\[0\] must hold sample numbers 0..5"),
+        (lambda: data.from_indices(X, Y, [np.array([0, 9])]), r"indices\[0\] must hold sample numbers 0..5"),
+        (lambda: data.from_indices(X, Y, []), "at least one client"),
+        (lambda: Clients(Samples(np.ones((1, 2, 1)), np.array([[0, 2]]), np.array([2])), classes=(0, 1)), "codes 0..1"),
+        (lambda: Samples(np.ones((1, 2, 1)), np.ones((1, 2)), np.array([3])), "n counts up to 3"),
+        (lambda: data.relu_mixture(noise=-1), "noise must be finite"),
+        (lambda: data.relu_mixture(validation=-1), "validation must not be negative"),
         (lambda: data.iid(5, 6), "clients must be between 1 and the number of samples, 5; got 6"),
         (lambda: data.one_label_shards(Y, 3), "multiple of the 2 classes, got 3"),
         (lambda: data.one_label_shards([0, 0, 0, 1], 4), "class 1 has 1 samples, fewer than its 2 clients"),
@@ -158,6 +184,11 @@ def test_relu_mixture_is_what_its_truth_says():
     assert np.abs(truth.weights[:, shared][:, :, own]).max() <= 0.1
     assert 0.9 < np.abs(truth.weights[:, shared][:, :, ~own]).max() <= 1.0
     assert np.abs(truth.weights[:, ~shared][:, :, ~own]).max() <= 0.1
+
+
+def test_relu_mixture_noise_flips_labels_near_the_boundary():
+    quiet, loud = generated(noise=0.0).test.y, generated(noise=20.0).test.y
+    assert 0.02 < (quiet != loud).mean() < 0.4
 
 
 def test_relu_mixture_inputs_have_the_stated_moments():

@@ -174,6 +174,13 @@ def test_compare_keeps_the_order_of_methods_and_refuses_what_cannot_be_paired():
         compare([a, b], control="beta")
     with pytest.raises(ValueError, match="metric 'auc' is not in the history"):
         compare(a, metric="auc")
+    with pytest.raises(ValueError, match=r"equal rounds and one split, got last rounds \[11, 12\]"):
+        compare([a, b[b["round"] < 12]])
+    with pytest.raises(ValueError, match="at least one result"):
+        compare([])
+    two = pd.concat([a, a.assign(estimand="fine-tuned")])
+    with pytest.raises(ValueError, match="estimands global, fine-tuned, none of them 'personal'"):
+        compare([two, b])
     with pytest.raises(ValueError, match="0 common seeds"):
         compare([a, b.assign(seed=b["seed"] + 10)])
 

@@ -10,7 +10,10 @@ from torch import nn
 import fedstat as fs
 from fedstat.federated import Method
 from fedstat.federated.federate import participants
+from fedstat.federated.network import build
 from fedstat.methods.cut import Count, Quantile, is_shared
+from fedstat.methods.fedfac import communality
+from fedstat.methods.units import share_units
 from fedstat.testing import INPUTS, UNITS, check_method
 
 ALTERNATING = {"hidden": np.arange(UNITS) % 2 == 0}
@@ -155,6 +158,72 @@ def test_a_mask_per_client_averages_over_those_who_share_and_leaves_the_others_a
     torch.testing.assert_close(models[:, 1:], trained[:, 1:], rtol=0, atol=0)
 
 
+def test_weights_and_server_step_by_hand():
+    """Unequal clients: w + eta_g * sum p_k (w_k - w), with p_k from sample counts or equal."""
+    rng = np.random.default_rng(0)
+    client = np.repeat(np.arange(3), [4, 8, 20])
+    clients = fs.data.from_arrays(rng.normal(size=(32, 8)), rng.integers(2, size=32), client, test=0.0)
+    options = {"rounds": 1, "dtype": "float64"}
+    start = fs.federate(fs.FedAvg(), fs.models.mlp(8, 10, 1), clients, fs.Training(lr=0.0), **options)
+    alone = fs.federate(fs.Local(), fs.models.mlp(8, 10, 1), clients, TRAINING, **options)
+    w, trained = start.states["FedAvg", 0].server, alone.states["Local", 0].clients
+    for weighting, p in (("samples", np.array([4, 8, 20]) / 32), ("uniform", np.full(3, 1 / 3))):
+        method = fs.FedAvg(weighting=weighting, server_lr=0.5)
+        result = fs.federate(method, fs.models.mlp(8, 10, 1), clients, TRAINING, **options)
+        for name, leaf in result.states["FedAvg", 0].server.items():
+            mean = sum(pk * trained[name][k] for k, pk in enumerate(p))
+            torch.testing.assert_close(leaf, w[name] + 0.5 * (mean - w[name]), rtol=0, atol=1e-12)
+
+
+def test_dynamic_fedfac_analyses_updates_or_weights_with_its_kappa_and_new_randomness():
+    seen = {}
+
+    def look(matrix, rng):
+        seen.setdefault("matrices", []).append(matrix)
+        seen.setdefault("draws", []).append(rng.random())
+        return np.arange(10.0)
+
+    matrices = {}
+    for source in ("updates", "weights"):
+        seen.clear()
+        result = run(fs.FedFac(layers=["hidden"], dynamic=True, statistic=look, source=source), rounds=2)
+        matrices[source] = seen["matrices"][-1]
+        assert len(set(seen["draws"])) == 3  # first split and two rounds, each with randomness of its own
+    present = participants(0, 1, 6, 0.5)
+    kept = result.states["it", 0].clients["hidden.weight"][present].numpy()
+    np.testing.assert_allclose(matrices["weights"], kept.transpose(0, 2, 1).reshape(-1, 10), atol=1e-12)
+    assert np.abs(matrices["updates"]).max() < np.abs(matrices["weights"]).max()
+    few, many = (communality(matrices["weights"], kappa) for kappa in (0.3, 0.9))
+    assert few.mean() < many.mean()  # more factors explain more
+    first = [run(fs.FedFac(layers=["hidden"], kappa=k), rounds=1).records["it", 0]["shared hidden"] for k in (0.3, 0.9)]
+    assert not np.array_equal(*first)
+
+
+def test_frozen_parameters_stay_and_unused_ones_do_no_harm():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.frozen, self.head, self.idle = nn.Linear(8, 5), nn.Linear(5, 1), nn.Linear(2, 2)
+            self.frozen.requires_grad_(False)
+
+        def forward(self, x):
+            return self.head(torch.relu(self.frozen(x)))
+
+    module = Net()
+    result = fs.federate(fs.FedAvg(), module, small(), fs.Training(lr=0.5), rounds=2)
+    trained = result.personal(0)
+    assert torch.equal(trained.frozen.weight, module.frozen.weight)
+    assert torch.equal(trained.idle.weight, module.idle.weight)
+    assert not torch.equal(trained.head.weight, module.head.weight)
+
+
+def test_masks_live_where_the_network_lives():
+    network = build(fs.models.mlp(8, 10, 1), np.random.default_rng(0))
+    network.module.to("meta")
+    for mask in (share_units(network, {"hidden": np.ones(10, dtype=bool)}, 3), fs.Local().shared(network, None)):
+        assert {leaf.device.type for leaf in mask.values()} == {"meta"}
+
+
 def test_absentees_keep_their_personal_units():
     method = fs.FedSplit(split={"hidden": np.zeros(10, dtype=bool)})
     before, after = run(method, rounds=3), run(method, rounds=4)
@@ -275,6 +344,15 @@ def test_dead_units_keep_their_state():
         (lambda: run(fs.FedAvg(), participation=0.0), r"participation must be a share in \(0, 1\]"),
         (lambda: run(fs.FedAvg(), participation=1.5), r"participation must be a share in \(0, 1\]"),
         (lambda: run(fs.FedAvg(), seed=[1, 1]), "different non-negative integers"),
+        (lambda: run(fs.FedAvg(), seed="12"), "different non-negative integers"),
+        (lambda: run(fs.FedAvg(), seed=1.7), "different non-negative integers"),
+        (lambda: run(fs.FedAvg(), rounds=2.5), "rounds must be a whole number"),
+        (lambda: run(fs.FedAvg(), evaluate_at=1), "evaluate_at must hold rounds"),
+        (lambda: run({1: fs.FedAvg()}), "labels of methods must be text|fedstat Method"),
+        (lambda: run(fs.FedSplit(split=[True] * 10)), "split must map layer names to masks"),
+        (lambda: run(fs.FedFac(layers=["hidden"], statistic=lambda m, r: np.ones(3))), "each of the 10 units"),
+        (lambda: fs.FedFac(layers=["hidden"], tau="0.5"), "tau must be a number"),
+        (lambda: fs.Training(lr=0.1, batch_size=2.5), "batch_size must be a whole number"),
         (lambda: run(fs.FedAvg(), evaluate_at=[9]), "rounds between 1 and 4"),
         (lambda: run(fs.FedAvg(), chunk=0), "chunk must be a whole number, at least 1"),
     ],
@@ -303,6 +381,19 @@ def test_networks_that_do_not_fit_are_refused():
             fs.federate(fs.FedAvg(), model, clients, fs.Training(lr=0.1, loss=loss), rounds=1)
     with pytest.raises(ValueError, match="does not take inputs of shape"):
         fs.federate(fs.FedAvg(), fs.models.mlp(9, 4, 1), clients, TRAINING, rounds=1)
+
+
+def test_outputs_without_their_axis_are_refused():
+    class Squeezed(nn.Linear):
+        def forward(self, x):
+            return super().forward(x).squeeze(-1)
+
+    with pytest.raises(ValueError, match=r"one output to \(B, 1\); for B = 2 it returns \(2,\)"):
+        fs.federate(fs.FedAvg(), lambda: Squeezed(8, 1), small(), TRAINING, rounds=1)
+    with pytest.raises(ValueError, match="need a function that builds the network"):
+        fs.federate(
+            fs.FedSplit(split=ALTERNATING, independent=True), fs.models.mlp(8, UNITS, 1)(), small(), TRAINING, rounds=1
+        )
 
 
 def test_divergence_names_round_client_and_learning_rate():

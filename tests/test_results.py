@@ -80,6 +80,18 @@ def test_a_continued_run_ends_with_the_same_bits(tmp_path):
     )
 
 
+def test_numpy_values_and_sets_are_saved_too(tmp_path):
+    method = fs.FedFac(layers={"hidden"}, tau=np.float64(0.3))
+    result = fs.federate(
+        method, fs.models.mlp(6, 8, 1), clients(), TRAINING, rounds=np.int64(1), participation=np.float32(0.5),
+        seed=np.int64(2),
+    )  # fmt: skip
+    result.save(tmp_path / "run")
+    config = fs.load(tmp_path / "run").config
+    assert (config["rounds"], config["seeds"]) == (1, [2])
+    assert "FedFac; seeds 2; 1 rounds" in repr(result)
+
+
 def test_only_the_rounds_may_differ_when_continuing():
     first = run(2)
     with pytest.raises(ValueError, match="another training; only rounds may differ"):
@@ -87,6 +99,9 @@ def test_only_the_rounds_may_differ_when_continuing():
             METHODS, fs.models.mlp(6, 8, 1), clients, fs.Training(lr=0.1), rounds=3, participation=0.6, seed=[0, 3],
             resume=first,
         )  # fmt: skip
+    with pytest.raises(ValueError, match="another fingerprint; only rounds may differ"):
+        other = {"method": METHODS, "model": fs.models.mlp(6, 8, 1), "training": TRAINING, "participation": 0.6}
+        fs.federate(**other, clients=lambda s: clients(s + 1), rounds=3, seed=[0, 3], resume=first)
     with pytest.raises(ValueError, match="already holds 2 rounds"):
         run(2, resume=first)
 

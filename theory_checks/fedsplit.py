@@ -207,7 +207,7 @@ FS07 = Claim(
     paper=PAPER,
     place="section 3.3, after Definition 2",
     statement="EE norm(H(m) - H)_F^2 = 1/m sum_(i j) (x_i dot x_j)^2 q_(i j) (1 - q_(i j))",
-    words="Finite-width kernels approach the limit like one over the square root of the width, with this constant.",
+    words="Finite-width kernels approach the limit like one over the square root of the width, with an exact constant.",
     readings=(
         Reading(
             "mean squared Frobenius distance, within 25% of the exact value",

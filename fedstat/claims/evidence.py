@@ -142,7 +142,8 @@ def search(
     except _Fails:
         case, left, right = failing[-1]  # Hypothesis replays the smallest counterexample last
         word = "differs from" if relation == "==" else "exceeds"
-        summary = f"{number(left, 6)} {word} {number(right, 6)} in the smallest counterexample found"
+        gap = f" by {number(abs(left - right), 2)}" if relation == "==" else ""
+        summary = f"{number(left, 6)} {word} {number(right, 6)}{gap} in the smallest counterexample found"
         return Evidence("refuted", summary, len(sharpness), sharp(left, right), show(case))
     what = "difference" if relation == "==" else "ratio of the two sides"
     summary = f"no counterexample in {len(sharpness)} cases; largest {what} {max(sharpness):.3g}"

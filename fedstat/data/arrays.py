@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,10 +45,12 @@ def from_arrays(
     client = np.asarray(client)
     if client.ndim != 1 or len(client) == 0:
         raise ValueError(f"client must be a non-empty vector with one label per sample, got shape {client.shape}.")
+    _check_labels("client", client)
     names, code = np.unique(client, return_inverse=True)
     indices = [np.flatnonzero(code == k) for k in range(len(names))]
-    if len(np.asarray(y)) != len(client):
-        raise ValueError(f"y and client must have one entry per sample, got {len(np.asarray(y))} and {len(client)}.")
+    _check_labels("client", client)
+    if np.shape(y) != client.shape:
+        raise ValueError(f"y and client must have one entry per sample, got shapes {np.shape(y)} and {client.shape}.")
     return from_indices(x, y, indices, test=test, validation=validation, seed=seed, names=[str(v) for v in names])
 
 
@@ -67,11 +70,11 @@ def from_indices(
     then says so.
     """
     x, y = np.asarray(x), np.asarray(y)
-    if y.ndim != 1 or len(x) != len(y):
+    if y.ndim != 1 or x.ndim < 1 or len(x) != len(y):
         raise ValueError(f"x and y must have one entry per sample, got shapes {x.shape} and {y.shape}.")
-    if not (np.issubdtype(x.dtype, np.number) or x.dtype == bool):
+    if x.dtype.kind not in "biuf":
         raise ValueError(f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first.")
-    if test < 0 or validation < 0 or test + validation >= 1:
+    if not (test >= 0 and validation >= 0 and test + validation < 1):
         raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
     if not np.issubdtype(x.dtype, np.floating):
         x = x.astype(np.float32)
@@ -81,12 +84,18 @@ def from_indices(
         if not np.isfinite(y).all():
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")
     else:
+        _check_labels("y", y)
         labels, y = np.unique(y, return_inverse=True)
         classes = tuple(labels.tolist())
 
+    if len(indices) == 0:
+        raise ValueError("indices must hold at least one client.")
     parts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {"train": [], "validation": [], "test": []}
     for k, index in enumerate(indices):
-        shuffled = stream(seed, "holdout", k).permutation(np.asarray(index, dtype=np.int64))
+        index = np.asarray(index)
+        if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= len(y)):
+            raise ValueError(f"indices[{k}] must hold sample numbers 0..{len(y) - 1}, got {index[:5].tolist()}...")
+        shuffled = stream(seed, "holdout", k).permutation(index.astype(np.int64))
         held = {name: int(np.ceil(share * len(index))) for name, share in (("test", test), ("validation", validation))}
         if len(index) - sum(held.values()) < 1:
             raise ValueError(
@@ -103,6 +112,13 @@ def from_indices(
         classes=classes,
         names=tuple(names) if names is not None else (),
     )
+
+
+def _check_labels(name: str, labels: np.ndarray) -> None:
+    """Refuse labels that are missing, which would otherwise make a class or a client of their own."""
+    missing = [i for i, v in enumerate(labels.tolist()) if v is None or v != v]
+    if missing:
+        raise ValueError(f"{name} has no value at sample {missing[0]}. Drop such samples or name them.")
 
 
 def from_csv(
@@ -133,15 +149,34 @@ def from_csv(
     """
     import pandas as pd
 
+    if client == target:
+        raise ValueError(f"client and target must be different columns, got {client!r} for both.")
     try:
-        table = pd.read_csv(path, index_col=False, on_bad_lines="error")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header in every line
+            table = pd.read_csv(
+                path,
+                index_col=False,
+                on_bad_lines="error",
+                keep_default_na=False,
+                na_values=[""],
+                skip_blank_lines=False,
+            )
+        header = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path} is empty; a header line and at least one sample are needed.") from None
-    except pd.errors.ParserError as error:
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         raise ValueError(f"{path} is ragged: {error}. Every line needs as many fields as the header.") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text: {error}. Save it as UTF-8.") from None
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise ValueError(f"{path} has two columns named {twice!r}. Rename or drop one.")
     for name in (client, target):
         if name not in table.columns:
             raise ValueError(f"{path} has no column {name!r}; it has {', '.join(map(repr, table.columns))}.")
+    if table.empty:
+        raise ValueError(f"{path} has a header but no samples.")
     if table.isna().any(axis=None):
         row, column = np.argwhere(table.isna().to_numpy())[0]
         raise ValueError(
@@ -157,8 +192,8 @@ def from_csv(
     y = table[target].to_numpy()
     return from_arrays(
         inputs.to_numpy(dtype=np.float32),
-        y if y.dtype != object and y.dtype.kind in "biuf" else y.astype(str),
-        table[client].to_numpy().astype(str),
+        y if y.dtype.kind in "biuf" else y.astype(str),
+        table[client].to_numpy(),
         test=test,
         validation=validation,
         seed=seed,

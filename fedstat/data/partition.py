@@ -75,6 +75,8 @@ def dirichlet(
     if not alpha > 0:
         raise ValueError(f"alpha must be positive, got {alpha}.")
     smallest = 0
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        raise ValueError(f"y has no label at sample {np.flatnonzero(np.isnan(y))[0]}.")
     for attempt in range(tries):
         rng = stream(seed, "partition", attempt)
         parts: list[list[np.ndarray]] = [[] for _ in range(clients)]

@@ -119,6 +119,11 @@ def relu_mixture(
     ):
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}.")
+    if validation < 0:
+        raise ValueError(f"validation must not be negative, got {validation}.")
+    for name, spread in (("noise", noise), ("mean_scale", mean_scale), ("weak", weak), ("strong", strong)):
+        if not (np.isfinite(spread) and spread >= 0):
+            raise ValueError(f"{name} must be finite and not negative, got {spread}.")
     if balance not in ("none", "center", "median"):
         raise ValueError(f'balance must be "none", "center" or "median", got {balance!r}.')
     if not -1 < correlation < 1:

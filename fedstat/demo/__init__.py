@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from datetime import date
 from pathlib import Path
 
@@ -21,11 +20,9 @@ CLIENTS, INPUTS, UNITS, ROUNDS = 30, 30, 40, 40
 
 def draw(seed: int) -> Clients:
     """Heterogeneous clients of one seed: half of the hidden units and of the covariates are personal."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*majority class above 95%.*")
-        return fs.data.relu_mixture(
-            clients=CLIENTS, d=INPUTS, units=UNITS, shared_units=0.5, shared_inputs=0.5, samples=80, test=500, seed=seed
-        )  # fmt: skip
+    return fs.data.relu_mixture(
+        clients=CLIENTS, d=INPUTS, units=UNITS, samples=80, test=500, balance="median", seed=seed
+    )
 
 
 def run_demo(out: Path, seeds: int) -> tuple[Comparison, Path]:

@@ -33,7 +33,7 @@ _BUILT_IN = ("FedAvg", "Local", "FedSplit", "FedFac")
 _GROUPS = ("server", "clients", "shared", "memory")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """Outcome of `fedstat.federate`.
 
@@ -59,6 +59,10 @@ class Result:
     config: dict[str, Any]
     model: Model | None = None
     methods: Mapping[str, Method] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        labels, seeds = ", ".join(self.config["methods"]), ", ".join(map(str, self.config["seeds"]))
+        return f"Result({labels}; seeds {seeds}; {self.config['rounds']} rounds; {len(self.history)} rows of history)"
 
     def personal(self, client: int, method: str | None = None, seed: int | None = None) -> nn.Module:
         """Return the network that `client` uses, with its trained weights, in evaluation mode.

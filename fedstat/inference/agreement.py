@@ -53,7 +53,7 @@ def entropy_nearest_neighbour(values: np.ndarray, *, k: int = 3) -> np.ndarray:
     -------
     ndarray, shape (units,)
         Minus infinity where more than k observations coincide: the law has an atom there, as in a unit that is
-        dead at several clients.
+        dead at several clients, or that several never moved from a common start.
     """
     from scipy.special import digamma
 

@@ -42,6 +42,14 @@ class Comparison:
         return "\n".join(shown)
 
 
+def _last_round(history: pd.DataFrame) -> list[int]:
+    return [int(history["round"].max())]
+
+
+def _splits(history: pd.DataFrame) -> list[str]:
+    return [str(v) for v in history["split"].unique()]
+
+
 def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd.DataFrame:
     """Return one number per seed and method: mean over clients (equally) and the last evaluated rounds.
 
@@ -61,10 +69,17 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd
         contributes its personal one.
     """
     rows = history[history["metric"] == metric]
+    if last < 1:
+        raise ValueError(f"last must be at least 1 round, got {last}.")
     if rows.empty:
         known = ", ".join(map(str, history["metric"].unique()))
         raise ValueError(f"metric {metric!r} is not in the history; it has {known}.")
     rows = rows[rows["round"] > rows["round"].max() - last]
+    for label, estimands in rows.groupby("method", observed=True)["estimand"].unique().items():
+        if len(estimands) > 1 and "personal" not in list(estimands):
+            raise ValueError(
+                f"method {label!r} has estimands {', '.join(estimands)}, none of them 'personal'; keep one."
+            )
     several = rows.groupby("method", observed=True)["estimand"].nunique()
     rows = rows[(rows["method"].map(several).astype(int) == 1) | (rows["estimand"] == "personal")]
     table = rows.pivot_table(index="seed", columns="method", values="value", aggfunc="mean", observed=True)
@@ -103,6 +118,14 @@ def compare(
 
     listed = results if isinstance(results, list | tuple) else [results]
     histories = [r if isinstance(r, pd.DataFrame) else r.history for r in listed]
+    if not histories:
+        raise ValueError("results must hold at least one result.")
+    rounds, splits = ({v for h in histories for v in read(h)} for read in (_last_round, _splits))
+    if len(rounds) > 1 or len(splits) > 1:
+        raise ValueError(
+            f"results must have equal rounds and one split, got last rounds {sorted(rounds)} and splits "
+            f"{sorted(splits)}."
+        )
     if metric is None:
         metric = "accuracy" if (histories[0]["metric"] == "accuracy").any() else "mse"
     tables = [primary_summary(h, metric, last=last) for h in histories]
@@ -130,10 +153,10 @@ def compare(
     differences = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
     if len(differences):
         differences["p (Holm)"] = holm(np.asarray(differences["p (t)"]))
-    last_round = max(int(h["round"].max()) for h in histories)
+    (last_round,), (split,) = rounds, splits
     first_round = min(int(h.loc[h["round"] > h["round"].max() - last, "round"].min()) for h in histories)
     estimand = (
-        f"{metric}, each client's own model on its held-out samples, mean over clients and evaluated rounds "
+        f"{metric} of each client's model on its {split} samples, mean over clients and evaluated rounds "
         f"{first_round} to {last_round}"
         + (f"; differences to {control}, paired on seeds, {level:.0%} intervals" if len(differences) else "")
     )
