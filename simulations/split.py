@@ -87,7 +87,7 @@ SCALES = {
     ),
     "quick": Scale(
         clients=40, d=40, units=64, samples=160, test=1000, rounds=60, participation=0.25, seeds=8,
-        rates=(3e-4, 1e-3, 3e-3, 1e-2), tuning_seeds=2, balance_seeds=40, noises=(0.0, 0.5, 1.0, 2.0, 4.0),
+        rates=(3e-4, 1e-3, 3e-3, 1e-2, 3e-2), tuning_seeds=2, balance_seeds=40, noises=(0.0, 0.5, 1.0, 2.0, 4.0),
     ),
     "paper": Scale(
         clients=100, d=100, units=200, samples=160, test=1000, rounds=100, participation=0.1, seeds=6,

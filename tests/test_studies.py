@@ -92,9 +92,9 @@ def test_a_killed_report_continues_and_ends_with_the_same_bytes(tmp_path):
 
 
 def test_theory_checks_explain_one_claim_and_write_json(tmp_path):
-    done = python("-m", "theory_checks", "FS-03", "--json", str(tmp_path / "one.json"))
+    done = python("-m", "theory_checks", "FD-01", "--json", str(tmp_path / "one.json"))
     assert done.returncode == 0, done.stderr
-    assert "FS-03   holds" in done.stdout
+    assert "FD-01   holds " in done.stdout
     assert "mutant       refuted, as it must be" in done.stdout
     assert '"verdict": "holds"' in (tmp_path / "one.json").read_text()
     unknown = python("-m", "theory_checks", "FS-99")
