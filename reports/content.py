@@ -24,7 +24,7 @@ from fedstat.inference import (
 from simulations import split, stability, units
 from simulations.study import Tables, read_config, read_tables
 from theory_checks import COMMITTED, all_claims
-from theory_checks.fedsplit_training import margin
+from theory_checks.fedsplit.training import margin
 
 CHAPTERS = ("claims", "units", "split", "stability")
 #: Arms compared with the true split. The oracle's split and one random draw are left out: their law is the true
@@ -37,7 +37,7 @@ def content(scale: str, out: Path, only: Sequence[str]) -> dict[str, Any]:
     """Return everything the template prints, as plain values."""
     data: dict[str, Any] = {"scale": scale, "environment": environment(), "chapters": list(only)}
     if "claims" in only:
-        data["committed_scale"] = read_config(COMMITTED)["scale"]
+        data["committed_scale"] = read_config(COMMITTED / "split")["scale"]
         data["claims"] = _claims(out)
     if "units" in only:
         data["units"] = _units(out / "units")
@@ -50,7 +50,7 @@ def content(scale: str, out: Path, only: Sequence[str]) -> dict[str, Any]:
 
 def _claims(out: Path) -> list[dict[str, Any]]:
     """Verdicts on the committed tables, and beside those about training the verdict on this run's tables."""
-    committed, fresh = all_claims(), {claim.id: claim for claim in all_claims(out / "split")}
+    committed, fresh = all_claims(), {claim.id: claim for claim in all_claims(out)}
     entries = []
     with progress_bar("claims", len(committed)) as advance:
         for claim in committed:

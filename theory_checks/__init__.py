@@ -1,18 +1,24 @@
-"""The papers' claims, one module per paper; ``python -m theory_checks`` prints the ledger."""
+"""The papers' claims, one folder or module per paper; ``python -m theory_checks`` prints the ledger."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from fedstat.claims import Claim
 
 LEDGER = Path(__file__).parent / "ledger.json"
-#: Small tables that long runs left behind; claims about trained networks are judged on them.
-COMMITTED = Path(__file__).parent.parent / "reports" / "results" / "split"
+#: Small tables that long runs left behind, one folder per study; claims about training are judged on them.
+COMMITTED = Path(__file__).parent.parent / "reports" / "results"
+
+_MODULES = (
+    "fedsplit.kernels",
+    "fedsplit.training",
+    "filter_decomposition.aggregation",
+)
 
 
-def all_claims(tables: Path = COMMITTED) -> tuple[Claim, ...]:
-    """Return all claims; those about trained networks read the tables of the split study in `tables`."""
-    from theory_checks import fedsplit, fedsplit_training, filter_decomposition
-
-    return (*fedsplit.CLAIMS, *fedsplit_training.claims(tables), *filter_decomposition.CLAIMS)
+def all_claims(results: Path = COMMITTED) -> tuple[Claim, ...]:
+    """Return all claims, by id; those about training read the tables of the studies in `results`."""
+    found = [claim for name in _MODULES for claim in import_module(f"theory_checks.{name}").claims(results)]
+    return tuple(sorted(found, key=lambda claim: claim.id))

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from fedstat._files import atomic_file
-from fedstat.claims import Claim, Judgement, as_object, judge, table, write_ledger
+from fedstat.claims import Claim, Judgement, as_object, judge, searching, table, write_ledger
 from fedstat.federated.progress import progress_bar
 from theory_checks import COMMITTED, LEDGER, all_claims
 
@@ -20,18 +20,21 @@ def main() -> None:
     )
     parser.add_argument("ids", nargs="*", help="claims to explain, e.g. FS-04; all if left out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the judgements as a JSON list")
-    parser.add_argument("--tables", type=Path, default=COMMITTED, help="tables of a split study (default: committed)")
+    parser.add_argument("--cases", type=int, metavar="N", help="cases that every search tries (default: its own)")
+    parser.add_argument("--results", type=Path, default=COMMITTED, help="tables of the studies (default: committed)")
     parser.add_argument("--update", action="store_true", help="rewrite the committed ledger")
     options = parser.parse_args()
+    if options.cases is not None and options.cases < 1:
+        parser.error(f"--cases must be at least 1, got {options.cases}")
     if options.update and options.ids:
         parser.error("--update rewrites the whole ledger; leave out the ids")
-    known = {claim.id: claim for claim in all_claims(options.tables)}
+    known = {claim.id: claim for claim in all_claims(options.results)}
     unknown = [i for i in options.ids if i not in known]
     if unknown:
         parser.error(f"no claim {unknown[0]}; there are {', '.join(known)}")
     chosen = [known[i] for i in options.ids] or list(known.values())
     judgements = []
-    with progress_bar("claims", len(chosen)) as advance:
+    with searching(options.cases), progress_bar("claims", len(chosen)) as advance:
         for claim in chosen:
             judgements.append(judge(claim))
             advance()
@@ -55,6 +58,8 @@ def explain(claim: Claim, judgement: Judgement) -> str:
         f"  mutant       {mutant}",
         f"  sees         {claim.sensitivity}",
     ]
+    if claim.flaw:
+        lines.append(f"  what is wrong {claim.flaw}")
     if claim.corrected:
         lines.append(f"  corrected    {claim.corrected}")
     return "\n".join(lines)

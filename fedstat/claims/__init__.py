@@ -1,7 +1,8 @@
 """The machinery of judgement: a claim is declared once, and its verdict is computed.
 
-A check returns `Evidence`; the constructors `enumeration`, `search`, `probability`, `within`, `all_of` and
-`only_if` are the ways to get there. `judge` applies a claim's checks and its mutant, `Ledger` keeps verdicts.
+A check returns `Evidence`; the constructors `enumeration`, `search`, `probability`, `within`, `all_of`, `only_if`,
+`missing` and `not_checkable` are the ways to get there. `judge` applies a claim's checks and its mutant; the ledger
+functions write verdicts, read them and print them.
 """
 
 from fedstat.claims.claim import Claim, Judgement, Reading, judge
@@ -10,9 +11,12 @@ from fedstat.claims.evidence import (
     Verdict,
     all_of,
     enumeration,
+    missing,
+    not_checkable,
     only_if,
     probability,
     search,
+    searching,
     within,
 )
 from fedstat.claims.ledger import as_object, read_ledger, table, write_ledger
@@ -27,10 +31,13 @@ __all__ = [
     "as_object",
     "enumeration",
     "judge",
+    "missing",
+    "not_checkable",
     "only_if",
     "probability",
     "read_ledger",
     "search",
+    "searching",
     "table",
     "within",
     "write_ledger",

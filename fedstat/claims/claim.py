@@ -40,6 +40,8 @@ class Claim:
         The smallest violation that the check can see.
     assumptions : str
         What the paper assumes.
+    flaw : str
+        What goes wrong in the paper's argument, if something does: one or two sentences in plain words.
     corrected : str or None
         Id of the corrected statement, if this one is wrong or conditional.
     trained : bool
@@ -57,6 +59,7 @@ class Claim:
     mutant: Check | str
     sensitivity: str
     assumptions: str = "none"
+    flaw: str = ""
     corrected: str | None = None
     trained: bool = False
     nearest: bool = True

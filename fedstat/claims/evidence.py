@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -22,6 +24,9 @@ Verdict = Literal[
 
 #: Level of a two-sided interval whose limits are one-sided at 95%.
 _ONE_SIDED = 0.90
+
+#: Cases that every search tries, where somebody is patient; None leaves it to the check.
+_CASES: ContextVar[int | None] = ContextVar("cases", default=None)
 
 #: Verdicts that stand for the statement.
 FAVOURABLE = ("holds", "holds-on-cases", "supported")
@@ -78,6 +83,16 @@ def enumeration(cases: Iterable[Any], holds: Callable[[Any], bool], *, of: str) 
     return Evidence("holds", f"true for all {count} {of}", count)
 
 
+@contextmanager
+def searching(cases: int | None) -> Iterator[None]:
+    """Let every search inside the block try so many cases; None leaves each check its own number."""
+    token = _CASES.set(cases)
+    try:
+        yield
+    finally:
+        _CASES.reset(token)
+
+
 class _Fails(Exception):
     """A case in which the relation fails, for Hypothesis to shrink."""
 
@@ -106,7 +121,7 @@ def search(
     tolerance : float
         Rounding allowed for, absolute. Ratios are formed only where a side exceeds a thousand times this.
     examples : int
-        Cases tried; the search is derandomised, so that a verdict repeats.
+        Cases tried, unless `searching` says otherwise; the search is derandomised, so that a verdict repeats.
     show : callable
         How a counterexample is written.
     """
@@ -121,7 +136,7 @@ def search(
         return left / right if right > 0 and max(left, right) > 1e3 * tolerance else 0.0
 
     @settings(
-        max_examples=examples,
+        max_examples=_CASES.get() or examples,
         derandomize=True,
         database=None,
         deadline=None,
@@ -240,6 +255,16 @@ def only_if(condition: str, given: Evidence, without: Evidence) -> Evidence:
         verdict = "holds-only-if"
     summary = f"needs {condition}: with it, {given.summary}; without it, {without.summary}"
     return Evidence(verdict, summary, given.cases + without.cases, given.margin, without.counterexample)
+
+
+def missing(what: str) -> Evidence:
+    """Leave a statement undecided because something that would decide it does not exist yet."""
+    return Evidence("undecided", f"missing: {what}", 0)
+
+
+def not_checkable(why: str) -> Evidence:
+    """Say that a statement cannot be checked here, and why."""
+    return Evidence("not-checkable", why, 0)
 
 
 def _needed(at_least: float) -> int:

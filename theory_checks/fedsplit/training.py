@@ -32,12 +32,12 @@ DESIGN = (
 ALMOST_PERFECT = 0.8
 
 
-def claims(folder: Path) -> tuple[Claim, ...]:
-    """Return the claims, judged on the tables in `folder` when they are checked."""
+def claims(results: Path) -> tuple[Claim, ...]:
+    """Return the claims, judged on the split study's tables in `results` when they are checked."""
 
     @lru_cache(maxsize=1)
     def tables() -> Tables:
-        return read_tables(folder)
+        return read_tables(results / "split")
 
     return (
         Claim(
