@@ -1,4 +1,4 @@
-from . import claims, data, factor, federated, inference, methods, models, ntk, report, testing
+from . import claims, data, factor, federated, inference, methods, models, ntk, report, testing, theory
 from .federated import Method, Population, Result, State, Training, Update, federate, load
 from .inference import compare
 from .methods import Count, FedAvg, FedFac, FedSplit, Local, Quantile
@@ -29,6 +29,7 @@ __all__ = [
     "ntk",
     "report",
     "testing",
+    "theory",
 ]
 
 __version__: str

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from fedstat.report import typeset
-from reports.content import CHAPTERS, content
+from reports.content import CHAPTERS, STUDIES, content
 from simulations.study import simulate
 
 TEMPLATE = Path(__file__).parent / "report.typ"
@@ -43,9 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     start = time.perf_counter()
     out = options.out / options.scale
-    studies = [name for name in CHAPTERS if name != "claims" and name in options.only]
-    if "claims" in options.only and "split" not in studies:
-        studies.append("split")  # claims about training are also judged on the fresh tables
+    studies = list(dict.fromkeys(name for chapter in CHAPTERS if chapter in options.only for name in STUDIES[chapter]))
     for name in studies:
         print(f"{name} ...", file=sys.stderr)
         simulate(name, options.scale, out)

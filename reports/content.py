@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedstat.claims import Judgement, judge
-from fedstat.federated.progress import progress_bar
+from fedstat.claims import Judgement
 from fedstat.federated.result import environment
 from fedstat.inference import (
     PairedDifference,
@@ -21,12 +20,26 @@ from fedstat.inference import (
     p_value,
     paired_difference,
 )
-from simulations import split, stability, units
+from simulations import aggregation, agreement, complexity, split, stability, units, wide
 from simulations.study import Tables, read_config, read_tables
 from theory_checks import COMMITTED, all_claims
 from theory_checks.fedsplit.training import margin
+from theory_checks.judging import judge_all
 
-CHAPTERS = ("claims", "units", "split", "stability")
+CHAPTERS = ("claims", "theory", "units", "split", "stability", "agreement")
+#: The studies behind each chapter; the ledger needs those that claims about training read.
+STUDIES = {
+    "claims": ("wide", "complexity", "aggregation", "agreement", "split"),
+    "theory": ("wide", "complexity", "aggregation", "strongly_convex"),
+    "units": ("units",),
+    "split": ("split",),
+    "stability": ("split", "stability"),
+    "agreement": ("agreement",),
+}
+#: Where the aggregation study's variances come from.
+SOURCES = ("formula", "sampling", "training")
+#: What the papers are called, in the order of the ledger.
+PAPERS = ("FedSplit/FedFac", "Filter decomposition", "FedDecomp", "Factorized-FL")
 #: Arms compared with the true split. The oracle's split and one random draw are left out: their law is the true
 #: split's by a theorem, and what is proved is not tested.
 COMPARED = ("static", "dynamic", "dynamic, weights", "random, every round", "random, per client", "Local", "FedAvg")
@@ -38,38 +51,48 @@ def content(scale: str, out: Path, only: Sequence[str]) -> dict[str, Any]:
     data: dict[str, Any] = {"scale": scale, "environment": environment(), "chapters": list(only)}
     if "claims" in only:
         data["committed_scale"] = read_config(COMMITTED / "split")["scale"]
+        data["papers"] = list(PAPERS)
         data["claims"] = _claims(out)
+    if "theory" in only:
+        data["wide"] = _wide(out / "wide")
+        data["complexity"] = _complexity(out / "complexity")
+        data["aggregation"] = _aggregation(out / "aggregation")
+        data["strongly_convex"] = _strongly_convex(out / "strongly_convex")
     if "units" in only:
         data["units"] = _units(out / "units")
     if "split" in only:
         data["split"] = _split(out / "split")
     if "stability" in only:
         data["stability"] = _stability(out / "stability")
+    if "agreement" in only:
+        data["agreement"] = _agreement(out / "agreement")
     return data
 
 
 def _claims(out: Path) -> list[dict[str, Any]]:
-    """Verdicts on the committed tables, and beside those about training the verdict on this run's tables."""
-    committed, fresh = all_claims(), {claim.id: claim for claim in all_claims(out)}
-    entries = []
-    with progress_bar("claims", len(committed)) as advance:
-        for claim in committed:
-            entry = _entry(judge(claim))
-            if claim.trained:
-                entry["fresh"] = {"verdict": judge(fresh[claim.id], with_mutant=False).verdict}
-            entries.append(entry)
-            advance()
-    return sorted(entries, key=lambda e: e["id"])
+    """Verdicts on the committed tables, and beside those about training the verdict on this run's tables.
+
+    Each corrected statement stands with the claim that it corrects.
+    """
+    trained = [claim.id for claim in all_claims() if claim.trained]
+    fresh = {j.claim.id: j.verdict for j in judge_all(trained, results=out, with_mutant=False)}
+    entries = {j.claim.id: _entry(j) | {"fresh": fresh.get(j.claim.id)} for j in judge_all()}
+    corrections = {entry["corrected"] for entry in entries.values() if entry["corrected"]}
+    for entry in entries.values():
+        entry["correction"] = entries.get(entry["corrected"])
+    return [entry for name, entry in entries.items() if name not in corrections]
 
 
 def _entry(judgement: Judgement) -> dict[str, Any]:
     claim = judgement.claim
     return {
         "id": claim.id,
-        "place": f"{claim.paper}, {claim.place}",
+        "paper": claim.paper,
+        "place": claim.place,
         "statement": claim.statement,
         "words": claim.words,
         "assumptions": claim.assumptions,
+        "flaw": claim.flaw,
         "verdict": judgement.verdict,
         "corrected": claim.corrected,
         "sensitivity": claim.sensitivity,
@@ -79,6 +102,109 @@ def _entry(judgement: Judgement) -> dict[str, Any]:
             for name, e in judgement.evidence.items()
         ],
     }
+
+
+def _wide(folder: Path) -> dict[str, Any]:
+    """Networks against Theorem 1: runs that stay under the bound, and the residual reached."""
+    tables, config = read_tables(folder), read_config(folder)
+    runs = tables["networks"].groupby(["start", "convention", "width"])["below"].agg(["sum", "count"])
+    curves = tables["curves"].set_index(["start", "convention", "width", "round"]).sort_index()
+    limits = tables["limits"].set_index(["start", "convention", "round"]).sort_index()
+    last = tables["curves"]["round"].max()
+    half = last // 2
+    rows = [
+        [
+            wide.STARTS[start],
+            convention,
+            f"{width}",
+            f"{good} of {total}",
+            interval(100 * curves.loc[(start, convention, width, half), ["ratio", "low", "high"]], 2),
+            f"{100 * limits.loc[(start, convention, half), 'limit']:.2f}",
+            f"{100 * limits.loc[(start, convention, half), 'bound']:.2f}",
+        ]
+        for start in wide.STARTS
+        for convention in wide.CONVENTIONS
+        for width, (good, total) in runs.loc[(start, convention)].iterrows()
+    ]
+    under = [
+        {"start": words, "convention": convention, "good": int(found["sum"].sum()), "total": int(found["count"].sum())}
+        for start, words in wide.STARTS.items()
+        for convention in wide.CONVENTIONS
+        for found in [runs.loc[(start, convention)]]
+    ]
+    return {"config": config, "rows": rows, "half": int(half), "under": under}
+
+
+def _complexity(folder: Path) -> dict[str, Any]:
+    """The complexity term against the measured loss."""
+    tables, config = read_tables(folder), read_config(folder)
+    wanted = tables["summary"].set_index(["labels", "clients", "what"]).sort_index()
+    rows = [
+        [
+            complexity.LABELS[labels],
+            f"{clients}",
+            interval(wanted.loc[(labels, clients, "term"), ["mean", "low", "high"]], 2),
+            interval(wanted.loc[(labels, clients, "loss"), ["mean", "low", "high"]], 3),
+            f"{100 * wanted.loc[(labels, clients, 'term'), 'below_one']:.0f}%",
+        ]
+        for labels in complexity.LABELS
+        for clients in config["clients"]
+    ]
+    ranks = [
+        [complexity.LABELS[name], interval(mean_interval(group["correlation"]), 2)]
+        for name, group in tables["ranks"].groupby("labels")
+    ]
+    counted = tables["repeats"].query("term < 1")
+    return {
+        "config": config,
+        "rows": rows,
+        "ranks": ranks,
+        "counted": len(counted),
+        "repeats": len(tables["repeats"]),
+        "broken": int((counted["loss"] > counted["term"]).sum()),
+        "sharpest": number(float((counted["loss"] / counted["term"]).max()), 2) if len(counted) else "none",
+    }
+
+
+def _aggregation(folder: Path) -> dict[str, Any]:
+    """Bias and variance of the product of averages, over those of the average of products."""
+    tables, config = read_tables(folder), read_config(folder)
+    table = tables["variance"]
+    table = table.assign(
+        ratio=table["decomposed_variance"] / table["plain_variance"], error=table["mse"] / table["plain_variance"]
+    )
+    wanted = table.groupby(["start", "clients", "source"])
+    rows = [
+        [
+            words,
+            f"{m}",
+            *(interval(aggregation.over_seeds(wanted.get_group((start, m, source))["ratio"]), 3) for source in SOURCES),
+            interval(aggregation.over_seeds(wanted.get_group((start, m, "formula"))["error"]), 3),
+        ]
+        for start, words in aggregation.STARTS.items()
+        for m in aggregation.GROUPS
+    ]
+    late = tables["late"].set_index(["clients", "aggregate", "run"])["excess_risk"].unstack("aggregate")
+    risks = []
+    for m, runs in late.groupby("clients"):
+        d = paired_difference(runs["decomposed"], runs["FedAvg"])
+        mean = [f"{1000 * runs[name].mean():.2f}" for name in ("FedAvg", "decomposed")]
+        risks.append([f"{m}", *mean, interval((1000 * d.mean, 1000 * d.low, 1000 * d.high), 2)])
+    return {"config": config, "rows": rows, "risks": risks}
+
+
+def _strongly_convex(folder: Path) -> dict[str, Any]:
+    """Theorem 5.4 as printed and as corrected, on quadratics."""
+    tables, config = read_tables(folder), read_config(folder)
+    wanted = tables["summary"].set_index(["setting", "bound"])
+    rows = []
+    for setting in tables["summary"]["setting"].unique():
+        printed, corrected = wanted.loc[(setting, "printed")], wanted.loc[(setting, "corrected")]
+        last = f"{printed['last_step_exceeding']:.0f}" if printed["seeds_exceeding"] else "–"
+        exceeded = [f"{bound['seeds_exceeding']:.0f} of {bound['seeds']:.0f}" for bound in (printed, corrected)]
+        ratios = [number(float(bound["largest_ratio"]), 2) for bound in (printed, corrected)]
+        rows.append([str(setting), exceeded[0], ratios[0], last, exceeded[1], ratios[1]])
+    return {"config": config, "rows": rows}
 
 
 def _units(folder: Path) -> dict[str, Any]:
@@ -297,6 +423,55 @@ def _stability(folder: Path) -> dict[str, Any]:
 def _range(means: pd.Series) -> str:
     """Smallest and largest of the settings' means."""
     return f"{number(means.min(), 2)} to {number(means.max(), 2)}"
+
+
+def _agreement(folder: Path) -> dict[str, Any]:
+    """Communality and agreement of units: recovery of the true units, and the accuracy of the splits."""
+    tables, config = read_tables(folder), read_config(folder)
+    truth = tables["truth"].set_index(["p", "alpha"]).sort_index()
+    kappa = 0.85 if 0.85 in config["kappas"] else config["kappas"][0]
+    looks = (
+        ("communality", "true", kappa),
+        ("communality", "permuted", kappa),
+        ("agreement", "true", None),
+        ("agreement", "permuted", None),
+    )
+
+    def values(place: tuple[float, float], look: tuple[str, str, float | None], measure: str) -> pd.Series:
+        statistic, parameters, at = look
+        rows = truth.loc[[place]].query(f"statistic == {statistic!r} and parameters == {parameters!r}")
+        return rows[measure] if at is None else rows[rows["kappa"] == at][measure]
+
+    places = list(dict.fromkeys(truth.index))
+    rows = [
+        [
+            f"p = {p:g}, α = {alpha:g}",
+            *(interval(mean_interval(values((p, alpha), look, "auc")), 2) for look in looks),
+            *(f"{100 * values((p, alpha), looks[i], 'true_size').mean():.0f}" for i in (0, 2)),
+        ]
+        for p, alpha in places
+    ]
+    accuracy = tables["accuracy"].query("metric == 'accuracy'")
+    differences = []
+    for (start, p, alpha, n), runs in accuracy.groupby(["start", "p", "alpha", "samples"], sort=False):
+        wide = runs.pivot(index="seed", columns="arm", values="value")
+        for arm, words in agreement.ARMS.items():
+            found = {other: paired_difference(wide[arm], wide[other]) for other in ("true", "Local") if other != arm}
+            points = [
+                interval((100 * found[other].mean, 100 * found[other].low, 100 * found[other].high), 1)
+                if other in found
+                else "–"
+                for other in ("true", "Local")
+            ]
+            where = f"{start} start, p = {p:g}, α = {alpha:g}, n = {n:g}"
+            differences.append([where, words, f"{100 * wide[arm].mean():.1f}", *points])
+    places_of = ["statistic", "looked_at", "start", "p", "alpha", "samples", "noise"]
+    means = tables["noise"].groupby(places_of)["auc"].mean().groupby(["statistic", "looked_at", "start"])
+    spans = [
+        {"what": agreement.LOOKS[statistic, looked_at], "start": start, "low": f"{low:.2f}", "high": f"{high:.2f}"}
+        for (statistic, looked_at, start), (low, high) in means.agg(["min", "max"]).iterrows()
+    ]
+    return {"config": config, "kappa": kappa, "rows": rows, "differences": differences, "spans": spans}
 
 
 def _setting(setting: tuple[float, float, int]) -> str:

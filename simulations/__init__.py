@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-NAMES = ("units", "split", "stability")
+NAMES = ("units", "split", "stability", "wide", "complexity", "aggregation", "strongly_convex", "agreement")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from simulations import NAMES, split
-from simulations.study import read_config, simulate, write_tables
+from simulations import NAMES
+from simulations.study import evidence, read_config, simulate, write_tables
 
 
 def main() -> None:
@@ -28,14 +28,12 @@ def main() -> None:
         "--evidence",
         type=Path,
         metavar="FOLDER",
-        help="also write the tables that claims are judged on (split only)",
+        help="also write the tables that claims are judged on",
     )
     options = parser.parse_args()
-    if options.evidence and options.name != "split":
-        parser.error("--evidence belongs to the split study")
     tables = simulate(options.name, options.scale, options.out)
     if options.evidence:
-        write_tables(options.evidence, split.evidence(tables), read_config(options.out / options.name))
+        write_tables(options.evidence, evidence(options.name, tables), read_config(options.out / options.name))
     print(f"tables and figures: {options.out / options.name}")
 
 

@@ -120,9 +120,9 @@ def random_split(population: fs.Population, shared: int, per_client: bool) -> di
     return {LAYER: mask if per_client else mask[0]}
 
 
-def random_statistic(matrix: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def random_statistic(stacked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A statistic that knows nothing: the control of the dynamic split."""
-    return np.asarray(rng.random(matrix.shape[1]))
+    return np.asarray(rng.random(stacked.shape[1]))
 
 
 def arms(scale: Scale, p: float) -> dict[str, fs.Method]:

@@ -68,7 +68,7 @@ def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:
         if missing:
             spawn = multiprocessing.get_context("spawn")
             workers = min(len(missing), os.cpu_count() or 1)
-            with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start_worker) as pool:
+            with ProcessPoolExecutor(workers, mp_context=spawn, initializer=start_worker) as pool:
                 waiting = [pool.submit(_compute, part, folders[part]) for part in missing]
                 try:
                     for done in as_completed(waiting):
@@ -90,7 +90,7 @@ def _compute(part: Part, folder: Path) -> None:
             table.to_parquet(temporary / f"{name}.parquet", index=False)
 
 
-def _start_worker() -> None:
+def start_worker() -> None:
     """Give this worker one core, and let it end with its parent even if that is killed."""
     import torch
     from threadpoolctl import threadpool_limits
@@ -126,6 +126,13 @@ def simulate(name: str, scale: Scale, out: Path) -> Tables:
         with atomic_file(folder / f"{stem}.svg") as path:
             figure.savefig(path, format="svg", metadata={"Date": None})
     return tables
+
+
+def evidence(name: str, tables: Tables) -> Tables:
+    """Return the tables that claims are judged on: the study's own choice, or all of them."""
+    choose = getattr(importlib.import_module(f"simulations.{name}"), "evidence", dict)
+    chosen: Tables = choose(tables)
+    return chosen
 
 
 def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> None:

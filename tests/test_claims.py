@@ -13,10 +13,13 @@ from fedstat.claims import (
     as_object,
     enumeration,
     judge,
+    missing,
+    not_checkable,
     only_if,
     probability,
     read_ledger,
     search,
+    searching,
     table,
     within,
     write_ledger,
@@ -73,6 +76,26 @@ def test_within_has_three_outcomes():
     assert verdicts == ["supported", "refuted", "undecided"]
     # half-width 1, border 0.25 away from the estimate: sixteen times the cases bring the border outside
     assert "80 seeds in place of 5" in within(-0.75, 1.25, (0.0, INFINITY), cases=5, what="x").summary
+
+
+def test_what_cannot_be_decided_says_why():
+    assert (missing("a method").verdict, missing("a method").summary) == ("undecided", "missing: a method")
+    assert not_checkable("no source").verdict == "not-checkable"
+
+
+def test_patience_overrides_every_searchs_own_number():
+    def cases():
+        return search(st.integers(), lambda n: (0.0, 1.0), examples=20).cases
+
+    with searching(50):
+        assert cases() == 50
+    with searching(None):
+        assert cases() == 20
+
+
+def test_ordinal_words_of_counterexamples():
+    words = [enumeration(range(30), lambda n, k=k: n != k, of="n").summary for k in (0, 1, 2, 3, 10, 20, 21, 22)]
+    assert [w.split()[3] for w in words] == ["first", "second", "third", "4th", "11th", "21st", "22nd", "23rd"]
 
 
 def test_conjunction_and_condition():

@@ -12,7 +12,7 @@ from fedstat.federated import Method
 from fedstat.federated.federate import participants
 from fedstat.federated.network import build
 from fedstat.methods.cut import Count, Quantile, is_shared
-from fedstat.methods.fedfac import communality
+from fedstat.methods.fedfac import communality, units_as_columns
 from fedstat.methods.units import share_units
 from fedstat.testing import INPUTS, UNITS, check_method
 
@@ -85,6 +85,12 @@ def test_dynamic_fedfac_obeys_the_laws():
     )
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_fedfac_by_agreement_obeys_the_laws(dynamic):
+    fedfac = fs.FedFac(layers=["hidden", "head"], tau=Count(2), statistic="agreement", dynamic=dynamic)
+    check_method(fedfac, all_shared=replace(fedfac, tau=0.0), all_personal=replace(fedfac, tau=np.inf))
+
+
 def test_a_method_from_outside_is_checked_the_same_way():
     check_method(FedAvgM(), all_shared=FedAvgM(beta=0.0), except_for=["one client"])
 
@@ -124,7 +130,7 @@ def test_everything_personal_is_local_on_equal_budgets():
 def test_dynamic_fedfac_with_a_constant_mask_is_fedsplit():
     mask = np.arange(10) % 3 == 0
 
-    def constant(matrix, rng):
+    def constant(stacked, rng):
         return mask.astype(float)
 
     fedfac = run(fs.FedFac(layers=["hidden"], tau=0.5, dynamic=True, statistic=constant))
@@ -178,22 +184,22 @@ def test_weights_and_server_step_by_hand():
 def test_dynamic_fedfac_analyses_updates_or_weights_with_its_kappa_and_new_randomness():
     seen = {}
 
-    def look(matrix, rng):
-        seen.setdefault("matrices", []).append(matrix)
+    def look(stacked, rng):
+        seen.setdefault("stacks", []).append(stacked)
         seen.setdefault("draws", []).append(rng.random())
         return np.arange(10.0)
 
-    matrices = {}
+    stacks = {}
     for source in ("updates", "weights"):
         seen.clear()
         result = run(fs.FedFac(layers=["hidden"], dynamic=True, statistic=look, source=source), rounds=2)
-        matrices[source] = seen["matrices"][-1]
+        stacks[source] = seen["stacks"][-1]
         assert len(set(seen["draws"])) == 3  # first split and two rounds, each with randomness of its own
     present = participants(0, 1, 6, 0.5)
     kept = result.states["it", 0].clients["hidden.weight"][present].numpy()
-    np.testing.assert_allclose(matrices["weights"], kept.transpose(0, 2, 1).reshape(-1, 10), atol=1e-12)
-    assert np.abs(matrices["updates"]).max() < np.abs(matrices["weights"]).max()
-    few, many = (communality(matrices["weights"], kappa) for kappa in (0.3, 0.9))
+    np.testing.assert_allclose(stacks["weights"], kept, atol=1e-12)
+    assert np.abs(stacks["updates"]).max() < np.abs(stacks["weights"]).max()
+    few, many = (communality(units_as_columns(stacks["weights"]), kappa) for kappa in (0.3, 0.9))
     assert few.mean() < many.mean()  # more factors explain more
     first = [run(fs.FedFac(layers=["hidden"], kappa=k), rounds=1).records["it", 0]["shared hidden"] for k in (0.3, 0.9)]
     assert not np.array_equal(*first)
@@ -278,7 +284,7 @@ def test_rejoining_units_add_to_the_servers_value_or_take_the_average():
     """Split by hand: unit 0 is personal in round one and shared in round two."""
     calls = []
 
-    def flips(matrix, rng):
+    def flips(stacked, rng):
         calls.append(0)
         values = np.ones(10)
         values[0] = len(calls) > 2  # the call at the start and that of round one say personal
@@ -353,7 +359,7 @@ def test_dead_units_keep_their_state():
         (lambda: run(fs.FedFac(layers=["hidden"], statistic=lambda m, r: np.ones(3))), "each of the 10 units"),
         (lambda: fs.FedFac(layers=["hidden"], tau="0.5"), "tau must be a number"),
         (lambda: fs.Training(lr=0.1, batch_size=2.5), "batch_size must be a whole number"),
-        (lambda: run(fs.FedAvg(), evaluate_at=[9]), "rounds between 1 and 4"),
+        (lambda: run(fs.FedAvg(), evaluate_at=[9]), "rounds between 0 and 4"),
         (lambda: run(fs.FedAvg(), chunk=0), "chunk must be a whole number, at least 1"),
     ],
 )  # fmt: skip

@@ -12,9 +12,20 @@ LEDGER = Path(__file__).parent / "ledger.json"
 COMMITTED = Path(__file__).parent.parent / "reports" / "results"
 
 _MODULES = (
+    "factorized_fl",
+    "feddecomp",
+    "fedsplit.agreement",
+    "fedsplit.convergence",
+    "fedsplit.factor_analysis",
+    "fedsplit.generalisation",
     "fedsplit.kernels",
+    "fedsplit.tables",
     "fedsplit.training",
     "filter_decomposition.aggregation",
+    "filter_decomposition.convergence",
+    "filter_decomposition.protocol",
+    "filter_decomposition.sampling",
+    "filter_decomposition.variance",
 )
 
 

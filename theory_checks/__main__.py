@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 from fedstat._files import atomic_file
-from fedstat.claims import Claim, Judgement, as_object, judge, searching, table, write_ledger
-from fedstat.federated.progress import progress_bar
+from fedstat.claims import Claim, Judgement, as_object, table, write_ledger
 from theory_checks import COMMITTED, LEDGER, all_claims
+from theory_checks.judging import judge_all
 
 
 def main() -> None:
@@ -28,16 +28,11 @@ def main() -> None:
         parser.error(f"--cases must be at least 1, got {options.cases}")
     if options.update and options.ids:
         parser.error("--update rewrites the whole ledger; leave out the ids")
-    known = {claim.id: claim for claim in all_claims(options.results)}
+    known = [claim.id for claim in all_claims(options.results)]
     unknown = [i for i in options.ids if i not in known]
     if unknown:
         parser.error(f"no claim {unknown[0]}; there are {', '.join(known)}")
-    chosen = [known[i] for i in options.ids] or list(known.values())
-    judgements = []
-    with searching(options.cases), progress_bar("claims", len(chosen)) as advance:
-        for claim in chosen:
-            judgements.append(judge(claim))
-            advance()
+    judgements = judge_all(options.ids or None, results=options.results, cases=options.cases)
     print(table(judgements))
     for judgement in judgements if options.ids else ():
         print("\n" + explain(judgement.claim, judgement))
@@ -59,7 +54,7 @@ def explain(claim: Claim, judgement: Judgement) -> str:
         f"  sees         {claim.sensitivity}",
     ]
     if claim.flaw:
-        lines.append(f"  what is wrong {claim.flaw}")
+        lines.append(f"  goes wrong   {claim.flaw}")
     if claim.corrected:
         lines.append(f"  corrected    {claim.corrected}")
     return "\n".join(lines)

@@ -285,4 +285,6 @@ def _interval(region: tuple[float, float]) -> str:
 
 
 def _nth(n: int) -> str:
-    return {1: "first", 2: "second", 3: "third"}.get(n, f"{n}th")
+    if n in (1, 2, 3):
+        return ("first", "second", "third")[n - 1]
+    return f"{n}{'th' if n // 10 % 10 == 1 else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"

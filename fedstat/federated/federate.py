@@ -62,7 +62,7 @@ def federate(
     seed : int or iterable of int
         Master seeds, one run of every method for each.
     evaluate_at : iterable of int, optional
-        Rounds (1-based) after which all clients are evaluated; by default every one.
+        Rounds after which all clients are evaluated, 0 for the start; by default every one from 1 on.
     chunk : int, optional
         Clients trained at once; by default as many as fill a fixed number of bytes. Results do not depend on
         it beyond rounding; 1 is the sequential loop.
@@ -103,10 +103,11 @@ def federate(
         raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
     methods, seeds = _labels(method), _seeds(seed)
     every = range(1, rounds + 1)
-    if isinstance(evaluate_at, int | str) or not (
-        evaluated := set(every if evaluate_at is None else evaluate_at)
-    ) <= set(every):
-        raise ValueError(f"evaluate_at must hold rounds between 1 and {rounds}, got {evaluate_at!r}.")
+    if isinstance(evaluate_at, int | str) or not (evaluated := set(every if evaluate_at is None else evaluate_at)) <= {
+        0,
+        *every,
+    }:
+        raise ValueError(f"evaluate_at must hold rounds between 0 and {rounds}, got {evaluate_at!r}.")
 
     sites = _sites(clients, model, seeds, getattr(torch, dtype), device)
     config = {
@@ -137,6 +138,8 @@ def federate(
         for s in seeds
     }
     history = [] if resume is None else [resume.history]
+    if resume is None and 0 in evaluated:
+        history += [_evaluated(key, run, loss, size, 0) for key, run in runs.items()]
     with progress_bar("rounds", rounds - first, progress) as advance:
         for t in range(first, rounds):
             _round(runs, t, participation, trained)
@@ -276,7 +279,7 @@ def _start(method: Method, site: _Site, trained: Callable[[Params, Sequence[Job]
     population = Population(
         clients=site.clients,
         rng=stream(site.seed, "method"),
-        warmup=lambda params: trained(params, everyone, -1),
+        warmup=lambda params, replicate=0: trained(params, everyone, -1 - replicate),
         fresh=site.fresh,
     )
     return method.init(site.network, population)

@@ -79,15 +79,15 @@ class Population:
     rng : numpy Generator
         Randomness for the method's own draws.
     warmup : callable
-        Trains all clients, stacked (K, ...), for one round of the training configuration and returns their
-        weights, still on the engine.
+        ``warmup(start, replicate=0)`` trains all clients, stacked (K, ...), for one round of the training
+        configuration and returns their weights, still on the engine. Each replicate has its own batch orders.
     fresh : callable
         Returns K independent draws of initial weights, stacked (K, ...).
     """
 
     clients: Clients
     rng: np.random.Generator
-    warmup: Callable[[Params], Params] = field(repr=False)
+    warmup: Callable[..., Params] = field(repr=False)
     fresh: Callable[[], Params] = field(repr=False)
 
 

@@ -1,16 +1,17 @@
-"""FedFac: factor analysis of the units decides which are shared."""
+"""FedFac: a statistic of the units, by factor analysis or of agreement, decides which are shared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat.factor import PrincipalAxis
+from fedstat.factor import PrincipalAxis, intraclass_correlation
 from fedstat.federated.method import Method, Population, State, Update, keep, rows, step_to_mean
 from fedstat.federated.network import Network, Params
 from fedstat.methods.cut import Count, Cut, Quantile, is_shared
@@ -43,9 +44,17 @@ class FedFac(Method):
     rejoin : {"add", "average"}
         A unit that turns shared: add the mean change to the server's old value, as the paper's formula does, or
         take the mean of the participants' weights. Both agree on units that never flip.
-    statistic : callable, optional
-        Replaces the communality: maps the matrix (rows, units) and a generator to one value per unit, NaN where
-        undefined.
+    statistic : {"communality", "agreement"} or callable
+        What is cut. "communality" is the paper's. It cannot tell whether clients agree: inputs permuted within
+        each client leave it unchanged. "agreement" is ours, each unit's `intraclass_correlation` over clients. It
+        looks at changes, since weights agree that started alike or were averaged: at first those that all clients
+        make from the common start, under `dynamic` those of the round. There a personal unit starts from each
+        client's own weights and its changes may differ for that reason alone, so units that start alike are
+        compared with units that do not. A callable maps stacked weights or changes (K', units, fan_in), whichever
+        the communality would see, and a generator to one value per unit, NaN where undefined.
+    replicates : int
+        Batch orders in which all clients train from the common start for the first "agreement", one local round
+        each; two or more separate the clients' differences from the noise of their batches.
     weighting, server_lr
         See `Method`.
     """
@@ -56,7 +65,8 @@ class FedFac(Method):
     dynamic: bool = False
     source: Literal["updates", "weights"] = "updates"
     rejoin: Literal["add", "average"] = "add"
-    statistic: Statistic | None = None
+    statistic: Literal["communality", "agreement"] | Statistic = "communality"
+    replicates: int = 2
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -72,16 +82,33 @@ class FedFac(Method):
                 f'source must be "updates" or "weights" and rejoin "add" or "average", got {self.source!r} and '
                 f"{self.rejoin!r}."
             )
+        if self.statistic not in ("communality", "agreement") and not callable(self.statistic):
+            raise ValueError(
+                'statistic must be "communality", "agreement" or a function of stacked weights and a generator, got '
+                f"{self.statistic!r}."
+            )
+        if self.statistic == "agreement" and self.source == "weights":
+            raise ValueError(
+                'statistic="agreement" looks at changes, but source is "weights", which agree once they are averaged; '
+                'use source="updates".'
+            )
+        if not isinstance(self.replicates, Integral) or self.replicates < 1:
+            raise ValueError(f"replicates must be a whole number, at least 1, got {self.replicates!r}.")
 
     def shared(self, network: Network, population: Population) -> Params:
-        """Split by factor analysis of all clients' weights after one local round from the common start."""
+        """Split by what all clients make of the common start in one local round."""
         units = {layer: network.shapes[network.unit_leaves(layer)[0]][0] for layer in self.layers}
         everything = {layer: np.ones(n, dtype=bool) for layer, n in units.items()}
         if self._decided_by_tau():
             split = {layer: is_shared(np.full(n, np.nan), self.tau, everything[layer]) for layer, n in units.items()}
         else:
             start = {n: leaf.expand(len(population.clients), *leaf.shape) for n, leaf in network.initial().items()}
-            split = self._split(population.warmup(start), everything, population.rng)
+            if self.statistic == "agreement":
+                ends = [population.warmup(start, replicate) for replicate in range(self.replicates)]
+                seen = [_changes(start, end) for end in ends]
+            else:
+                seen = [population.warmup(start)]
+            split = self._split(seen, everything, population.rng)
         return share_units(network, split, len(population.clients))
 
     def aggregate(self, state: State, update: Update) -> State:
@@ -89,12 +116,10 @@ class FedFac(Method):
         if not self.dynamic or self._decided_by_tau():
             return super().aggregate(state, update)
         assert state.shared is not None
-        looked_at = update.end
-        if self.source == "updates":
-            looked_at = {name: update.end[name] - update.start[name] for name in update.end}
+        seen = _changes(update.start, update.end) if self.source == "updates" else update.end
         before = {layer: state.shared[f"{layer}.weight"].flatten(1)[0].cpu().numpy() for layer in self.layers}
         shared = dict(state.shared)
-        for layer, mask in self._split(looked_at, before, update.rng).items():
+        for layer, mask in self._split([seen], before, update.rng).items():
             for name in (f"{layer}.weight", f"{layer}.bias"):
                 if name in shared:
                     shared[name] = torch.from_numpy(mask).to(shared[name].device).view(shared[name].shape)
@@ -115,27 +140,40 @@ class FedFac(Method):
         return isinstance(self.tau, float | int) and (self.tau == 0 or self.tau == np.inf)
 
     def _split(
-        self, params: Params, before: Mapping[str, np.ndarray], rng: np.random.Generator
+        self, seen: Sequence[Params], before: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> dict[str, np.ndarray]:
-        """Return which units of each layer are shared, judged by stacked weights or changes (K', units, ...)."""
+        """Return which units of each layer are shared, judged by stacked weights or changes, one per batch order."""
         split = {}
         for layer in self.layers:
-            matrix = units_as_columns(params[f"{layer}.weight"].cpu().numpy())
-            values = communality(matrix, self.kappa) if self.statistic is None else self.statistic(matrix, rng)
-            if np.shape(values) != matrix.shape[1:]:
+            stacked = np.stack([_flat(params[f"{layer}.weight"].cpu().numpy()) for params in seen])
+            if self.statistic == "agreement":
+                values = intraclass_correlation(stacked)
+            elif self.statistic == "communality":
+                values = communality(units_as_columns(stacked[0]), self.kappa)
+            else:
+                values = self.statistic(stacked[0], rng)
+            if np.shape(values) != before[layer].shape:
                 raise ValueError(
-                    f"statistic must return one value for each of the {matrix.shape[1]} units of layer {layer!r}, got "
-                    f"shape {np.shape(values)}."
+                    f"statistic must return one value for each of the {len(before[layer])} units of layer {layer!r}, "
+                    f"got shape {np.shape(values)}."
                 )
             split[layer] = is_shared(values, self.tau, before[layer])
         return split
 
 
+def _changes(start: Params, end: Params) -> Params:
+    """What local training added."""
+    return {name: end[name] - start[name] for name in end}
+
+
+def _flat(weights: np.ndarray) -> np.ndarray:
+    """Reshape stacked weights (K', units, ...) to (K', units, fan_in) in float64, in which decisions are taken."""
+    return weights.reshape(*weights.shape[:2], -1).astype(np.float64)
+
+
 def units_as_columns(weights: np.ndarray) -> np.ndarray:
     """Reshape stacked weights (K', units, ...) to (K' * fan_in, units) in float64 (the paper's Figure 4)."""
-    clients, units = weights.shape[:2]
-    flat = weights.reshape(clients, units, -1).astype(np.float64)
-    return flat.transpose(0, 2, 1).reshape(-1, units)
+    return _flat(weights).transpose(0, 2, 1).reshape(-1, weights.shape[1])
 
 
 def communality(matrix: np.ndarray, kappa: float) -> np.ndarray:

@@ -2,17 +2,28 @@
 
 In the limit of infinite width ``H_ij = x_i . x_j (pi - theta_ij) / (2 pi)`` with theta the angle between the
 inputs. Near cosine one an arc-cosine loses half the digits, and with them the smallest eigenvalue of nearly
-parallel data; the angle is therefore taken from the chord, ``2 atan2(|u - v|, |u + v|)`` for unit vectors.
+parallel data; there the angle is taken from the chord, ``2 atan2(|u - v|, |u + v|)`` for unit vectors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import numpy as np
 
-_BLOCK = 512
+#: Rows and columns formed at once: the temporaries of a block stay in the processor's cache.
+_BLOCK = 256
+#: The same on an accelerator, where a block must be large enough to occupy it.
+_DEVICE_BLOCK = 4096
+#: Numbers gathered at once for pairs of inputs near parallel.
+_GATHER = 2**23
+#: Cosines beyond which the angle comes from the chord.
+_NEAR = 0.99
 
 
-def infinite_gram(x: np.ndarray) -> np.ndarray:
+def infinite_gram(x: np.ndarray, *, device: str = "cpu") -> np.ndarray:
     """Kernel of infinitely many shared units, E[x_i . x_j 1{w . x_i >= 0, w . x_j >= 0}] for w ~ N(0, I).
 
     Parameters
@@ -20,11 +31,14 @@ def infinite_gram(x: np.ndarray) -> np.ndarray:
     x : ndarray, shape (N, d)
         Inputs of any norm. A zero row gives a zero row; proportional rows give a singular matrix, which is a
         result and no error.
+    device : str
+        "cpu", or a torch device such as "cuda" that computes the blocks in float64. Either way the matrix itself
+        is built in the host's memory, block by block: 8 N^2 bytes and little more.
 
     Returns
     -------
     ndarray, shape (N, N)
-        Symmetric; the diagonal is exactly ``|x_i|^2 / 2``.
+        Symmetric; the diagonal is ``|x_i|^2 / 2``.
 
     Raises
     ------
@@ -36,27 +50,25 @@ def infinite_gram(x: np.ndarray) -> np.ndarray:
     FedSplit, Definition 1 (shared kernel).
     """
     x = _inputs(x)
-    norm = np.sqrt((x**2).sum(axis=1))
-    unit = x / np.where(norm > 0, norm, 1.0)[:, None]
+    largest = np.abs(x).max(axis=1)  # divided out first, so that no square overflows
+    scaled = x / np.where(largest > 0, largest, 1.0)[:, None]
+    length = np.sqrt((scaled**2).sum(axis=1))
+    norm, unit = largest * length, scaled / np.where(length > 0, length, 1.0)[:, None]
+    block, size = (_block, _BLOCK) if device == "cpu" else (_device_block(device), _DEVICE_BLOCK)
     gram = np.empty((len(x), len(x)))
-    for i in range(0, len(x), _BLOCK):
-        for j in range(0, i + 1, _BLOCK):
-            rows, columns = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
-            cosine = np.clip(unit[rows] @ unit[columns].T, -1.0, 1.0)
-            angle = np.arccos(cosine)
-            near = np.argwhere(np.abs(cosine) > 0.99)
-            u, v = unit[rows][near[:, 0]], unit[columns][near[:, 1]]
-            angle[near[:, 0], near[:, 1]] = 2 * np.arctan2(
-                np.sqrt(((u - v) ** 2).sum(axis=1)), np.sqrt(((u + v) ** 2).sum(axis=1))
-            )
-            block = (x[rows] @ x[columns].T) * (np.pi - angle) / (2 * np.pi)
-            gram[rows, columns] = block
-            gram[columns, rows] = block.T
+    with _one_thread() if device == "cpu" and len(x) > size else nullcontext():
+        for i in range(0, len(x), size):
+            for j in range(0, i + 1, size):
+                rows, columns = slice(i, i + size), slice(j, j + size)
+                part = block(unit[rows], unit[columns])
+                part *= np.outer(norm[rows], norm[columns])
+                gram[rows, columns] = part
+                gram[columns, rows] = part.T
     np.fill_diagonal(gram, norm**2 / 2)
     return gram
 
 
-def personal_gram(x: np.ndarray, client: np.ndarray) -> np.ndarray:
+def personal_gram(x: np.ndarray, client: np.ndarray, *, device: str = "cpu") -> np.ndarray:
     """Kernel of infinitely many personal units: `infinite_gram` within clients, zero between them.
 
     Parameters
@@ -65,49 +77,148 @@ def personal_gram(x: np.ndarray, client: np.ndarray) -> np.ndarray:
         Inputs.
     client : ndarray, shape (N,)
         Which client holds each sample, in any order.
+    device : str
+        As in `infinite_gram`.
 
     References
     ----------
     FedSplit, Definition 1 (personal kernel), with the indicator read as "the same client".
     """
-    x, client = _inputs(x), np.asarray(client)
-    if client.shape != (len(x),):
-        raise ValueError(f"client must have one entry per row of x, got shape {client.shape} for {len(x)} rows.")
+    x = _inputs(x)
+    client = _clients(client, len(x))
     gram = np.zeros((len(x), len(x)))
     for label in np.unique(client):
         own = np.flatnonzero(client == label)
-        gram[np.ix_(own, own)] = infinite_gram(x[own])
+        gram[np.ix_(own, own)] = infinite_gram(x[own], device=device)
     return gram
 
 
-def finite_gram(x: np.ndarray, w: np.ndarray, w_start: np.ndarray | None = None) -> np.ndarray:
-    """Gram matrix of m given units, ``H_ij = x_i . x_j (1/m) sum_r 1{w0_r . x_i >= 0} 1{w_r . x_j >= 0}``.
+def finite_gram(
+    x: np.ndarray, w: np.ndarray, w_start: np.ndarray | None = None, client: np.ndarray | None = None
+) -> np.ndarray:
+    """Gram matrix of m given shared units, ``H_ij = x_i . x_j (1/m) sum_r 1{w0_r . x_i >= 0} 1{w_r . x_j >= 0}``.
 
     Parameters
     ----------
     x : ndarray, shape (N, d)
         Inputs.
-    w : ndarray, shape (m, d)
-        The units' weights.
+    w : ndarray, shape (m, d) or (C, m, d)
+        The units' weights; with a client axis, their weights at each client in the middle of a round.
     w_start : ndarray, shape (m, d), optional
-        The same units at the start of the round (w0 in the formula), for the two-point matrices of Definition
-        2; by default `w` itself, which makes the matrix symmetric.
+        The same units at the start of the round (w0 in the formula), where all clients agree, for the two-point
+        matrices of Definition 2; by default `w` itself, which makes the matrix symmetric.
+    client : ndarray of int, shape (N,)
+        Which client, from 0 to C - 1, holds each sample; needed with a client axis, where column j is taken from
+        the weights at the client that holds sample j.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, numbers are not finite, or `w` has a client axis but `client` or `w_start` is missing.
 
     References
     ----------
-    FedSplit, Definition 2.
+    FedSplit, Definition 2 (shared Gram matrices H(t, g, c) and their combination H(t, g)).
     """
     x = _inputs(x)
-    now = np.asarray(w, dtype=np.float64)
-    before = now if w_start is None else np.asarray(w_start, dtype=np.float64)
-    for name, weights in (("w", now), ("w_start", before)):
-        if weights.shape != now.shape or weights.ndim != 2 or weights.shape[1] != x.shape[1] or len(weights) == 0:
-            raise ValueError(f"{name} must have shape (m, {x.shape[1]}) with m >= 1, got {weights.shape}.")
-        if not np.isfinite(weights).all():
-            raise ValueError(f"{name} must be finite.")
-    active = (x @ now.T >= 0).astype(np.float64)
-    active_before = active if w_start is None else (x @ before.T >= 0).astype(np.float64)
-    return (x @ x.T) * (active_before @ active.T) / len(now)
+    now = _weights("w", w, x, dimensions=(2, 3))
+    if now.ndim == 2 and client is not None:
+        raise ValueError("client goes with weights that have a client axis, w of shape (C, m, d).")
+    if now.ndim == 3:
+        if client is None or w_start is None:
+            raise ValueError("w has a client axis: client and w_start, the common start of the round, are needed too.")
+        active = _active(x, now, _members(client, len(x), len(now)))
+    else:
+        active = x @ now.T >= 0
+    before = active if w_start is None else x @ _weights("w_start", w_start, x, shape=now.shape[-2:]).T >= 0
+    return (x @ x.T) * (before.astype(np.float64) @ active.T.astype(np.float64)) / now.shape[-2]
+
+
+def finite_personal_gram(
+    x: np.ndarray, client: np.ndarray, w: np.ndarray, w_start: np.ndarray | None = None
+) -> np.ndarray:
+    """Gram matrix of m given personal units at each client: as `finite_gram` within clients, zero between them.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, d)
+        Inputs.
+    client : ndarray of int, shape (N,)
+        Which client, from 0 to C - 1, holds each sample.
+    w : ndarray, shape (C, m, d)
+        Each client's units.
+    w_start : ndarray, shape (C, m, d), optional
+        The same at the start of the round; by default `w` itself.
+
+    References
+    ----------
+    FedSplit, Definition 2 (personal Gram matrices), columns of all clients combined.
+    """
+    x = _inputs(x)
+    now = _weights("w", w, x, dimensions=(3,))
+    member = _members(client, len(x), len(now))
+    active = _active(x, now, member)
+    before = active if w_start is None else _active(x, _weights("w_start", w_start, x, shape=now.shape), member)
+    gram = (x @ x.T) * (before.astype(np.float64) @ active.T.astype(np.float64)) / now.shape[1]
+    return np.where(member[:, None] == member, gram, 0.0)
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Products of blocks as small as ours gain nothing from a second thread, and lose much on a busy machine."""
+    from threadpoolctl import threadpool_limits
+
+    context: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
+    return context
+
+
+def _block(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Return cos (pi - angle) / (2 pi) between rows of unit vectors."""
+    cosine = u @ v.T
+    i, j = np.nonzero(np.abs(cosine) > _NEAR)
+    np.clip(cosine, -1.0, 1.0, out=cosine)
+    part = np.arccos(cosine)
+    for pairs in _pieces(len(i), u.shape[1]):
+        p, q = u[i[pairs]], v[j[pairs]]
+        chord = np.arctan2(np.sqrt(((p - q) ** 2).sum(axis=1)), np.sqrt(((p + q) ** 2).sum(axis=1)))
+        part[i[pairs], j[pairs]] = 2 * chord
+    np.subtract(np.pi, part, out=part)
+    part *= cosine
+    part /= 2 * np.pi
+    return part
+
+
+def _device_block(device: str) -> Any:
+    """Return `_block` computed by torch on a device."""
+    import torch
+
+    def block(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        a, b = torch.from_numpy(u).to(device), torch.from_numpy(v).to(device)
+        cosine = a @ b.T
+        i, j = torch.nonzero(cosine.abs() > _NEAR, as_tuple=True)
+        cosine.clamp_(-1.0, 1.0)
+        angle = torch.arccos(cosine)
+        for pairs in _pieces(len(i), a.shape[1]):
+            p, q = a[i[pairs]], b[j[pairs]]
+            angle[i[pairs], j[pairs]] = 2 * torch.atan2((p - q).norm(dim=1), (p + q).norm(dim=1))
+        return np.asarray((cosine * (torch.pi - angle) / (2 * torch.pi)).cpu().numpy())
+
+    return block
+
+
+def _pieces(pairs: int, inputs: int) -> Iterator[slice]:
+    """Cut so many pairs into pieces whose inputs are gathered at once."""
+    size = max(1, _GATHER // inputs)
+    for start in range(0, pairs, size):
+        yield slice(start, start + size)
+
+
+def _active(x: np.ndarray, w: np.ndarray, member: np.ndarray) -> np.ndarray:
+    """Which units are active for each sample at the client that holds it, (N, m)."""
+    active = np.empty((len(x), w.shape[1]), dtype=bool)
+    for c in np.unique(member):
+        own = member == c
+        active[own] = x[own] @ w[c].T >= 0
+    return active
 
 
 def _inputs(x: np.ndarray) -> np.ndarray:
@@ -117,3 +228,38 @@ def _inputs(x: np.ndarray) -> np.ndarray:
     if not np.isfinite(x).all():
         raise ValueError(f"x must be finite; row {np.argwhere(~np.isfinite(x))[0][0]} is not.")
     return x
+
+
+def _clients(client: np.ndarray, samples: int) -> np.ndarray:
+    client = np.asarray(client)
+    if client.shape != (samples,):
+        raise ValueError(f"client must have one entry per row of x, got shape {client.shape} for {samples} rows.")
+    if client.dtype.kind == "f" and not np.isfinite(client).all():
+        raise ValueError("client must be finite: NaN names no client.")
+    return client
+
+
+def _members(client: np.ndarray, samples: int, clients: int) -> np.ndarray:
+    client = _clients(client, samples)
+    if client.dtype.kind not in "iu" or client.min() < 0 or client.max() >= clients:
+        raise ValueError(f"client must number the clients of w from 0 to {clients - 1}, got {np.unique(client)}.")
+    return client
+
+
+def _weights(
+    name: str,
+    w: np.ndarray,
+    x: np.ndarray,
+    *,
+    dimensions: tuple[int, ...] = (),
+    shape: tuple[int, ...] | None = None,
+) -> np.ndarray:
+    """Check units' weights: so many axes ending in x's columns, or exactly one shape."""
+    w = np.asarray(w, dtype=np.float64)
+    fits = w.shape == shape if shape is not None else w.ndim in dimensions and w.shape[-1] == x.shape[1]
+    if not fits or w.size == 0:
+        units = " or ".join({2: f"(m, {x.shape[1]})", 3: f"(C, m, {x.shape[1]})"}[n] for n in dimensions)
+        raise ValueError(f"{name} must have shape {shape or units} and not be empty, got {w.shape}.")
+    if not np.isfinite(w).all():
+        raise ValueError(f"{name} must be finite.")
+    return w

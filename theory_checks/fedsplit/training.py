@@ -51,6 +51,8 @@ def claims(results: Path) -> tuple[Claim, ...]:
             mutant=lambda: _both_classes(tables(), "none", spoil=1),
             sensitivity="one-class clients in a fifth of the populations (of 100; it supports up to 4 of 100)",
             assumptions="read as: fewer than one population in ten holds a one-class client",
+            flaw="The personal units of a client all see a large positive input, through the mean that its inputs and "
+            "weights have in common; so the sign of the sum of their output weights decides nearly all its labels.",
             corrected="FS-40c",
         ),
         Claim(
@@ -82,6 +84,8 @@ def claims(results: Path) -> tuple[Claim, ...]:
             assumptions="'nearly equal' is equivalence within a tenth of the gap between FedAvg and Local, one point "
             "at most, and 'much worse' is worse by more than that; that the oracle's split and one random draw have "
             "the true split's law is a theorem and not tested; " + DESIGN,
+            flaw="Hidden units start exchangeable, so a split that is drawn once has one law whichever units it names; "
+            "only a split that keeps changing can be worse, and equality says nothing of factor analysis.",
             corrected="FS-41c",
         ),
         Claim(
@@ -114,6 +118,8 @@ def claims(results: Path) -> tuple[Claim, ...]:
             mutant=lambda: _stable(tables(), "random, every round", "agreement", NEARLY_ALL),
             sensitivity="the half-widths of the intervals, one to two points",
             assumptions="'nearly all' is 95% of the units, 'late' the last ten rounds; " + DESIGN,
+            flaw="The changes of one round are mostly noise, and so is a split by them. Weights carry the past with "
+            "them, and a split by weights settles.",
             corrected="FS-42c",
         ),
         Claim(

@@ -1,0 +1,50 @@
+"""What the fast/slow protocol of filter decomposition communicates."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from numbers import Integral
+
+Number = Fraction | float
+
+
+def communication_fraction(beta: Number, *, atoms: int, coefficients: int, head: int) -> Number:
+    """Return the share of parameters that travel if the coefficients do so once in ``1 / beta`` rounds.
+
+    With A atoms, C coefficients and h parameters in the head::
+
+        (beta (A + C + h) + (1 - beta) (A + h)) / (A + C + h) = beta + (1 - beta) s,   s = (A + h) / (A + C + h)
+
+    so the share is close to beta only where atoms and head are few. What travels every round counts as head,
+    e.g. hidden dense layers unless they are sent as rarely as the coefficients.
+
+    Parameters
+    ----------
+    beta : Fraction or float
+        Share of rounds with the coefficients, in (0, 1].
+    atoms, coefficients, head : int
+        Numbers of parameters, at least one in all.
+
+    Returns
+    -------
+    Fraction or float
+        Against sending everything in every round; exact for a fraction.
+
+    Raises
+    ------
+    ValueError
+        If `beta` is no share, a count is negative or fractional, or all counts are zero.
+
+    References
+    ----------
+    Filter decomposition, section A.2.
+    """
+    if not 0 < beta <= 1:
+        raise ValueError(f"beta must be a share in (0, 1], got {beta}.")
+    for name, count in (("atoms", atoms), ("coefficients", coefficients), ("head", head)):
+        if not isinstance(count, Integral) or count < 0:
+            raise ValueError(f"{name} must be a whole number of parameters, not negative, got {count!r}.")
+    everything = int(atoms) + int(coefficients) + int(head)
+    if everything == 0:
+        raise ValueError("atoms, coefficients and head must not all be 0: give the network's numbers of parameters.")
+    return (beta * everything + (1 - beta) * (int(atoms) + int(head))) / everything

@@ -1,0 +1,193 @@
+"""How fast FedSplit converges: the factor that Theorem 1 claims, and the exact trajectory in the wide limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedstat.ntk import extreme_eigenvalues
+
+
+def convergence_factor(
+    h_shared: np.ndarray,
+    h_personal: np.ndarray,
+    *,
+    eta_g: float,
+    eta_l: float,
+    local_steps: int,
+    clients: int,
+) -> float:
+    """Return Theorem 1's factor per round for the squared residual, ``1 - (rho1 ls + rho2 lp) / 2``.
+
+    Here ``rho1 = eta_g eta_l G / C``, ``rho2 = eta_l G``, and ls, lp are the smallest eigenvalues of the kernels.
+
+    Parameters
+    ----------
+    h_shared, h_personal : ndarray, shape (N, N)
+        Limit kernels of the shared and the personal units.
+    eta_g, eta_l : float
+        Global and local step sizes, in the convention of the accumulated updates (without 1/n).
+    local_steps, clients : int
+        G and C.
+
+    Raises
+    ------
+    ValueError
+        If the kernels are not symmetric matrices of one shape, a step size is negative or a count below one.
+
+    References
+    ----------
+    FedSplit, Theorem 1.
+    """
+    _check(h_shared, h_personal, eta_g, eta_l, local_steps, clients)
+    shared, personal = extreme_eigenvalues(h_shared)[0], extreme_eigenvalues(h_personal)[0]
+    return 1 - eta_l * local_steps * (eta_g / clients * shared + personal) / 2
+
+
+def prescribed_step(h_shared: np.ndarray, h_personal: np.ndarray, *, local_steps: int) -> float:
+    """Return Theorem 1's local step size with the constant hidden in its O taken to be one.
+
+    ``(ls + lp) / (gs gp G N^2)`` with condition numbers gs, gp; zero if a kernel is singular.
+
+    References
+    ----------
+    FedSplit, Theorem 1.
+    """
+    _check(h_shared, h_personal, 1.0, 1.0, local_steps, 1)
+    (low_s, high_s), (low_p, high_p) = extreme_eigenvalues(h_shared), extreme_eigenvalues(h_personal)
+    low_s, low_p = max(low_s, 0.0), max(low_p, 0.0)
+    if low_s == 0 or low_p == 0:
+        return 0.0
+    return (low_s + low_p) * (low_s / high_s) * (low_p / high_p) / (local_steps * len(h_shared) ** 2)
+
+
+def linear_limit(
+    h_shared: np.ndarray,
+    h_personal: np.ndarray,
+    residual: np.ndarray,
+    *,
+    eta_g: float,
+    eta_l: float,
+    local_steps: int,
+    clients: int,
+    rounds: int,
+    per_client_mean: bool,
+) -> np.ndarray:
+    """Squared norm of the residual, round by round, in the limit of infinite width, where training is linear.
+
+    At client c the local residual takes G steps ``r <- (I - s K_c) r`` with ``K_c`` the sum of the client's own
+    blocks of both kernels. With R the sums of the residuals before each step, the round moves the predictions of
+    all clients: ``r(t + 1) = r(t) - (eta_g s / C) H_shared R - s H_personal R``.
+
+    Parameters
+    ----------
+    h_shared, h_personal : ndarray, shape (N, N)
+        Limit kernels; rows are sorted by client, with n = N / C samples each.
+    residual : ndarray, shape (N,)
+        Predictions less labels at the start, sorted alike.
+    eta_g, eta_l : float
+        Global and local step sizes.
+    local_steps, clients, rounds : int
+        G, C and how many rounds.
+    per_client_mean : bool
+        True: a client's loss is a mean over its samples, as the paper's l_c is written, so that s = eta_l / n.
+        False: a sum, as in the paper's accumulated updates, so that s = eta_l.
+
+    Returns
+    -------
+    ndarray, shape (rounds + 1,)
+
+    Raises
+    ------
+    ValueError
+        If N is no multiple of C, the personal kernel is not zero between clients (rows are not sorted), shapes do
+        not fit, or numbers are not finite.
+
+    References
+    ----------
+    FedSplit, section 3.2 (local and global update) and (4), with the kernels of Definition 1 held fixed.
+    """
+    h_shared, h_personal = _check(h_shared, h_personal, eta_g, eta_l, local_steps, clients)
+    samples = len(h_shared)
+    if samples % clients:
+        raise ValueError(f"clients must divide the {samples} samples evenly, got {clients}.")
+    n = samples // clients
+    blocks = [slice(c * n, (c + 1) * n) for c in range(clients)]
+    return limit_trajectory(
+        h_shared,
+        h_personal,
+        residual,
+        blocks,
+        eta_g=eta_g,
+        steps=[eta_l / n if per_client_mean else eta_l] * clients,
+        local_steps=local_steps,
+        rounds=rounds,
+    )
+
+
+def limit_trajectory(
+    h_shared: np.ndarray,
+    h_personal: np.ndarray,
+    residual: np.ndarray,
+    blocks: Sequence[slice],
+    *,
+    eta_g: float,
+    steps: Sequence[float],
+    local_steps: int,
+    rounds: int,
+) -> np.ndarray:
+    """As `linear_limit`, for clients of any sizes: their rows `blocks` and effective step sizes `steps`."""
+    residual = np.array(residual, dtype=np.float64)
+    if residual.shape != (len(h_shared),) or not np.isfinite(residual).all():
+        raise ValueError(f"residual must hold {len(h_shared)} finite numbers, got shape {residual.shape}.")
+    if rounds < 0:
+        raise ValueError(f"rounds must not be negative, got {rounds}.")
+    inside = np.zeros(h_personal.shape, dtype=bool)
+    for own in blocks:
+        inside[own, own] = True
+    if np.abs(np.where(inside, 0.0, h_personal)).max() > 0:
+        raise ValueError("h_personal must be zero between clients: sort the rows by client.")
+    local = [
+        np.eye(own.stop - own.start) - s * (h_shared + h_personal)[own, own]
+        for own, s in zip(blocks, steps, strict=True)
+    ]
+    norms = [float(residual @ residual)]
+    for _ in range(rounds):
+        moved = np.empty_like(residual)
+        for own, step, s in zip(blocks, local, steps, strict=True):
+            here, total = residual[own], np.zeros(own.stop - own.start)
+            for _ in range(local_steps):
+                total += here
+                here = step @ here
+            moved[own] = s * total
+        residual = residual - eta_g / len(blocks) * (h_shared @ moved) - h_personal @ moved
+        norms.append(float(residual @ residual))
+    return np.array(norms)
+
+
+def _check(
+    h_shared: np.ndarray, h_personal: np.ndarray, eta_g: float, eta_l: float, local_steps: int, clients: int
+) -> tuple[np.ndarray, np.ndarray]:
+    h_shared, h_personal = kernels(h_shared, h_personal)
+    for name, value in (("eta_g", eta_g), ("eta_l", eta_l)):
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} must be a finite step size, not negative, got {value}.")
+    for name, count in (("local_steps", local_steps), ("clients", clients)):
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}.")
+    return h_shared, h_personal
+
+
+def kernels(h_shared: np.ndarray, h_personal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return both kernels as float64 matrices, checked for one square shape and finite entries."""
+    h_shared, h_personal = np.asarray(h_shared, dtype=np.float64), np.asarray(h_personal, dtype=np.float64)
+    if h_shared.ndim != 2 or h_shared.shape[0] != h_shared.shape[1] or h_shared.shape != h_personal.shape:
+        raise ValueError(
+            f"h_shared and h_personal must be square and of one shape, got {h_shared.shape} and {h_personal.shape}."
+        )
+    for name, h in (("h_shared", h_shared), ("h_personal", h_personal)):
+        if not np.isfinite(h).all():
+            raise ValueError(f"{name} must be finite.")
+    return h_shared, h_personal

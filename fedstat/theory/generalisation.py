@@ -1,0 +1,51 @@
+"""FedSplit's data-dependent complexity term (Theorem 2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedstat.theory.convergence import kernels
+
+
+def complexity_term(h_shared: np.ndarray, h_personal: np.ndarray, y: np.ndarray, clients: int) -> float:
+    """Return ``2 sqrt((C / n) y' (H_shared + H_personal)^{-1} y)`` with n = N / C samples per client.
+
+    Parameters
+    ----------
+    h_shared, h_personal : ndarray, shape (N, N)
+        Limit kernels, rows in one order.
+    y : ndarray, shape (N,)
+        Labels in the same order.
+    clients : int
+        C; with clients of unequal sizes n is their mean.
+
+    Returns
+    -------
+    float
+        For a loss in [0, 1] it says something only below one. Infinite where the sum of the kernels is singular
+        to working precision and the labels have a part outside its range: proportional inputs with labels that
+        no function of this kind can take.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit or numbers are not finite.
+
+    References
+    ----------
+    FedSplit, Theorem 2, first term of the bound.
+    """
+    h_shared, h_personal = kernels(h_shared, h_personal)
+    y = np.asarray(y, dtype=np.float64)
+    if y.shape != (len(h_shared),) or not np.isfinite(y).all():
+        raise ValueError(f"y must hold {len(h_shared)} finite labels, one per row of the kernels, got shape {y.shape}.")
+    if not 1 <= clients <= len(y):
+        raise ValueError(f"clients must lie between 1 and the number of samples, {len(y)}, got {clients}.")
+    values, vectors = np.linalg.eigh(h_shared + h_personal)
+    parts = vectors.T @ y
+    rounding = len(y) * np.finfo(float).eps
+    null = values <= rounding * values[-1]
+    if np.linalg.norm(parts[null]) > np.sqrt(rounding) * np.linalg.norm(y):
+        return float("inf")
+    energy = float((parts[~null] ** 2 / values[~null]).sum())
+    return 2 * clients * float(np.sqrt(energy / len(y)))

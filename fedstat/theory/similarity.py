@@ -1,0 +1,59 @@
+"""Weights by which a client averages other clients' parameters (Factorized-FL)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+#: Cosines computed in floating point may exceed one by so much.
+_ROUNDING = 1e-12
+
+
+def factorized_average_weights(similarity: np.ndarray, *, threshold: float, scale: float, exclude: bool) -> np.ndarray:
+    """Softmax weights of one client's personalised average, from its similarities to all clients.
+
+    Parameters
+    ----------
+    similarity : ndarray, shape (K,)
+        Similarity to each client, in [-1, 1]; a client's similarity to itself, one by definition, is an entry too.
+    threshold : float
+        Least similarity of a matched client; minus infinity matches everybody.
+    scale : float
+        Factor of the similarities in the exponent, at least zero; zero weights the clients equally.
+    exclude : bool
+        True gives clients below the threshold the weight zero. False gives them the similarity zero, and so the
+        weight of ``exp(0) = 1`` before normalisation, as the text has it.
+
+    Returns
+    -------
+    ndarray, shape (K,)
+        Not negative, with sum one.
+
+    Raises
+    ------
+    ValueError
+        If `similarity` is no vector of numbers in [-1, 1], `threshold` is not a number, `scale` is negative or not
+        finite, or all clients are to be excluded.
+
+    References
+    ----------
+    Factorized-FL, equations (4) and (5), with the weight inside the sum.
+    """
+    similarity = np.asarray(similarity, dtype=np.float64)
+    if similarity.ndim != 1 or similarity.size == 0:
+        raise ValueError(f"similarity must be a vector with an entry per client, got shape {similarity.shape}.")
+    wrong = np.flatnonzero(~(np.abs(similarity) <= 1 + _ROUNDING))
+    if wrong.size:
+        raise ValueError(f"similarity must lie in [-1, 1]; entry {wrong[0]} is {similarity[wrong[0]]}.")
+    if np.isnan(threshold):
+        raise ValueError(f"threshold must be a number, got {threshold}.")
+    if not 0 <= scale < np.inf:
+        raise ValueError(f"scale must be finite and at least 0, got {scale}.")
+    matched = similarity >= threshold
+    if exclude and not matched.any():
+        raise ValueError(
+            f"threshold must let one client pass, got {threshold}; the largest similarity is {similarity.max()}."
+        )
+    score = np.where(matched, similarity, -np.inf if exclude else 0.0)
+    with np.errstate(over="ignore"):  # a product of minus infinity is a weight of zero, as it should be
+        weight = np.exp(scale * (score - score.max())) if scale > 0 else np.isfinite(score).astype(np.float64)
+    return weight / weight.sum()

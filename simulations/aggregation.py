@@ -1,0 +1,409 @@
+"""What averaging coefficients and atoms apart does to the aggregate (filter-decomposition paper, Figures 1b, 3b, 4c).
+
+The toy model ``w = alpha D`` on Gaussian classes, whose centres differ between clients. Two aggregates of m clients:
+the average of products (plain, FedAvg's) and the product of averages (decomposed). Bias and variance come from the
+exact formula in the law of trained clients, from sampling that law, and from groups of clients that the law has not
+seen; once with a common start, as in the algorithm, and once with independent random starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+import fedstat as fs
+from fedstat import data
+from fedstat.federated.method import Population, State
+from fedstat.federated.network import Network
+from fedstat.inference import mean_interval
+from fedstat.theory.product_average import product_average_moments
+from simulations.study import Part, Tables, run_parts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Sizes of an aggregate.
+GROUPS = (2, 3, 5, 10, 20, 40)
+STARTS = {"common": "common start", "independent": "independent random starts"}
+#: Centre of the positive class, as in the paper.
+CENTRE = np.array([2.0, 2.0])
+#: Where the trajectories begin: coefficient one, and this atom.
+START = (-0.35, 0.5)
+PARTICIPANTS = (5, 25)
+#: Seeds below this one served to choose the design and to word claims about it.
+FIRST_SEED = 100
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of the study.
+
+    Half of the `clients` make the law that the formula is applied to, the other half form the groups. Client k's
+    classes lie around ``+-((2, 2) + spread z_k)``.
+    """
+
+    clients: int
+    seeds: int
+    draws: int
+    runs: int
+    rounds: int
+    samples: int = 50
+    spread: float = 1.0
+    lr: float = 0.001
+    batch_size: int = 10
+    epochs: int = 20
+    warmup_clients: int = 20
+    warmup_rounds: int = 5
+
+    @property
+    def training(self) -> fs.Training:
+        """Local training, the same throughout."""
+        return fs.Training(lr=self.lr, batch_size=self.batch_size, local_epochs=self.epochs)
+
+
+SCALES = {
+    "smoke": Scale(clients=400, seeds=2, draws=200, runs=3, rounds=6, epochs=2, warmup_rounds=2),
+    "quick": Scale(clients=4000, seeds=10, draws=4000, runs=12, rounds=25),
+    "paper": Scale(clients=16000, seeds=20, draws=20000, runs=30, rounds=25),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Apart(fs.Local):
+    """Local training from initial weights of one's own."""
+
+    def init(self, network: Network, population: Population) -> State:
+        return replace(super().init(network, population), clients=population.fresh())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Traced(fs.FedAvg):
+    """FedAvg that records the server's weights of every round."""
+
+    def record(self, state: State) -> Mapping[str, Tensor]:
+        return state.server
+
+
+def population(scale: Scale, clients: int, seed: int, purpose: int) -> data.Clients:
+    """Clients drawn anew, each with its own class centres ``+-((2, 2) + spread z_k)`` and unit noise."""
+    rng = np.random.default_rng([seed, purpose])
+    centre = CENTRE + scale.spread * rng.normal(size=(clients, 1, 2))
+    y = rng.choice([-1.0, 1.0], size=(clients, scale.samples))
+    x = y[..., None] * centre + rng.normal(size=(clients, scale.samples, 2))
+    train = data.Samples(x.astype(np.float32), y.astype(np.float32), np.full(clients, scale.samples))
+    return data.Clients(train=train)
+
+
+def trained(scale: Scale, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Coefficient (K,) and atom (K, 2) of each client after one round of local training, by the kind of start."""
+    model = fs.models.atom_linear(2)
+    early = fs.federate(
+        fs.FedAvg(),
+        model,
+        population(scale, scale.warmup_clients, seed, purpose=0),
+        scale.training,
+        rounds=scale.warmup_rounds,
+        seed=seed,
+        evaluate_at=(),
+        progress=False,
+    )
+    clients = population(scale, scale.clients, seed, purpose=1)
+    return {
+        "common": _local(scale, fs.Local(), early.personal(0), clients, seed),
+        "independent": _local(scale, _Apart(), model, clients, seed),
+    }
+
+
+def _local(
+    scale: Scale, method: fs.Method, model: nn.Module | fs.models.networks.Factory, clients: data.Clients, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """One round of local training: what the clients of a FedAvg round send."""
+    result = fs.federate(method, model, clients, scale.training, rounds=1, seed=seed, evaluate_at=(), progress=False)
+    ((_, state),) = result.states.items()
+    assert state.clients is not None
+    return state.clients["alpha"].double().numpy()[:, 0], state.clients["atom"].double().numpy()
+
+
+def exact(alpha: np.ndarray, atom: np.ndarray, m: int) -> dict[str, float]:
+    """The formula, applied to the law of these clients; variances are summed over the filter's two entries."""
+    uniform, weights = np.full(len(alpha), 1 / len(alpha)), np.full(m, 1 / m)
+    entries = [product_average_moments(np.stack([alpha, d], axis=1), uniform, weights) for d in atom.T]
+    plain, decomposed, mse = (
+        float(sum(getattr(e, name) for e in entries))
+        for name in ("plain_variance", "decomposed_variance", "decomposed_mse")
+    )
+    return {"plain_variance": plain, "decomposed_variance": decomposed, "squared_bias": mse - decomposed, "mse": mse}
+
+
+def _aggregates(alpha: np.ndarray, atom: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Plain and decomposed aggregates of clients given as (groups, m) and (groups, m, 2)."""
+    return (alpha[..., None] * atom).mean(axis=1), alpha.mean(axis=1)[:, None] * atom.mean(axis=1)
+
+
+def sampled(alpha: np.ndarray, atom: np.ndarray, m: int, draws: int, rng: np.random.Generator) -> dict[str, float]:
+    """The same by drawing m clients from their law again and again, with 95% limits of the mean squared error."""
+    index = rng.integers(len(alpha), size=(draws, m))
+    plain, decomposed = _aggregates(alpha[index], atom[index])
+    expected = (alpha[:, None] * atom).mean(axis=0)
+    squares = ((decomposed - expected) ** 2).sum(axis=1)
+    half = 1.96 * squares.std(ddof=1) / np.sqrt(draws)
+    variance = float(decomposed.var(axis=0, ddof=1).sum())
+    return {
+        "plain_variance": float(plain.var(axis=0, ddof=1).sum()),
+        "decomposed_variance": variance,
+        "squared_bias": float(squares.mean()) - variance,
+        "mse": float(squares.mean()),
+        "mse_low": float(squares.mean() - half),
+        "mse_high": float(squares.mean() + half),
+    }
+
+
+def grouped(alpha: np.ndarray, atom: np.ndarray, m: int) -> dict[str, float]:
+    """The same over disjoint groups of m clients; the squared bias is corrected for its own noise."""
+    groups = len(alpha) // m
+    plain, decomposed = _aggregates(alpha[: groups * m].reshape(groups, m), atom[: groups * m].reshape(groups, m, 2))
+    difference = decomposed - plain
+    bias = float((difference.mean(axis=0) ** 2).sum() - difference.var(axis=0, ddof=1).sum() / groups)
+    variance = float(decomposed.var(axis=0, ddof=1).sum())
+    return {
+        "plain_variance": float(plain.var(axis=0, ddof=1).sum()),
+        "decomposed_variance": variance,
+        "squared_bias": bias,
+        "mse": variance + bias,
+    }
+
+
+def one_seed(scale: Scale, seed: int) -> Tables:
+    """Both starts on the same clients."""
+    rows = []
+    for start, (alpha, atom) in trained(scale, seed).items():
+        half, rng = scale.clients // 2, np.random.default_rng([seed, 2])
+        law, rest = (alpha[:half], atom[:half]), (alpha[half:], atom[half:])
+        for m in GROUPS:
+            for source, values in (
+                ("formula", exact(*law, m)),
+                ("sampling", sampled(*law, m, scale.draws, rng)),
+                ("training", grouped(*rest, m)),
+            ):
+                rows.append({"seed": seed, "start": start, "clients": m, "source": source, **values})
+    return {"variance": pd.DataFrame(rows)}
+
+
+def landscape(scale: Scale) -> Tables:
+    """Trajectories of both aggregates in the plane of w, and one round's local and virtual clients.
+
+    The first run's path is kept whole, of all runs the mean excess risk over the last ten rounds. Both aggregates
+    see the same participants and batches.
+    """
+    everyone = population(scale, 100, 0, purpose=3)
+    paths, late = [], []
+    for participants in PARTICIPANTS:
+        for aggregate, model in (("FedAvg", _linear()), ("decomposed", _product())):
+            result = fs.federate(
+                _Traced(),
+                model,
+                everyone,
+                scale.training,
+                rounds=scale.rounds,
+                participation=participants / 100,
+                seed=range(scale.runs),
+                evaluate_at=(),
+                progress=False,
+            )
+            for (_, seed), record in result.records.items():
+                w = record["weight"][:, 0] if aggregate == "FedAvg" else record["alpha"] * record["atom"]
+                names = {"clients": participants, "aggregate": aggregate}
+                if seed == 0:
+                    path = pd.DataFrame(np.concatenate([[START], w]), columns=["w1", "w2"])
+                    paths.append(path.assign(**names, round=np.arange(len(path))))
+                late.append({**names, "run": seed, "excess_risk": excess_risk(w[-10:], scale.spread).mean()})
+
+    few = population(scale, PARTICIPANTS[0], 2, purpose=4)
+    alpha, atom = _local(scale, fs.Local(), _product(), few, 0)
+    products = [
+        {"coefficient": k, "atom": j, "w1": a * d[0], "w2": a * d[1]}
+        for k, a in enumerate(alpha)
+        for j, d in enumerate(atom)
+    ]
+    return {
+        "trajectories": pd.concat(paths, ignore_index=True),
+        "late": pd.DataFrame(late),
+        "products": pd.DataFrame(products),
+    }
+
+
+def minimum(spread: float) -> tuple[np.ndarray, np.ndarray]:
+    """Minimiser of the expected squared error over all clients, and its matrix of second moments of x.
+
+    Unit noise and the clients' scattered centres add up.
+    """
+    moment = (1 + spread**2) * np.eye(2) + np.outer(CENTRE, CENTRE)
+    return np.linalg.solve(moment, CENTRE), moment
+
+
+def excess_risk(w: np.ndarray, spread: float) -> np.ndarray:
+    """Expected squared error of w, (..., 2), above its minimum."""
+    best, moment = minimum(spread)
+    return np.asarray(np.einsum("...i,ij,...j->...", w - best, moment, w - best))
+
+
+def _linear() -> nn.Module:
+    """The plain linear model, at the start."""
+    module = nn.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor([START]))
+    return module
+
+
+def _product() -> nn.Module:
+    """The factorised model, at the same start."""
+    module = fs.models.atom_linear(2)()
+    with torch.no_grad():
+        module.load_state_dict({"alpha": torch.ones(1), "atom": torch.tensor(START)})
+    return module
+
+
+def run(scale: Scale, out: Path) -> Tables:
+    """All seeds, and the pictures of the plane."""
+    parts = [Part("aggregation-landscape", scale, partial(landscape, scale))]
+    seeds = range(FIRST_SEED, FIRST_SEED + scale.seeds)
+    parts += [Part(f"aggregation-{seed}", scale, partial(one_seed, scale, seed)) for seed in seeds]
+    return run_parts(parts, out, "aggregation: seeds")
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Bias and variance against the number of clients, and the plane of w (Figures 1b and 4c)."""
+    from fedstat.report.figures import style
+
+    with style():
+        return {"variance": _variance_figure(tables["variance"]), "landscape": _landscape_figure(tables)}
+
+
+def over_seeds(values: pd.Series, level: float = 0.95) -> tuple[float, float, float]:
+    """Geometric mean and t limits on the log scale; NaN, and so not drawn, if a value is not positive."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean, low, high = np.exp(mean_interval(np.log(values), level))
+    return float(mean), float(low), float(high)
+
+
+def _variance_figure(table: pd.DataFrame) -> Figure:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(7.0, 2.8), layout="constrained")
+    looks = {
+        "plain_variance": ("-", "variance, average of products"),
+        "decomposed_variance": ("--", "variance, product of averages"),
+        "squared_bias": (":", "squared bias, product of averages"),
+        "mse": ("-.", "mean squared error, product of averages"),
+    }
+    first = table[(table["source"] == "formula") & (table["clients"] == GROUPS[0])].set_index(["seed", "start"])
+    one = table.set_index(["seed", "start"]).index.map(GROUPS[0] * first["plain_variance"]).to_numpy()
+    for axis, (start, title) in zip(axes, STARTS.items(), strict=False):
+        chosen = table["start"] == start
+        for quantity, (line, label) in looks.items():
+            _line(axis, table[chosen], (table[quantity] / one)[chosen], line, label)
+            if quantity != "squared_bias":
+                _marks(axis, table[chosen], (table[quantity] / one)[chosen])
+        axis.set_title(title)
+    axes[0].set_ylabel("in units of one client's variance")
+    ratio = table["decomposed_variance"] / table["plain_variance"]
+    for start, line, name, place in (
+        ("common", "-", "common start", (GROUPS[-1], 1.15)),
+        ("independent", "--", "independent\nrandom starts", (GROUPS[-1], 0.25)),
+    ):
+        chosen = table["start"] == start
+        _line(axes[2], table[chosen], ratio[chosen], line, None)
+        _marks(axes[2], table[chosen], ratio[chosen])
+        axes[2].text(*place, name, ha="right", va="bottom", fontsize=7)
+    axes[2].plot(GROUPS, [1 / m for m in GROUPS], ":", color="0.5", lw=1.2)
+    axes[2].text(GROUPS[2], 0.7 / GROUPS[2], "1/m", ha="right", va="top", fontsize=7)
+    axes[2].set_title("ratio of the two variances")
+    for axis in axes:
+        axis.set(xscale="log", yscale="log", xlabel="clients m in the aggregate")
+        axis.set_xticks(GROUPS, [str(m) for m in GROUPS])
+        axis.minorticks_off()
+    bottom, top = axes[2].get_ylim()
+    axes[2].set_ylim(bottom, 1.6 * top)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False, fontsize=7)
+    marks = [
+        plt.Line2D([], [], color="black", lw=1, label="formula"),
+        plt.Line2D([], [], color="black", marker=".", ls="", ms=3.5, label="sampling"),
+        plt.Line2D([], [], color="black", marker="o", mfc="white", ls="", ms=3.5, mew=0.7, label="trained clients"),
+    ]
+    axes[2].legend(handles=marks, loc="lower left", frameon=False, fontsize=6.5, handlelength=1.2, borderaxespad=0)
+    return figure
+
+
+def _by_size(rows: pd.DataFrame, values: pd.Series, source: str) -> np.ndarray:
+    """Mean and limits over seeds, one column for each size of the aggregate."""
+    return np.transpose([over_seeds(values[(rows["source"] == source) & (rows["clients"] == m)]) for m in GROUPS])
+
+
+def _line(axis: Axes, rows: pd.DataFrame, values: pd.Series, line: str, label: str | None) -> None:
+    axis.plot(GROUPS, _by_size(rows, values, "formula")[0], line, color="black", lw=1, label=label)
+
+
+def _marks(axis: Axes, rows: pd.DataFrame, values: pd.Series) -> None:
+    """Sampling as dots; groups of trained clients as circles, with 95% intervals over seeds."""
+    x = np.array(GROUPS)
+    axis.plot(x / 1.05, _by_size(rows, values, "sampling")[0], ".", color="black", ms=3.5)
+    mean, low, high = _by_size(rows, values, "training")
+    axis.vlines(x * 1.05, low, high, color="black", lw=0.7)
+    axis.plot(x * 1.05, mean, "o", color="black", mfc="white", ms=3.5, mew=0.7)
+
+
+def _landscape_figure(tables: Tables) -> Figure:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(7.0, 2.9), layout="constrained")
+    paths, products = tables["trajectories"], tables["products"]
+    looks = {
+        "FedAvg": {"ls": "-", "marker": "o", "mfc": "white", "ms": 3, "label": "w averaged"},
+        "decomposed": {"ls": "--", "marker": "^", "mfc": "black", "ms": 2, "label": "α and D averaged apart"},
+    }
+    for axis, participants in zip(axes, PARTICIPANTS, strict=False):
+        _contours(axis, (-0.4, 0.4), (0.05, 0.55), (0.01, 0.03, 0.1, 0.3, 1), labelled=slice(2, None))
+        for aggregate, look in looks.items():
+            path = paths[(paths["clients"] == participants) & (paths["aggregate"] == aggregate)]
+            axis.plot(path["w1"], path["w2"], color="black", mec="black", lw=0.6, mew=0.5, **look)
+        axis.plot(*minimum(Scale.spread)[0], "x", color="black", ms=6, mew=1.2, label="least expected loss")
+        axis.set_title(f"{participants} of 100 clients in each round")
+
+    axis = axes[2]
+    low, high = products[["w1", "w2"]].min(), products[["w1", "w2"]].max()
+    edge = 0.12 * (high - low)
+    x, y = ((float(low[w] - edge[w]), float(high[w] + edge[w])) for w in ("w1", "w2"))
+    _contours(axis, x, y, [0.1 * i for i in range(1, 20)])
+    real = products["coefficient"] == products["atom"]
+    alone, virtual = products[real], products[~real]
+    grey = {"color": "0.4", "mew": 0.8, "ls": ""}
+    axis.plot(virtual["w1"], virtual["w2"], marker="+", ms=5, label="virtual client", **grey)
+    axis.plot(alone["w1"], alone["w2"], "v", color="black", mfc="white", ms=4.5, mew=0.8, label="local client")
+    square = {"color": "black", "mfc": "none", "mew": 0.8}
+    axis.plot(alone["w1"].mean(), alone["w2"].mean(), "s", ms=7, label="average of products", **square)
+    axis.plot(products["w1"].mean(), products["w2"].mean(), "D", color="black", ms=2.5, label="product of averages")
+    axis.set_title(f"{PARTICIPANTS[0]} clients after the first round")
+    axes[0].set_ylabel("w₂")
+    handles, labels = (x + y for x, y in zip(*(a.get_legend_handles_labels() for a in axes[1:]), strict=True))
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=7)
+    return figure
+
+
+def _contours(
+    axis: Axes, x: tuple[float, float], y: tuple[float, float], levels: Sequence[float], labelled: slice = slice(None)
+) -> None:
+    """Lines of equal excess risk."""
+    grid = np.meshgrid(np.linspace(*x, 121), np.linspace(*y, 121))
+    risk = excess_risk(np.stack(grid, axis=-1), Scale.spread)
+    lines = axis.contour(*grid, risk, levels=levels, colors="0.7", linewidths=0.5)
+    axis.clabel(lines, levels[labelled], fontsize=5.5, fmt="%.2g")
+    axis.set(xlim=x, ylim=y, xlabel="w₁")

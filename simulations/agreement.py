@@ -1,0 +1,460 @@
+"""Which statistic of a unit tells whether it is shared? (A second rule for the FedFac paper's split.)
+
+The communality cannot see whether clients agree: inputs permuted within each client leave it unchanged. A unit's
+intraclass correlation over clients can. The two are compared where units of a network have a link to units of the
+generator: on the true parameters, with the permuted ones as placebo; on networks that start at the true parameters
+plus noise and train for one local round; and by the test accuracy of the splits that they then choose.
+
+Such networks start in one of two ways. Under the own start every client begins at its own true weights plus noise,
+and what is shared at their mean over clients plus noise: personal units are given away, and a wrong split loses them.
+Under the common start all clients begin at that mean, as FedFac's contract has it: shared units are near the truth,
+personal ones near zero, and the changes of all clients can be compared. Agreement of weights is a control: weights
+agree that started alike, so it measures the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pandas as pd
+
+import fedstat as fs
+from fedstat._random import stream
+from fedstat.data import Clients
+from fedstat.factor import intraclass_correlation
+from fedstat.inference import auc, mean_interval, paired_difference, primary_summary
+from fedstat.methods.cut import Cut, is_shared
+from fedstat.methods.fedfac import communality, units_as_columns
+from simulations import split
+from simulations.split import LAST, LAYER, draw, random_split, trained_from, true_split
+from simulations.study import Part, Tables, run_parts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Start = Literal["own", "common"]
+
+STARTS: dict[Start, str] = {
+    "own": "each client at its own true weights plus noise",
+    "common": "all clients at the mean of the true weights plus noise",
+}
+#: Statistic and what it looks at. A probe of two local rounds separates agreement from the noise of batches.
+LOOKS = {
+    ("communality", "weights"): "communality of weights",
+    ("communality", "changes"): "communality of changes",
+    ("agreement", "changes"): "agreement of changes",
+    ("agreement", "weights"): "agreement of weights",
+}
+ARMS = {
+    "FedAvg": "everything shared",
+    "Local": "everything personal",
+    "true": "the generator's units",
+    "communality": "static FedFac by communality of weights, cut at the true number",
+    "agreement": "static FedFac by agreement of changes, cut at the true number",
+    "random": "the true number of units, drawn once",
+}
+#: The quantiles at which the paper cuts.
+QUANTILES = (0.25, 0.5, 0.75)
+
+
+@dataclass(frozen=True)
+class Scale(split.Scale):
+    """Size of the study; symbols as in `fedstat.data.relu_mixture`, seeds count from `first_seed`."""
+
+    first_seed: int = 0
+    shared_units: tuple[float, ...] = (0.2, 0.5, 0.8)
+    shared_inputs: tuple[float, ...] = (0.2, 0.4, 0.8)
+    kappas: tuple[float, ...] = (0.5, 0.75, 0.85, 0.9, 0.95)
+    placebos: int = 10
+    replicates: int = 2
+    trained_noise: float = 0.5
+    settings: tuple[tuple[float, float], ...] = (split.TUNED_AT, split.CONTROL)
+
+    @property
+    def every_seed(self) -> range:
+        """The master seeds."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+
+SCALES = {
+    "smoke": Scale(
+        clients=8, d=12, units=20, samples=30, test=50, rounds=3, participation=0.5, seeds=2, rates=(1e-3,),
+        tuning_seeds=1, balance_seeds=0, noises=(0.0, 1.0), placebos=2, shared_units=(0.5,), shared_inputs=(0.4, 0.8),
+        kappas=(0.5, 0.85), settings=(split.CONTROL,),
+    ),
+    "quick": Scale(
+        clients=30, d=30, units=40, samples=160, test=500, rounds=20, participation=0.25, seeds=6,
+        rates=(1e-3, 3e-3, 1e-2, 3e-2), tuning_seeds=1, balance_seeds=0, noises=(0.0, 0.5, 1.0, 2.0, 4.0),
+    ),
+    "paper": Scale(
+        clients=100, d=100, units=200, samples=160, test=1000, rounds=50, participation=0.1, seeds=10,
+        rates=(1e-3, 3e-3, 1e-2, 3e-2, 1e-1), tuning_seeds=2, balance_seeds=0, noises=(0.0, 0.5, 1.0, 2.0, 4.0),
+        first_seed=100,
+    ),
+}  # fmt: skip
+
+
+# --- true parameters -------------------------------------------------------------------------------------------
+
+
+def permuted(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Permute the inputs within each client, alike for all its units; weights (C, m, d)."""
+    return np.stack([w[:, rng.permutation(w.shape[1])] for w in weights])
+
+
+def recovered(values: np.ndarray, shared: np.ndarray) -> dict[str, float]:
+    """AUC for the shared units, share of units on their true side for three cuts, and both groups' means."""
+    p = float(shared.mean())
+    nearest = min(QUANTILES, key=lambda q: abs(q - (1 - p)))
+    cuts: dict[str, Cut] = {
+        "true_size": fs.Count(int(shared.sum())),
+        "median": fs.Quantile(0.5),
+        "nearest": fs.Quantile(nearest),
+    }
+    before = np.ones(len(shared), dtype=bool)  # undefined units stay shared, as in FedFac's first split
+    right = {name: float((is_shared(values, cut, before) == shared).mean()) for name, cut in cuts.items()}
+    return {
+        "auc": auc(np.nan_to_num(values), shared),
+        **right,
+        "shared": float(np.nanmean(values[shared])),
+        "personal": float(np.nanmean(values[~shared])),
+    }
+
+
+def true_parameters(scale: Scale, p: float, alpha: float) -> Tables:
+    """Both statistics of the true parameters, and of the permuted ones.
+
+    Rows of the placebo's agreement are means over several permutations; the communality sees the first, which
+    leaves it unchanged.
+    """
+    rows = []
+    for seed in scale.every_seed:
+        truth = draw(replace(scale, test=1), p, alpha, 1, seed).truth
+        shared, rng = ~truth.personal_units, stream(seed, "placebo")
+        placebos = [permuted(truth.weights, rng) for _ in range(scale.placebos)]
+        for name, weights in (("true", [truth.weights]), ("permuted", placebos)):
+            columns = units_as_columns(weights[0])
+            found = [("communality", kappa, [communality(columns, kappa)]) for kappa in scale.kappas]
+            found.append(("agreement", np.nan, [intraclass_correlation(w) for w in weights]))
+            for statistic, kappa, draws in found:
+                mean = pd.DataFrame([recovered(values, shared) for values in draws]).mean()
+                rows.append({"parameters": name, "statistic": statistic, "kappa": kappa, "seed": seed, **mean})
+    return {"truth": pd.DataFrame(rows).assign(p=p, alpha=alpha)}
+
+
+# --- networks --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnStart(fs.FedSplit):
+    """FedSplit whose clients start their personal units at given hidden weights, (C, m, d)."""
+
+    weights: np.ndarray
+
+    def init(self, network: fs.federated.Network, population: fs.Population) -> fs.State:
+        """Put the given weights into every client's row."""
+        import torch
+
+        state = super().init(network, population)
+        assert state.clients is not None
+        name = f"{LAYER}.weight"
+        given = torch.as_tensor(self.weights, dtype=state.clients[name].dtype)
+        return replace(state, clients={**state.clients, name: given})
+
+
+def start_weights(clients: Clients, noise: float, start: Start, seed: int) -> np.ndarray:
+    """Hidden weights (C, m, d) that the clients start from; noise in standard deviations of the true weights.
+
+    Noise is drawn for each client under the own start and once under the common one.
+    """
+    true = clients.truth.weights
+    if start == "common":
+        true = np.broadcast_to(true.mean(axis=0, keepdims=True), true.shape)
+    rng = stream(seed, f"{start} start", round(1000 * noise))
+    jitter = rng.normal(size=true.shape if start == "own" else true.shape[1:])
+    return (true + noise * clients.truth.weights.std() * jitter).astype(np.float32)
+
+
+def unit_statistics(
+    scale: Scale, clients: Clients, start: np.ndarray, lr: float, seed: int
+) -> dict[tuple[str, str], np.ndarray]:
+    """Both statistics of the weights after one local round, and of the changes from `start`."""
+    # the seed decides nothing but the batch orders: far from those of the runs
+    ends = [trained_from(start, clients, _training(scale, lr), 100_000 * r + seed) for r in _replicates(scale)]
+    seen = {"weights": np.stack(ends), "changes": np.stack(ends) - start}
+    return {
+        (statistic, what): intraclass_correlation(seen[what])
+        if statistic == "agreement"
+        else communality(units_as_columns(seen[what][0]), kappa=0.85)
+        for statistic, what in LOOKS
+    }
+
+
+def _replicates(scale: Scale) -> range:
+    return range(1, scale.replicates + 1)
+
+
+def _training(scale: Scale, lr: float) -> fs.Training:
+    return fs.Training(lr=lr, optimizer="adam", batch_size=scale.batch_size, local_epochs=scale.local_epochs)
+
+
+def yardsticks(scale: Scale, clients: Clients, start: Start, seed: int) -> dict[str, fs.Method]:
+    """The arms whose split needs no statistic."""
+    personal = clients.truth.personal_units
+    at_random = partial(random_split, shared=int((~personal).sum()), per_client=False)
+    given: Callable[..., fs.Method] = fs.FedSplit
+    local: fs.Method = fs.Local()
+    if start == "own":
+        given = partial(OwnStart, weights=start_weights(clients, scale.trained_noise, start, seed))
+        local = given(split={LAYER: np.zeros(len(personal), dtype=bool), "head": np.zeros(1, dtype=bool)})
+    return {
+        "FedAvg": fs.FedAvg(),
+        "Local": local,
+        "true": given(split=true_split),
+        "random": given(split=at_random),
+    }
+
+
+def arms(scale: Scale, clients: Clients, start: Start, lr: float, seed: int) -> dict[str, fs.Method]:
+    """All arms; under the own start FedFac's split is found here and given, since its clients start apart."""
+    shared = int((~clients.truth.personal_units).sum())
+    found: dict[str, fs.Method]
+    if start == "common":
+        fedfac = partial(fs.FedFac, layers=[LAYER], tau=fs.Count(shared), replicates=scale.replicates)
+        found = {"communality": fedfac(), "agreement": fedfac(statistic="agreement")}
+    else:
+        weights = start_weights(clients, scale.trained_noise, start, seed)
+        values = unit_statistics(scale, clients, weights, lr, seed)
+        looks = {"communality": "weights", "agreement": "changes"}
+        everything = np.ones(weights.shape[1], dtype=bool)
+        found = {
+            name: OwnStart(split={LAYER: is_shared(values[name, what], fs.Count(shared), everything)}, weights=weights)
+            for name, what in looks.items()
+        }
+    return {**yardsticks(scale, clients, start, seed), **found}
+
+
+def family(label: str) -> str:
+    """The arms that share a learning rate."""
+    return label if label in ("FedAvg", "Local") else "split"
+
+
+def federate(scale: Scale, methods: Mapping[str, fs.Method], clients: Clients, lr: float, seed: int) -> fs.Result:
+    """Run methods on networks that start at the common start with the true output weights and no biases."""
+    import torch
+
+    module = fs.models.mlp(scale.d, scale.units, 1)()
+    given = {
+        f"{LAYER}.weight": start_weights(clients, scale.trained_noise, "common", seed)[0],
+        "head.weight": clients.truth.output[None],
+    }
+    with torch.no_grad():
+        for name, leaf in module.named_parameters():
+            leaf.copy_(torch.as_tensor(given.get(name, np.zeros(leaf.shape))))
+    last = range(max(1, scale.rounds - LAST + 1), scale.rounds + 1)
+    return fs.federate(
+        methods, module, clients, _training(scale, lr), rounds=scale.rounds, participation=scale.participation,
+        seed=seed, evaluate_at=last, progress=False,
+    )  # fmt: skip
+
+
+def tune(scale: Scale, p: float, alpha: float, samples: int, start: Start) -> pd.DataFrame:
+    """Validation accuracy over the grid, on seeds of its own; the true split stands for all splits."""
+    rows = []
+    for seed in range(10_000, 10_000 + scale.tuning_seeds):
+        drawn = draw(scale, p, alpha, samples, seed)
+        held = Clients(drawn.train, drawn.validation, classes=drawn.classes, truth=drawn.truth)
+        for lr in scale.rates:
+            every = yardsticks(scale, held, start, seed)
+            methods = {family(label): every[label] for label in ("FedAvg", "Local", "true")}
+            result = primary_summary(federate(scale, methods, held, lr, seed).history, "accuracy", last=LAST)
+            rows += [{"family": name, "lr": lr, "accuracy": float(result[name].iloc[0])} for name in methods]
+    table = pd.DataFrame(rows).groupby(["family", "lr"], as_index=False)["accuracy"].mean()
+    return table.assign(chosen=table.groupby("family")["accuracy"].transform("max") == table["accuracy"])
+
+
+def networks(scale: Scale, p: float, alpha: float, samples: int, start: Start) -> Tables:
+    """Recovery against the noise of the start, and test accuracy under the splits, at one setting."""
+    tuning = tune(scale, p, alpha, samples, start)
+    rates = {str(name): float(lr) for name, lr in tuning[tuning["chosen"]].groupby("family")["lr"].min().items()}
+    noise, accuracy = [], []
+    for seed in scale.every_seed:
+        drawn = draw(scale, p, alpha, samples, seed)
+        shared = ~drawn.truth.personal_units
+        for level in scale.noises:
+            weights = start_weights(drawn, level, start, seed)
+            found = unit_statistics(scale, drawn, weights, rates["split"], seed)
+            noise += [
+                {"statistic": s, "looked_at": what, "noise": level, "seed": seed, **recovered(values, shared)}
+                for (s, what), values in found.items()
+            ]
+        accuracy += list(_accuracies(scale, drawn, start, rates, seed))
+    where = {"p": p, "alpha": alpha, "samples": samples, "start": start}
+    tables = {"tuning": tuning, "noise": pd.DataFrame(noise), "accuracy": pd.DataFrame(accuracy)}
+    return {name: table.assign(**where) for name, table in tables.items()}
+
+
+def _accuracies(
+    scale: Scale, clients: Clients, start: Start, rates: Mapping[str, float], seed: int
+) -> Iterator[dict[str, str | float]]:
+    """Primary summaries of all arms under one seed, and how many units each split has on their true side."""
+    every = arms(scale, clients, start, rates["split"], seed)
+    for name, lr in rates.items():
+        methods = {label: method for label, method in every.items() if family(label) == name}
+        result = federate(scale, methods, clients, lr, seed)
+        for metric in ("accuracy", "balanced_accuracy", "log_loss", "majority_share"):
+            table = primary_summary(result.history, metric, last=LAST)
+            for label in methods:
+                yield {"arm": label, "seed": seed, "metric": metric, "value": float(table[label].iloc[0])}
+        for label in methods if name == "split" else ():
+            mask = result.states[label, seed].shared
+            assert mask is not None
+            sides = mask[f"{LAYER}.weight"].flatten().numpy() == ~clients.truth.personal_units
+            yield {"arm": label, "seed": seed, "metric": "units_right", "value": float(sides.mean())}
+
+
+def run(scale: Scale, out: Path) -> Tables:
+    """All parts of the study."""
+    parts = [
+        Part(f"agreement-networks-p{p}-alpha{alpha}-{start}", scale, partial(networks, scale, p, alpha, n, start))
+        for p, alpha in scale.settings
+        for n in [scale.control_samples if (p, alpha) == split.CONTROL else scale.samples]
+        for start in STARTS
+    ]
+    parts += [
+        Part(f"agreement-truth-p{p}-alpha{alpha}", scale, partial(true_parameters, scale, p, alpha))
+        for p in scale.shared_units
+        for alpha in scale.shared_inputs
+    ]
+    return run_parts(parts, out, "agreement study")
+
+
+# --- what is read from the tables ------------------------------------------------------------------------------
+
+
+def per_seed(
+    tables: Tables, p: float, alpha: float, samples: int, start: str, metric: str = "accuracy"
+) -> pd.DataFrame:
+    """Primary summaries of the networks at one setting and start: one row per seed, one column per arm."""
+    rows = tables["accuracy"]
+    return split.per_seed({"accuracy": rows[rows["start"] == start]}, p, alpha, samples, metric)
+
+
+def _places(table: pd.DataFrame) -> list[tuple[float, float, int, str]]:
+    """The networks' settings and starts."""
+    rows = (
+        table[["p", "alpha", "samples", "start"]].drop_duplicates().sort_values(["start", "p"], ascending=[False, True])
+    )
+    return [(float(p), float(a), int(n), str(start)) for p, a, n, start in rows.itertuples(index=False)]
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """AUC on true parameters and against the start's noise; accuracy under the splits."""
+    return {
+        "recovery": _recovery_figure(tables["truth"]),
+        "noise": _noise_figure(tables["noise"]),
+        "accuracy": _accuracy_figure(tables),
+    }
+
+
+def _recovery_figure(truth: pd.DataFrame) -> Figure:
+    """One panel per share p: AUC of the communality over kappa, then of agreement and of its placebo."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import style
+
+    kappas = sorted(truth["kappa"].dropna().unique())
+    labels = [*(f"{k:g}" for k in kappas), "true", "placebo"]
+    places = np.array([*range(len(kappas)), len(kappas) + 0.3, len(kappas) + 1.8])
+    shares = sorted(truth["p"].unique())
+    with style():
+        figure, axes = plt.subplots(
+            1, len(shares), figsize=(7.0, 2.5), sharey=True, squeeze=False, layout="constrained"
+        )  # fmt: skip
+        for axis, p in zip(axes.flat, shares, strict=True):
+            looks = zip((-0.16, 0.0, 0.16), "os^", ("-", "--", ":"), ("white", "0.25", "0.7"), strict=True)
+            for alpha, (shift, marker, line, fill) in zip(sorted(truth["alpha"].unique()), looks, strict=False):
+                rows = truth[(truth["p"] == p) & (truth["alpha"] == alpha)]
+                kinds = [rows[(rows["kappa"] == k) & (rows["parameters"] == "true")] for k in kappas]
+                agree = rows[rows["statistic"] == "agreement"]
+                kinds += [agree[agree["parameters"] == name] for name in ("true", "permuted")]
+                mean, low, high = np.array([mean_interval(kind["auc"]) for kind in kinds]).T
+                at = places + shift
+                axis.vlines(at, low, high, color="0.25", lw=0.8)
+                joined = len(kappas)
+                axis.plot(at[:joined], mean[:joined], line, color="0.25", lw=0.8)
+                axis.plot(at, mean, marker, color="0.25", mfc=fill, ms=3.5, label=f"α = {alpha:g}")
+            axis.axhline(0.5, color="0.6", lw=0.6, ls="--", zorder=0)
+            axis.axvline(len(kappas) - 0.4, color="0.6", lw=0.6, zorder=0)
+            axis.set_xticks(places, labels)
+            axis.set_title(f"p = {p:g}")
+            axis.set_ylim(0, 1.03)
+        axes[0, 0].set_ylabel("AUC for the shared units")
+        axes[0, -1].legend(fontsize=7, frameon=False, loc=(0.35, 0.02))
+        words = "communality by κ; right of the line: agreement of the true parameters and of the placebo"
+        figure.supxlabel(words, fontsize=8)
+    return figure
+
+
+def _noise_figure(noise: pd.DataFrame) -> Figure:
+    """One panel per setting and start: AUC against the noise of the start."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import style
+
+    places = _places(noise)
+    looks = dict(
+        zip(LOOKS, (("o", "-", "white"), ("s", "--", "white"), ("o", "-", "0.25"), ("s", "--", "0.25")), strict=True)
+    )
+    with style():
+        figure, axes = plt.subplots(
+            1, len(places), figsize=(7.0, 2.6), sharex=True, sharey=True, squeeze=False, layout="constrained"
+        )
+        for axis, (p, alpha, samples, start) in zip(axes.flat, places, strict=True):
+            rows = noise.query("p == @p and alpha == @alpha and samples == @samples and start == @start")
+            for (statistic, what), (marker, line, fill) in looks.items():
+                chosen = rows[(rows["statistic"] == statistic) & (rows["looked_at"] == what)]
+                points = [(level, *mean_interval(values)) for level, values in chosen.groupby("noise")["auc"]]
+                x, mean, low, high = map(np.array, zip(*points, strict=True))
+                axis.errorbar(x, mean, [mean - low, high - mean], fmt=line + marker, color="0.25", mfc=fill, ms=3.5,
+                              lw=0.8, label=LOOKS[statistic, what])  # fmt: skip
+            axis.axhline(0.5, color="0.6", lw=0.6, ls="--", zorder=0)
+            axis.set_title(f"{start} start\np = {p:g}, α = {alpha:g}, n = {samples}", fontsize=7.5)
+        axes[0, 0].set_ylim(-0.02, 1.03)
+        axes[0, 0].set_ylabel("AUC for the shared units")
+        figure.supxlabel("noise of the start, in standard deviations of the true weights", fontsize=8)
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=7)
+    return figure
+
+
+def _accuracy_figure(tables: Tables) -> Figure:
+    """Difference of every arm to the true split, with 95% intervals, one panel per setting and start."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import style
+
+    places = _places(tables["accuracy"])
+    shown = [label for label in ARMS if label != "true"]
+    with style():
+        figure, axes = plt.subplots(
+            1, len(places), figsize=(7.0, 1.9), sharey=True, squeeze=False, layout="constrained"
+        )
+        for axis, (p, alpha, samples, start) in zip(axes.flat, places, strict=True):
+            table = per_seed(tables, p, alpha, samples, start)
+            for height, label in enumerate(shown):
+                d = paired_difference(table[label], table["true"])
+                axis.plot([100 * d.low, 100 * d.high], [height] * 2, color="0.25", lw=1.0)
+                fill = "0.25" if label in ("FedAvg", "Local") else "white"
+                axis.plot(100 * d.mean, height, "o", color="0.25", mfc=fill, ms=3.5)
+            axis.axvline(0, color="0.6", lw=0.6, zorder=0)
+            axis.set_title(f"{start} start\np = {p:g}, α = {alpha:g}, n = {samples}", fontsize=7.5)
+        axes[0, 0].set_yticks(range(len(shown)), shown)
+        axes[0, 0].set_ylim(len(shown) - 0.5, -0.5)
+        figure.supxlabel("test accuracy less that of the true split, percentage points", fontsize=8)
+    return figure

@@ -1,0 +1,218 @@
+"""FedSplit's two-layer network against Theorem 1 and against its limit of infinite width.
+
+One fixed sample with inputs in the unit ball; only the random initialisation is repeated, as the theorem has it.
+Two starts: the teacher's labels with an ordinary random start, and labels along the bottom eigenvector of the
+kernel that training sees, fixed beforehand, with an antisymmetric start whose output is zero. Two conventions: local
+steps with the client's mean loss (with 1/n), and with the sum over its samples (without), as the theorem's update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+import fedstat as fs
+from fedstat.data import Clients, split_teacher
+from fedstat.inference import mean_interval
+from fedstat.ntk import extreme_eigenvalues, finite_gram, finite_personal_gram, infinite_gram, personal_gram
+from fedstat.theory.convergence import convergence_factor, linear_limit
+from simulations.study import Part, Tables, run_parts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STARTS = {"teacher": "teacher's labels, random start", "bottom": "bottom eigenvector, zero output"}
+CONVENTIONS = ("without 1/n", "with 1/n")
+#: Seeds that train as one stack; wide networks would not fit otherwise.
+_BLOCK = 10
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of the study."""
+
+    seeds: int
+    widths: tuple[int, ...]
+    rounds: int
+    repeats: int
+    clients: int = 3
+    samples: int = 6
+    d: int = 8
+    local_steps: int = 5
+
+
+SCALES = {
+    "smoke": Scale(seeds=2, widths=(64, 256), rounds=10, repeats=20),
+    "quick": Scale(seeds=8, widths=(128, 1024, 8192), rounds=60, repeats=100),
+    "paper": Scale(seeds=60, widths=(128, 2048, 32768), rounds=40, repeats=1000),
+}
+
+
+def problem(scale: Scale, start: str) -> tuple[Clients, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the clients (training samples also held out), both limit kernels, and the labels in order of clients."""
+    drawn = split_teacher(clients=scale.clients, samples=scale.samples, test=1, d=scale.d, seed=0).train
+    x = drawn.x.reshape(-1, scale.d).astype(np.float64)
+    shared, personal = infinite_gram(x), personal_gram(x, np.repeat(np.arange(scale.clients), scale.samples))
+    y = drawn.y.astype(np.float64)
+    if start == "bottom":
+        bottom = np.linalg.eigh(shared / scale.clients + personal)[1][:, 0]
+        y = np.sqrt(bottom.size) / 2 * bottom.reshape(y.shape)
+    samples = replace(drawn, y=y.astype(np.float32))
+    return Clients(train=samples, test=samples), shared, personal, y.ravel()
+
+
+def steps(scale: Scale, shared: np.ndarray, personal: np.ndarray) -> dict[str, float]:
+    """Step sizes without 1/n: G steps together are one over the largest eigenvalue of the round's kernel."""
+    largest = extreme_eigenvalues(shared / scale.clients + personal)[1]
+    return {"eta_g": 1.0, "eta_l": 1 / (scale.local_steps * largest)}
+
+
+def networks(scale: Scale, width: int, start: str, convention: str, seeds: range) -> Tables:
+    """Squared residual of networks with `width` personal and `width` shared units, relative to its start."""
+    clients, shared, personal, _ = problem(scale, start)
+    size = steps(scale, shared, personal)
+    lr = size["eta_l"] * (scale.samples if convention == "without 1/n" else 1)
+    units = np.repeat([False, True], width)
+    result = fs.federate(
+        fs.FedSplit(split={"hidden": units}, independent=True, weighting="uniform"),
+        fs.models.split_relu(scale.d, personal=width, shared=width, antisymmetric=start == "bottom"),
+        clients,
+        fs.Training(lr=lr, batch_size=scale.samples, local_epochs=scale.local_steps),
+        rounds=scale.rounds,
+        seed=seeds,
+        evaluate_at=range(scale.rounds + 1),
+        progress=False,
+    )
+    total = result.history.groupby(["seed", "round"])["value"].sum().unstack("round")
+    ratio = total.div(total[0], axis=0).stack().rename("ratio").reset_index()
+    return {"ratios": ratio.assign(start=start, convention=convention, width=width)}
+
+
+def summaries(scale: Scale, ratios: pd.DataFrame, limit: pd.DataFrame) -> Tables:
+    """One row per run, which says whether it stayed under the bound; and the mean over runs, round by round."""
+    bounded = ratios.merge(limit, on=["start", "convention", "round"])
+    bounded["below"] = bounded["ratio"] <= (1 + 1e-6) * bounded["bound"]
+    keys = ["start", "convention", "width"]
+    runs = bounded.groupby([*keys, "seed"])["below"].all().reset_index()
+    curves = []
+    for values, rows in ratios.groupby([*keys, "round"]):
+        mean, low, high = mean_interval(rows["ratio"])
+        curves.append({**dict(zip([*keys, "round"], values, strict=True)), "ratio": mean, "low": low, "high": high})
+    return {"networks": runs, "curves": pd.DataFrame(curves)}
+
+
+def limits(scale: Scale, start: str, convention: str) -> pd.DataFrame:
+    """The claimed bound and the limit of infinite width, from the residual of a zero output."""
+    _, shared, personal, y = problem(scale, start)
+    size: dict[str, Any] = {
+        **steps(scale, shared, personal),
+        "local_steps": scale.local_steps,
+        "clients": scale.clients,
+    }
+    mean = convention == "with 1/n"
+    norms = linear_limit(shared, personal, -y, rounds=scale.rounds, per_client_mean=mean, **size)
+    rounds = np.arange(scale.rounds + 1)
+    bound = convergence_factor(shared, personal, **size) ** rounds
+    keys = {"start": start, "convention": convention, "round": rounds}
+    return pd.DataFrame({**keys, "limit": norms / norms[0], "bound": bound})
+
+
+def concentration(scale: Scale) -> Tables:
+    """Frobenius distance of kernels of finite width from their limit, and its exact root mean square.
+
+    An entry is ``x_i . x_j`` times a mean of m independent indicators of probability q = H_ij / x_i . x_j, so the mean
+    squared distance is ``(1/m) sum_ij (x_i . x_j)^2 q_ij (1 - q_ij)``, over pairs of one client for personal units.
+    """
+    clients, shared, personal, y = problem(scale, "teacher")
+    x = clients.train.x.reshape(len(y), -1).astype(np.float64)
+    owner = np.repeat(np.arange(scale.clients), scale.samples)
+    inner, q = x @ x.T, shared / (x @ x.T)
+    squares = inner**2 * q * (1 - q)
+    rng = np.random.default_rng(1)
+    rows = []
+    for width in scale.widths:
+        exact = {"shared": squares.sum(), "personal": squares[owner[:, None] == owner].sum()}
+        distances: dict[str, list[float]] = {"shared": [], "personal": []}
+        for _ in range(scale.repeats):
+            w = rng.normal(size=(1 + scale.clients, width, scale.d))
+            distances["shared"].append(float(((finite_gram(x, w[0]) - shared) ** 2).sum()))
+            distances["personal"].append(float(((finite_personal_gram(x, owner, w[1:]) - personal) ** 2).sum()))
+        for kernel, values in distances.items():
+            mean, low, high = mean_interval(values)
+            keys = {"kernel": kernel, "width": width, "exact": float(np.sqrt(exact[kernel] / width))}
+            rows.append({**keys, "rms": mean**0.5, "low": max(low, 0.0) ** 0.5, "high": high**0.5})
+    return {"concentration": pd.DataFrame(rows)}
+
+
+def run(scale: Scale, out: Path) -> Tables:
+    """All widths, starts and conventions; kernels of finite width; and the limits, which cost nothing."""
+    combinations = [(start, convention) for start in STARTS for convention in CONVENTIONS]
+    blocks = [range(i, min(i + _BLOCK, scale.seeds)) for i in range(0, scale.seeds, _BLOCK)]
+    parts = [
+        Part(
+            f"wide-{width}-{start}-{convention.replace('/', '')}-{seeds.start}".replace(" ", "-"),
+            scale,
+            partial(networks, scale, width, start, convention, seeds),
+        )
+        for width in reversed(scale.widths)
+        for start, convention in combinations
+        for seeds in blocks
+    ]
+    parts.append(Part("wide-concentration", scale, partial(concentration, scale)))
+    tables = run_parts(parts, out, "wide: parts")
+    limit = pd.concat([limits(scale, *c) for c in combinations], ignore_index=True)
+    return {
+        **summaries(scale, tables["ratios"], limit),
+        "concentration": tables["concentration"],
+        "limits": limit,
+    }
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Loss against the claimed bound and the limit; and the kernels' distance from their limit over the width."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import style
+
+    widths = sorted(tables["curves"]["width"].unique())
+    looks = dict(zip(widths, (":", "-.", (0, (5, 1)), (0, (1, 1))), strict=False))
+    with style():
+        convergence, axes = plt.subplots(2, 2, figsize=(7.0, 4.4), sharex=True, sharey="row", layout="constrained")
+        for row, (start, title) in zip(axes, STARTS.items(), strict=True):
+            for axis, convention in zip(row, CONVENTIONS, strict=True):
+                query = f"start == {start!r} and convention == {convention!r}"
+                for width, curve in tables["curves"].query(query).groupby("width"):
+                    axis.fill_between(curve["round"], curve["low"].clip(lower=1e-9), curve["high"], color="0.85", lw=0)
+                    axis.plot(
+                        curve["round"], curve["ratio"], ls=looks[width], color="black", lw=0.9, label=f"width {width}"
+                    )
+                limit = tables["limits"].query(query)
+                axis.plot(limit["round"], limit["limit"], color="0.5", lw=2.2, zorder=0, label="infinite width")
+                axis.plot(limit["round"], limit["bound"], "k-", lw=1.2, label="claimed bound")
+                axis.set_yscale("log")
+                axis.set_title(f"{title}; updates {convention}", fontsize=7.5)
+            row[0].set_ylabel("squared residual\nrelative to its start")
+            lowest = tables["limits"].query(f"start == {start!r}")["limit"].min()
+            row[0].set_ylim(max(lowest, 1e-6) / 3, 2)
+        for axis in axes[1]:
+            axis.set_xlabel("round")
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        convergence.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False, fontsize=7)
+
+        distance, axis = plt.subplots(figsize=(3.6, 2.4), layout="constrained")
+        for (kernel, rows), mark in zip(tables["concentration"].groupby("kernel"), ("s", "o"), strict=True):
+            axis.plot(rows["width"], rows["exact"], "k-", lw=0.8)
+            bars = [rows["rms"] - rows["low"], rows["high"] - rows["rms"]]
+            axis.errorbar(
+                rows["width"], rows["rms"], bars, fmt=mark, color="black", mfc="white", ms=4, label=str(kernel)
+            )
+        axis.set(
+            xscale="log", yscale="log", xlabel="width m (units)", ylabel="distance from the limit\n(root mean square)"
+        )
+        axis.legend(frameon=False, fontsize=7, title="kernel; lines: exact", title_fontsize=7)
+    return {"convergence": convergence, "concentration": distance}

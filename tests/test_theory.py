@@ -1,0 +1,213 @@
+"""Rates, the wide limit and the complexity term, against explicit training and closed forms."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedstat as fs
+from fedstat.data import product_clients, split_teacher
+from fedstat.ntk import extreme_eigenvalues, infinite_gram, personal_gram
+from fedstat.theory import complexity_term, convergence_factor, diagnose, linear_limit, prescribed_step
+
+STEPS = {"eta_g": 1.0, "eta_l": 0.1, "local_steps": 1, "clients": 2}
+
+
+def kernels(n=4, clients=2, seed=0):
+    x = np.random.default_rng(seed).normal(size=(n * clients, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    owner = np.repeat(np.arange(clients), n)
+    return x, infinite_gram(x), personal_gram(x, owner)
+
+
+def test_claimed_factor_by_hand():
+    half = np.eye(4) / 2
+    assert convergence_factor(half, half, eta_g=1, eta_l=0.2, local_steps=3, clients=2) == pytest.approx(
+        1 - (0.3 * 0.5 + 0.6 * 0.5) / 2
+    )
+    assert prescribed_step(half, half, local_steps=3) == pytest.approx(1 / (3 * 16))
+    assert prescribed_step(np.ones((2, 2)), np.ones((2, 2)), local_steps=1) == 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.booleans(), st.integers(0, 99))
+def test_limit_is_federated_training_of_a_linear_model(clients, n, local_steps, mean, seed):
+    """Random features: a shared weight vector that is averaged and a personal one per client, trained step by step."""
+    rng = np.random.default_rng(seed)
+    shared_x, own_x = rng.normal(size=(2, clients, n, 7)) / 3
+    y = rng.normal(size=(clients, n))
+    eta_g, eta_l, rounds = 0.7, 0.3, 5
+    step = eta_l / n if mean else eta_l
+    w, v = np.zeros(7), np.zeros((clients, 7))
+    expected = [(y**2).sum()]
+    for _ in range(rounds):
+        moves = []
+        for c in range(clients):
+            local = w.copy()
+            for _ in range(local_steps):
+                residual = shared_x[c] @ local + own_x[c] @ v[c] - y[c]
+                local, v[c] = local - step * shared_x[c].T @ residual, v[c] - step * own_x[c].T @ residual
+            moves.append(local - w)
+        w = w + eta_g * np.mean(moves, axis=0)
+        expected.append(sum(((shared_x[c] @ w + own_x[c] @ v[c] - y[c]) ** 2).sum() for c in range(clients)))
+    flat = shared_x.reshape(-1, 7)
+    blocks = np.zeros((clients * n, clients * n))
+    for c in range(clients):
+        blocks[c * n : (c + 1) * n, c * n : (c + 1) * n] = own_x[c] @ own_x[c].T
+    found = linear_limit(
+        flat @ flat.T,
+        blocks,
+        -y.ravel(),
+        eta_g=eta_g,
+        eta_l=eta_l,
+        local_steps=local_steps,
+        clients=clients,
+        rounds=rounds,
+        per_client_mean=mean,
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_limit_on_an_eigenvector_is_a_power():
+    _, shared, _ = kernels(clients=1)
+    value, vectors = np.linalg.eigh(2 * shared)
+    steps = {"eta_g": 1.0, "eta_l": 0.1, "local_steps": 1, "clients": 1, "rounds": 6}
+    norms = linear_limit(shared, shared, vectors[:, 0], per_client_mean=False, **steps)
+    np.testing.assert_allclose(norms, (1 - 0.1 * value[0]) ** (2 * np.arange(7)))
+    slower = linear_limit(shared, shared, vectors[:, 0], per_client_mean=True, **steps)
+    np.testing.assert_allclose(slower, (1 - 0.1 * value[0] / 4) ** (2 * np.arange(7)))
+
+
+def test_wide_networks_follow_the_limit():
+    """The engine trains model (4) at width 4,096: its residual stays within a few per cent of the linear limit."""
+    drawn = split_teacher(clients=2, samples=4, test=1, d=6, seed=1).train
+    clients = fs.data.Clients(train=drawn, test=drawn)
+    x = drawn.x.reshape(8, 6).astype(float)
+    shared, personal = infinite_gram(x), personal_gram(x, np.repeat([0, 1], 4))
+    eta_l = 1 / (2 * extreme_eigenvalues(shared / 2 + personal)[1])
+    width = 4096
+    result = fs.federate(
+        fs.FedSplit(split={"hidden": np.repeat([False, True], width)}, independent=True, weighting="uniform"),
+        fs.models.split_relu(6, personal=width, shared=width, antisymmetric=True),
+        clients,
+        fs.Training(lr=4 * eta_l, batch_size=4, local_epochs=2),
+        rounds=8,
+        seed=range(3),
+        evaluate_at=range(9),
+    )
+    assert set(result.history["round"]) == set(range(9))
+    squares = 4 * result.history.groupby(["round", "seed"])["value"].sum().unstack("seed").to_numpy()
+    y = drawn.y.ravel().astype(float)
+    np.testing.assert_allclose(squares[0], (y**2).sum(), rtol=1e-5)  # an antisymmetric start puts out zero
+    limit = linear_limit(
+        shared, personal, -y, eta_g=1.0, eta_l=eta_l, local_steps=2, clients=2, rounds=8, per_client_mean=False
+    )
+    np.testing.assert_allclose(squares.mean(axis=1), limit, rtol=0.1, atol=1e-3 * limit[0])
+
+
+def test_complexity_term_of_regular_and_singular_kernels():
+    _, shared, personal = kernels()
+    y = np.array([1.0, -1, 1, 1, -1, 1, -1, -1])
+    expected = 2 * np.sqrt(2 / 4 * y @ np.linalg.inv(shared + personal) @ y)
+    assert complexity_term(shared, personal, y, 2) == pytest.approx(expected, rel=1e-10)
+    one = np.full((3, 3), 0.5)  # three equal inputs
+    assert complexity_term(one, one, np.ones(3), 1) == pytest.approx(2 / np.sqrt(3))
+    assert complexity_term(one, one, np.array([1.0, -1, 1]), 1) == np.inf
+
+
+def test_diagnosis_does_not_depend_on_the_order_of_samples():
+    x, _, _ = kernels(n=5, clients=3, seed=4)
+    client, y = np.repeat(["a", "b", "c"], 5), np.sign(x[:, 0])
+    order = np.random.default_rng(0).permutation(15)
+    sorted_, shuffled = diagnose(x, client, y), diagnose(x[order], client[order], y[order])
+    for name in ("smallest_shared", "claimed_factor", "exact_factor", "slowest_factor_mean", "complexity"):
+        assert getattr(sorted_, name) == pytest.approx(getattr(shuffled, name), rel=1e-6)
+    assert sorted_.vacuous
+    assert "vacuous: yes" in str(sorted_)
+    assert sorted_.slowest_factor <= sorted_.claimed_factor < sorted_.slowest_factor_mean
+    assert "slower than claimed" in str(sorted_)
+
+
+def test_no_start_is_slower_than_the_slowest():
+    """Clients of two and of twelve samples, several local steps: a search over random starts finds none."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(14, 4))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    client = np.repeat([0, 1], [2, 12])
+    found = diagnose(x, client, x[:, 0], local_steps=3, rounds=400)
+    assert found.slowest_factor > found.exact_factor
+    assert found.slowest_factor_mean > found.exact_factor_mean
+    for seed in range(20):  # after many rounds only the slowest mode is left of any start
+        other = diagnose(x, client, np.random.default_rng(seed).normal(size=14), local_steps=3, rounds=400)
+        assert other.exact_factor <= found.slowest_factor + 1e-9
+        assert other.exact_factor_mean <= found.slowest_factor_mean + 1e-9
+
+
+def test_diagnosis_of_easy_and_of_singular_clients():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(200, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    easy = diagnose(x, np.zeros(200), x[:, 0])
+    assert not easy.vacuous
+    assert str(easy).endswith("vacuous: no")
+    singular = diagnose(np.concatenate([x[:6], 2 * x[:1], [[0.0, 0, 0]]]), [0, 0, 1, 1, 2, 2, 2, 1], np.ones(8))
+    assert (singular.smallest_shared, singular.condition_shared) == (0, np.inf)
+    assert "promises nothing" in str(singular)
+
+
+def test_generators_keep_their_promises():
+    clients = split_teacher(clients=3, samples=20, test=5, d=4, shared=2, personal=3, seed=5)
+    assert np.linalg.norm(clients.train.x, axis=2).max() <= 1 + 1e-6
+    for k in range(3):
+        x, y = clients.train.client(k)
+        np.testing.assert_allclose(clients.truth(x.astype(float), k), y, atol=1e-5)
+    values, probabilities = np.array([[1.0, 2.0], [3.0, -1.0]]), np.array([0.25, 0.75])
+    pairs = product_clients((values, probabilities), clients=4, repeats=5000, seed=1)
+    assert pairs.shape == (5000, 4, 2)
+    assert (pairs[..., 0] == 3).mean() == pytest.approx(0.75, abs=0.02)
+    normal = product_clients(lambda rng, n: rng.normal(size=(n, 2)), clients=3, seed=2)
+    np.testing.assert_array_equal(normal, product_clients(lambda rng, n: rng.normal(size=(n, 2)), clients=3, seed=2))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda h: convergence_factor(h, h[:2, :2], **STEPS), "one shape"),
+        (lambda h: convergence_factor(h, h * np.nan, **STEPS), "h_personal must be finite"),
+        (lambda h: convergence_factor(h, h, **{**STEPS, "eta_l": -1.0}), "eta_l must be a finite step size"),
+        (lambda h: convergence_factor(h, h, **{**STEPS, "clients": 0}), "clients must be at least 1"),
+        (lambda h: limit(h, h, np.ones(8)), "zero between clients: sort the rows"),
+        (lambda h: limit(h, 0 * h, np.ones(7)), "residual must hold 8"),
+        (lambda h: limit(h, 0 * h, np.ones(8), clients=3), "clients must divide the 8 samples evenly, got 3"),
+        (lambda h: limit(h, 0 * h, np.ones(8), rounds=-1), "rounds must not be negative"),
+        (lambda h: complexity_term(h, h, np.ones(7), 2), "y must hold 8 finite labels"),
+        (lambda h: complexity_term(h, h, np.ones(8), 0), "clients must lie between 1"),
+        (lambda h: diagnose(np.ones((3, 2)), [0, 1], np.ones(3)), "one entry per row"),
+        (lambda h: diagnose(np.zeros((2, 2)), [0, 1], np.ones(2)), "not zero"),
+        (lambda h: diagnose(np.eye(2), [0, 1], np.ones(2), rounds=0), "rounds must be at least 1"),
+        (lambda h: split_teacher(shared=0, personal=0), "nor both zero"),
+        (lambda h: split_teacher(noise=-1.0), "noise must be"),
+        (lambda h: product_clients((np.ones((2, 2)), np.array([0.5, 0.6])), clients=2), "sum to one"),
+        (lambda h: product_clients((np.ones((2, 3)), np.ones(2) / 2), clients=2), "a finite law is values"),
+        (lambda h: product_clients(lambda rng, n: np.ones(n), clients=2), "must return pairs"),
+        (lambda h: fs.models.split_relu(3, personal=1, shared=2, antisymmetric=True), "even counts"),
+        (lambda h: fs.models.split_relu(3, personal=0, shared=0), "nor both zero"),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make(kernels()[1])
+
+
+def limit(shared, personal, residual, *, clients=2, rounds=3):
+    return linear_limit(
+        shared,
+        personal,
+        residual,
+        eta_g=1,
+        eta_l=0.1,
+        local_steps=1,
+        clients=clients,
+        rounds=rounds,
+        per_client_mean=True,
+    )
