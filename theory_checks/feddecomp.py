@@ -126,6 +126,9 @@ class ConvolutionRank(NamedTuple):
     claimed: str
 
 
+_Unfold = Callable[[Matrix, int, int, int], Matrix]
+
+
 def _unfolding(product_: Matrix, inputs: int, outputs: int, kernel: int) -> Matrix:
     """The O x (I K^2) matrix by which the convolution acts on patches: tau[o, i, a, b] = tau*[i K + a, o K + b]."""
     k = range(kernel)
@@ -134,28 +137,38 @@ def _unfolding(product_: Matrix, inputs: int, outputs: int, kernel: int) -> Matr
     ]
 
 
+def _row_major(product_: Matrix, inputs: int, outputs: int, kernel: int) -> Matrix:
+    """The same if tau* is reshaped to (I, O, K, K) row by row, as array libraries do."""
+    entries, size = [value for row in product_ for value in row], kernel**2
+    return [[entries[(i * outputs + o) * size + t] for i in range(inputs) for t in range(size)] for o in range(outputs)]
+
+
+def _itself(product_: Matrix, inputs: int, outputs: int, kernel: int) -> Matrix:
+    """Equation (4)'s own matrix, tau*."""
+    return product_
+
+
 #: (I, O, K, rank of tau*), small enough that all factors of zeros and ones can be tried.
 _CONVOLUTIONS = ((1, 2, 2, 1), (2, 1, 2, 1), (1, 2, 3, 1), (2, 2, 2, 1), (1, 2, 2, 2), (1, 3, 2, 1), (3, 2, 1, 1))
 
 
-def _convolutions(unfolded: bool, inner: Callable[[int, int, int, Fraction], int]) -> Iterator[ConvolutionRank]:
+def _convolutions(unfold: _Unfold, inner: Callable[[int, int, int, Fraction], int]) -> Iterator[ConvolutionRank]:
     for i, o, k, r in _CONVOLUTIONS:
         ratio = Fraction(r, min(i, o) * k)
         used = inner(i, o, k, ratio)
-        full = min(o, i * k * k) if unfolded else min(i, o) * k
+        full = min(i, o) * k if unfold is _itself else min(o, i * k * k)
         for b, a in product(_binary(i * k, used), _binary(used, o * k)):
             tau = _product(b, a)
-            rank = _rank(_unfolding(tau, i, o, k)) if unfolded else _rank(tau)
+            rank = _rank(unfold(tau, i, o, k))
             yield ConvolutionRank(i, o, k, str(ratio), b, a, rank, str(ratio * full))
 
 
 def _convolution_rank(
-    *,
-    unfolded: bool,
+    unfold: _Unfold = _itself,
     inner: Callable[[int, int, int, Fraction], int] = lambda i, o, k, ratio: low_rank_overhead(i, o, k, ratio).rank,
 ) -> Evidence:
     return enumeration(
-        _convolutions(unfolded, inner),
+        _convolutions(unfold, inner),
         lambda case: case.rank <= Fraction(case.claimed),
         of="pairs of factors of zeros and ones in small convolutions",
     )
@@ -168,16 +181,23 @@ DC02 = Claim(
     statement='op("rank")(tau) <= R_c dot "full rank of the unfolding"',
     words="The personal part of a convolution has at most the share R_c of the full rank.",
     readings=(
-        Reading("the (I K) by (O K) matrix of equation (4)", lambda: _convolution_rank(unfolded=False)),
-        Reading("the O by (I K²) matrix by which a convolution acts", lambda: _convolution_rank(unfolded=True)),
+        Reading("the (I K) by (O K) matrix of equation (4)", _convolution_rank),
+        Reading(
+            "the O by (I K²) matrix by which a convolution acts, with the block arrangement",
+            lambda: _convolution_rank(_unfolding),
+        ),
+        Reading(
+            "the O by (I K²) matrix by which a convolution acts, reshaped row by row to (I, O, K, K)",
+            lambda: _convolution_rank(_row_major),
+        ),
     ),
-    mutant=lambda: _convolution_rank(unfolded=False, inner=lambda i, o, k, ratio: math.ceil(ratio * max(i, o) * k)),
+    mutant=lambda: _convolution_rank(inner=lambda i, o, k, ratio: math.ceil(ratio * max(i, o) * k)),
     sensitivity="one unit of rank, exact",
-    assumptions="R_c min(I, O) K is whole; the reshaping, which the text leaves open, takes blocks: "
-    "tau[o, i, a, b] = tau*[i K + a, o K + b]",
-    flaw="The rank that is limited belongs to a matrix of blocks that mixes channels with filter positions, not to "
-    "the matrix by which the convolution acts on a patch; with 3 by 3 filters and I = O the latter may have full "
-    "rank from R_c = 1/9 on.",
+    assumptions="R_c min(I, O) K is whole; the text leaves the reshaping open: the block arrangement is "
+    "tau[o, i, a, b] = tau*[i K + a, o K + b], array libraries reshape row by row",
+    flaw="The rank that is limited belongs to a matrix that mixes channels with filter positions, not to the matrix by "
+    "which the convolution acts on a patch. With 3 by 3 filters and I = O the latter may have full rank from R_c = 1/9 "
+    "on with the block arrangement, and from R_c = 1/81 on if reshaped row by row.",
     corrected="DC-02c",
 )
 
@@ -193,21 +213,21 @@ class Unfolded(NamedTuple):
     attained: bool
 
 
-def _unfoldings() -> Iterator[Unfolded]:
+def _unfoldings(unfold: _Unfold) -> Iterator[Unfolded]:
     for i, o, k, r in _CONVOLUTIONS:
         for b, a in product(_binary(i * k, r), _binary(r, o * k)):
             tau = _product(b, a)
-            yield Unfolded(i, o, k, _rank(tau), _rank(_unfolding(tau, i, o, k)), False)
+            yield Unfolded(i, o, k, _rank(tau), _rank(unfold(tau, i, o, k)), False)
     for i, o, k in product((1, 2, 4), (1, 2, 3, 5), (1, 2, 3)):
         for r in range(1, min(i, o) * k + 1):
             b = [[int(row == s) for s in range(r)] for row in range(i * k)]
             a = [[int(channel == s * k + q) for channel in range(o) for q in range(k)] for s in range(r)]
             tau = _product(b, a)
-            yield Unfolded(i, o, k, _rank(tau), _rank(_unfolding(tau, i, o, k)), True)
+            yield Unfolded(i, o, k, _rank(tau), _rank(unfold(tau, i, o, k)), True)
 
 
-def _unfolded_bound(times: Callable[[int], int]) -> Evidence:
-    """Rank of the unfolding against ``min(O, K rank(tau*))``.
+def _unfolded_bound(times: Callable[[int], int], unfold: _Unfold = _unfolding) -> Evidence:
+    """Rank of the unfolding against ``min(O, K rank(tau*))``, with the block arrangement.
 
     Let ``tau* = B A`` with r = rank(tau*) columns in B. Then ``tau[o, i, a, b] = sum_s A[s, o K + b] B[i K + a, s]``.
     Arrange A as the O x (r K) matrix ``C[o, (s, b)] = A[s, o K + b]``. The unfolding is ``C (B' (x) I_K)``, columns
@@ -220,7 +240,46 @@ def _unfolded_bound(times: Callable[[int], int]) -> Evidence:
         bound = min(case.outputs, times(case.kernel) * case.rank)
         return case.unfolded <= bound and (case.unfolded == bound or not case.attained)
 
-    return enumeration(_unfoldings(), holds, of="low-rank parts of small convolutions")
+    return enumeration(_unfoldings(unfold), holds, of="low-rank parts of small convolutions")
+
+
+class Earliest(NamedTuple):
+    """Rank of tau* and of its unfolding for factors that let the latter have full rank."""
+
+    inputs: int
+    outputs: int
+    kernel: int
+    ratio: str
+    rank: int
+    unfolded: int
+
+
+def _full_rank_from(unfold: _Unfold, power: int) -> Evidence:
+    """Factors whose unfolding has full rank O at ``R_c = 1 / K^power``, that is with ``r = O K / K^power``; I = O.
+
+    Block arrangement: ones on the diagonal of C (`_unfolded_bound`) with r K = O. Row by row, for O = K^3 and r = 1:
+    output o sees K^2 entries of the row vector A, from the (o mod K^2) K^2-th on, and B decides which of the K groups
+    of K^2 outputs an input channel reaches; with ones on the diagonals of both every output has an entry of its own.
+    """
+
+    def cases() -> Iterator[Earliest]:
+        for k in (2, 3):
+            i = o = k**3
+            r = o * k // k**power
+            if power == 2:
+                b = [[int(row == s) for s in range(r)] for row in range(i * k)]
+                a = [[int(channel == s * k + q) for channel in range(o) for q in range(k)] for s in range(r)]
+            else:
+                b = [[int(channel == p)] for channel in range(i) for p in range(k)]
+                a = [[int(t == o_ % k**2) for o_ in range(k**2) for t in range(k**2)]]
+            tau = _product(b, a)
+            ratio = Fraction(r, o * k)
+            yield Earliest(i, o, k, str(ratio), _rank(tau), _rank(unfold(tau, i, o, k)))
+
+    def holds(case: Earliest) -> bool:
+        return Fraction(case.ratio) == Fraction(1, case.kernel**power) and case.unfolded == case.outputs
+
+    return enumeration(cases(), holds, of="convolutions of K³ channels, 2 by 2 and 3 by 3")
 
 
 DC02C = Claim(
@@ -228,12 +287,17 @@ DC02C = Claim(
     paper="fedstat",
     place="corrected statement of DC-02",
     statement='op("rank")(tau_(O times I K^2)) <= min(O, K op("rank")(tau^*))',
-    words="The matrix by which the personal part acts on patches has at most K times the rank of (4)'s matrix, and "
-    "attains it.",
-    readings=(Reading("exact ranks", lambda: _unfolded_bound(lambda k: k)),),
+    words="With the block arrangement the matrix by which the personal part acts on patches has at most K times the "
+    "rank of (4)'s matrix, and attains it.",
+    readings=(
+        Reading("exact ranks, with the block arrangement", lambda: _unfolded_bound(lambda k: k)),
+        Reading("the same if reshaped row by row", lambda: _unfolded_bound(lambda k: k, _row_major)),
+        Reading("full rank at R_c = 1/K², with the block arrangement", lambda: _full_rank_from(_unfolding, 2)),
+        Reading("full rank at R_c = 1/K⁴, reshaped row by row", lambda: _full_rank_from(_row_major, 4)),
+    ),
     mutant=lambda: _unfolded_bound(lambda k: 1),
     sensitivity="one unit of rank, exact; attainment is checked too",
-    assumptions="the reshaping takes blocks, as in DC-02",
+    assumptions="the arrangements of DC-02; row by row the rank may exceed K times that of (4)'s matrix",
 )
 
 
@@ -500,7 +564,8 @@ DC05 = Claim(
     sensitivity="one parameter",
     assumptions=_NETWORKS,
     flaw="A matrix of rank r takes r (I + O) numbers, so a share R of the full rank costs between R and 2 R of the "
-    "parameters; at the ratios used in the experiments the low-rank part is the larger of the two.",
+    "parameters. Whatever the network, every convolution of whole rank takes more than R_c, that is 0.6 at least, of "
+    "its full part's; at the ratios used in the experiments the low-rank part is the larger of the two.",
     corrected="DC-05c",
 )
 
@@ -576,8 +641,9 @@ DC06 = Claim(
     mutant=lambda: _memory(Fraction(1), (Fraction(1), Fraction(1))),
     sensitivity="one parameter",
     assumptions="memory means parameters kept, as in the paper's argument; " + _NETWORKS,
-    flaw="The argument rests on DC-05: the low-rank part is as large as the full-rank part at the ratios used in the "
-    "experiments, so that memory more than doubles.",
+    flaw="The argument rests on DC-05. Whatever the network, the low-rank part of every convolution of whole rank adds "
+    "more than R_c, that is 0.6 at least, to its memory; at the ratios used in the experiments that part is as large "
+    "as the full-rank part, so that memory more than doubles.",
     corrected="DC-06c",
 )
 
@@ -692,6 +758,14 @@ def _cheaper(way: str, ratios: tuple[Fraction, Fraction] | None = None) -> Evide
     return enumeration(cases(), lambda case: Fraction(case.over_full_step) < 1, of="networks")
 
 
+def _fewer_updated() -> Evidence:
+    """E_lora epochs update tau and E - E_lora sigma, where FedAvg's E epochs update theta: cheaper iff tau is smaller.
+
+    ``E_lora |tau| + (E - E_lora) |sigma| < E |sigma|`` is ``|tau| < |sigma|``, whatever E_lora from 1 to E.
+    """
+    return enumeration(_parameters(), lambda case: case.tau < case.sigma, of="networks")
+
+
 DC07 = Claim(
     id="DC-07",
     paper=PAPER,
@@ -699,17 +773,19 @@ DC07 = Claim(
     statement='C_"FedDecomp" < C_"FedAvg"',
     words="A round of FedDecomp takes less computation than a round of FedAvg.",
     readings=(
+        Reading("the paper's own measure, cost in proportion to the parameters updated", _fewer_updated),
         Reading("weights formed as σ + B A, as equation (2) has it", lambda: _cheaper("formed")),
         Reading("low-rank branch in two factors", lambda: _cheaper("factored")),
         Reading("weights formed, gradients of A and B in two factors", lambda: _cheaper("mixed")),
     ),
     mutant=lambda: _cheaper("mixed", (Fraction(1), Fraction(1))),
     sensitivity="one operation in one layer",
-    assumptions="operations of the matrix products, forward and backward, batches of 100; the necessary condition is "
-    "checked that some layer gains at all; " + _NETWORKS,
-    flaw="A step's cost is not proportional to the parameters that it updates: the forward pass and the gradients of "
-    "the layers' inputs run through the full weights in either phase, and only the gradient of σ is saved, which "
-    "the products with A and B outweigh.",
+    assumptions="in all readings but the first, operations of the matrix products, forward and backward, batches of "
+    "100; for these the necessary condition is checked that some layer gains at all; " + _NETWORKS,
+    flaw="By the paper's own measure a low-rank epoch costs 1.09, 1.45 and 1.44 times a full one, since it updates so "
+    "many times as many parameters (DC-05). And a step's cost is not proportional to the parameters that it updates: "
+    "the forward pass and the gradients of the layers' inputs run through the full weights in either phase, and only "
+    "the gradient of σ is saved, which the products with A and B outweigh.",
     corrected="DC-07c",
 )
 
@@ -998,9 +1074,14 @@ class Optimum(NamedTuple):
     stated: tuple[int, int]
 
 
-def _optima(stated: Mapping[str, tuple[int, int]]) -> Evidence:
+def _exchanged() -> dict[str, Table]:
+    """Table 2 with rows for columns."""
+    return {data: tuple(zip(*table, strict=True)) for data, table in _TABLE_2.items()}
+
+
+def _optima(stated: Mapping[str, tuple[int, int]], tables: Mapping[str, Table] = _TABLE_2) -> Evidence:
     def cases() -> Iterator[Optimum]:
-        for data, table in _TABLE_2.items():
+        for data, table in tables.items():
             row, column = max(product(range(5), range(5)), key=lambda cell: table[cell[0]][cell[1]])
             yield Optimum(data, (_RATIOS[column], _RATIOS[row]), stated[data])
 
@@ -1019,6 +1100,12 @@ def _by_means(data: str) -> Sensitivity:
     """Ranges of the means of rows and of columns."""
     table = np.array(_TABLE_2[data])
     return Sensitivity(data, *(round(float(np.ptp(table.mean(axis=axis))), 3) for axis in (1, 0)))
+
+
+def _by_means_exchanged(data: str) -> Sensitivity:
+    """The same if rows are R_c and columns R_l."""
+    found = _by_means(data)
+    return Sensitivity(data, found.over_conv, found.over_dense)
 
 
 def _through_optimum(data: str) -> Sensitivity:
@@ -1073,13 +1160,19 @@ DC11 = Claim(
         Reading("the optima alone", lambda: _optima(_STATED)),
         Reading("sensitivity alone, as range through the optimum", lambda: _more_sensitive_to_dense(_through_optimum)),
         Reading("accuracy falls steadily off the optimum in either ratio", _falls_off),
+        Reading(
+            "both, with the axes of the table exchanged: rows R_c, columns R_l",
+            lambda: all_of([_optima(_STATED, _exchanged()), _more_sensitive_to_dense(_by_means_exchanged)]),
+        ),
     ),
     mutant=lambda: _optima({data: (dense, conv) for data, (conv, dense) in _STATED.items()}),
     sensitivity="a hundredth of a point, as printed",
     assumptions="rows are R_l and columns R_c, which the stated optima confirm; printed means of three seeds, whose "
     "standard deviations of 0.1 to 2.3 points are left aside",
     flaw="On CIFAR-100 and Tiny ImageNet the table shows the opposite: accuracy moves more along R_c than along R_l. "
-    "On CIFAR-10 the means move more along R_l by 0.03 points, with standard deviations of about 2.",
+    "On CIFAR-10 the means move more along R_l by 0.03 points, with standard deviations of about 2. With rows "
+    "for R_c and columns for R_l the sensitivity would be right on those two data sets and the optima wrong: in either "
+    "orientation one of the two statements fails.",
     corrected="DC-11c",
 )
 

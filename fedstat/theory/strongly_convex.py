@@ -47,11 +47,12 @@ def strongly_convex_bound(
 
         Delta' <= (1 - mu eta_t) Delta_t + eta_t^2 (noise + 6 L Gamma) + 2 S_t
 
-    where ``noise = sum_k p_k^2 sigma_k^2`` is the variance of the averaged stochastic gradient, and S_t the
-    clients' spread, the expectation of ``sum_k p_k |w_k^t - w^t|^2``. Since the last averaging at t0 a client has
+    where ``noise = sum_k p_k^2 sigma_k^2`` is the variance of the averaged stochastic gradient, and S_t the clients'
+    spread, the expectation of ``sum_k p_k |w_k^t - w^t|^2``. (A third of S_t in place of both ``6 L Gamma eta_t^2``
+    and ``2 S_t`` would do; the terms are kept as the paper has them.) Since the last averaging at t0 a client has
     made at most ``E / beta - 1`` steps, and ``gamma >= E / beta`` gives ``eta_t0 <= 2 eta_t``; so the spread is at
-    most ``4 eta_t^2 (E / beta - 1)^2 G^2``. Averaging m of M clients drawn without replacement adds ``(M - m) / (m
-    (M - 1))`` times the clients' variance, which after a whole period of E / beta steps is at most ``4 eta_t^2 (E /
+    most ``4 eta_t^2 (E / beta - 1)^2 G^2``. Averaging m of M clients drawn without replacement adds ``(M - m) / (m (M
+    - 1))`` times the clients' variance, which after a whole period of E / beta steps is at most ``4 eta_t^2 (E /
     beta)^2 G^2``; that is sufficient, not necessary, as the clients rarely part as far as G allows. Together
     ``Delta_{t+1} <= (1 - mu eta_t) Delta_t + eta_t^2 B``. For ``eta_t = b / (gamma + t)`` with ``b mu > 1`` induction
     gives ``Delta_t <= v / (gamma + t)`` with ``v = max(b^2 B / (b mu - 1), (gamma + 1) Delta_1)``: the second entry

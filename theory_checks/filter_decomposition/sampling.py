@@ -34,7 +34,6 @@ from theory_checks.filter_decomposition.variance import (
     total,
 )
 
-
 #: Clients up to which statements about sizes alone are enumerated.
 LARGEST = 40
 
@@ -82,10 +81,10 @@ def _sampled(evidence: Evidence) -> Evidence:
 def _error_of_averages(factor: Callable[[Sizes], Fraction]) -> Evidence:
     """FD-23: expand the mean square over all subsets; coordinates of w add up, so scalars suffice.
 
-    For any size: with deviations u from the mean of all clients, which add up to zero, and T the sum of their squares,
-    the square of the drawn clients' mean is ``(sum u_k^2 + sum_(k != l) u_k u_l) / m^2`` over the drawn ones. One client
-    is drawn with probability m/M, two with m (m - 1)/(M (M - 1)), and ``sum_(k != l) u_k u_l = -T`` over all clients.
-    Hence ``T (1/(m M) - (m - 1)/(m M (M - 1)))``.
+    For any size: with deviations u from the mean of all clients, which add up to zero, and T the sum of their
+    squares, the square of the drawn clients' mean is ``(sum u_k^2 + sum_(k != l) u_k u_l) / m^2`` over the drawn ones.
+    One client is drawn with probability m/M, two with m (m - 1)/(M (M - 1)), and ``sum_(k != l) u_k u_l = -T`` over
+    all clients. Hence ``T (1/(m M) - (m - 1)/(m M (M - 1)))``.
     """
     import sympy
 
@@ -507,8 +506,8 @@ FD27 = Claim(
     ),
     mutant=lambda: _no_error(lambda c: c.central(1, 0) == c.central(0, 1) == 0),  # always so
     sensitivity="any difference in the enumerated populations",
-    assumptions="the beginning of Remark 5.6 is damaged in our copy of the text, which goes on to say that something is "
-    "zero at full participation; the first reading takes it for the error of the decomposed filter about the plain "
+    assumptions="the text of Remark 5.6 is damaged in our copy, and only its end is left, that something becomes zero "
+    "at full participation; the first reading takes that for the error of the decomposed filter about the plain "
     "average, as (33) defines it",
     flaw="Full participation ends the randomness, not the bias: the product of averages over all clients is their "
     "average product less the covariance of coefficients and atoms.",
@@ -705,8 +704,8 @@ FD29C = Claim(
     place="corrected statement of FD-29",
     statement="EE norm(w'_S - hat(w))^2 = EE norm(w_S - hat(w))^2, quad (D - D')/(B + D) <= f/(2 + f) < 1/5 "
     '" for" m >= 2',
-    words="In the theorem's setting the sampling error is exactly FedAvg's; for m of at least 2 the printed bound would "
-    "shrink by less than a fifth.",
+    words="In the theorem's setting the sampling error is exactly FedAvg's; for m of at least 2 the printed bound "
+    "would shrink by less than a fifth.",
     readings=(Reading("error and bound", lambda: _at_most(Fraction(1, 5))),),
     mutant=lambda: _at_most(Fraction(1, 6)),
     sensitivity="any difference of the errors; a saving above a fifth at sizes up to M = 160",
