@@ -96,6 +96,7 @@ def _entry(judgement: Judgement) -> dict[str, Any]:
         "verdict": judgement.verdict,
         "corrected": claim.corrected,
         "sensitivity": claim.sensitivity,
+        "mutated": judgement.mutant is not None,
         "mutant": judgement.mutant.summary if judgement.mutant else str(claim.mutant),
         "readings": [
             {"name": name, "verdict": e.verdict, "summary": e.summary, "counterexample": e.counterexample}

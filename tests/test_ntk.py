@@ -119,6 +119,8 @@ def test_accelerator_path_gives_the_same_matrix(monkeypatch):
     client = np.arange(len(x)) % 2
     np.testing.assert_allclose(infinite_gram(x, device="cpu:0"), infinite_gram(x), rtol=0, atol=1e-15)
     np.testing.assert_allclose(personal_gram(x, client, device="cpu:0"), personal_gram(x, client), rtol=0, atol=1e-15)
+    h = infinite_gram(x)
+    np.testing.assert_allclose(extreme_eigenvalues(h, device="cpu:0"), extreme_eigenvalues(h), atol=1e-13)
 
 
 def test_kernels_of_the_split_network_by_autograd():

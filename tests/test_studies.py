@@ -97,6 +97,10 @@ def test_theory_checks_explain_one_claim_and_write_json(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "FD-01   holds " in done.stdout
     assert "mutant       refuted, as it must be" in done.stdout
+    wrong = python("-m", "theory_checks", "FS-12").stdout
+    assert "counterexample: N = 1000" in wrong
+    assert "goes wrong   Both steps fall like" in wrong
+    assert "corrected    FS-12c: " in wrong
     assert '"verdict": "holds"' in (tmp_path / "one.json").read_text()
     unknown = python("-m", "theory_checks", "FS-99")
     assert unknown.returncode == 2

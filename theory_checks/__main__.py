@@ -28,14 +28,14 @@ def main() -> None:
         parser.error(f"--cases must be at least 1, got {options.cases}")
     if options.update and options.ids:
         parser.error("--update rewrites the whole ledger; leave out the ids")
-    known = [claim.id for claim in all_claims(options.results)]
+    known = {claim.id: claim for claim in all_claims(options.results)}
     unknown = [i for i in options.ids if i not in known]
     if unknown:
         parser.error(f"no claim {unknown[0]}; there are {', '.join(known)}")
     judgements = judge_all(options.ids or None, results=options.results, cases=options.cases)
     print(table(judgements))
     for judgement in judgements if options.ids else ():
-        print("\n" + explain(judgement.claim, judgement))
+        print("\n" + explain(judgement, known.get(judgement.claim.corrected or "")))
     if options.json:
         with atomic_file(options.json) as path:
             path.write_text(json.dumps([as_object(j) for j in judgements], indent=2) + "\n")
@@ -43,8 +43,9 @@ def main() -> None:
         write_ledger(judgements, LEDGER)
 
 
-def explain(claim: Claim, judgement: Judgement) -> str:
-    """Return place, statement, assumptions and mutant of one claim as text."""
+def explain(judgement: Judgement, corrected: Claim | None) -> str:
+    """Return place, statement, assumptions, mutant and corrected statement of one claim as text."""
+    claim = judgement.claim
     mutant = claim.mutant if isinstance(claim.mutant, str) else f"refuted, as it must be: {judgement.mutant.summary}"  # type: ignore[union-attr]
     lines = [
         f"{claim.id}, {claim.paper}, {claim.place}",
@@ -55,8 +56,8 @@ def explain(claim: Claim, judgement: Judgement) -> str:
     ]
     if claim.flaw:
         lines.append(f"  goes wrong   {claim.flaw}")
-    if claim.corrected:
-        lines.append(f"  corrected    {claim.corrected}")
+    if corrected:
+        lines.append(f"  corrected    {corrected.id}: {corrected.words}")
     return "\n".join(lines)
 
 

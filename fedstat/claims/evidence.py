@@ -157,8 +157,9 @@ def search(
     except _Fails:
         case, left, right = failing[-1]  # Hypothesis replays the smallest counterexample last
         word = "differs from" if relation == "==" else "exceeds"
-        gap = f" by {number(abs(left - right), 2)}" if relation == "==" else ""
-        summary = f"{number(left, 6)} {word} {number(right, 6)}{gap} in the smallest counterexample found"
+        written = number(left, 6), number(right, 6)
+        gap = f" by {number(abs(left - right), 2)}" if relation == "==" or written[0] == written[1] else ""
+        summary = f"{written[0]} {word} {written[1]}{gap} in the smallest counterexample found"
         return Evidence("refuted", summary, len(sharpness), sharp(left, right), show(case))
     what = "difference" if relation == "==" else "ratio of the two sides"
     summary = f"no counterexample in {len(sharpness)} cases; largest {what} {max(sharpness):.3g}"

@@ -11,7 +11,7 @@ _DENSE = 1500
 _ROWS = 1024
 
 
-def extreme_eigenvalues(h: np.ndarray, dps: int | None = None) -> tuple[Any, Any]:
+def extreme_eigenvalues(h: np.ndarray, dps: int | None = None, *, device: str = "cpu") -> tuple[Any, Any]:
     """Return the smallest and the largest eigenvalue of a symmetric positive semidefinite matrix.
 
     From about 1,500 rows on the largest comes from Lanczos iterations and the smallest from Lanczos iterations on
@@ -26,6 +26,8 @@ def extreme_eigenvalues(h: np.ndarray, dps: int | None = None) -> tuple[Any, Any
     dps : int, optional
         Decimal digits for mpmath, where sixteen do not tell the smallest eigenvalue from zero; `h` may then hold
         mpmath numbers. Takes seconds at N = 50.
+    device : str
+        "cpu", or a torch device such as "cuda" that decomposes the matrix in full, in float64.
 
     Returns
     -------
@@ -46,6 +48,11 @@ def extreme_eigenvalues(h: np.ndarray, dps: int | None = None) -> tuple[Any, Any
     scale = max(float(np.abs(h[rows]).max()) for rows in slices)
     if not finite or any(np.abs(h[rows] - h[:, rows].T).max() > 1e-10 * max(scale, 1e-300) for rows in slices):
         raise ValueError("h must be finite and symmetric.")
+    if device != "cpu":
+        import torch
+
+        spectrum = torch.linalg.eigvalsh(torch.from_numpy(h).to(device))
+        return float(spectrum[0]), float(spectrum[-1])
     if len(h) < _DENSE:
         values = np.linalg.eigvalsh(h)
         return float(values[0]), float(values[-1])

@@ -58,7 +58,7 @@ def _design(clients: int, n: int) -> st.SearchStrategy[Design]:
 
 def _designs(clients: int = 1, n: int = 1) -> st.SearchStrategy[Design]:
     """Designs of at least so many clients and samples at each."""
-    return st.tuples(st.integers(clients, 3), st.integers(n, 4)).flatmap(lambda shape: _design(*shape))
+    return st.tuples(st.integers(clients, 3), st.integers(n, max(n, 4))).flatmap(lambda shape: _design(*shape))
 
 
 # --- FS-08 -----------------------------------------------------------------------------------------------------
@@ -145,30 +145,32 @@ def _bound(
     bottom: bool = False,
     step: str = "stable",
     slack: float = 1.0,
+    n: int = 1,
 ) -> Evidence:
     """Search the wide limit for a start from which the residual exceeds the claimed bound in some round.
 
     The step sizes: "prescribed" is the theorem's with hidden constants one; "stable" makes ``G eta_l`` one over the
-    largest eigenvalue of ``eta_g / C H_s + H_p``, half the limit of stability for G = 1.
+    largest eigenvalue of ``eta_g / C H_s + H_p``, half the limit of stability for G = 1. Clients hold at least `n`
+    samples.
     """
 
     def sides(case: Design) -> tuple[float, float]:
         shared, personal = case.kernels
-        n = len(shared) // case.clients
+        held = len(shared) // case.clients
         whole = shared / case.clients + personal
         eta = prescribed_step(shared, personal, local_steps=local_steps)
         if step == "stable":
-            eta = (n if per_client_mean else 1) / (local_steps * extreme_eigenvalues(whole)[1])
+            eta = (held if per_client_mean else 1) / (local_steps * extreme_eigenvalues(whole)[1])
         start = np.linalg.eigh(whole)[1][:, 0] if bottom else np.array(case.residual, dtype=float)
         steps: dict[str, Any] = {"eta_g": 1.0, "eta_l": eta, "local_steps": local_steps, "clients": case.clients}
         norms = linear_limit(shared, personal, start, rounds=_ROUNDS, per_client_mean=per_client_mean, **steps)
-        factor = convergence_factor(shared, personal, **{**steps, "eta_l": eta / n if divided else eta})
+        factor = convergence_factor(shared, personal, **{**steps, "eta_l": eta / held if divided else eta})
         factor = 1 - slack * (1 - factor)
         bounds = norms[0] * np.maximum(factor, 0.0) ** np.arange(_ROUNDS + 1)
         worst = 1 + int(np.argmax(norms[1:] - (1 + 1e-12) * bounds[1:]))
         return float(norms[worst] / norms[0]), float(bounds[worst] / norms[0])
 
-    return search(_designs(), sides, tolerance=1e-12, examples=100)
+    return search(_designs(n=n), sides, tolerance=1e-12, examples=100)
 
 
 class Orthonormal(NamedTuple):
@@ -275,8 +277,8 @@ def _theorem_1(tables: Callable[[], Tables]) -> tuple[Claim, ...]:
             readings=(
                 Reading("wide limit, orthonormal inputs, the prescribed step", lambda: _orthonormal(divided=False)),
                 Reading(
-                    "wide limit, start on the bottom eigenvector, G = 1, the prescribed step",
-                    lambda: _bound(local_steps=1, per_client_mean=True, bottom=True, step="prescribed"),
+                    "wide limit, start on the bottom eigenvector, G = 1, the prescribed step, n = 5",
+                    lambda: _bound(local_steps=1, per_client_mean=True, bottom=True, step="prescribed", n=5),
                 ),
                 Reading("networks", lambda: _networks(tables(), "with 1/n")),
             ),
