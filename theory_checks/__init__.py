@@ -13,7 +13,11 @@ COMMITTED = Path(__file__).parent.parent / "reports" / "results"
 
 _MODULES = (
     "factorized_fl",
-    "feddecomp",
+    "feddecomp.cost",
+    "feddecomp.privacy",
+    "feddecomp.rank",
+    "feddecomp.tables",
+    "feddecomp.training",
     "fedsplit.agreement",
     "fedsplit.convergence",
     "fedsplit.factor_analysis",
@@ -23,6 +27,7 @@ _MODULES = (
     "fedsplit.training",
     "filter_decomposition.aggregation",
     "filter_decomposition.convergence",
+    "filter_decomposition.proof_steps",
     "filter_decomposition.protocol",
     "filter_decomposition.sampling",
     "filter_decomposition.variance",

@@ -1,0 +1,378 @@
+"""Federated averaging on quadratic clients: exactly on scalars, and in floating point in several dimensions.
+
+Means and second moments of the scalar runs are rational, with sampled participants and with gradient noise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fedstat.claims import Evidence, all_of, enumeration, search
+from fedstat.data import Quadratics, random_quadratics
+from fedstat.theory.strongly_convex import strongly_convex_bound
+
+Form = Literal["printed", "corrected"]
+CORRECTED_BY = "fedstat"
+
+
+class Comparison(NamedTuple):
+    """A case of ``left <= right``, shown with its numbers."""
+
+    case: str
+    left: Fraction
+    right: Fraction
+
+    def __repr__(self) -> str:
+        return f"{self.case}: {as_text(self.left)} against {as_text(self.right)}"
+
+
+def as_text(value: Fraction) -> str:
+    """A fraction as people write it, or its decimals if it is long."""
+    return str(value) if max(abs(value.numerator), value.denominator) < 10**6 else f"{float(value):.6g}"
+
+
+def all_ordered(comparisons: Iterable[Comparison], *, of: str) -> Evidence:
+    """Compare exactly on a sample of an infinite family, which can refute but not prove; the largest ratio is told."""
+    ratios = [0.0]
+
+    def holds(c: Comparison) -> bool:
+        if c.right > 0:
+            ratios.append(float(c.left / c.right))
+        return c.left <= c.right
+
+    evidence = enumeration(comparisons, holds, of=of)
+    if evidence.verdict == "refuted":
+        return evidence
+    summary = f"no counterexample among {evidence.cases} {of}; largest ratio of the two sides {max(ratios):.3g}"
+    return replace(evidence, verdict="holds-on-cases", summary=summary, margin=max(ratios))
+
+
+def each_of(parts: Sequence[Evidence]) -> Evidence:
+    """Judge a conjunction whose parts are all heard."""
+    evidence = all_of(parts)
+    if evidence.verdict == "refuted":
+        return evidence
+    return replace(evidence, summary="; ".join(part.summary for part in parts))
+
+
+def some_of(parts: Sequence[Evidence]) -> Evidence:
+    """Judge a disjunction: refuted only if every part is."""
+    standing = [part for part in parts if part.verdict != "refuted"]
+    if standing:
+        return standing[0]
+    return replace(parts[0], summary="; ".join(part.summary for part in parts), cases=sum(p.cases for p in parts))
+
+
+# --- federated averaging on scalar quadratics, exactly ----------------------------------------------------------
+
+
+class Scalars(NamedTuple):
+    """Clients ``F_k(w) = h_k/2 (w - c_k)^2`` with equal weights, a start, and how they are trained."""
+
+    h: tuple[int, ...]
+    c: tuple[int, ...]
+    start: Fraction
+    smoothness: int
+    local_steps: int = 1
+    participants: int = 1
+    variances: tuple[int, ...] = ()
+
+    @property
+    def convexity(self) -> int:
+        """mu, the smallest curvature."""
+        return min(self.h)
+
+    @property
+    def sigma(self) -> tuple[int, ...]:
+        """Variances of the clients' gradients."""
+        return self.variances or (0,) * len(self.h)
+
+    @property
+    def optimum(self) -> Fraction:
+        """w*."""
+        return Fraction(sum(h * c for h, c in zip(self.h, self.c, strict=True)), sum(self.h))
+
+    @property
+    def heterogeneity(self) -> Fraction:
+        """Gamma = F*, as every client's own minimum is zero."""
+        return Fraction(sum(h * (self.optimum - c) ** 2 for h, c in zip(self.h, self.c, strict=True))) / (
+            2 * len(self.h)
+        )
+
+    @property
+    def noise(self) -> Fraction:
+        """Variance of the averaged gradient."""
+        return Fraction(sum(self.sigma), len(self.h) ** 2)
+
+    def __str__(self) -> str:
+        parts = [
+            f"h = {in_brackets(self.h)}",
+            f"c = {in_brackets(self.c)}",
+            f"w1 = {self.start}",
+            f"L = {self.smoothness}",
+        ]
+        parts += [f"mu = {self.convexity}", f"E = {self.local_steps}"]
+        parts += [f"m = {self.participants} of {len(self.h)}"] if self.participants < len(self.h) else []
+        parts += [f"gradient variances {in_brackets(self.variances)}"] if self.variances else []
+        return ", ".join(parts)
+
+
+def in_brackets(values: Iterable[Any]) -> str:
+    """Return the values as a bracketed list."""
+    return "(" + ", ".join(str(v) for v in values) + ")"
+
+
+class Step(NamedTuple):
+    """Expectations at one step: squared distance and gap of the average, and the largest squared gradient so far."""
+
+    distance: Fraction
+    gap: Fraction
+    squared_gradient: Fraction
+
+
+def run_exactly(problem: Scalars, rate: Callable[[int], Fraction], steps: int) -> list[Step]:
+    """Expected path of federated averaging at t = 1..steps.
+
+    Client k's iterate is ``a_k w + b_k`` plus noise of variance s_k, where w is the model of the last averaging; so
+    the first two moments of w carry everything, and sampling averages them over all subsets of participants.
+    """
+    h, c, sigma, clients = problem.h, problem.c, problem.sigma, len(problem.h)
+    every = range(clients)
+    subsets = list(itertools.combinations(every, problem.participants))
+    target, curvature = problem.optimum, Fraction(sum(h), clients)
+    first, second = problem.start, problem.start**2
+    a, b, s = [Fraction(1)] * clients, [Fraction(0)] * clients, [Fraction(0)] * clients
+    path, largest = [], Fraction(0)
+
+    def about(slope: Fraction, constant: Fraction) -> Fraction:
+        """Second moment of ``slope w + constant``."""
+        return slope**2 * second + 2 * slope * constant * first + constant**2
+
+    def mean(values: list[Fraction], chosen: Iterable[int]) -> Fraction:
+        return sum((values[k] for k in chosen), Fraction(0)) / len(list(chosen))
+
+    for t in range(1, steps + 1):
+        squares = [h[k] ** 2 * (about(a[k], b[k] - c[k]) + s[k]) + sigma[k] for k in every]
+        largest = max(largest, *squares)
+        distance = about(mean(a, every), mean(b, every) - target) + mean(s, every) / clients
+        path.append(Step(distance, curvature / 2 * distance, largest))
+        eta = rate(t)
+        for k in every:
+            keep = 1 - eta * h[k]
+            a[k], b[k], s[k] = keep * a[k], keep * b[k] + eta * h[k] * c[k], keep**2 * s[k] + eta**2 * sigma[k]
+        if t % problem.local_steps == 0:
+            drawn = [(mean(a, x), mean(b, x), mean(s, x) / len(x)) for x in subsets]
+            first, second = (
+                sum((slope * first + constant for slope, constant, _ in drawn), Fraction(0)) / len(drawn),
+                sum((about(slope, constant) + extra for slope, constant, extra in drawn), Fraction(0)) / len(drawn),
+            )
+            a, b, s = [Fraction(1)] * clients, [Fraction(0)] * clients, [Fraction(0)] * clients
+    return path
+
+
+def _root_above(square: Fraction) -> Fraction:
+    """A rational number whose square is at least `square`, and exact for squares."""
+    p, q = square.numerator * square.denominator, square.denominator
+    whole = math.isqrt(p)
+    if whole * whole == p:
+        return Fraction(whole, q)
+    return Fraction(math.isqrt(p << 40) + 1, q << 20)
+
+
+def whole_offset(problem: Scalars) -> int:
+    """gamma = max(8 L / mu, E); all curvatures here divide L."""
+    return max(8 * problem.smoothness // problem.convexity, problem.local_steps)
+
+
+Bound = Callable[[Scalars, int, Fraction], Fraction]
+
+
+def bound_of(form: Form, *, noise: Fraction = Fraction(0), start: Fraction = Fraction(1)) -> Bound:
+    """The library's bound; `noise` and `start` scale these two terms."""
+
+    def bound(problem: Scalars, t: int, squared_gradient: Fraction) -> Fraction:
+        value = strongly_convex_bound(
+            t,
+            smoothness=Fraction(problem.smoothness),
+            convexity=problem.convexity,
+            local_steps=problem.local_steps,
+            gradient_bound=_root_above(squared_gradient),
+            heterogeneity=problem.heterogeneity,
+            initial_distance=abs(problem.start - problem.optimum) * start,
+            form=form,
+            clients=len(problem.h),
+            participants=problem.participants,
+            noise=noise * problem.noise,
+        )
+        return Fraction(value)
+
+    return bound
+
+
+def drift_constant(problem: Scalars, squared_gradient: Fraction) -> Fraction:
+    """B of the corrected recursion, from the library's bound without its start."""
+    t, mu, smoothness = 1, problem.convexity, problem.smoothness
+    value = bound_of("corrected", noise=Fraction(1), start=Fraction(0))(problem, t, squared_gradient)
+    return value * mu**2 * (whole_offset(problem) + t) / (2 * smoothness)
+
+
+SINGLE_CLIENTS = tuple(Scalars((1,), (0,), Fraction(1), smoothness) for smoothness in (1, 2, 4))
+
+
+def client_pairs(
+    local_steps: Iterable[int], variances: Iterable[tuple[int, ...]] = ((),), starts: tuple[int, ...] = (0, 1, -10)
+) -> Iterator[Scalars]:
+    """Two clients, equal or different, all or one of them taking part, so far from the optimum at the start."""
+    for e, v, h, c, away, m in itertools.product(
+        local_steps, variances, ((1, 1), (1, 2), (1, 4)), ((0, 0), (0, 1)), starts, (2, 1)
+    ):
+        here = Scalars(h, c, Fraction(0), max(h), e, m, v)
+        yield here._replace(start=here.optimum + away)
+
+
+def gaps_along(
+    problems: Iterable[Scalars],
+    bound: Bound,
+    numerator: int,
+    *,
+    steps: Iterable[int],
+    of: str,
+    quantity: Literal["gap", "distance"] = "gap",
+) -> Evidence:
+    """Gap (or squared distance) against bound for ``eta_t = numerator / (mu (gamma + t))``, fewest steps first."""
+    wanted = list(steps)
+
+    def compare() -> Iterator[Comparison]:
+        paths: list[tuple[Scalars, list[Step]]] = []
+        for t in wanted:
+            if not paths:  # one path per problem serves all t, but the first t may already decide
+                paths = [(p, _path(p, numerator, wanted[0])) for p in problems]
+            elif len(paths[0][1]) < t:
+                paths = [(p, _path(p, numerator, wanted[-1])) for p, _ in paths]
+            for problem, path in paths:
+                at = path[t - 1]
+                yield Comparison(f"{problem}, T = {t}", getattr(at, quantity), bound(problem, t, at.squared_gradient))
+
+    return all_ordered(compare(), of=of)
+
+
+def _path(problem: Scalars, numerator: int, steps: int) -> list[Step]:
+    gamma = whole_offset(problem)
+    return run_exactly(problem, lambda t: Fraction(numerator, problem.convexity * (gamma + t)), steps)
+
+
+# --- the same in several dimensions, in floating point ----------------------------------------------------------
+
+
+class Design(NamedTuple):
+    """A random quadratic problem and how it is trained; its coordinates alternate between slow and fast."""
+
+    clients: int
+    dimension: int
+    condition: int
+    heterogeneity: float
+    local_steps: int
+    periods: int
+    distance: float
+    steps: int
+    seed: int
+
+    def __str__(self) -> str:
+        names = ("K", "d", "L/mu", "Gamma", "E", "1/beta", "|w1 - w*|", "T at most", "seed")
+        return ", ".join(f"{name} = {value}" for name, value in zip(names, self, strict=True))
+
+
+def random_designs(local_steps: st.SearchStrategy[int], periods: st.SearchStrategy[int]) -> st.SearchStrategy[Design]:
+    """Draw designs with these numbers of local steps and of periods."""
+    return st.builds(
+        Design,
+        st.integers(1, 4),
+        st.integers(1, 4),
+        st.sampled_from([1, 2, 5, 20]),
+        st.sampled_from([0.0, 0.01, 1.0, 10.0]),
+        local_steps,
+        periods,
+        st.sampled_from([0.0, 0.1, 1.0, 10.0]),
+        st.integers(2, 60),
+        st.integers(0, 10_000),
+    )
+
+
+def draw_problem(design: Design) -> tuple[Quadratics, np.ndarray]:
+    """Clients and start of a design."""
+    clients, dimension = design.clients, design.dimension
+    problem = random_quadratics(
+        clients=clients,
+        dimension=dimension,
+        smoothness=design.condition if clients * dimension > 1 else 1.0,
+        convexity=1.0,
+        heterogeneity=design.heterogeneity if clients > 1 else 0.0,
+        seed=design.seed,
+    )
+    direction = np.random.default_rng(design.seed).normal(size=dimension)
+    return problem, problem.optimum + design.distance * direction / np.linalg.norm(direction)
+
+
+def _descend(
+    problem: Quadratics, start: np.ndarray, design: Design, rate: Callable[[int], float]
+) -> tuple[list[float], float]:
+    """Gaps of the average at t = 1..steps, and the largest gradient on the way; slow coordinates travel rarely."""
+    w = np.repeat(start[None], design.clients, axis=0)
+    slow = np.arange(design.dimension) % 2 == 0
+    gaps, largest = [], 0.0
+    for t in range(1, design.steps + 1):
+        gradient = problem.gradient(w)
+        largest = max(largest, float(np.linalg.norm(gradient, axis=1).max()))
+        gaps.append(float(problem.value(w.mean(axis=0))) - problem.minimum)
+        w = w - rate(t) * gradient
+        if t % design.local_steps == 0:
+            w[:, ~slow] = w[:, ~slow].mean(axis=0)
+        if t % (design.local_steps * design.periods) == 0:
+            w[:, slow] = w[:, slow].mean(axis=0)
+    return gaps, largest
+
+
+def search_for_gaps(
+    form: Form, numerator: int, local_steps: st.SearchStrategy[int], periods: st.SearchStrategy[int]
+) -> Evidence:
+    """The step after the first with the largest ratio of gap and bound, over random problems."""
+
+    def sides(design: Design) -> tuple[float, float]:
+        problem, start = draw_problem(design)
+        period = design.local_steps * (design.periods if form == "corrected" else 1)
+        gamma = max(8 * problem.smoothness / problem.convexity, period)
+        gaps, largest = _descend(problem, start, design, lambda t: numerator / (problem.convexity * (gamma + t)))
+        bounds = [
+            float(
+                strongly_convex_bound(
+                    t,
+                    smoothness=problem.smoothness,
+                    convexity=problem.convexity,
+                    local_steps=design.local_steps,
+                    gradient_bound=largest,
+                    heterogeneity=max(problem.gamma, 0.0),
+                    initial_distance=float(np.linalg.norm(start - problem.optimum)),
+                    form=form,
+                    beta=1 / design.periods,
+                )
+            )
+            for t in range(1, design.steps + 1)
+        ]
+        pairs = list(zip(gaps, bounds, strict=True))[1:]
+        return max(pairs, key=lambda p: p[0] / p[1] if p[1] > 0 else p[0])
+
+    return search(random_designs(local_steps, periods), sides, tolerance=1e-9, examples=150, show=str)
+
+
+def mean_of(values: Iterable[Any]) -> Any:
+    """Return the mean of numbers or vectors, exact for fractions."""
+    values = list(values)
+    return sum(values) / len(values)
