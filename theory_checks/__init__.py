@@ -27,6 +27,7 @@ _MODULES = (
     "fedsplit.training",
     "filter_decomposition.aggregation",
     "filter_decomposition.convergence",
+    "filter_decomposition.products",
     "filter_decomposition.proof_steps",
     "filter_decomposition.protocol",
     "filter_decomposition.sampling",

@@ -21,18 +21,8 @@ from hypothesis import strategies as st
 from fedstat.claims import Claim, Evidence, Reading, enumeration, only_if, search
 from fedstat.theory.product_average import sampled_product_average
 from theory_checks.filter_decomposition import PAPER
-from theory_checks.filter_decomposition.variance import (
-    SMALL_POPULATIONS,
-    Drawn,
-    Exact,
-    Pair,
-    both,
-    compared,
-    mean,
-    populations,
-    text,
-    total,
-)
+from theory_checks.filter_decomposition.exact_laws import Exact, Pair, both, compared, mean, text, total
+from theory_checks.filter_decomposition.products import SMALL_POPULATIONS, Drawn, populations
 
 #: Clients up to which statements about sizes alone are enumerated.
 LARGEST = 40
