@@ -20,13 +20,13 @@ from fedstat.inference import (
     p_value,
     paired_difference,
 )
-from simulations import aggregation, agreement, complexity, split, stability, units, wide
+from simulations import aggregation, agreement, complexity, resampling, split, stability, units, wide
 from simulations.study import Tables, read_config, read_tables
 from theory_checks import COMMITTED, all_claims
 from theory_checks.fedsplit.training import margin
 from theory_checks.judging import judge_all
 
-CHAPTERS = ("claims", "theory", "units", "split", "stability", "agreement")
+CHAPTERS = ("claims", "theory", "units", "split", "stability", "resampling", "agreement")
 #: The studies behind each chapter; the ledger needs those that claims about training read.
 STUDIES = {
     "claims": ("wide", "complexity", "aggregation", "agreement", "split"),
@@ -34,6 +34,7 @@ STUDIES = {
     "units": ("units",),
     "split": ("split",),
     "stability": ("split", "stability"),
+    "resampling": ("resampling",),
     "agreement": ("agreement",),
 }
 #: Where the aggregation study's variances come from.
@@ -64,6 +65,8 @@ def content(scale: str, out: Path, only: Sequence[str]) -> dict[str, Any]:
         data["split"] = _split(out / "split")
     if "stability" in only:
         data["stability"] = _stability(out / "stability")
+    if "resampling" in only:
+        data["resampling"] = _resampling(out / "resampling")
     if "agreement" in only:
         data["agreement"] = _agreement(out / "agreement")
     return data
@@ -424,6 +427,37 @@ def _stability(folder: Path) -> dict[str, Any]:
 def _range(means: pd.Series) -> str:
     """Smallest and largest of the settings' means."""
     return f"{number(means.min(), 2)} to {number(means.max(), 2)}"
+
+
+def _resampling(folder: Path) -> dict[str, Any]:
+    """Splits by resampled clients, at the median: every contribution's row, and the range of the rows' means."""
+    tables, config = read_tables(folder), read_config(folder)
+    median = tables["summary"][tables["summary"]["quantile"] == resampling.MEDIAN]
+    wide = median.pivot(
+        index=["p", "alpha", "look", "contribution"], columns="measure", values=["mean", "low", "high"]
+    ).swaplevel(axis=1)
+    rows = [
+        [
+            f"p = {p:g}, α = {alpha:g}",
+            look,
+            f"{contribution:g}",
+            f"{found['n_factors', 'mean']:.0f}",
+            *(interval(found[measure][["mean", "low", "high"]], 2) for measure in ("kappa", "halves", "start")),
+            *(f"{100 * found[measure, 'mean']:.0f}" for measure in ("unsure", "at_bound", "unidentified")),
+        ]
+        for p, alpha in config["settings"]
+        for look in resampling.LOOKS
+        for contribution, found in wide.loc[(p, alpha, look)].iterrows()
+    ]
+    rules = tables["rules"][tables["rules"]["quantile"] == resampling.MEDIAN]
+    rules = rules.groupby(["p", "alpha", "look", "first", "second"])["kappa"].mean()
+    means = {m: wide[m, "mean"] for m in ("kappa", "halves", "start")} | {"rules": rules}
+    ranges = {
+        # adding zero turns a rounded -0.0 into 0.0
+        look: {name: _range(values.xs(look, level="look").round(2) + 0.0) for name, values in means.items()}
+        for look in resampling.LOOKS
+    }
+    return {"config": config, "rows": rows, **ranges}
 
 
 def _agreement(folder: Path) -> dict[str, Any]:

@@ -2,4 +2,14 @@
 
 from __future__ import annotations
 
-NAMES = ("units", "split", "stability", "wide", "complexity", "aggregation", "strongly_convex", "agreement")
+NAMES = (
+    "units",
+    "split",
+    "stability",
+    "resampling",
+    "wide",
+    "complexity",
+    "aggregation",
+    "strongly_convex",
+    "agreement",
+)

@@ -26,10 +26,10 @@ import pandas as pd
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import Clients
-from fedstat.factor import intraclass_correlation
+from fedstat.factor import intraclass_correlation, units_as_columns
 from fedstat.inference import auc, mean_interval, paired_difference, primary_summary
 from fedstat.methods.cut import Cut, is_shared
-from fedstat.methods.fedfac import communality, units_as_columns
+from fedstat.methods.fedfac import communality
 from simulations import split
 from simulations.split import LAST, LAYER, draw, random_split, trained_from, true_split
 from simulations.study import Part, Tables, run_parts

@@ -22,9 +22,10 @@ import pandas as pd
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import Clients
+from fedstat.factor import units_as_columns
 from fedstat.inference import auc, chance_corrected, mean_interval, paired_difference, primary_summary
 from fedstat.methods.cut import Cut, is_shared
-from fedstat.methods.fedfac import communality, units_as_columns
+from fedstat.methods.fedfac import communality
 from simulations.study import Part, Tables, run_parts
 
 if TYPE_CHECKING:

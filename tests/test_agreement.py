@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import fedstat as fs
-from fedstat.factor import intraclass_correlation
+from fedstat.factor import intraclass_correlation, units_as_columns
 from fedstat.methods.cut import Count, is_shared
-from fedstat.methods.fedfac import communality, units_as_columns
+from fedstat.methods.fedfac import communality
 from simulations import agreement
 
 _numbers = st.integers(-20, 20).map(lambda i: i / 4)

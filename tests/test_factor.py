@@ -1,146 +1,469 @@
-"""Principal-axis factor analysis against statsmodels, exact population matrices and its own definition."""
+"""Principal-axis factor analysis against its definition, other software, exact arithmetic and exact models."""
 
 import warnings
 
+import mpmath
 import numpy as np
 import pytest
 from factor_analyzer.utils import smc
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+from matrices import HARMAN5, HARMAN8, HARMAN24, THURSTONE
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedstat.factor import PrincipalAxis, number_of_factors
-from fedstat.factor.principal_axis import squared_multiple_correlations
+from fedstat.factor import IdentificationWarning, Moments, PrincipalAxis, principal_components_loadings, solver
+from fedstat.factor.correlation import squared_multiple_correlations
+
+unidentified = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
 
 
 def population(p=12, m=3, seed=0):
     """Correlation matrix of an exact factor model, and its communalities."""
     rng = np.random.default_rng(seed)
-    loadings = rng.uniform(-0.6, 0.6, (p, m))
+    loadings = rng.uniform(-1, 1, (p, m)) / np.sqrt(m)
     r = loadings @ loadings.T
     h = np.diag(r).copy()
     np.fill_diagonal(r, 1.0)
     return r, h
 
 
-def test_the_exact_factor_model_is_recovered():
-    r, h = population()
-    fit = PrincipalAxis(3, tol=1e-10).fit_correlation(r)
+def spiked(p=300, m=6, n=900, seed=0):
+    """Correlations of data with a few strong factors."""
+    rng = np.random.default_rng(seed)
+    return np.corrcoef(rng.normal(size=(n, m)) @ rng.normal(size=(m, p)) + rng.normal(size=(n, p)), rowvar=False)
+
+
+def image(r, h, m):
+    """F(h), and half the sum of squared discarded eigenvalues."""
+    reduced = r.copy()
+    np.fill_diagonal(reduced, h)
+    values, vectors = np.linalg.eigh(reduced)
+    kept = np.where(np.arange(len(h)) >= len(h) - m, np.maximum(values, 0), 0)
+    return (vectors**2) @ kept, 0.5 * ((values - kept) ** 2).sum()
+
+
+def by_definition(r, m, steps=20_000):
+    """Iterate h <- min(F(h), 1) from the squared multiple correlations."""
+    h = 1 - 1 / np.diag(np.linalg.inv(r))
+    for _ in range(steps):
+        new = np.minimum(image(r, h, m)[0], 1)
+        if np.abs(new - h).max() < 1e-14:
+            break
+        h = new
+    return h
+
+
+CASES = [(HARMAN5, 1), (HARMAN5, 2), *((HARMAN8, m) for m in (1, 2, 3, 4)), (HARMAN24, 4), (HARMAN24, 10)]
+CASES += [(HARMAN24, 14), *((THURSTONE, m) for m in (1, 2, 3, 4, 5))]
+
+
+@pytest.mark.parametrize(("r", "m"), CASES, ids=lambda value: len(value) if isinstance(value, np.ndarray) else value)
+def test_the_solver_ends_where_the_definition_does(r, m):
+    """Some are slow (Thurstone's with five factors takes 4,000 plain steps), bounded, or have other minima nearby."""
+    fit = PrincipalAxis(m).fit_correlation(r)
     assert fit.converged_
-    np.testing.assert_allclose(fit.communalities_, h, atol=1e-7)
-    np.testing.assert_allclose(fit.loadings_ @ fit.loadings_.T, r - np.diag(1 - h), atol=1e-7)
+    assert fit.identified_
+    np.testing.assert_allclose(fit.communalities_, by_definition(r, m), atol=2e-10)
+    step, psi = image(r, fit.communalities_, m)
+    np.testing.assert_allclose((fit.loadings_**2).sum(axis=1), step, atol=1e-13)
+    assert fit.residual_ == pytest.approx(np.abs(fit.communalities_ - np.minimum(step, 1)).max(), abs=1e-14)
+    assert fit.criterion_ == pytest.approx(psi, rel=1e-10)
+    assert fit.heywood_.tolist() == np.flatnonzero(fit.communalities_ >= 1 - 1e-6).tolist()
 
 
-@pytest.mark.parametrize("m", [1, 2, 3])
-def test_statsmodels_agrees_at_tight_settings(m):
+# psych 2.2.9: fa(r, m, fm = "pa", rotate = "none", min.err = 1e-14, max.iter = 100000)
+PSYCH = {
+    "Harman 8": (
+        HARMAN8,
+        2,
+        """0.838017352 0.888826024 0.820485187 0.807652950 0.889358196 0.639920412 0.583088268 0.491933076""",
+        """0.856020 0.848236 0.808205 0.830909 0.750355 0.630652 0.568734 0.607400""",
+    ),
+    "Harman 24": (
+        HARMAN24,
+        4,
+        """0.550178015 0.229844376 0.338470373 0.349795788 0.638776931 0.676087311 0.728502873 0.512967977
+        0.743893886 0.743173355 0.469860985 0.551716164 0.510717690 0.363999265 0.307466130 0.451194535 0.414375646
+        0.414666416 0.234719177 0.416870284 0.422155125 0.399504267 0.511944544 0.487814364""",
+        """0.598281 0.372147 0.419523 0.484024 0.688059 0.686660 0.678488 0.674759 0.696828 0.474719 0.555521
+        0.469653 0.598877 0.425064 0.391063 0.510712 0.465613 0.517984 0.443186 0.615518 0.594369 0.610588 0.689497
+        0.650607""",
+    ),
+    "Thurstone": (
+        THURSTONE,
+        3,
+        """0.817498198 0.835018656 0.738229975 0.728864520 0.631842336 0.495276828 0.725479356 0.505199747
+        0.523607381""",
+        """0.820635 0.837636 0.788854 0.704946 0.679088 0.617768 0.650719 0.653817 0.593124""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PSYCH)
+def test_psych_agrees_at_tight_settings(name):
+    r, m, communalities, first = PSYCH[name]
+    fit = PrincipalAxis(m).fit_correlation(r)
+    np.testing.assert_allclose(fit.communalities_, np.array(communalities.split(), float), atol=1e-9)
+    np.testing.assert_allclose(fit.loadings_[:, 0], np.array(first.split(), float), atol=1e-6)
+
+
+def test_a_published_principal_factor_solution():
+    """Harman's eight physical variables with his communalities on the diagonal (1967, pages 154-155)."""
+    h = np.array([0.854, 0.897, 0.833, 0.783, 0.870, 0.687, 0.521, 0.579])
+    with pytest.warns(ConvergenceWarning):  # one step is asked for
+        fit = PrincipalAxis(2, start=h, solver="plain", max_iter=1).fit_correlation(HARMAN8)
+    step = np.minimum(image(HARMAN8, h, 2)[0], 1)
+    np.testing.assert_allclose(fit.communalities_, step, atol=1e-14)
+    reduced = HARMAN8 - np.diag(1 - h)
+    np.testing.assert_allclose(np.linalg.eigvalsh(reduced)[:-3:-1], [4.455751, 1.512747], atol=5e-6)
+    loadings = np.array([[86, 85, 81, 83, 75, 64, 56, 62], [-33, -41, -41, -34, 56, 51, 49, 37]]).T / 100
+    np.testing.assert_allclose((loadings**2).sum(axis=1), step, atol=0.015)
+
+
+@pytest.mark.parametrize(("r", "m"), [(HARMAN8, 2), (HARMAN24, 4), (THURSTONE, 3)], ids=["8", "24", "9"])
+def test_statsmodels_agrees_at_tight_settings(r, m):
     from statsmodels.multivariate.factor import Factor
 
-    r, _ = population(p=10, m=4, seed=2)  # one factor more than is fitted: no exact solution
-    theirs = Factor(corr=r, n_factor=m, method="pa", smc=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        communality = theirs.fit(maxiter=20_000, tol=1e-12).communality
-    fit = PrincipalAxis(m, tol=1e-9).fit_correlation(r)
-    assert fit.converged_
-    np.testing.assert_allclose(fit.communalities_, communality, atol=1e-6)
+        theirs = Factor(corr=r, n_factor=m, method="pa", smc=True).fit(maxiter=20_000, tol=1e-13).communality
+    np.testing.assert_allclose(PrincipalAxis(m).fit_correlation(r).communalities_, theirs, atol=1e-11)
 
 
-def test_the_bounded_fixed_point_on_a_heywood_case():
-    """Harman's five socio-economic variables (1976, Table 2.3), a known Heywood case at two factors."""
-    r = np.eye(5)
-    r[np.triu_indices(5, 1)] = [
-        0.00975,
-        0.97245,
-        0.43887,
-        0.02241,
-        0.15428,
-        0.69141,
-        0.86307,
-        0.51472,
-        0.12193,
-        0.77765,
-    ]
-    r = r + r.T - np.eye(5)
-    fit = PrincipalAxis(2, tol=1e-9).fit_correlation(r)
-    assert fit.converged_
-    assert len(fit.heywood_) >= 1
-    h = np.full(5, 0.5)
-    for _ in range(20_000):  # the plain bounded iteration
-        reduced = r.copy()
-        np.fill_diagonal(reduced, h)
-        values, vectors = np.linalg.eigh(reduced)
-        h = np.minimum((vectors[:, -2:] ** 2) @ np.maximum(values[-2:], 0), 1)
-    np.testing.assert_allclose(fit.communalities_, h, atol=1e-5)
+@pytest.mark.parametrize(("r", "m"), [(HARMAN5, 2), (HARMAN8, 2), (HARMAN8, 3), (THURSTONE, 3)])
+def test_minres_finds_the_same_minimum(r, m):
+    """MINRES over loadings instead of communalities; beyond one a variable's own residual counts as well."""
+    p = len(r)
 
+    def residual_squares(flat):
+        loadings = flat.reshape(p, m)
+        residual = r - loadings @ loadings.T
+        np.fill_diagonal(residual, np.minimum(np.diag(residual), 0))
+        return 0.5 * (residual**2).sum(), (-2 * residual @ loadings).ravel()
 
-@given(x=arrays(np.float64, (14, 5), elements=st.floats(-3, 3)), seed=st.integers(0, 9), m=st.integers(1, 3))
-def test_invariance_and_bounds(x, seed, m):
-    rng = np.random.default_rng(seed)
-    x = x + rng.normal(size=x.shape)  # generic position
-    order, scale = rng.permutation(5), rng.choice([-1, 1], 5) * rng.uniform(0.1, 10, 5)
-    fit, moved = PrincipalAxis(m).fit(x), PrincipalAxis(m).fit(x[:, order] * scale[order])
-    assert ((fit.communalities_ >= 0) & (fit.communalities_ <= 1)).all()
-    assert fit.residual_ >= 0
-    if fit.converged_ and moved.converged_ and m == 1:  # more factors than the data identify: no single answer
-        np.testing.assert_allclose(fit.communalities_[order], moved.communalities_, atol=1e-4)
-
-
-def test_constant_columns_are_left_out_and_reported():
-    x = np.random.default_rng(0).normal(size=(50, 6))
-    x[:, 2], x[:, 4] = 7.25, 0.0
-    fit = PrincipalAxis(2).fit(x)
-    np.testing.assert_array_equal(fit.constant_, [2, 4])
-    assert (fit.communalities_[[2, 4]] == 0).all()
-    np.testing.assert_allclose(
-        fit.communalities_[[0, 1, 3, 5]], PrincipalAxis(2).fit(x[:, [0, 1, 3, 5]]).communalities_, atol=1e-9
+    fit = PrincipalAxis(m).fit_correlation(r)
+    start = principal_components_loadings(r, m)
+    found = minimize(
+        residual_squares, start.ravel(), jac=True, method="BFGS", options={"gtol": 1e-10, "maxiter": 10_000}
     )
-    nothing = PrincipalAxis().fit(np.ones((5, 3)))
-    assert nothing.communalities_.tolist() == [0, 0, 0]
+    assert fit.criterion_ == pytest.approx(found.fun, rel=1e-7)
+    norms = (found.x.reshape(p, m) ** 2).sum(axis=1)
+    np.testing.assert_allclose(fit.communalities_, np.minimum(norms, 1), atol=1e-5)
 
 
-def test_more_columns_than_rows_and_duplicated_columns():
-    x = np.random.default_rng(1).normal(size=(6, 15))
-    fit = PrincipalAxis(2).fit(x)
-    assert np.isfinite(fit.communalities_).all()
-    twins = PrincipalAxis(2).fit(np.repeat(np.random.default_rng(1).normal(size=(40, 4)), 2, axis=1))
-    assert np.isfinite(twins.communalities_).all()
+def test_fifty_digits_agree():
+    """The definition by Jacobi's method in multiple precision, on correlations that are exact in both."""
+    r = np.eye(4)
+    r[np.triu_indices(4, 1)] = [0.5, 0.375, 0.25, 0.4375, 0.3125, 0.125]
+    r = r + r.T - np.eye(4)
+    with mpmath.workdps(50):
+        exact = mpmath.matrix(r.tolist())
+        h = [1 - 1 / (exact**-1)[j, j] for j in range(4)]
+        for _ in range(600):
+            reduced = exact.copy()
+            for j in range(4):
+                reduced[j, j] = h[j]
+            values, vectors = mpmath.eigsy(reduced)
+            new = [values[3] * vectors[j, 3] ** 2 for j in range(4)]
+            step = max(abs(a - b) for a, b in zip(h, new, strict=True))
+            h = new
+            if step < mpmath.mpf(10) ** -40:
+                break
+        assert step < mpmath.mpf(10) ** -40
+    fit = PrincipalAxis(1).fit_correlation(r)
+    np.testing.assert_allclose(fit.communalities_, np.array(h, dtype=float), rtol=2e-15)
 
 
-def test_the_number_of_factors_follows_the_contribution_rule():
-    eigenvalues = np.array([4.0, 2.0, 1.0, 1.0, -0.5])
-    assert [number_of_factors(eigenvalues, c) for c in (0.1, 0.5, 0.51, 0.75, 0.76, 0.875, 1.0)] == [
-        1,
-        1,
-        2,
-        2,
-        3,
-        3,
-        4,
-    ]
-    assert number_of_factors(np.ones(3), 1.0) == 2  # at most p - 1
-    r, _ = population()
-    assert PrincipalAxis(contribution=0.85).fit_correlation(r).n_factors_ == number_of_factors(
-        np.linalg.eigvalsh(r), 0.85
-    )
+@pytest.mark.parametrize(("p", "m"), [(6, 1), (12, 3), (16, 3), (40, 8)])
+def test_the_exact_factor_model_is_recovered(p, m):
+    r, h = population(p, m)
+    fit = PrincipalAxis(m).fit_correlation(r)
+    np.testing.assert_allclose(fit.communalities_, h, atol=1e-12)
+    np.testing.assert_allclose(fit.loadings_ @ fit.loadings_.T, r - np.diag(1 - h), atol=1e-12)
+    assert fit.criterion_ < 1e-24
+
+
+@st.composite
+def samples(draw):
+    """Few rows of a factor model with noise; its columns, and a number of factors below the Ledermann bound."""
+    p = draw(st.integers(4, 12))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    loadings = rng.normal(size=(draw(st.integers(1, 3)), p))
+    x = rng.normal(size=(3 * p, len(loadings))) @ loadings + draw(st.floats(0.5, 2)) * rng.normal(size=(3 * p, p))
+    return x, draw(st.integers(1, max(1, p // 3))), rng
+
+
+@given(samples(), st.booleans())
+@unidentified
+def test_properties_of_the_fixed_point(sample, bounded):
+    x, m, rng = sample
+    r = np.corrcoef(x, rowvar=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit = PrincipalAxis(m, bounded=bounded, max_iter=100).fit(x)
+    assume(fit.converged_)
+    h = fit.communalities_
+    step, psi = image(r, h, m)
+    np.testing.assert_allclose(h, np.minimum(step, 1) if bounded else step, atol=1e-9)
+    # psi never rises along the plain iteration, and the solver ends no higher than a long stretch of it
+    path, last = squared_multiple_correlations(r), np.inf
+    for _ in range(20):
+        new, level = image(r, path, m)
+        assert level <= last + 1e-14
+        path, last = (np.minimum(new, 1) if bounded else new), level
+    assert psi <= last + 1e-12
+    if not bounded:
+        kept = np.maximum(fit.reduced_eigenvalues_[:m], 0)
+        assert h.sum() == pytest.approx(kept.sum(), rel=1e-9)
+    # rotation
+    q, _ = np.linalg.qr(rng.normal(size=(m, m)))
+    np.testing.assert_allclose(((fit.loadings_ @ q) ** 2).sum(axis=1), (fit.loadings_**2).sum(axis=1), atol=1e-12)
+    # order, signs, scales and levels of columns
+    assume(fit.identified_)
+    order, scale = rng.permutation(len(h)), rng.choice([-1, 1], len(h)) * 10 ** rng.uniform(-3, 3, len(h))
+    other = PrincipalAxis(m, bounded=bounded, max_iter=100).fit((x * scale + 3 * scale)[:, order])
+    np.testing.assert_allclose(other.communalities_, h[order], atol=1e-7)
+    product = (other.loadings_ @ other.loadings_.T) * np.sign(np.outer(scale[order], scale[order]))
+    np.testing.assert_allclose(product, (fit.loadings_ @ fit.loadings_.T)[np.ix_(order, order)], atol=1e-7)
+
+
+@pytest.mark.parametrize("m", [2, 9])  # through the kept and through the discarded block
+@pytest.mark.parametrize("device", [None, "cpu"])  # numpy, and what runs on a GPU
+def test_the_hessian_is_that_of_psi(m, device):
+    r, _ = population(12, 4, seed=3)
+    h = np.random.default_rng(0).uniform(0.2, 0.9, 12)
+    arrays = solver._NUMPY if device is None else solver._torch(device)
+    product = solver._Spectrum(r, h, m, arrays).hessian()
+    hessian = np.array([product(row) for row in np.eye(12)])
+
+    def gradient(at):
+        return at - image(r, at, m)[0]
+
+    numeric = np.array([(gradient(h + e) - gradient(h - e)) / 2e-6 for e in 1e-6 * np.eye(12)])
+    np.testing.assert_allclose(hessian, numeric, atol=1e-7)
+    np.testing.assert_allclose(hessian, hessian.T, atol=1e-12)
+
+
+def test_partial_and_device_solvers_end_at_the_same_point():
+    r = spiked()
+    fit = PrincipalAxis(6).fit_correlation(r)
+    start = squared_multiple_correlations(r)
+    for solution in (
+        solver.lanczos(r, start, 6, 1.0, 1e-12, 100),
+        solver.newton(r, start, 6, 1.0, 1e-12, 100, device="cpu"),
+        solver.plain(r, start, 6, 1.0, 1e-12, 10_000),
+    ):
+        assert solution.converged
+        assert solution.identified
+        np.testing.assert_allclose(solution.communalities, fit.communalities_, atol=1e-10)
+        np.testing.assert_allclose(np.abs(solution.loadings), np.abs(fit.loadings_), atol=1e-9)
+        assert solution.criterion == pytest.approx(fit.criterion_, rel=1e-10)
+
+
+def test_the_bound_on_the_curvature_is_one():
+    r = spiked(p=60, m=3, n=200)
+    solution = solver.newton(r, squared_multiple_correlations(r), 3, 1.0, 1e-12, 100)
+    spectrum = solver._Spectrum(r, solution.communalities, 3, solver._NUMPY)
+    product = spectrum.hessian()
+    least = np.linalg.eigvalsh(np.array([product(row) for row in np.eye(60)]))[0]
+    values, vectors = spectrum.values[:-4:-1], spectrum.vectors[:, :-4:-1]
+    bound = solver._least_curvature_at_least(values, vectors, float(spectrum.values[-4]))
+    assert 0.2 < bound <= least < 1
+
+
+def test_a_missed_eigenvalue_is_noticed():
+    """One Krylov space need not show a repeated eigenvalue as often as it occurs."""
+    r = spiked()
+    values, vectors = np.linalg.eigh(r)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    following = solver.next_eigenvalue(r, np.ones(300), values[:6], vectors[:, :6])
+    assert following == pytest.approx(values[6], rel=1e-3)
+    others = [0, 1, 2, 4, 5]
+    with pytest.raises(np.linalg.LinAlgError, match="missed"):
+        solver.next_eigenvalue(r, np.ones(300), values[others], vectors[:, others])
+
+
+def test_leading_eigenvalues_suffice_for_the_contribution_rule():
+    r = spiked(p=400, m=3, n=2000, seed=1)
+    for contribution in (0.3, 0.6, 0.85, 1.0):
+        share = np.cumsum(np.linalg.eigvalsh(r)[::-1]) / 400
+        m = min(399, int(np.flatnonzero(share >= contribution * (1 - 1e-12))[0]) + 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IdentificationWarning)
+            assert PrincipalAxis(contribution=contribution).fit_correlation(r).n_factors_ == m
+
+
+@pytest.mark.parametrize(
+    ("r", "m"),
+    [
+        (HARMAN8, 5),  # above the Ledermann bound: exact fits form a continuum
+        (HARMAN24, 18),
+        (np.kron(np.eye(3), [[1, 0.5], [0.5, 1]]), 3),  # doublets: only products of two loadings are known
+        (population(12, 3)[0], 4),  # one factor too many for an exact model
+        (np.array([[1, 0.3], [0.3, 1]]), 1),
+        (np.ones((1, 1)), 1),
+    ],
+    ids=["Ledermann 8", "Ledermann 24", "doublets", "too many", "two", "one"],
+)
+def test_what_the_data_do_not_identify_is_said(r, m):
+    with pytest.warns(IdentificationWarning, match=rf"{m} factors? of {len(r)} variables? .* Ledermann bound"):
+        fit = PrincipalAxis(m).fit_correlation(r)
+    assert not fit.identified_
+    assert fit.residual_ < 1e-9
+    assert np.isfinite(fit.loadings_).all()
+
+
+def test_without_the_bound_communalities_may_grow_without_end():
+    with pytest.warns(ConvergenceWarning, match="use bounded"):
+        fit = PrincipalAxis(14, bounded=False, max_iter=100).fit_correlation(HARMAN24)
+    assert not fit.converged_
+    assert fit.communalities_.max() > 10
+    bounded = PrincipalAxis(14).fit_correlation(HARMAN24)
+    assert bounded.converged_
+    assert len(bounded.heywood_) == 3
+
+
+def test_the_start_is_part_of_the_definition():
+    """Harman's eight variables with three factors have minima 0.19 apart, from two customary starts."""
+    fits = [PrincipalAxis(3, bounded=False, start=s).fit_correlation(HARMAN8) for s in ("smc", "largest")]
+    assert all(fit.converged_ and fit.identified_ for fit in fits)
+    assert np.abs(fits[0].communalities_ - fits[1].communalities_).max() == pytest.approx(0.19, abs=0.005)
+    components = (principal_components_loadings(HARMAN8, 3) ** 2).sum(axis=1)
+    from_components, own = (PrincipalAxis(3, start=s).fit_correlation(HARMAN8) for s in ("components", components))
+    np.testing.assert_array_equal(from_components.communalities_, own.communalities_)
+
+
+def test_the_letter_of_the_paper_is_principal_components():
+    """Its loop takes all of R - AA' for the specific part and stands still after one step."""
+    loadings = principal_components_loadings(HARMAN24, 4)
+    sigma = HARMAN24 - loadings @ loadings.T
+    values, vectors = np.linalg.eigh(HARMAN24 - sigma)
+    again = vectors[:, :-5:-1] * np.sqrt(values[:-5:-1])
+    np.testing.assert_allclose(np.abs(again), np.abs(loadings), atol=1e-12)
+    np.testing.assert_allclose(loadings.T @ loadings, np.diag(np.linalg.eigvalsh(HARMAN24)[:-5:-1]), atol=1e-12)
 
 
 def test_start_values_are_the_squared_multiple_correlations():
     r, _ = population()
-    np.testing.assert_allclose(squared_multiple_correlations(r), smc(r).ravel(), atol=1e-10)
-    singular = np.ones((3, 3))
-    np.testing.assert_array_equal(squared_multiple_correlations(singular), np.ones(3))
+    np.testing.assert_allclose(squared_multiple_correlations(r), smc(r).ravel(), atol=1e-12)
+    np.testing.assert_array_equal(squared_multiple_correlations(np.ones((3, 3))), np.ones(3))
+    x = np.random.default_rng(0).normal(size=(5, 8))  # more variables than rows
+    r = np.corrcoef(x, rowvar=False)
+    np.testing.assert_allclose(squared_multiple_correlations(r), np.abs(r - np.eye(8)).max(axis=1), atol=1e-15)
+
+
+@unidentified
+def test_dead_and_duplicated_units_more_columns_than_rows_and_as_many_factors():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 8)) + 0.7 * rng.normal(size=(40, 8))
+    alone = PrincipalAxis(2).fit(x)
+    with_dead = np.insert(x, [0, 5], [0.0, 1 / 3], axis=1)
+    fit = PrincipalAxis(2).fit(with_dead)
+    assert fit.constant_.tolist() == [0, 6]
+    np.testing.assert_allclose(np.delete(fit.communalities_, [0, 6]), alone.communalities_, atol=1e-12)
+    assert not fit.loadings_[[0, 6]].any()
+    np.testing.assert_allclose(fit.transform(with_dead), alone.transform(x), atol=1e-10)
+
+    twins = PrincipalAxis(2).fit(np.hstack([x, x[:, :1]]))
+    assert twins.communalities_[0] == pytest.approx(twins.communalities_[8], abs=1e-9)
+
+    nothing = PrincipalAxis().fit(np.ones((3, 4)))
+    assert nothing.loadings_.shape == (4, 0)
+    assert not nothing.communalities_.any()
+    for data, m in ((x[:5], 3), (x, 8), (x[:, :1], 1), (x[:2], 1)):
+        fit = PrincipalAxis(m).fit(data)
+        assert fit.converged_
+        assert np.isfinite(fit.loadings_).all()
+        assert (fit.communalities_ >= 0).all()
+        assert (fit.communalities_ <= 1).all()
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 7), min_size=1, max_size=3, unique=True))
+def test_blocks_of_rows_give_what_all_rows_give(seed, cuts):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(20, 6)) @ rng.normal(size=(6, 6)) + rng.normal(size=6) * 10 ** rng.uniform(-3, 6)
+    blocks = np.split(x, sorted(2 * c + 2 for c in cuts))
+    pooled = sum((Moments.of(b) for b in blocks[1:]), Moments.of(blocks[0]))
+    reference = Moments.of(x)
+    np.testing.assert_allclose(pooled.mean, reference.mean, rtol=1e-12)
+    np.testing.assert_allclose(pooled.correlation(), np.corrcoef(x, rowvar=False), atol=1e-8)
+    np.testing.assert_allclose((Moments.of(x) * 3).correlation(), reference.correlation(), atol=1e-14)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parts, whole = PrincipalAxis(2, max_iter=50).fit_blocks(iter(blocks)), PrincipalAxis(2, max_iter=50).fit(x)
+    assert parts.n_features_in_ == 6
+    if whole.identified_:
+        np.testing.assert_allclose(parts.communalities_, whole.communalities_, atol=1e-4)
+
+
+def test_single_precision_is_analysed_in_double():
+    x = np.random.default_rng(0).normal(size=(200, 3)) @ np.random.default_rng(1).normal(size=(3, 12))
+    x = (x + np.random.default_rng(2).normal(size=x.shape)).astype(np.float32)
+    fit = PrincipalAxis(3).fit(x)
+    assert fit.communalities_.dtype == np.float64
+    np.testing.assert_array_equal(fit.communalities_, PrincipalAxis(3).fit(x.astype(np.float64)).communalities_)
+
+
+def test_scores_are_those_of_statsmodels():
+    from statsmodels.multivariate.factor import Factor
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 8)) + rng.normal(size=(200, 8))
+    fit = PrincipalAxis(2).fit(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = Factor(x, n_factor=2).fit(maxiter=5000, tol=1e-13)
+    scores = theirs.factor_scoring(method="reg")
+    signs = np.sign((theirs.loadings * fit.loadings_).sum(axis=0))
+    np.testing.assert_allclose(fit.transform(x), scores * signs, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([PrincipalAxis()])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def asymmetric():
+    r = HARMAN5.copy()
+    r[1, 3] = 0.5
+    return r
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PrincipalAxis(0), "n_factors must be at least 1"),
-        (lambda: PrincipalAxis(contribution=0), "contribution must lie"),
-        (lambda: PrincipalAxis(9).fit(np.random.default_rng(0).normal(size=(9, 3))), "only 3 columns vary"),
-        (lambda: PrincipalAxis().fit(np.ones((1, 3))), "at least two rows"),
-        (lambda: PrincipalAxis().fit(np.array([[1.0, np.nan], [1, 2]])), "row 0, column 1 holds nan"),
-        (lambda: PrincipalAxis().fit_correlation(np.ones((2, 3))), "finite square matrix"),
-        (lambda: PrincipalAxis().fit_correlation(np.array([[1, 0.5], [0.2, 1]])), "symmetric with ones"),
+        (lambda: PrincipalAxis(0).fit_correlation(HARMAN5), "n_factors must be a whole number of at least 1"),
+        (lambda: PrincipalAxis(1.5).fit_correlation(HARMAN5), "n_factors must be a whole number"),
+        (lambda: PrincipalAxis(6).fit_correlation(HARMAN5), "n_factors is 6, but there are 5 columns"),
+        (lambda: PrincipalAxis(3).fit(np.eye(4)[:, [0, 1, 1]] * [1, 1, 0]), "only 2 of 3 columns vary"),
+        (lambda: PrincipalAxis(contribution=0).fit_correlation(HARMAN5), r"contribution must lie in \(0, 1\], got 0"),
+        (lambda: PrincipalAxis(contribution=1.2).fit_correlation(HARMAN5), "contribution must lie"),
+        (lambda: PrincipalAxis(start="ones").fit_correlation(HARMAN5), 'start must be "smc"'),
+        (lambda: PrincipalAxis(1, start=[0.5, 2, 0, 0, 0]).fit_correlation(HARMAN5), "start must hold 5"),
+        (lambda: PrincipalAxis(solver="lapack").fit_correlation(HARMAN5), "solver must be"),
+        (lambda: PrincipalAxis(tol=0).fit_correlation(HARMAN5), "tol must be positive"),
+        (lambda: PrincipalAxis(max_iter=0).fit_correlation(HARMAN5), "max_iter must be"),
+        (lambda: PrincipalAxis().fit(np.ones((1, 3))), "minimum of 2 is required"),
+        (lambda: PrincipalAxis().fit_blocks([]), "at least one block"),
+        (lambda: PrincipalAxis().fit_blocks([np.ones((1, 3))]), "at least two rows"),
+        (lambda: PrincipalAxis().fit_blocks([np.ones((2, 3)), np.ones((2, 4))]), "same columns, got 3 and 4"),
+        (lambda: PrincipalAxis().fit(np.array([[1.0, np.nan], [1, 2]])), "row 0, column 1 holds NaN"),
+        (lambda: PrincipalAxis().fit_correlation(np.ones((2, 3))), r"square matrix, got shape \(2, 3\)"),
+        (lambda: PrincipalAxis().fit_correlation(asymmetric()), "symmetric; row 1, column 3 holds 0.5 against 0.69141"),
+        (lambda: PrincipalAxis().fit_correlation(2 * np.eye(3)), "ones on its diagonal .* row 0, column 0 holds 2"),
+        (
+            lambda: PrincipalAxis().fit_correlation(np.array([[1, 2], [2, 1.0]])),
+            r"entries in \[-1, 1\]; row 0, column 1",
+        ),
+        (lambda: PrincipalAxis().fit_correlation(np.array([[1, np.inf], [np.inf, 1]])), "finite; row 0, column 1"),
+        (
+            lambda: PrincipalAxis().fit_correlation(2 * np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]]) / 2),
+            "positive semidefinite, but has the eigenvalue -0.8",
+        ),
+        (lambda: principal_components_loadings(HARMAN5, 6), "m must lie between 1 and the 5 variables, got 6"),
     ],
 )
 def test_bad_input(make, message):

@@ -10,6 +10,9 @@ import torch
 import fedstat as fs
 from fedstat._files import atomic_file, atomic_folder
 
+# the networks here are too small for kappa to leave identified factors
+pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
+
 TRAINING = fs.Training(lr=0.05, batch_size=8, optimizer="adam")
 METHODS = {"a b": fs.FedAvg(), "fac": fs.FedFac(layers=["hidden"], dynamic=True)}
 

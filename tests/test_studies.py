@@ -65,7 +65,7 @@ def python(*arguments, **options):
 def test_a_killed_report_continues_and_ends_with_the_same_bytes(tmp_path):
     """Killed as soon as something is cached, run again; compared with a run that nobody disturbed."""
     report = ["-m", "reports", "--scale", "smoke", "--date", "2026-01-01"]
-    command = [*report, "--only", "theory", "units", "split", "stability", "agreement", "--out"]
+    command = [*report, "--only", "theory", "units", "split", "stability", "resampling", "agreement", "--out"]
     killed = subprocess.Popen([sys.executable, *command, str(tmp_path / "killed")], cwd=ROOT, stderr=subprocess.DEVNULL)
     while not list((tmp_path / "killed").rglob("*.parquet")):
         assert killed.poll() is None

@@ -1,6 +1,5 @@
 """Statistics of units: principal-axis factoring of their correlations, and agreement over clients."""
 
-from fedstat.factor.agreement import intraclass_correlation
-from fedstat.factor.principal_axis import PrincipalAxis, number_of_factors
+import lazy_loader
 
-__all__ = ["PrincipalAxis", "intraclass_correlation", "number_of_factors"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

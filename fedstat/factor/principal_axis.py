@@ -1,59 +1,110 @@
-"""Principal-axis factor analysis as a bounded minimisation.
-
-Write R_h for the correlation matrix with the communalities h on its diagonal and F(h) for the diagonal of its
-rank-m positive part. Principal-axis factoring iterates ``h <- min(F(h), 1)``. That is projected gradient
-descent with unit step on ``psi(h) = 1/2 * (sum of squares of the discarded eigenvalues of R_h)``, because
-``grad psi = h - F(h)``; so L-BFGS-B on psi with bounds [0, 1] finds the same points in far fewer
-eigendecompositions.
-"""
+"""Principal-axis factor analysis as a scikit-learn estimator."""
 
 from __future__ import annotations
 
 import functools
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+import warnings
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Literal
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
-from scipy.optimize import minimize
+from scipy.linalg import LinAlgError
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fedstat.factor._threads import one_thread
+from fedstat.factor.components import positive_sums, principal_components_loadings
+from fedstat.factor.correlation import check_correlation, largest_correlations, squared_multiple_correlations
+from fedstat.factor.moments import Moments
+from fedstat.factor.retention import contribution_rule, ledermann_bound
+from fedstat.factor.solver import AT_BOUND, Solution, lanczos, leading_eigenpairs, newton, next_eigenvalue, plain
+
+Start = Literal["smc", "largest", "components"]
+Solver = Literal["auto", "newton", "lanczos", "plain", "cuda"]
+
+_PARTIAL = 256  # columns from which a partial eigensolver may win
+_SHARE = 16  # ... and how many times fewer the factors must be
 
 
-class PrincipalAxis:
-    """Iterated principal-axis factoring with communalities bounded at one (Harman 1976, chapter 8).
+class IdentificationWarning(UserWarning):
+    """The data do not determine the communalities."""
+
+
+class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Iterated principal-axis factoring (Harman 1976, chapter 8), to machine precision.
+
+    The communalities are where the iteration ``h <- min(F(h), 1)`` ends that starts at `start`; F(h) is the diagonal
+    of the rank-m positive part of the correlation matrix with h on its diagonal. The start is part of the definition,
+    since there can be several ends. How they are found is the solver's affair (`fedstat.factor.solver`).
 
     Parameters
     ----------
     n_factors : int, optional
-        Number of factors m; by default the least m whose share of the eigenvalues of R reaches `contribution`,
-        at most p - 1.
+        Number of factors m, from 1 to p. By default the least m whose share of the eigenvalues of R (negative ones
+        counted as zero) reaches `contribution`, at most p - 1.
     contribution : float
         The FedFac paper's kappa, in (0, 1].
+    start : {"smc", "largest", "components"} or array-like, shape (p,)
+        First communalities: squared multiple correlations; each variable's largest absolute correlation, which also
+        stands in for the former where R is singular; those of the m principal components, as the FedFac paper starts;
+        or one's own, in [0, 1], one for each column.
+    bounded : bool
+        Hold communalities at or below one. Without it they may pass one (Heywood cases) and even grow without end.
+    solver : {"auto", "newton", "lanczos", "plain", "cuda"}
+        "auto" takes "lanczos" when m is at most a sixteenth of 256 columns or more, "newton" otherwise. "plain" is
+        the definition itself, for comparison; it can need many thousand steps. "cuda" is "newton" with its matrices
+        on a GPU, for 1,024 columns and more.
     tol : float
-        Convergence: the largest move of a communality under one projected step, ``max |h - clip(F(h))|``.
+        Largest move of a communality that may be left, judged by the last step of the solver.
     max_iter : int
-        Iterations of L-BFGS-B.
+        Most steps of the solver.
 
     Attributes
     ----------
     loadings_ : ndarray, shape (p, m)
-        Unrotated loadings; signs make each column's sum non-negative.
-    communalities_ : ndarray, shape (p,)
-        h, in [0, 1]. Zero for columns that do not vary.
+        Unrotated loadings by descending eigenvalue; signs make each column's sum non-negative. Zero for columns that
+        do not vary.
+    communalities_, uniquenesses_ : ndarray, shape (p,)
+        h and 1 - h. A column that does not vary has h = 0.
+    eigenvalues_ : ndarray, shape (v,)
+        Eigenvalues of R, descending, for the v columns that vary; computed when first asked for.
+    reduced_eigenvalues_ : ndarray, shape (v,)
+        Those of R with h on its diagonal, likewise.
     n_factors_ : int
         m.
-    eigenvalues_ : ndarray, shape (p,)
-        Eigenvalues of the correlation matrix, descending.
-    converged_ : bool
-        Whether `tol` was reached. With kappa = 0.85 the number of factors often exceeds what the data
-        identify; many h then fit equally well, and this one depends on the start.
-    residual_ : float
-        The quantity that `tol` bounds.
     n_iter_ : int
-        Iterations used.
+        Steps taken.
+    converged_ : bool
+        Whether `tol` was reached.
     heywood_ : ndarray of int
-        Columns at the bound h = 1.
+        Columns with h at the bound 1, to 1e-6, or above it where it is not held.
+    identified_ : bool
+        Whether m is within the Ledermann bound and psi curves upwards in all directions in which h can move. Where
+        it does not, neighbouring h fit as well and the start decides; a warning says so. Other minima far away are
+        not looked for.
+    criterion_ : float
+        psi: half the sum of squares of the discarded eigenvalues of R with h on its diagonal. Its minimisers are those
+        of MINRES.
+    residual_ : float
+        ``max |h - min(F(h), 1)|``; without the bound ``max |h - F(h)|``.
     constant_ : ndarray of int
         Columns that do not vary, left out of the analysis.
+    correlation_ : ndarray, shape (v, v)
+        R.
+
+    See Also
+    --------
+    fedstat.factor.rotate, fedstat.factor.loading_table, fedstat.factor.parallel_analysis
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import PrincipalAxis
+    >>> r = np.array([[1, 0.56, 0.48], [0.56, 1, 0.42], [0.48, 0.42, 1]])
+    >>> PrincipalAxis(1).fit_correlation(r).loadings_.ravel().round(6)
+    array([0.8, 0.7, 0.6])
     """
 
     def __init__(
@@ -61,148 +112,225 @@ class PrincipalAxis:
         n_factors: int | None = None,
         *,
         contribution: float = 0.85,
-        tol: float = 1e-7,
+        start: Start | np.ndarray = "smc",
+        bounded: bool = True,
+        solver: Solver = "auto",
+        tol: float = 1e-10,
         max_iter: int = 1000,
     ) -> None:
-        if n_factors is not None and n_factors < 1:
-            raise ValueError(f"n_factors must be at least 1, got {n_factors}.")
-        if not 0 < contribution <= 1:
-            raise ValueError(f"contribution must lie in (0, 1], got {contribution}.")
-        self.n_factors, self.contribution, self.tol, self.max_iter = n_factors, contribution, tol, max_iter
+        self.n_factors = n_factors
+        self.contribution = contribution
+        self.start = start
+        self.bounded = bounded
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
 
-    def fit(self, x: np.ndarray) -> PrincipalAxis:
-        """Analyse the correlations of the columns of `x`, shape (n, p).
-
-        Raises
-        ------
-        ValueError
-            If `x` is no finite matrix with at least two rows, or `n_factors` exceeds the columns that vary.
-        """
-        x = np.asarray(x, dtype=np.float64)
-        if x.ndim != 2 or len(x) < 2:
-            raise ValueError(f"x must be a matrix with at least two rows, got shape {x.shape}.")
-        if not np.isfinite(x).all():
-            row, column = np.argwhere(~np.isfinite(x))[0]
-            raise ValueError(f"x must be finite; row {row}, column {column} holds {x[row, column]}.")
-        centred = x - x.mean(axis=0)
-        norm = np.sqrt((centred**2).sum(axis=0))
-        # a column of equal values can leave rounding noise after centring
-        varies = norm > 1e-12 * np.sqrt(len(x)) * np.abs(x).max(axis=0, initial=0)
-        z = centred[:, varies] / norm[varies]
-        return self._fit(z.T @ z, varies)
-
-    def fit_correlation(self, r: np.ndarray) -> PrincipalAxis:
-        """Analyse a correlation matrix `r`, shape (p, p).
+    def fit(self, X: np.ndarray, y: None = None) -> PrincipalAxis:
+        """Analyse the correlations of the columns of `X`, shape (n, p); `y` is ignored.
 
         Raises
         ------
         ValueError
-            If `r` is not symmetric with unit diagonal and finite entries in [-1, 1].
+            If `X` is no finite matrix with at least two rows, or a parameter is out of range.
         """
-        r = np.asarray(r, dtype=np.float64)
-        if r.ndim != 2 or r.shape[0] != r.shape[1] or not np.isfinite(r).all():
-            raise ValueError(f"r must be a finite square matrix, got shape {r.shape}.")
-        if np.abs(r - r.T).max() > 1e-8 or np.abs(np.diag(r) - 1).max() > 1e-8 or np.abs(r).max() > 1 + 1e-8:
-            raise ValueError("r must be symmetric with ones on the diagonal and entries in [-1, 1].")
-        return self._fit((r + r.T) / 2, np.ones(len(r), dtype=bool))
+        X = validate_data(self, X, ensure_all_finite=False, ensure_min_samples=2, dtype=[np.float64, np.float32])
+        return self._fit_moments(Moments.of(X))
+
+    def fit_blocks(self, blocks: Iterable[np.ndarray]) -> PrincipalAxis:
+        """Analyse rows that come in blocks (client by client), holding one block at a time.
+
+        Parameters
+        ----------
+        blocks : iterable of ndarray, each of shape (n_k, p)
+            Blocks of rows; the result is that of `fit` on all of them, up to rounding.
+
+        Raises
+        ------
+        ValueError
+            As `fit`, or if there is no block or their columns differ.
+        """
+        pooled: Moments | None = None
+        for block in blocks:
+            moments = Moments.of(block)
+            pooled = moments if pooled is None else pooled + moments
+        if pooled is None:
+            raise ValueError("blocks must hold at least one block of rows, got none.")
+        return self.fit_moments(pooled)
+
+    def fit_moments(self, moments: Moments) -> PrincipalAxis:
+        """Analyse rows of which only the moments are known."""
+        if moments.rows < 2:
+            raise ValueError(f"correlations need at least two rows, got {moments.rows:g}.")
+        self.n_features_in_ = len(moments.mean)
+        return self._fit_moments(moments)
+
+    def fit_correlation(self, R: np.ndarray) -> PrincipalAxis:
+        """Analyse a correlation matrix `R`, shape (p, p).
+
+        Raises
+        ------
+        ValueError
+            If `R` is not symmetric and positive semidefinite with unit diagonal and finite entries in [-1, 1], each
+            to rounding in single precision, or a parameter is out of range.
+        """
+        r = check_correlation(R)
+        self.n_features_in_ = len(r)
+        self.mean_, self.scale_ = np.zeros(len(r)), np.ones(len(r))
+        return self._fit(r, np.ones(len(r), dtype=bool))
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        """Estimate factor scores by regression, ``Z R^+ L`` (Thurstone 1935).
+
+        Parameters
+        ----------
+        X : ndarray, shape (n, p)
+            Rows, standardised here by the fitted means and deviations; after `fit_correlation` they are taken to be
+            standardised.
+
+        Returns
+        -------
+        ndarray, shape (n, m)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, ensure_all_finite=True, dtype=np.float64)
+        varies = self.scale_ > 0
+        z = (X[:, varies] - self.mean_[varies]) / self.scale_[varies]
+        with one_thread(len(self.correlation_)):
+            weights = np.linalg.pinv(self.correlation_, hermitian=True) @ self.loadings_[varies]
+        return np.asarray(z @ weights)
+
+    @functools.cached_property
+    def eigenvalues_(self) -> np.ndarray:
+        """Eigenvalues of R, descending."""
+        with one_thread(len(self.correlation_)):
+            return np.linalg.eigvalsh(self.correlation_)[::-1]
+
+    @functools.cached_property
+    def reduced_eigenvalues_(self) -> np.ndarray:
+        """Eigenvalues of R with the communalities on its diagonal, descending."""
+        reduced = self.correlation_.copy()
+        np.fill_diagonal(reduced, np.delete(self.communalities_, self.constant_))
+        with one_thread(len(reduced)):
+            return np.linalg.eigvalsh(reduced)[::-1]
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_factors_
+
+    def _fit_moments(self, moments: Moments) -> PrincipalAxis:
+        varies = moments.varies()
+        self.mean_ = moments.mean
+        self.scale_ = np.where(varies, np.sqrt(np.diag(moments.scatter) / (moments.rows - 1)), 0.0)
+        return self._fit(moments.correlation(), varies)
 
     def _fit(self, r: np.ndarray, varies: np.ndarray) -> PrincipalAxis:
+        self._check_parameters()
+        for cached in ("eigenvalues_", "reduced_eigenvalues_"):
+            self.__dict__.pop(cached, None)
         p = len(r)
-        self.constant_ = np.flatnonzero(~varies)
-        if self.n_factors is not None and self.n_factors > max(p, 1):
-            raise ValueError(f"n_factors is {self.n_factors}, but only {p} columns vary.")
-        communalities = np.zeros(len(varies))
-        if p < 2:  # a single variable has no common variance with others
-            self.eigenvalues_, self.n_factors_ = np.ones(p), p
-            self.loadings_ = np.zeros((len(varies), p))
-            self.converged_, self.residual_, self.n_iter_ = True, 0.0, 0
+        self.correlation_, self.constant_ = r, np.flatnonzero(~varies)
+        if self.n_factors is not None and self.n_factors > p:
+            what = f"only {p} of {len(varies)} columns vary" if p < len(varies) else f"there are {p} columns"
+            raise ValueError(f"n_factors is {self.n_factors}, but {what}; at most that many factors can be asked for.")
+        loadings, communalities = np.zeros((len(varies), 0)), np.zeros(len(varies))
+        if p == 0:
+            self.n_factors_, self.n_iter_, self.criterion_, self.residual_ = 0, 0, 0.0, 0.0
+            self.converged_ = self.identified_ = True
         else:
-            with _one_thread(p):
-                self.eigenvalues_ = np.linalg.eigvalsh(r)[::-1]
-                m = self.n_factors or number_of_factors(self.eigenvalues_, self.contribution)
-                found = minimize(
-                    _discarded,
-                    squared_multiple_correlations(r),
-                    args=(r, m),
-                    jac=True,
-                    method="L-BFGS-B",
-                    bounds=[(0.0, 1.0)] * p,
-                    options={
-                        "maxiter": self.max_iter,
-                        "maxfun": 2 * self.max_iter,
-                        "gtol": self.tol,
-                        "ftol": 0.0,
-                    },
-                )
-                h = found.x
-                loadings = _loadings(r, h, m)
-            step = np.minimum((loadings**2).sum(axis=1), 1.0)
-            self.n_factors_, self.n_iter_ = m, int(found.nit)
-            self.residual_ = float(np.abs(h - step).max())
-            self.converged_ = self.residual_ <= 10 * self.tol
-            self.loadings_ = np.zeros((len(varies), m))
-            self.loadings_[varies] = loadings * np.where(loadings.sum(axis=0) < 0, -1.0, 1.0)
-            communalities[varies] = h
-        self.communalities_ = communalities
-        self.heywood_ = np.flatnonzero(communalities >= 1.0)
+            with one_thread(p):
+                m = self.n_factors if self.n_factors is not None else self._number_of_factors()
+                solution = self._solve(r, self._first_communalities(r, varies, m), m)
+            loadings = np.zeros((len(varies), m))
+            loadings[varies] = positive_sums(solution.loadings)
+            communalities[varies] = solution.communalities
+            self.n_factors_, self.n_iter_ = m, solution.iterations
+            self.criterion_, self.residual_ = solution.criterion, solution.residual
+            self.converged_ = solution.converged
+            self.identified_ = m <= ledermann_bound(p) and solution.identified
+        self.loadings_, self.communalities_, self.uniquenesses_ = loadings, communalities, 1 - communalities
+        self.heywood_ = np.flatnonzero(communalities >= AT_BOUND)
+        self._warn(p)
         return self
 
+    def _solve(self, r: np.ndarray, start: np.ndarray, m: int) -> Solution:
+        p, bound = len(r), 1.0 if self.bounded else np.inf
+        solver = self.solver
+        if solver == "plain":
+            return plain(r, start, m, bound, self.tol, self.max_iter)
+        if solver == "cuda":
+            return newton(r, start, m, bound, self.tol, self.max_iter, device="cuda")
+        partial = p >= _PARTIAL and _SHARE * m <= p
+        if m < p and (solver == "lanczos" or (solver == "auto" and partial)):
+            try:
+                solution = lanczos(r, start, m, bound, self.tol, self.max_iter if solver == "lanczos" else 30)
+                if solution.converged or solver == "lanczos":
+                    return solution
+            except LinAlgError:  # the full decomposition misses nothing
+                pass
+        return newton(r, start, m, bound, self.tol, self.max_iter)
 
-def number_of_factors(eigenvalues: np.ndarray, contribution: float) -> int:
-    """Return the least m whose share of the eigenvalues reaches `contribution`, at most p - 1.
+    def _number_of_factors(self) -> int:
+        """Apply the contribution rule, by the leading eigenvalues alone where those may suffice."""
+        r = self.correlation_
+        p = len(r)
+        if p == 1:
+            return 1
+        # k eigenvalues sum to at most sqrt(k) times the Frobenius norm, so fewer than this cannot reach the share
+        least = (self.contribution * p) ** 2 / float((r**2).sum())
+        k = max(16, 2 * int(least))
+        while p >= _PARTIAL and _SHARE * k <= 2 * p:
+            try:
+                values, vectors = leading_eigenpairs(r, k, np.ones(p), np.ones(p))
+                next_eigenvalue(r, np.ones(p), values, vectors)
+            except LinAlgError:
+                break
+            if values.sum() >= self.contribution * p:
+                return contribution_rule(values, self.contribution, total=p).n_factors
+            k *= 2
+        return contribution_rule(self.eigenvalues_, self.contribution).n_factors
 
-    Negative eigenvalues (rounding, or an indefinite matrix) count as zero.
-    """
-    positive = np.sort(np.maximum(eigenvalues, 0.0))[::-1]
-    share = np.cumsum(positive) / positive.sum()
-    # the last share is 1 up to rounding, whatever the contribution
-    reached = int(np.searchsorted(share, contribution * (1 - 1e-12))) + 1
-    return max(1, min(reached, len(eigenvalues) - 1))
+    def _first_communalities(self, r: np.ndarray, varies: np.ndarray, m: int) -> np.ndarray:
+        if isinstance(self.start, str):
+            if self.start == "smc":
+                return squared_multiple_correlations(r)
+            if self.start == "largest":
+                return largest_correlations(r)
+            return np.minimum((principal_components_loadings(r, m) ** 2).sum(axis=1), 1.0)
+        start = np.asarray(self.start, dtype=np.float64)
+        if start.shape != varies.shape or not ((start >= 0) & (start <= 1)).all():
+            raise ValueError(f"start must hold {len(varies)} communalities in [0, 1], one for each column.")
+        return start[varies]
 
+    def _check_parameters(self) -> None:
+        m = self.n_factors
+        if m is not None and (not isinstance(m, Integral) or isinstance(m, bool) or m < 1):
+            raise ValueError(f"n_factors must be a whole number of at least 1, or None, got {m!r}.")
+        if not isinstance(self.contribution, Real) or not 0 < self.contribution <= 1:
+            raise ValueError(f"contribution must lie in (0, 1], got {self.contribution!r}.")
+        if isinstance(self.start, str) and self.start not in ("smc", "largest", "components"):
+            raise ValueError(f'start must be "smc", "largest", "components" or an array, got {self.start!r}.')
+        if self.solver not in ("auto", "newton", "lanczos", "plain", "cuda"):
+            raise ValueError(f'solver must be "auto", "newton", "lanczos", "plain" or "cuda", got {self.solver!r}.')
+        if not isinstance(self.tol, Real) or not self.tol > 0:
+            raise ValueError(f"tol must be positive, got {self.tol!r}.")
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise ValueError(f"max_iter must be a whole number of at least 1, got {self.max_iter!r}.")
 
-def squared_multiple_correlations(r: np.ndarray) -> np.ndarray:
-    """Start values ``1 - 1 / (R^{-1})_jj``; the largest absolute correlation where R is singular."""
-    try:
-        inverse = cho_solve(cho_factor(r), np.eye(len(r)))
-        start = 1 - 1 / np.diag(inverse)
-        if np.isfinite(start).all() and np.linalg.cond(r, 1) < 1e12:
-            return np.clip(start, 0.0, 1.0)
-    except LinAlgError:
-        pass
-    return np.abs(r - np.eye(len(r))).max(axis=1).clip(0.0, 1.0)
-
-
-def _reduced(r: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues (ascending) and eigenvectors of R with h on the diagonal."""
-    reduced = r.copy()
-    np.fill_diagonal(reduced, h)
-    values, vectors = eigh(reduced, driver="evd", overwrite_a=True, check_finite=False)
-    return values, vectors
-
-
-def _discarded(h: np.ndarray, r: np.ndarray, m: int) -> tuple[float, np.ndarray]:
-    """Return psi(h) and its gradient h - F(h)."""
-    values, vectors = _reduced(r, h)
-    keep = np.zeros(len(h), dtype=bool)
-    keep[-m:] = values[-m:] > 0
-    dropped = vectors[:, ~keep]
-    # h - F(h) is the diagonal of the discarded part
-    return 0.5 * float((values[~keep] ** 2).sum()), np.einsum("ij,ij,j->i", dropped, dropped, values[~keep])
-
-
-def _loadings(r: np.ndarray, h: np.ndarray, m: int) -> np.ndarray:
-    values, vectors = _reduced(r, h)
-    return vectors[:, : -m - 1 : -1] * np.sqrt(np.maximum(values[: -m - 1 : -1], 0.0))
-
-
-@functools.cache
-def _blas() -> Any:
-    """The BLAS libraries of this process; finding them costs more than a small eigendecomposition."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def _one_thread(p: int) -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread below p = 1000, where a second one only waits."""
-    return _blas().limit(limits=1, user_api="blas") if p < 1000 else nullcontext()
+    def _warn(self, p: int) -> None:
+        if not self.converged_:
+            warnings.warn(
+                f"principal-axis factoring with {self.n_factors_} factors has not converged in {self.n_iter_} steps "
+                f"(residual {self.residual_:.1e}, largest communality {self.communalities_.max():.3g}); "
+                + ("raise max_iter." if self.bounded else "unbounded communalities may grow without end: use bounded."),
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        elif not self.identified_:
+            warnings.warn(
+                f"{self.n_factors_} factors of {p} variables are not identified (the Ledermann bound is "
+                f"{ledermann_bound(p)}): other communalities fit as well, and these depend on the start. Ask for fewer "
+                "factors (n_factors, or a smaller contribution).",
+                IdentificationWarning,
+                stacklevel=4,
+            )

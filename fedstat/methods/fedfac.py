@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat.factor import PrincipalAxis, intraclass_correlation
+from fedstat import factor
 from fedstat.federated.method import Method, Population, State, Update, keep, rows, step_to_mean
 from fedstat.federated.network import Network, Params
 from fedstat.methods.cut import Count, Cut, Quantile, is_shared
@@ -147,9 +148,9 @@ class FedFac(Method):
         for layer in self.layers:
             stacked = np.stack([_flat(params[f"{layer}.weight"].cpu().numpy()) for params in seen])
             if self.statistic == "agreement":
-                values = intraclass_correlation(stacked)
+                values = factor.intraclass_correlation(stacked)
             elif self.statistic == "communality":
-                values = communality(units_as_columns(stacked[0]), self.kappa)
+                values = communality(factor.units_as_columns(stacked[0]), self.kappa)
             else:
                 values = self.statistic(stacked[0], rng)
             if np.shape(values) != before[layer].shape:
@@ -171,16 +172,24 @@ def _flat(weights: np.ndarray) -> np.ndarray:
     return weights.reshape(*weights.shape[:2], -1).astype(np.float64)
 
 
-def units_as_columns(weights: np.ndarray) -> np.ndarray:
-    """Reshape stacked weights (K', units, ...) to (K' * fan_in, units) in float64 (the paper's Figure 4)."""
-    return _flat(weights).transpose(0, 2, 1).reshape(-1, weights.shape[1])
-
-
 def communality(matrix: np.ndarray, kappa: float) -> np.ndarray:
-    """Communality of each column by principal-axis factor analysis; NaN for columns that do not vary."""
+    """Communality of each column by principal-axis factor analysis; NaN for columns that do not vary.
+
+    Warns, in words that do not change from round to round, where the data do not determine the communalities.
+    """
     if len(matrix) < 2:
         return np.full(matrix.shape[1], np.nan)
-    fit = PrincipalAxis(contribution=kappa).fit(matrix)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = factor.PrincipalAxis(contribution=kappa).fit(matrix)
+    if not (fit.identified_ and fit.converged_):
+        warnings.warn(
+            f"kappa = {kappa:g} asks for more factors than the correlations of some layer's units identify; the "
+            "communalities there, and with them the split, depend on the start of the iteration. A smaller kappa or "
+            "more clients help.",
+            factor.IdentificationWarning,
+            stacklevel=2,
+        )
     values = fit.communalities_.copy()
     values[fit.constant_] = np.nan
     return values

@@ -5,6 +5,7 @@ Where the paper transposes a product in one formula and not in the next, A has o
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import permutations, product
@@ -16,7 +17,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fedstat.claims import Claim, Evidence, Reading, all_of, enumeration, only_if, search
-from fedstat.factor import PrincipalAxis
+from fedstat.factor import IdentificationWarning, PrincipalAxis
 from fedstat.inference import number
 from theory_checks.fedsplit import PAPER
 
@@ -86,8 +87,10 @@ def _diagonal_step(r: np.ndarray, a: np.ndarray) -> np.ndarray:
 
 
 def _principal_axis(r: np.ndarray, factors: int) -> np.ndarray:
-    """Return nu of the iteration with the diagonal of R - A A' as Sigma."""
-    return PrincipalAxis(n_factors=factors).fit_correlation(r).communalities_
+    """Return nu of the iteration with the diagonal of R - A A' as Sigma, unique or not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentificationWarning)
+        return PrincipalAxis(n_factors=factors).fit_correlation(r).communalities_
 
 
 def _single_step(r: np.ndarray, factors: int) -> np.ndarray:

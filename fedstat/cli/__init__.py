@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedstat.cli._factor import factor
+
 app = typer.Typer(
     help="A statistician's bench for personalised federated learning.",
     no_args_is_help=True,
@@ -38,6 +40,9 @@ def demo(
         raise typer.Exit(1) from None
     typer.echo(str(comparison))
     typer.echo(f"\n{pdf}")
+
+
+app.command()(factor)
 
 
 @app.command()

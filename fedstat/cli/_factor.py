@@ -1,0 +1,333 @@
+"""``fedstat factor``: principal-axis factor analysis of anybody's table or network."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fedstat.factor import PrincipalAxis, Retention
+    from fedstat.factor.diagnostics import SamplingAdequacy, Sphericity
+    from fedstat.factor.files import Table
+    from fedstat.factor.rotation import Rotation
+
+_RULES_UP_TO = 512  # columns from which on parallel analysis takes many seconds
+_LONG, _WIDE = 60, 20  # variables and factors that a printed table of loadings may have
+
+
+def factor(
+    file: Annotated[Path, typer.Argument(help="A table (.csv, .tsv, .txt, .npy) or weights (.npy, .safetensors).")],
+    correlation: Annotated[
+        bool, typer.Option("--correlation", help="The table is a correlation matrix, both triangles filled in.")
+    ] = False,
+    observations: Annotated[
+        int | None, typer.Option(min=2, help="Rows behind the correlations, for parallel analysis and Bartlett's test.")
+    ] = None,
+    factors: Annotated[int | None, typer.Option(help="Number of factors to extract.")] = None,
+    contribution: Annotated[
+        float | None,
+        typer.Option(
+            help="Extract as many as hold this share of the eigenvalues of R, in (0, 1].", show_default="0.85"
+        ),
+    ] = None,
+    rotate: Annotated[
+        str | None, typer.Option(metavar="METHOD", help="Rotate the loadings: varimax, promax, oblimin, ...")
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Leave out a column; may be given repeatedly.")
+    ] = None,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows in which a value is missing.")
+    ] = False,
+    layer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Layer or tensor of a .safetensors file; its units are analysed.")
+    ] = None,
+    clients: Annotated[
+        bool, typer.Option("--clients", help="The weights are stacked: clients on the first axis, then units.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a scree plot as .pdf, .svg or .png.")] = None,
+) -> None:
+    """Principal-axis factor analysis of a table, or of a layer's units.
+
+    Says how many factors several rules would keep, whether the solution
+    converged and is identified, and prints the loadings as R's psych does.
+    By default FedFac's contribution rule sets the number of factors, which
+    is often more than the data identify; --factors sets it by hand.
+
+    A table has a line for every observation; names of columns and rows are
+    recognised. A layer's table has a column for every unit and a row for
+    every incoming weight (below one another for stacked clients).
+
+    Examples:
+
+    \b
+    fedstat factor answers.csv --without age --factors 5 --rotate oblimin
+    fedstat factor tests.csv --correlation --observations 213 --plot scree.pdf
+    fedstat factor model.safetensors --layer conv1 --contribution 0.9
+    """
+    from rich.console import Console
+
+    from fedstat.factor.rotation import OBLIQUE, ORTHOGONAL
+
+    methods = ORTHOGONAL + OBLIQUE
+    if factors is not None and contribution is not None:
+        raise typer.BadParameter("--factors and --contribution exclude each other.")
+    if rotate is not None and rotate not in methods:
+        raise typer.BadParameter(f"{rotate!r} is none of {', '.join(methods)}.", param_hint="--rotate")
+    if plot is not None and plot.suffix.lower() not in (".pdf", ".svg", ".png"):
+        raise typer.BadParameter(f"{plot} must end in .pdf, .svg or .png.", param_hint="--plot")
+    if correlation and (layer is not None or clients or drop_missing):
+        raise typer.BadParameter("--layer, --clients and --drop-missing do not go with --correlation.")
+    if observations is not None and not correlation:
+        raise typer.BadParameter("only for --correlation; rows of a table are counted.", param_hint="--observations")
+
+    from fedstat.factor.files import read_correlation, read_table
+
+    with warnings.catch_warnings(record=True) as caught, Console(stderr=True).status("reading") as status:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            if correlation:
+                table = read_correlation(file, without=without or ())
+            else:
+                table = read_table(file, layer=layer, clients=clients, without=without or (), drop_missing=drop_missing)
+                observations = None if table.weights else len(table.values)
+            analysis = _analyse(table, correlation, observations, factors, contribution, rotate, status.update)
+            if plot is not None:
+                _plot_scree(analysis, plot)
+        except (ValueError, OSError) as error:
+            status.stop()
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from None
+    notes = [*dict.fromkeys(str(warning.message) for warning in caught), *analysis.notes]
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+    if as_json:
+        typer.echo(json.dumps({"file": str(file), "layer": layer, **_plain(analysis), "notes": notes}, allow_nan=False))
+    else:
+        typer.echo(_text(str(file) if layer is None else f"{file}, layer {layer}", analysis))
+        if plot is not None:
+            typer.echo(f"\nscree plot: {plot}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Analysis:
+    """What ``fedstat factor`` found."""
+
+    table: Table
+    kind: str
+    observations: int | None
+    fit: PrincipalAxis
+    rules: list[Retention]
+    method: str | None
+    rotation: Rotation | None
+    kmo: SamplingAdequacy | None
+    bartlett: Sphericity | None
+    rmsr: float | None
+    notes: list[str]
+
+    @property
+    def loadings(self) -> np.ndarray:
+        """Loadings, rotated if that was asked for."""
+        return self.fit.loadings_ if self.rotation is None else self.rotation.loadings
+
+    @property
+    def phi(self) -> np.ndarray | None:
+        """Correlations of the factors after an oblique rotation."""
+        return None if self.rotation is None else self.rotation.correlations
+
+    def names(self, columns: np.ndarray) -> list[str]:
+        """Names of the columns at these positions."""
+        return [self.table.names[j] for j in columns]
+
+
+def _analyse(
+    table: Table,
+    correlation: bool,
+    observations: int | None,
+    factors: int | None,
+    contribution: float | None,
+    rotate: str | None,
+    status: Callable[[str], None],
+) -> _Analysis:
+    import numpy as np
+
+    from fedstat.factor import (
+        PrincipalAxis,
+        contribution_rule,
+        kaiser_rule,
+        minimum_average_partial,
+        parallel_analysis,
+    )
+    from fedstat.factor.diagnostics import bartlett, kmo, root_mean_square_residual
+    from fedstat.factor.rotation import rotate as rotated
+
+    notes = []
+    kind = "correlation" if correlation else "weights" if table.weights else "table"
+    square = table.values[:, : len(table.values)]
+    if kind == "table" and np.array_equal(square, square.T) and (np.diag(square) == 1).all():
+        notes.append("the table is symmetric with ones on its diagonal; add --correlation if it holds correlations.")
+    kappa = 0.85 if contribution is None else contribution
+    status("principal axes")
+    fit = PrincipalAxis(factors, contribution=kappa)
+    fit = fit.fit_correlation(table.values) if correlation else fit.fit(table.values)
+    r, varies = fit.correlation_, np.delete(np.arange(len(table.names)), fit.constant_)
+    if len(r) == 0:
+        raise ValueError("no column varies, so there is nothing to correlate.")
+    rotation = None if rotate is None else rotated(fit.loadings_, rotate)
+
+    status("number of factors")
+    rules = [contribution_rule(fit.eigenvalues_, kappa), kaiser_rule(fit.eigenvalues_)]
+    if len(r) <= _RULES_UP_TO:
+        if observations is not None:
+            rules.append(parallel_analysis(fit.eigenvalues_, observations))
+        rules.append(minimum_average_partial(r))
+    adequacy = sphericity = None
+    if kind != "weights" and len(r) > 1:
+        try:
+            adequacy = kmo(r)
+            sphericity = None if observations is None else bartlett(r, observations)
+        except ValueError as error:
+            notes.append(f"Kaiser-Meyer-Olkin measure and Bartlett's test: {error}")
+    residual = root_mean_square_residual(r, fit.loadings_[varies]) if len(r) > 1 else None
+    return _Analysis(table, kind, observations, fit, rules, rotate, rotation, adequacy, sphericity, residual, notes)
+
+
+def _text(title: str, found: _Analysis) -> str:
+    """Write the analysis for people."""
+    import numpy as np
+
+    from fedstat.factor import ledermann_bound
+    from fedstat.factor.table import loading_table
+
+    fit, table, m = found.fit, found.table, found.fit.n_factors_
+    n, p = table.values.shape
+    varying = p - len(fit.constant_)
+    columns = f"{p} columns ({table.names[0]} to {table.names[-1]})"
+    if found.kind == "correlation":
+        lines = [f"{title}: correlations of {columns}"]
+    elif found.kind == "weights":
+        lines = [f"{title}: {n} incoming weights (rows) of {p} units (columns)"]
+    else:
+        lines = [f"{title}: {n} rows, {columns}"]
+    if table.row_names is not None and found.kind == "table":
+        lines.append("the first column was read as row names")
+    if table.left_out:
+        lines.append(f"left out: {table.left_out} rows in which a value is missing")
+    if len(fit.constant_):
+        lines.append(f"left out: {_listed(found.names(fit.constant_))}, which do not vary")
+
+    lines += ["", "How many factors?", *(f"  {rule}" for rule in found.rules)]
+    if varying > _RULES_UP_TO:
+        lines.append(f"  parallel analysis and minimum average partial are left out above {_RULES_UP_TO} columns")
+    elif found.kind == "weights":
+        lines.append("  no parallel analysis: the incoming weights of a unit are no independent observations")
+    elif found.observations is None:
+        lines.append("  no parallel analysis: it needs --observations, the rows behind the correlations")
+    lines.append(f"  Ledermann bound: at most {ledermann_bound(varying)} can be identified")
+
+    state = "converged" if fit.converged_ else "NOT CONVERGED"
+    known = "identified" if fit.identified_ else "NOT IDENTIFIED"
+    factors = "1 factor" if m == 1 else f"{m} factors"
+    lines += ["", f"Principal axes, {factors}: {state} in {fit.n_iter_} steps (residual {fit.residual_:.0e}), {known}"]
+    if len(fit.heywood_):
+        lines.append(f"Heywood cases, with communality 1: {_listed(found.names(fit.heywood_))}")
+    if m <= _WIDE:
+        per_factor = None if p <= _LONG else _LONG // m
+        printed = loading_table(
+            found.loadings,
+            table.names,
+            communalities=fit.communalities_,
+            correlations=found.phi,
+            per_factor=per_factor,
+        )
+        lines += ["", printed]
+    else:
+        least, *quartiles, most = np.quantile(fit.communalities_, [0, 0.25, 0.5, 0.75, 1])
+        between = ", ".join(f"{q:.2f}" for q in quartiles)
+        lines.append(f"Communalities from {least:.2f} to {most:.2f}, quartiles {between}")
+        lines.append(f"{m} columns of loadings are too wide to print; --json has them")
+
+    lines.append("")
+    if found.kmo is not None:
+        lines.append(str(found.kmo))
+    if found.bartlett is not None:
+        lines.append(str(found.bartlett))
+    if found.rmsr is not None:
+        lines.append(f"Root mean square of the residual correlations {found.rmsr:.3f}")
+    return "\n".join(lines).rstrip()
+
+
+def _plain(found: _Analysis) -> dict[str, Any]:
+    """Put the analysis into values that JSON has; None where a number is undefined."""
+    import numpy as np
+
+    from fedstat.factor import ledermann_bound
+    from fedstat.factor.diagnostics import explained_variance
+
+    fit, table = found.fit, found.table
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(entry) for name, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(entry) for entry in value]
+        if isinstance(value, np.ndarray | np.generic):
+            return plain(value.tolist())
+        return None if isinstance(value, float) and not np.isfinite(value) else value
+
+    return plain(
+        {
+            "kind": found.kind,
+            "rows": found.observations if found.kind == "correlation" else len(table.values),
+            "rows_left_out": table.left_out,
+            "columns": table.names,
+            "constant": found.names(fit.constant_),
+            "rules": [asdict(rule) for rule in found.rules],
+            "ledermann_bound": ledermann_bound(len(fit.correlation_)),
+            "n_factors": fit.n_factors_,
+            "converged": fit.converged_,
+            "identified": fit.identified_,
+            "steps": fit.n_iter_,
+            "residual": fit.residual_,
+            "criterion": fit.criterion_,
+            "heywood": found.names(fit.heywood_),
+            "eigenvalues": fit.eigenvalues_,
+            "reduced_eigenvalues": fit.reduced_eigenvalues_,
+            "communalities": fit.communalities_,
+            "uniquenesses": fit.uniquenesses_,
+            "loadings": fit.loadings_,
+            "rotation": None if found.rotation is None else {"method": found.method, **asdict(found.rotation)},
+            "explained_variance": explained_variance(found.loadings, found.phi).T.to_dict("list"),
+            "kmo": None if found.kmo is None else asdict(found.kmo),
+            "bartlett": None if found.bartlett is None else asdict(found.bartlett),
+            "root_mean_square_residual": found.rmsr,
+        }
+    )
+
+
+def _plot_scree(found: _Analysis, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    from fedstat._files import atomic_file
+    from fedstat.factor import scree_plot
+    from fedstat.report.figures import style
+
+    with style(), atomic_file(path) as temporary:
+        figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
+        scree_plot(found.fit.eigenvalues_, *found.rules, ax=axes)
+        figure.savefig(temporary, dpi=300)
+        plt.close(figure)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names, of a long list the first ten."""
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

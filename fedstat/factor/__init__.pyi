@@ -1,0 +1,52 @@
+from .agreement import intraclass_correlation
+from .components import principal_components_loadings
+from .diagnostics import (
+    SamplingAdequacy,
+    Sphericity,
+    bartlett,
+    explained_variance,
+    kmo,
+    root_mean_square_residual,
+)
+from .moments import Moments
+from .principal_axis import IdentificationWarning, PrincipalAxis
+from .retention import (
+    Retention,
+    contribution_rule,
+    kaiser_rule,
+    ledermann_bound,
+    minimum_average_partial,
+    parallel_analysis,
+    scree_plot,
+)
+from .rotation import Rotation, rotate
+from .stability import SplitStability, split_stability
+from .table import loading_table
+from .units import units_as_columns
+
+__all__ = [
+    "IdentificationWarning",
+    "Moments",
+    "PrincipalAxis",
+    "Retention",
+    "Rotation",
+    "SamplingAdequacy",
+    "Sphericity",
+    "SplitStability",
+    "bartlett",
+    "contribution_rule",
+    "explained_variance",
+    "intraclass_correlation",
+    "kaiser_rule",
+    "kmo",
+    "ledermann_bound",
+    "loading_table",
+    "minimum_average_partial",
+    "parallel_analysis",
+    "principal_components_loadings",
+    "root_mean_square_residual",
+    "rotate",
+    "scree_plot",
+    "split_stability",
+    "units_as_columns",
+]

@@ -1,0 +1,74 @@
+"""Correlation matrices: what makes one, and what each variable shares with the others."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import LinAlgError, cholesky
+from scipy.linalg.lapack import dpocon, dtrtri
+
+from fedstat.factor._threads import one_thread
+
+
+def squared_multiple_correlations(r: np.ndarray) -> np.ndarray:
+    """Share of each variable's variance that the others explain, ``1 - 1 / (R^{-1})_jj``.
+
+    Where R is singular to working precision every column is a combination of others; then the largest absolute
+    correlations are returned.
+    """
+    try:
+        factor = cholesky(r, lower=True, check_finite=False)
+    except LinAlgError:
+        return largest_correlations(r)
+    reciprocal, _ = dpocon(factor, float(np.abs(r).sum(axis=0).max()), uplo="L")
+    if reciprocal < 1e-12:
+        return largest_correlations(r)
+    inverse, _ = dtrtri(factor, lower=1)
+    return np.clip(1 - 1 / (inverse**2).sum(axis=0), 0.0, 1.0)
+
+
+def largest_correlations(r: np.ndarray) -> np.ndarray:
+    """Each variable's largest absolute correlation with another."""
+    return np.abs(r - np.eye(len(r))).max(axis=1).clip(0.0, 1.0)
+
+
+def check_correlation(r: np.ndarray) -> np.ndarray:
+    """Return `r` in float64, exactly symmetric with unit diagonal, or say what is wrong with it.
+
+    Raises
+    ------
+    ValueError
+        If `r` is not square, finite, symmetric, positive semidefinite and in [-1, 1] with unit diagonal.
+    """
+    r = np.asarray(r, dtype=np.float64)
+    if r.ndim != 2 or r.shape[0] != r.shape[1] or r.size == 0:
+        raise ValueError(f"R must be a square matrix, got shape {r.shape}; for a table of data use fit.")
+    with np.errstate(invalid="ignore"):
+        rules = (
+            (~np.isfinite(r), "must be finite"),
+            (np.abs(r - r.T) > 1e-6, "must be symmetric"),
+            (
+                np.diag(np.abs(np.diag(r) - 1) > 1e-6),
+                "must have ones on its diagonal (divide covariances by deviations)",
+            ),
+            (np.abs(r) > 1 + 1e-6, "must have entries in [-1, 1]"),
+        )
+    for wrong, what in rules:
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            values = f"{r[row, column]:.6g}" + (f" against {r[column, row]:.6g}" if row != column else "")
+            raise ValueError(f"R {what}; row {row}, column {column} holds {values}.")
+    r = (r + r.T) / 2
+    np.fill_diagonal(r, 1.0)
+    slack = 1e-7 * len(r)
+    with one_thread(len(r)):
+        try:
+            cholesky(r + slack * np.eye(len(r)), check_finite=False)
+        except LinAlgError:
+            least = float(np.linalg.eigvalsh(r)[0])
+            if least < -slack:
+                raise ValueError(
+                    f"R must be positive semidefinite, but has the eigenvalue {least:.6g}: no complete table has these "
+                    "correlations (leaving out missing values pair by pair, or rounding, does that). Use complete "
+                    "rows, or the nearest correlation matrix (statsmodels.stats.correlation_tools.corr_nearest)."
+                ) from None
+    return r

@@ -1,0 +1,239 @@
+"""Is a table of independent rows worth factoring, and how much of it do the factors explain?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedstat.factor._threads import one_thread
+from fedstat.factor.correlation import check_correlation
+from fedstat.inference import p_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingAdequacy:
+    """Kaiser-Meyer-Olkin measure; ``print`` it for one line.
+
+    Attributes
+    ----------
+    overall : float
+        Of all variables together, in [0, 1].
+    variables : ndarray, shape (p,)
+        Of each variable. NaN for one that is uncorrelated with all others.
+    """
+
+    overall: float
+    variables: np.ndarray
+
+    def __str__(self) -> str:
+        low, high = np.fmin.reduce(self.variables), np.fmax.reduce(self.variables)
+        return f"Kaiser-Meyer-Olkin measure {self.overall:.3f} (single variables {low:.3f} to {high:.3f})"
+
+
+@dataclass(frozen=True)
+class Sphericity:
+    """Bartlett's test of sphericity; ``print`` it for one line.
+
+    Attributes
+    ----------
+    statistic : float
+        Chi square.
+    degrees_of_freedom : int
+        p (p - 1) / 2.
+    p : float
+        p-value.
+    """
+
+    statistic: float
+    degrees_of_freedom: int
+    p: float
+
+    def __str__(self) -> str:
+        return (
+            f"Bartlett's test of sphericity: chi square {self.statistic:.2f} with {self.degrees_of_freedom} degrees of "
+            f"freedom, p-value {p_value(self.p)}"
+        )
+
+
+def kmo(r: np.ndarray) -> SamplingAdequacy:
+    """Measure how much of the correlation of pairs is due to the other variables (Kaiser and Rice 1974).
+
+    ``sum r^2 / (sum r^2 + sum q^2)`` over pairs, with q the correlation of a pair given all other variables. It is
+    near 1 where common factors account for the correlations, 1/2 for two variables; below 1/2 Kaiser and Rice find a
+    table unacceptable.
+
+    Parameters
+    ----------
+    r : ndarray, shape (p, p)
+        Correlation matrix, not singular; of data `x` it is ``Moments.of(x).correlation()``.
+
+    Raises
+    ------
+    ValueError
+        If `r` is no correlation matrix, is singular, or is of a single variable.
+    """
+    r = check_correlation(r)
+    # from R: factor_analyzer's needs the rows, and its pseudo-inverse of their covariances depends on the units
+    values, vectors = _regular(r)
+    inverse = (vectors / values) @ vectors.T
+    scale = np.sqrt(np.diag(inverse))
+    off_diagonal = 1 - np.eye(len(r))
+    simple = (r**2 * off_diagonal).sum(axis=0)
+    partial = ((inverse / scale / scale[:, None]) ** 2 * off_diagonal).sum(axis=0)
+    total = float(simple.sum())
+    return SamplingAdequacy(
+        total / (total + float(partial.sum())) if total > 0 else float("nan"),
+        np.divide(simple, simple + partial, out=np.full(len(r), np.nan), where=simple > 0),
+    )
+
+
+def bartlett(r: np.ndarray, rows: float) -> Sphericity:
+    """Test whether variables are uncorrelated in the population (Bartlett 1950).
+
+    ``-(n - 1 - (2 p + 5) / 6) log det R`` is about chi-square distributed with p (p - 1) / 2 degrees of freedom if n
+    independent rows come from one normal distribution without correlations. A small p-value says that some variables
+    are correlated, not that factors describe how.
+
+    The rows must be independent. Those of a network's weights are not: training ties all weights of a layer together,
+    and clients start from common ones. Their p-value means nothing.
+
+    Parameters
+    ----------
+    r : ndarray, shape (p, p)
+        Sample correlation matrix, not singular; of data `x` it is ``Moments.of(x).correlation()``.
+    rows : float
+        Number of rows n that it was computed from, more than p.
+
+    Raises
+    ------
+    ValueError
+        If `r` is no correlation matrix, is singular, or is of a single variable, or there are too few rows.
+    """
+    from scipy.stats import chi2
+
+    r = check_correlation(r)
+    p = len(r)
+    if not p < rows < np.inf:
+        raise ValueError(f"rows must exceed the {p} variables, got {rows}; with fewer rows drop variables.")
+    values, _ = _regular(r)
+    # not the determinant, which underflows from some hundred variables on
+    statistic = max(0.0, -(rows - 1 - (2 * p + 5) / 6) * float(np.log(values).sum()))
+    degrees_of_freedom = p * (p - 1) // 2
+    return Sphericity(statistic, degrees_of_freedom, float(chi2.sf(statistic, degrees_of_freedom)))
+
+
+def root_mean_square_residual(r: np.ndarray, loadings: np.ndarray, correlations: np.ndarray | None = None) -> float:
+    """Root mean square of the correlations that the factors leave.
+
+    Over the p (p - 1) entries of ``R - L Phi L'`` off the diagonal, which the communalities do not touch; psych's
+    ``rms``.
+
+    Parameters
+    ----------
+    r : ndarray, shape (p, p)
+        Correlation matrix R.
+    loadings : ndarray, shape (p, m)
+        L.
+    correlations : ndarray, shape (m, m), optional
+        Phi, of the factors after an oblique rotation.
+
+    Raises
+    ------
+    ValueError
+        If `r` is no correlation matrix, is of a single variable, or shapes do not match.
+    """
+    r = check_correlation(r)
+    loadings, phi = check_loadings(loadings, correlations)
+    p = len(r)
+    if len(loadings) != p or p < 2:
+        raise ValueError(
+            f"loadings must have as many rows as r has, at least two, got {len(loadings)} and {p}; columns that do "
+            "not vary have no correlations, so leave out their loadings."
+        )
+    residual = r - loadings @ phi @ loadings.T
+    np.fill_diagonal(residual, 0.0)
+    return float(np.sqrt((residual**2).sum() / (p * (p - 1))))
+
+
+def explained_variance(loadings: np.ndarray, correlations: np.ndarray | None = None) -> pd.DataFrame:
+    """Variance that each factor explains.
+
+    Parameters
+    ----------
+    loadings : ndarray, shape (p, m)
+        L.
+    correlations : ndarray, shape (m, m), optional
+        Phi, of the factors after an oblique rotation.
+
+    Returns
+    -------
+    DataFrame
+        One column per factor, and psych's rows. "SS loadings" is the diagonal of ``Phi L'L``, which sums to the
+        communalities' sum; "Proportion Var" and "Cumulative Var" are its shares of p, the variance of all
+        variables; "Proportion Explained" and "Cumulative Proportion" those of its sum.
+
+    Raises
+    ------
+    ValueError
+        If `loadings` is no finite matrix, or `correlations` does not match it.
+    """
+    import pandas as pd
+
+    loadings, phi = check_loadings(loadings, correlations)
+    squares = (phi * (loadings.T @ loadings)).sum(axis=0)
+    total = squares.sum()
+    of_all = squares / len(loadings)
+    of_common = squares / total if total > 0 else np.zeros_like(squares)
+    rows = {
+        "SS loadings": squares,
+        "Proportion Var": of_all,
+        "Cumulative Var": np.cumsum(of_all),
+        "Proportion Explained": of_common,
+        "Cumulative Proportion": np.cumsum(of_common),
+    }
+    return pd.DataFrame.from_dict(rows, orient="index", columns=[f"PA{j + 1}" for j in range(len(squares))])
+
+
+def check_loadings(loadings: np.ndarray, correlations: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return loadings (p, m) and factor correlations (m, m), the identity by default, or say what is wrong.
+
+    Raises
+    ------
+    ValueError
+        If `loadings` is no finite matrix with rows and columns, or `correlations` is no symmetric matrix of its
+        columns with unit diagonal.
+    """
+    loadings = np.asarray(loadings, dtype=np.float64)
+    if loadings.ndim != 2 or loadings.size == 0:
+        raise ValueError(f"loadings must be a matrix of variables by factors, got shape {loadings.shape}.")
+    if not np.isfinite(loadings).all():
+        row, column = np.argwhere(~np.isfinite(loadings))[0]
+        raise ValueError(f"loadings must be finite, but row {row}, column {column} holds {loadings[row, column]}.")
+    m = loadings.shape[1]
+    phi = np.eye(m) if correlations is None else np.asarray(correlations, dtype=np.float64)
+    if phi.shape != (m, m) or not np.allclose(phi, phi.T) or not np.allclose(np.diag(phi), 1):
+        raise ValueError(
+            f"correlations must be the {m} x {m} correlation matrix of the factors (Rotation.correlations, not "
+            f"Rotation.rotation), got shape {phi.shape}" + (f" and diagonal {np.diag(phi)}." if phi.ndim == 2 else ".")
+        )
+    return loadings, phi
+
+
+def _regular(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and eigenvectors of a correlation matrix that has an inverse."""
+    if len(r) < 2:
+        raise ValueError("r must hold at least two variables: a single one has no correlations.")
+    with one_thread(len(r)):
+        values, vectors = np.linalg.eigh(r)
+    if values[0] < 1e-12 * values[-1]:
+        variable = int(np.abs(vectors[:, 0]).argmax())
+        raise ValueError(
+            f"r must have an inverse, but its least eigenvalue is {values[0]:.2g}: variable {variable} is a "
+            "combination of others. Leave it out, or use more rows than variables."
+        )
+    return values, vectors

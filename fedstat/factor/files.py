@@ -1,0 +1,393 @@
+"""Read what is to be analysed: a table (CSV, npy), a correlation matrix, or a layer of a network (safetensors).
+
+Files are read as numbers and as nothing else; nothing is unpickled. Errors speak of the options of
+``fedstat factor``, which are called as the parameters here.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fedstat.factor.units import units_as_columns
+
+_MISSING = {"", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
+_ROW_NAMES = {"", "rownames", "row.names"}
+_PICKLED = {".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle", ".joblib", ".npz"}
+_SLACK = 1e-6  # rounding in single precision, as `PrincipalAxis.fit_correlation` allows
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns whose correlations are analysed.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n, p)
+        Finite numbers; float32 where the file holds float32 or less, else float64.
+    names : tuple of str, length p
+        Of the columns: V1, V2, ... where the file has none, unit0, unit1, ... for weights.
+    row_names : tuple of str, length n, or None
+        Labels that the file gives its rows.
+    weights : bool
+        Whether the columns are units of a network and the rows coordinates of their weights, which are no
+        independent observations.
+    left_out : int
+        Rows left out because a value was missing.
+    """
+
+    values: np.ndarray
+    names: tuple[str, ...]
+    row_names: tuple[str, ...] | None = None
+    weights: bool = False
+    left_out: int = 0
+
+
+def read_table(
+    path: str | Path,
+    *,
+    layer: str | None = None,
+    clients: bool = False,
+    without: Sequence[str] = (),
+    drop_missing: bool = False,
+) -> Table:
+    """Read the table or the weights in a .csv, .tsv, .txt, .npy or .safetensors file.
+
+    Text has one row a line, separated by commas, semicolons or tabs. Its first line is a header unless it holds
+    numbers only; its first column holds row names if the header calls it rownames or leaves it nameless (as R and
+    pandas write), or if it is made of distinct texts. An .npy array of two axes is a table too. Weights have the
+    units on their first axis, as PyTorch's linear and convolutional layers do, or on the second after the clients.
+
+    Parameters
+    ----------
+    path : path
+        The file; its suffix says what it is.
+    layer : str, optional
+        For safetensors: a tensor, or a layer whose weight it is ("conv1" for "conv1.weight").
+    clients : bool
+        Whether the first axis of the weights is the client. For what clients keep in a saved run of fedstat it is.
+    without : sequence of str
+        Columns to leave out, whatever they hold.
+    drop_missing : bool
+        Leave out rows in which a value is missing, instead of refusing them.
+
+    Raises
+    ------
+    ValueError
+        If the file is none of these, or what is left is no matrix of finite numbers with at least two rows. The
+        message names the place and the remedy.
+    OSError
+        If the file cannot be read.
+    """
+    table, lines = _read(path, layer, clients, without)
+    kept = _kept(path, table.names, without)
+    table = replace(table, values=table.values[:, kept], names=tuple(table.names[j] for j in kept))
+    if drop_missing:
+        complete = ~np.isnan(table.values).any(axis=1)
+        table, lines = _take_rows(table, lines, np.flatnonzero(complete))
+        table = replace(table, left_out=int((~complete).sum()))
+    _refuse_gaps(path, table, lines, "add --drop-missing to leave such rows out, --without to leave out a column")
+    if len(table.values) < 2:
+        out = f" after {table.left_out} with missing values were left out" if table.left_out else ""
+        raise ValueError(
+            f"{path}: {len(table.values)} row(s) of numbers{out}; correlations need at least two, and many more rows "
+            "than columns to be worth much."
+        )
+    return table
+
+
+def read_correlation(path: str | Path, *, without: Sequence[str] = ()) -> Table:
+    """Read a square matrix, with both its triangles, from a .csv, .tsv, .txt or .npy file.
+
+    Parameters
+    ----------
+    path, without
+        As for `read_table`; the row of a variable is left out with its column.
+
+    Raises
+    ------
+    ValueError
+        If the file holds no symmetric matrix with unit diagonal and entries in [-1, 1]. That it is positive
+        semidefinite is for `PrincipalAxis.fit_correlation` to find out.
+    OSError
+        If the file cannot be read.
+    """
+    table, lines = _read(path, None, False, without)
+    kept, n = _kept(path, table.names, without), len(table.values)
+    surplus = [table.names[j] for j in kept if j >= n]
+    if 0 < len(surplus) < n:
+        raise ValueError(
+            f"{path}: {n} rows, but {len(kept)} columns; to leave out those after the square, add {_options(surplus)}."
+        )
+    if surplus or n > len(table.names):
+        raise ValueError(
+            f"{path}: {n} row(s) and {len(kept)} column(s) are no correlation matrix; leave out --correlation for a "
+            "table of observations."
+        )
+    table, lines = _take_rows(table, lines, kept)
+    table = replace(table, values=table.values[:, kept], names=tuple(table.names[j] for j in kept))
+    _refuse_gaps(path, table, lines, "a correlation matrix needs both its triangles")
+    _refuse_entries(path, table, lines)
+    return table
+
+
+def _read(path: str | Path, layer: str | None, clients: bool, without: Sequence[str]) -> tuple[Table, list[int] | None]:
+    """Return all that the file holds, NaN for what is missing, and the lines of the rows if it has lines."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    with path.open("rb") as file:
+        start = file.read(2)
+    if suffix in _PICKLED or (suffix in (".npy", ".safetensors") and start in (b"PK", b"\x80\x02", b"\x80\x04")):
+        raise ValueError(
+            f"{path} is a pickle or an archive of them, which could run code and is never opened; save tensors with "
+            'safetensors.torch.save_file(model.state_dict(), "model.safetensors") or one array with numpy.save.'
+        )
+    if layer is not None and suffix != ".safetensors":
+        raise ValueError(f"{path} has no layers; leave out --layer {layer}, which is for .safetensors files.")
+    if suffix == ".safetensors":
+        name, array = _tensor(path, layer)
+        kept_by_clients = re.match(r"\d+/clients/", name) is not None  # as a saved run of fedstat calls them
+        return _weights(f"{path}, tensor {name!r}", array, clients or kept_by_clients), None
+    if suffix == ".npy":
+        array = _array(path)
+        if clients:
+            return _weights(str(path), array, True), None
+        if array.ndim != 2:
+            raise ValueError(
+                f"{path} has shape {array.shape}, but a table has two axes, rows and columns. Weights stacked over "
+                "clients, of shape (clients, units, ...), need --clients."
+            )
+        return Table(_floats(str(path), array), tuple(f"V{j + 1}" for j in range(array.shape[1]))), None
+    if suffix not in (".csv", ".tsv", ".txt"):
+        raise ValueError(
+            f"{path}: files {suffix or 'without a suffix'} are not read, but .csv, .tsv and .txt tables, .npy arrays "
+            "and .safetensors checkpoints are; spreadsheets and statistics packages export CSV."
+        )
+    if clients:
+        raise ValueError(f"{path} is a table; leave out --clients, which is for .npy and .safetensors files.")
+    return _text(path, without)
+
+
+def _text(path: Path, without: Sequence[str]) -> tuple[Table, list[int]]:
+    """Read delimited text; columns in `without` are not looked at."""
+    records = _records(path)
+    first, top = records[0]
+    for line, cells in records:
+        if len(cells) != len(top):
+            raise ValueError(
+                f"{path}, line {line}: {len(cells)} value(s), but line {first} has {len(top)}. Quote text that holds "
+                "a separator, and leave a field empty where a value is missing."
+            )
+    header = _is_header(records)
+    records = records[header:]
+    columns: Sequence[Sequence[str]] = list(zip(*(cells for _, cells in records), strict=True)) or [()] * len(top)
+    names = [cell.strip() if header else f"V{j + 1}" for j, cell in enumerate(top)]
+    _refuse_names(f"{path}, line {first}", names)
+    row_names: tuple[str, ...] | None = None
+    if len(top) > 1 and _are_row_names(names[0], columns[0]):
+        row_names, columns = tuple(columns[0]), columns[1:]
+        names = names[1:] if header else names[:-1]
+    lines = [line for line, _ in records]
+    values = np.full((len(records), len(names)), np.nan)
+    texts = []
+    for j, (name, column) in enumerate(zip(names, columns, strict=True)):
+        if name not in without:
+            numbers = [_number(cell) for cell in column]
+            if None in numbers:
+                i = numbers.index(None)
+                texts.append((name, lines[i], column[i]))
+            else:
+                values[:, j] = numbers
+    if texts:
+        name, line, cell = texts[0]
+        if _is_decimal_comma(cell):
+            remedy = "write decimal points, and no separators of thousands"
+        elif len(names) == 1:
+            remedy = "separate the values of a line by commas, semicolons or tabs"
+        else:
+            remedy = f"code it as a number, or leave out text with {_options([name for name, *_ in texts])}"
+        raise ValueError(f"{path}, line {line}, column {name!r}: {cell!r} is no number; {remedy}.")
+    return Table(values, tuple(names), row_names), lines
+
+
+def _records(path: Path) -> list[tuple[int, list[str]]]:
+    """Split text into (line where it starts, cells), leaving out blank lines."""
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: no UTF-8 text; save it as CSV with encoding UTF-8.") from None
+    top = re.sub('"[^"]*"', "", next((line for line in io.StringIO(text) if line.strip()), ""))
+    separator = next((mark for mark in "\t;" if mark in top), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    records, line = [], 1
+    try:
+        for cells in reader:
+            if len(cells) > 1 or "".join(cells).strip():
+                records.append((line, cells))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {line}: {error}; check the quotation marks.") from None
+    if not records:
+        raise ValueError(f"{path} is empty; a table has a line of names and a line of numbers for every row.")
+    return records
+
+
+def _is_header(records: list[tuple[int, list[str]]]) -> bool:
+    corner, *others = records[0][1]
+    if any(_number(cell) is None for cell in others):
+        return True
+    if others and corner.strip().casefold() in _ROW_NAMES:
+        return True
+    # text above numbers is a name; text above text labels a row
+    return _number(corner) is None and (not others or len(records) < 2 or _number(records[1][1][0]) is not None)
+
+
+def _are_row_names(name: str, cells: Sequence[str]) -> bool:
+    if name.casefold() in _ROW_NAMES:
+        return True
+    texts = [cell for cell in cells if _number(cell) is None and not _is_decimal_comma(cell)]
+    return len(texts) > 0 and len(set(texts)) == len(cells)
+
+
+def _number(cell: str) -> float | None:
+    """Return the number in a cell, NaN if it is missing, None if it is text."""
+    try:
+        return None if "_" in cell else float(cell)
+    except ValueError:
+        return math.nan if cell.strip().casefold() in _MISSING else None
+
+
+def _is_decimal_comma(cell: str) -> bool:
+    return "," in cell and _number(cell.replace(".", "").replace(",", ".")) is not None
+
+
+def _refuse_names(where: str, names: Sequence[str]) -> None:
+    for j, name in enumerate(names):
+        if not name and j:  # the first one may be nameless: row names
+            raise ValueError(f"{where}: column {j + 1} has no name; name it, or remove it with its separators.")
+        if name in names[:j]:
+            raise ValueError(
+                f"{where}: columns {names.index(name) + 1} and {j + 1} are both called {name!r}; rename one."
+            )
+
+
+def _kept(path: str | Path, names: Sequence[str], without: Sequence[str]) -> list[int]:
+    """Return the positions of the columns that are not left out."""
+    unknown = [name for name in without if name not in names]
+    if unknown:
+        raise ValueError(f"{path} has no column {unknown[0]!r} to leave out; its columns are {', '.join(names)}.")
+    kept = [j for j, name in enumerate(names) if name not in without]
+    if not kept:
+        raise ValueError(f"{path}: no columns of numbers are left.")
+    return kept
+
+
+def _take_rows(
+    table: Table, lines: list[int] | None, rows: Sequence[int] | np.ndarray
+) -> tuple[Table, list[int] | None]:
+    labels = None if table.row_names is None else tuple(table.row_names[i] for i in rows)
+    return replace(table, values=table.values[rows], row_names=labels), lines and [lines[i] for i in rows]
+
+
+def _place(path: str | Path, table: Table, lines: list[int] | None, i: int, j: int) -> str:
+    row = f"line {lines[i]}" if lines else f"row {i} (counted from 0)"
+    return f"{path}, {row}, column {table.names[j]!r}"
+
+
+def _refuse_gaps(path: str | Path, table: Table, lines: list[int] | None, remedy: str) -> None:
+    gaps = ~np.isfinite(table.values)
+    if not gaps.any():
+        return
+    i, j = np.argwhere(gaps)[0]
+    where = _place(path, table, lines, i, j)
+    if np.isinf(table.values[i, j]):
+        raise ValueError(f"{where}: {table.values[i, j]} is not finite; correct it, or leave the row out.")
+    missing = np.isnan(table.values)
+    most = int(missing.sum(axis=0).argmax())
+    raise ValueError(
+        f"{where}: no value. {missing.any(axis=1).sum()} of {len(missing)} rows lack one, "
+        f"{missing[:, most].sum()} of them in {table.names[most]!r}; {remedy}."
+    )
+
+
+def _refuse_entries(path: str | Path, table: Table, lines: list[int] | None) -> None:
+    """Name the entry by which a matrix cannot hold correlations, as its file does."""
+    r = table.values
+    for wrong, what in (
+        (np.abs(r - r.T) > _SLACK, "the matrix is not symmetric; correct one of the two"),
+        (
+            np.abs(r * np.eye(len(r)) - np.eye(len(r))) > _SLACK,
+            "the diagonal must be 1; divide covariances by deviations",
+        ),
+        (np.abs(r) > 1 + _SLACK, "correlations lie in [-1, 1]"),
+    ):
+        if wrong.any():
+            i, j = np.argwhere(wrong)[0]
+            mirrored = f", but {r[j, i]:g} for {table.names[i]!r} with {table.names[j]!r}" if r[i, j] != r[j, i] else ""
+            raise ValueError(f"{_place(path, table, lines, i, j)}: {r[i, j]:g}{mirrored}; {what}.")
+
+
+def _array(path: Path) -> np.ndarray:
+    """Map an .npy file, so that a header that lies about the size allocates nothing."""
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except OSError:
+        raise
+    except Exception as error:  # numpy parses the header as Python, and a damaged one raises anything
+        raise ValueError(f"{path} is no whole .npy file of numbers ({error}); write it with numpy.save.") from None
+
+
+def _tensor(path: Path, layer: str | None) -> tuple[str, np.ndarray]:
+    """Read one tensor of a safetensors file; no other is loaded."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            name = next((name for name in (layer, f"{layer}.weight") if name in shapes), None)
+            if name is None:
+                raise ValueError(f"{path} {_choices(layer, shapes)}")
+            kind = file.get_slice(name).get_dtype()
+            if not kind.startswith(("BF", "F8")):
+                return name, file.get_tensor(name)
+        with safe_open(path, framework="pt") as file:  # numpy knows neither bfloat16 nor eight bits
+            return name, file.get_tensor(name).float().numpy()
+    except (SafetensorError, AttributeError, TypeError) as error:
+        raise ValueError(f"{path} is no whole .safetensors file of numbers ({error}); save it anew.") from None
+
+
+def _choices(layer: str | None, shapes: dict[str, tuple[int, ...]]) -> str:
+    matrices = [f"  {name}  {shape}" for name, shape in shapes.items() if len(shape) > 1]
+    asked = "holds several tensors" if layer is None else f"has no tensor {layer!r}"
+    others = len(shapes) - len(matrices)
+    rest = [f"  and {others} with fewer than two axes"] if others else []
+    return "\n".join([f"{asked}; choose one with --layer NAME:", *matrices, *rest])
+
+
+def _weights(where: str, array: np.ndarray, stacked: bool) -> Table:
+    if array.ndim < 2 + stacked:
+        layout = "(clients, units, ...)" if stacked else "(units, ...)"
+        raise ValueError(f"{where} has shape {array.shape}, but weights need {layout}; biases are not analysed.")
+    values = units_as_columns(_floats(where, array if stacked else array[None]))
+    return Table(values, tuple(f"unit{j}" for j in range(values.shape[1])), weights=True)
+
+
+def _floats(where: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{where} holds {array.dtype}, but real numbers are needed.")
+    single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    return array.astype(np.float32 if single else np.float64)
+
+
+def _options(names: Sequence[str]) -> str:
+    return " ".join(f"--without {shlex.quote(name)}" for name in names)

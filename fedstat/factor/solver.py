@@ -1,0 +1,371 @@
+"""The fixed points of principal-axis factoring, fast.
+
+Write R_h for the correlation matrix with the communalities h on its diagonal, V diag(w) V' for its decomposition and
+F(h) for the diagonal of its rank-m positive part. Principal-axis factoring iterates ``h <- min(F(h), 1)``. With
+
+    psi(h) = 1/2 * (sum of squares of the discarded eigenvalues of R_h),    grad psi(h) = h - F(h),
+
+each step is projected gradient descent with unit step: psi never rises, and without the bound the minimisers of psi
+are those of MINRES (Harman and Jones 1966). Near a minimum the iteration contracts by the largest eigenvalue of
+F'(h), often 0.99 and more. Three solvers end at the same points: `plain` iterates; `newton` follows the gradient flow
+``dh/dt = F(h) - h``, of which the plain iteration takes unit Euler steps, by implicit steps that grow; `lanczos` finds
+only the m leading eigenpairs and extrapolates (Anderson 1965).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, eigh
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+#: A communality from here on stands at its bound 1; a limit of exactly 1 is only approached.
+AT_BOUND = 1 - 1e-6
+_EPS = float(np.finfo(np.float64).eps)
+_FLAT = 1e-5  # curvature of psi below which a direction counts as flat
+_DEPTH = 5  # steps that the extrapolation remembers
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where a solver ended.
+
+    Parameters
+    ----------
+    communalities : ndarray, shape (p,)
+        h.
+    loadings : ndarray, shape (p, m)
+        Eigenvectors of R_h times the roots of its m largest eigenvalues; zero where those are negative.
+    criterion : float
+        psi(h).
+    residual : float
+        ``max |h - min(F(h), 1)|``, or ``max |h - F(h)|`` without the bound.
+    iterations : int
+        Steps tried; each took an eigendecomposition, as did the start.
+    converged : bool
+        Whether the last step was below the tolerance.
+    identified : bool
+        Whether psi curves upwards in all directions in which h can move. Where it does not, neighbouring
+        communalities fit as well, and the start decides which are returned. Other minima are not looked for.
+    """
+
+    communalities: np.ndarray
+    loadings: np.ndarray
+    criterion: float
+    residual: float
+    iterations: int
+    converged: bool
+    identified: bool
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """Where the matrices live: numpy on the processor, torch on a device."""
+
+    put: Callable[[np.ndarray], Any]
+    get: Callable[[Any], np.ndarray]
+    eigh: Callable[[Any], tuple[Any, Any]]
+
+
+_NUMPY = _Arrays(
+    put=np.asarray,
+    get=np.asarray,
+    eigh=lambda a: eigh(a, driver="evd", overwrite_a=True, check_finite=False),
+)
+
+
+def _torch(device: str) -> _Arrays:
+    import torch
+
+    return _Arrays(
+        put=lambda a: torch.as_tensor(a, dtype=torch.float64, device=device),
+        get=lambda a: a.cpu().numpy(),
+        eigh=torch.linalg.eigh,
+    )
+
+
+class _Spectrum:
+    """The full decomposition of R_h, split into the m leading positive eigenvalues and the discarded ones."""
+
+    def __init__(self, r: np.ndarray, h: np.ndarray, m: int, arrays: _Arrays) -> None:
+        reduced = r.copy()
+        np.fill_diagonal(reduced, h)
+        values, vectors = arrays.eigh(arrays.put(reduced))
+        self.arrays, self.vectors, self.values = arrays, vectors, arrays.get(values)
+        self.cut = len(h) - int(np.count_nonzero(self.values[len(h) - m :] > 0))
+        discarded = vectors[:, : self.cut]
+        # h - F(h) is the diagonal of the discarded part, which loses no digits where the fit is exact
+        self.gradient = arrays.get(((discarded * values[: self.cut]) * discarded).sum(1))
+        self.criterion = 0.5 * float(self.values[: self.cut] @ self.values[: self.cut])
+        self.image = h - self.gradient
+
+    def loadings(self, m: int) -> np.ndarray:
+        leading = self.arrays.get(self.vectors[:, len(self.values) - m :])[:, ::-1]
+        return leading * np.sqrt(np.maximum(self.values[: -m - 1 : -1], 0.0))
+
+    def hessian(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the product with the Hessian ``I - F'(h)`` of psi.
+
+        For ``K = V' diag(x) V``, ``F'(h) x = diag(V (G o K) V')`` with G = 1 on kept x kept pairs,
+        ``w_t / (w_t - w_b)`` on kept x discarded pairs and 0 on discarded ones (the Daleckii-Krein derivative of
+        the positive part); the smaller of the two blocks is formed.
+        """
+        p, cut, put, get = len(self.values), self.cut, self.arrays.put, self.arrays.get
+        discarded, kept = self.values[:cut], self.values[cut:]
+        # a kept and a discarded eigenvalue may cross; the safeguards of the solver deal with a huge slope
+        gap = np.maximum(kept - discarded[:, None], 1e-10 * max(float(self.values[-1]), _EPS))
+        of_kept = 2 * cut > p
+        if of_kept:
+            block, weight = self.vectors[:, cut:], np.hstack([2 * (kept / gap).T, np.ones((p - cut, p - cut))])
+        else:
+            block, weight = self.vectors[:, :cut], np.hstack([np.ones((cut, cut)), -2 * discarded[:, None] / gap])
+        vectors, weight = self.vectors, put(weight)
+
+        def product(x: np.ndarray) -> np.ndarray:
+            inner = ((block.T * put(x)) @ vectors) * weight
+            y = get(((inner @ vectors.T) * block.T).sum(0))
+            return x - y if of_kept else y
+
+        return product
+
+
+def plain(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, max_iter: int) -> Solution:
+    """Iterate ``h <- min(F(h), bound)``: the definition, by full decompositions.
+
+    Stops when the step over one minus its observed rate of contraction, an estimate of the distance to the limit,
+    is below `tol`.
+    """
+    h, last = start, np.inf
+    for iteration in range(max_iter + 1):
+        spectrum = _Spectrum(r, h, m, _NUMPY)
+        step = np.minimum(spectrum.image, bound) - h
+        size = float(np.abs(step).max())
+        converged = size <= _floor(spectrum) or (size < last < np.inf and size <= tol * (1 - size / last))
+        if converged or iteration == max_iter:
+            break
+        h, last = h + step, size
+    return _solution(spectrum, h, m, bound, iteration, converged)
+
+
+def newton(
+    r: np.ndarray,
+    start: np.ndarray,
+    m: int,
+    bound: float,
+    tol: float,
+    max_iter: int,
+    *,
+    device: str | None = None,
+) -> Solution:
+    """Follow the gradient flow of psi from the plain iteration's path to its end by implicit steps.
+
+    A step of length t solves ``(I / t + I - F'(h)) d = F(h) - h`` by conjugate gradients on the communalities that
+    are free to move, and is kept if psi falls and the new gradient is near the one that the linear model foretells;
+    that agreement also sets the next length (pseudo-transient continuation, Kelley and Keyes 1998). Short steps stay
+    in the basin of the start, long ones are Newton's. Where no implicit step is good, a plain one is.
+    """
+    arrays = _NUMPY if device is None else _torch(device)
+    h, spectrum, length, converged = start, _Spectrum(r, start, m, arrays), 1.0, False
+    for iteration in range(max_iter + 1):
+        step = np.minimum(spectrum.image, bound) - h
+        size = float(np.abs(step).max())
+        if converged := size <= _floor(spectrum):
+            break
+        if iteration == max_iter:
+            break
+        # two steps of the definition leave the fastest directions behind
+        if iteration < 2 or length < 0.5:
+            h, length = h + step, 1.0
+            spectrum = _Spectrum(r, h, m, arrays)
+            continue
+        free = (h < bound) | (spectrum.image < bound)
+        gradient, product = spectrum.gradient[free], _restricted(spectrum.hessian(), free)
+        trial = h.copy()
+        trial[free] += _conjugate_gradients(product, gradient, 1 / length, min(0.1, np.sqrt(size)))
+        np.clip(trial, 0, bound, out=trial)
+        if converged := length > 1e6 and float(np.abs(trial - h).max()) <= tol:
+            break
+        new = _Spectrum(r, trial, m, arrays)
+        foretold = np.zeros_like(h)
+        foretold[free] = gradient + product((trial - h)[free])
+        still = free & ((trial < bound) | (new.image < bound))
+        surprise = float(np.linalg.norm((new.gradient - foretold)[still]) / np.linalg.norm(gradient))
+        left = float(np.abs(np.minimum(new.image, bound) - trial).max())
+        # below rounding psi cannot tell, the residual can
+        noise = 1e-13 * (1 + spectrum.criterion)
+        falls = new.criterion < spectrum.criterion - (noise if left > size else -noise)
+        if falls and surprise <= 5:
+            h, spectrum = trial, new
+            length *= 5 if surprise <= 0.25 else 2 if surprise <= 0.5 else 0.5
+            length = max(length, 0.5)
+        else:
+            length /= 4
+    return _solution(spectrum, h, m, bound, iteration, converged)
+
+
+def lanczos(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, max_iter: int) -> Solution:
+    """Iterate with the m leading eigenpairs only, extrapolating from the last steps (Anderson 1965).
+
+    For m far below p. The eigenpairs of one step start the search of the next. When extrapolation makes the residual
+    grow, its history is dropped and a plain step taken.
+
+    Raises
+    ------
+    LinAlgError
+        If an eigenvalue was missed: one Krylov space holds one vector of a repeated eigenvalue.
+    """
+    h, vector = start, np.ones(len(r))
+    history: list[tuple[np.ndarray, np.ndarray]] = []
+    best, converged = np.inf, False
+    for iteration in range(max_iter + 1):
+        values, vectors = leading_eigenpairs(r, m, h, vector)
+        vector = vectors.sum(axis=1)
+        image = (vectors**2) @ np.maximum(values, 0)
+        target = np.minimum(image, bound)
+        size = float(np.abs(target - h).max())
+        if size > 2 * best:
+            history = []
+        best = min(best, size)
+        history = [*history[-_DEPTH:], (h, target)]
+        new = np.clip(_extrapolated(history), 0, bound)
+        converged = size <= 4 * _EPS * values[0] or float(np.abs(new - h).max()) <= tol
+        if converged or iteration == max_iter:
+            break
+        h = new
+    following = next_eigenvalue(r, h, values, vectors)
+    free = (h < bound) | (image < bound)
+    identified = (
+        not free.any()
+        or _least_curvature_at_least(values, vectors, following) > _FLAT
+        or _is_identified(_Spectrum(r, h, m, _NUMPY), free)
+    )
+    positive = np.maximum(values, 0)
+    squares = float((r**2).sum()) - len(r) + float(h @ h)
+    criterion = 0.5 * max(squares - float(positive @ positive), 0.0)
+    loadings = vectors * np.sqrt(positive)
+    return Solution(h, loadings, criterion, size, iteration, converged, identified)
+
+
+def leading_eigenpairs(r: np.ndarray, k: int, diagonal: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k largest eigenvalues, descending, and eigenvectors of R with `diagonal` in place of ones."""
+    shift = diagonal - 1.0
+    operator = LinearOperator(r.shape, matvec=lambda x: r @ x.ravel() + shift * x.ravel(), dtype=np.float64)
+    values, vectors = eigsh(operator, k=k, which="LA", v0=start)
+    return values[::-1], vectors[:, ::-1]
+
+
+def next_eigenvalue(r: np.ndarray, diagonal: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> float:
+    """Return the largest eigenvalue besides the given leading ones, to about 1e-4.
+
+    Raises
+    ------
+    LinAlgError
+        If it exceeds the least of those given: they are not the leading ones.
+    """
+    shift, moved = diagonal - 1.0, vectors * (values + 1 + np.abs(values).max())
+
+    def product(x: np.ndarray) -> np.ndarray:
+        x = x.ravel()
+        return r @ x + shift * x - moved @ (vectors.T @ x)
+
+    operator = LinearOperator(r.shape, matvec=product, dtype=np.float64)
+    start = np.random.default_rng(0).normal(size=len(r))
+    found = float(eigsh(operator, k=1, which="LA", v0=start, tol=1e-4, return_eigenvectors=False)[0])
+    if found > values[-1] + 2e-4 * abs(values[-1]):
+        raise LinAlgError("a repeated eigenvalue was missed")
+    return found
+
+
+def _solution(spectrum: _Spectrum, h: np.ndarray, m: int, bound: float, iterations: int, converged: bool) -> Solution:
+    residual = float(np.abs(np.minimum(spectrum.image, bound) - h).max())
+    free = (h < bound) | (spectrum.image < bound)
+    return Solution(
+        h,
+        spectrum.loadings(m),
+        spectrum.criterion,
+        residual,
+        iterations,
+        converged,
+        not free.any() or _is_identified(spectrum, free),
+    )
+
+
+def _floor(spectrum: _Spectrum) -> float:
+    """A residual that rounding alone explains."""
+    return 4 * _EPS * float(np.abs(spectrum.values).max())
+
+
+def _restricted(product: Callable[[np.ndarray], np.ndarray], free: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Rows and columns of an operator that belong to the free communalities."""
+    whole = np.zeros(len(free))
+
+    def restricted(x: np.ndarray) -> np.ndarray:
+        whole[free] = x.ravel()
+        return product(whole)[free]
+
+    return restricted
+
+
+def _conjugate_gradients(
+    product: Callable[[np.ndarray], np.ndarray], gradient: np.ndarray, damping: float, tol: float
+) -> np.ndarray:
+    """Solve ``(H + damping I) d = -gradient`` to the relative residual `tol`, or until curvature turns negative."""
+    direction = np.zeros_like(gradient)
+    residual = -gradient
+    search = residual
+    square = float(residual @ residual)
+    goal = tol**2 * square
+    for step in range(200):
+        image = product(search) + damping * search
+        curvature = float(search @ image)
+        if curvature <= 1e-14 * float(search @ search):
+            return direction if step else residual
+        length = square / curvature
+        direction, residual = direction + length * search, residual - length * image
+        last, square = square, float(residual @ residual)
+        if square <= goal:
+            break
+        search = residual + (square / last) * search
+    return direction
+
+
+def _extrapolated(history: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Anderson's combination of images whose combined residual is least (the second of his two forms)."""
+    points, images = (np.array(column).T for column in zip(*history, strict=True))
+    residuals = images - points
+    if len(history) == 1:
+        return np.asarray(images[:, 0])
+    weights = np.linalg.lstsq(np.diff(residuals), residuals[:, -1], rcond=1e-12)[0]
+    return np.asarray(images[:, -1] - np.diff(images) @ weights)
+
+
+def _is_identified(spectrum: _Spectrum, free: np.ndarray) -> bool:
+    """Tell whether the Hessian of psi on the free communalities is positive definite."""
+    product = _restricted(spectrum.hessian(), free)
+    k = int(free.sum())
+    if k <= 100:
+        hessian = np.array([product(row) for row in np.eye(k)])
+        return bool(np.linalg.eigvalsh((hessian + hessian.T) / 2)[0] > _FLAT)
+    operator = LinearOperator((k, k), matvec=lambda x: x.ravel() - product(x), dtype=np.float64)
+    start = np.random.default_rng(0).normal(size=k)
+    return bool(1 - eigsh(operator, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)[0] > _FLAT)
+
+
+def _least_curvature_at_least(values: np.ndarray, vectors: np.ndarray, following: float) -> float:
+    """Bound the least eigenvalue of the Hessian from below by the kept eigenpairs and the next eigenvalue.
+
+    In ``x' F'(h) x = sum_tt' K_tt'^2 + 2 sum_tb w_t / (w_t - w_b) K_tb^2`` the slopes of t are at most
+    ``g_t = w_t / (w_t - max(w_{m+1}, 0))`` and ``sum_b K_tb^2 = v_t' diag(x)^2 v_t - sum_t' K_tt'^2``, so with
+    ``P = V_t V_t'`` and ``P_g = V_t diag(g) V_t'``, ``F'(h) <= 2 diag(P_g) + P o P - 2 P o P_g``.
+    """
+    if values[-1] <= following or values[-1] <= 0:
+        return -np.inf
+    slope = values / (values - max(following, 0.0))
+    projection, weighted = vectors @ vectors.T, (vectors * slope) @ vectors.T
+    bound = projection * (projection - 2 * weighted)
+    bound[np.diag_indices(len(bound))] += 2 * np.diag(weighted)
+    start = np.ones(len(bound))
+    return 1 - float(eigsh(bound, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)[0])

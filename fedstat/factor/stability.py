@@ -1,0 +1,294 @@
+"""Would other clients give the same split of the units? Clients are drawn anew, the run stays as it is."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedstat._random import stream
+from fedstat.factor.moments import Moments
+from fedstat.factor.solver import AT_BOUND
+from fedstat.inference import chance_corrected
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class SplitStability:
+    """How a split by communality varies over draws of clients, for G contributions and Q quantiles.
+
+    All of it is conditional on the run: clients are drawn anew, but every one of them has trained from the weights
+    of this one run. Percentiles over resamples show a bootstrap's spread; they are no confidence limits over runs.
+
+    Attributes
+    ----------
+    contributions, quantiles : tuple of float
+        The grid.
+    resamples : int
+        B draws with replacement, and as many divisions into halves.
+    n_factors : ndarray of int, shape (G,)
+        Number of factors in the analysis of all clients, held fixed in the resamples.
+    communalities : ndarray, shape (G, units)
+        Of all clients; NaN for units that do not vary, which are left out of the cut and of kappa.
+    shared : ndarray of bool, shape (G, Q, units)
+        The split by all clients.
+    probability : ndarray, shape (G, Q, units)
+        Share of the resamples in which a unit is shared, among those in which it varies; NaN if there are none. Its
+        Monte-Carlo standard error is at most ``0.5 / sqrt(B)``.
+    at_bound : ndarray, shape (G, units)
+        Share of these resamples in which the unit's communality stands at its bound 1, to 1e-6 (a Heywood case).
+    cut_at_bound : ndarray, shape (G, Q)
+        Share of the resamples in which the cut stands there as well: units at the bound tie, and are shared however
+        many they are.
+    kappa : ndarray, shape (G, Q, B)
+        Cohen's kappa between the split by a resample and the split by all clients. Its level by chance is above
+        zero: on average 63% of the clients are in a resample, so even splits of pure noise agree with each other.
+    halves : ndarray, shape (G, Q, B)
+        Cohen's kappa between the splits by two random halves of the clients. These have no client in common and the
+        level by chance is zero; but either half knows less than the split in question.
+    rules : ndarray, shape (Q, G, G)
+        Cohen's kappa between the splits by all clients at two contributions and one quantile. (Splits at different
+        quantiles differ in size, and kappa could not reach one.)
+    unconverged, unidentified : ndarray of int, shape (G,)
+        How many of the 1 + 3 B analyses did not converge, and how many had more factors than the data identify.
+
+    Every kappa is NaN where a split has all units on one side.
+    """
+
+    contributions: tuple[float, ...]
+    quantiles: tuple[float, ...]
+    resamples: int
+    n_factors: np.ndarray
+    communalities: np.ndarray
+    shared: np.ndarray
+    probability: np.ndarray
+    at_bound: np.ndarray
+    cut_at_bound: np.ndarray
+    kappa: np.ndarray
+    halves: np.ndarray
+    rules: np.ndarray
+    unconverged: np.ndarray
+    unidentified: np.ndarray
+
+    def plot(self, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
+        """Draw each unit's probability of being shared, and kappa over the grid.
+
+        The first panel is that of the middle contribution and quantile; open squares are units at the bound in more
+        than half of the resamples. In the second bars reach from the 2.5% to the 97.5% percentile over resamples.
+
+        Parameters
+        ----------
+        axes : two Axes, optional
+            Made anew if not given.
+
+        Returns
+        -------
+        sequence of Axes
+        """
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            axes = plt.subplots(1, 2, figsize=(7.0, 2.6), layout="constrained")[1]
+        left, right = axes
+        g, q = len(self.contributions) // 2, len(self.quantiles) // 2
+        cut = np.nanquantile(self.communalities[g], self.quantiles[q])
+        plot_units(left, self.communalities[g], self.probability[g, q], self.at_bound[g], float(cut))
+        left.set_title(f"contribution {self.contributions[g]:g}, quantile {self.quantiles[q]:g}")
+        left.legend(frameon=False, fontsize=7)
+        looks = ("-o", "--s", ":^", "-.D", "-v")
+        for i, contribution in enumerate(self.contributions):
+            at = np.asarray(self.quantiles) + 0.01 * (i - (len(self.contributions) - 1) / 2)
+            look = looks[i % len(looks)]
+            for colour, values in (("0.6", self.halves[i]), ("0", self.kappa[i])):
+                mean, low, high = spread(values)
+                right.vlines(at, low, high, color=colour, lw=0.6)
+                label = f"contribution {contribution:g}" if colour == "0" else None
+                right.plot(at, mean, look, color=colour, mfc="white", ms=3, lw=0.9, label=label)
+        right.axhline(0, color="0.6", lw=0.6, zorder=0)
+        right.set_xlabel("quantile at which communalities are cut")
+        right.set_ylabel("Cohen's kappa")
+        right.plot([], [], color="0.6", label="two halves")
+        right.set_xticks(self.quantiles)
+        right.set_ylim(top=1.05)
+        right.legend(frameon=False, fontsize=7, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+        return axes
+
+
+def split_stability(
+    weights: np.ndarray,
+    *,
+    contributions: Sequence[float] = (0.75, 0.85, 0.95),
+    quantiles: Sequence[float] = (0.25, 0.5, 0.75),
+    resamples: int = 200,
+    seed: int = 0,
+) -> SplitStability:
+    """Resample clients and see how FedFac's split of their units varies.
+
+    As in FedFac, a unit is shared if its communality reaches a quantile of all units' communalities; ties at the cut
+    are shared. Clients are drawn with replacement, each with all its rows, and every resample is analysed anew with
+    the number of factors that all clients gave (at most the number of units that vary in the resample).
+
+    Given the weights from which they started, clients that take no part in each other's training are independent.
+    As far as they are also draws from one population, a resample agrees with the split by all clients as that split
+    does with the one that infinitely many clients would give. At the bound 1 a bootstrap need not be consistent
+    (Andrews 2000, Econometrica 68, 399-405), so units that stand there are reported apart.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (K, units, ...)
+        Stacked weights or changes of K clients, at least two. Every client is reduced to its moments at once, a
+        matrix (units, units) each.
+    contributions : sequence of float
+        Shares of the eigenvalues that the factors must reach (the papers' kappa), in (0, 1].
+    quantiles : sequence of float
+        Where the communalities are cut (the papers' tau), in [0, 1].
+    resamples : int
+        B. For each of them and every contribution three analyses are made: a draw with replacement, and two halves
+        (K // 2 clients each, none twice).
+    seed : int
+        Decides the draws, which are the same for all contributions.
+
+    Raises
+    ------
+    ValueError
+        If `weights` has another shape, fewer than two clients, fewer than two units that vary, or entries that are
+        not finite; if another argument is out of range.
+    """
+    x = np.asarray(weights)
+    if x.ndim < 3 or x.size == 0:
+        raise ValueError(f"weights must have shape (K, units, ...) and not be empty, got {x.shape}.")
+    if len(x) < 2:
+        raise ValueError("weights must hold at least 2 clients, got 1, which cannot be resampled; stack all clients'.")
+    if not np.isfinite(x).all():
+        place = tuple(np.argwhere(~np.isfinite(x))[0].tolist())
+        raise ValueError(f"weights must be finite; the entry at {place} is {x[place]}. Leave that client out.")
+    if len(contributions) == 0 or not all(0 < c <= 1 for c in contributions):
+        raise ValueError(f"contributions must lie in (0, 1], and be at least one, such as [0.85]; got {contributions}.")
+    if len(quantiles) == 0 or not all(0 <= q <= 1 for q in quantiles):
+        raise ValueError(f"quantiles must lie in [0, 1], and be at least one, such as [0.5]; got {quantiles}.")
+    if not isinstance(resamples, Integral) or resamples < 1:
+        raise ValueError(f"resamples must be a whole number, at least 1, got {resamples!r}.")
+
+    rng = stream(seed, "resampled clients")
+    clients = [Moments.of(client.reshape(len(client), -1).T) for client in x]
+    everybody = pooled(clients, np.ones(len(clients)))
+    if everybody.varies().sum() < 2:
+        raise ValueError("weights must have at least 2 units that vary, or there is nothing to split.")
+    whole = [_split(everybody, quantiles, c) for c in contributions]
+    drawn, halves = [], []  # for every b one split by contribution, and two lists of them
+    for _ in range(resamples):
+        again, *pair = [
+            [_split(moments, quantiles, c, w.n_factors) for c, w in zip(contributions, whole, strict=True)]
+            for moments in (pooled(clients, counts) for counts in _draw(len(clients), rng))
+        ]
+        drawn.append(again)
+        halves.append(pair)
+
+    shared = np.array([[s.shared for s in splits] for splits in drawn])
+    h = np.array([[s.communalities for s in splits] for splits in drawn])
+    seen = (~np.isnan(h)).sum(axis=0)
+    with np.errstate(invalid="ignore"):  # 0 / 0 for a unit that varies in no resample
+        probability, at_bound = shared.sum(axis=0) / seen[:, None], (h >= AT_BOUND).sum(axis=0) / seen
+    every = [whole, *drawn, *(half for pair in halves for half in pair)]
+    return SplitStability(
+        contributions=tuple(contributions),
+        quantiles=tuple(quantiles),
+        resamples=resamples,
+        n_factors=np.array([s.n_factors for s in whole]),
+        communalities=np.array([s.communalities for s in whole]),
+        shared=np.array([s.shared for s in whole]),
+        probability=probability,
+        at_bound=at_bound,
+        cut_at_bound=np.mean([[s.cut >= AT_BOUND for s in splits] for splits in drawn], axis=0),
+        kappa=np.stack([_kappa(whole, splits) for splits in drawn], axis=-1),
+        halves=np.stack([_kappa(one, other) for one, other in halves], axis=-1),
+        rules=np.stack([_kappa([w] * len(whole), whole) for w in whole]).transpose(2, 0, 1),
+        unconverged=np.sum([[not s.converged for s in splits] for splits in every], axis=0),
+        unidentified=np.sum([[not s.identified for s in splits] for splits in every], axis=0),
+    )
+
+
+def pooled(clients: Sequence[Moments], counts: np.ndarray) -> Moments:
+    """Moments of the rows of all clients, those of client k counted ``counts[k]`` times."""
+    return functools.reduce(operator.add, (c * float(n) for c, n in zip(clients, counts, strict=True) if n > 0))
+
+
+def spread(kappa: np.ndarray) -> np.ndarray:
+    """Mean and 2.5% and 97.5% percentiles over the last axis, as three rows; NaN are left out."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Mean of empty slice|All-NaN slice")
+        return np.array([np.nanmean(kappa, axis=-1), *np.nanpercentile(kappa, [2.5, 97.5], axis=-1)])
+
+
+def plot_units(ax: Axes, communalities: np.ndarray, probability: np.ndarray, at_bound: np.ndarray, cut: float) -> Axes:
+    """Draw units' probabilities of being shared over the ranks of their communalities.
+
+    Open squares are units at the bound in more than half of the resamples. The dashed line is the cut of all clients.
+    """
+    order = np.argsort(communalities, kind="stable")[: (~np.isnan(communalities)).sum()]  # NaN come last
+    rank, often = np.arange(1, len(order) + 1), at_bound[order] > 0.5
+    for chosen, look, size, label in ((~often, "o", 2.5, "below the bound"), (often, "s", 3.5, "mostly at the bound")):
+        if chosen.any():
+            fill = "white" if look == "s" else "0.25"
+            ax.plot(rank[chosen], probability[order[chosen]], look, color="0.25", mfc=fill, ms=size, label=label)
+    ax.axvline((communalities < cut).sum() + 0.5, color="0.6", lw=0.6, ls="--", zorder=0)
+    ax.set_xlabel("unit, by communality")
+    ax.set_ylabel("probability of being shared")
+    ax.set_ylim(-0.04, 1.04)
+    return ax
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """One analysis and its cuts; communalities are NaN for units that do not vary."""
+
+    n_factors: int
+    communalities: np.ndarray  # (units,)
+    cut: np.ndarray  # (Q,)
+    shared: np.ndarray  # (Q, units)
+    converged: bool
+    identified: bool
+
+
+def _split(moments: Moments, quantiles: Sequence[float], contribution: float, n_factors: int | None = None) -> _Split:
+    """Analyse units and cut them; `n_factors`, if given, stands in the place of the contribution's number.
+
+    What is warned of when all clients are analysed is only counted in the resamples.
+    """
+    from fedstat.factor import PrincipalAxis
+
+    varies = moments.varies()
+    h = np.full(len(varies), np.nan)
+    if not varies.any():
+        return _Split(0, h, np.full(len(quantiles), np.nan), np.zeros((len(quantiles), len(h)), bool), True, True)
+    fit = PrincipalAxis(n_factors and min(n_factors, int(varies.sum())), contribution=contribution)
+    with warnings.catch_warnings():
+        if n_factors is not None:
+            warnings.simplefilter("ignore", UserWarning)
+        h[varies] = fit.fit_moments(moments).communalities_[varies]
+    cut = np.quantile(h[varies], quantiles)
+    return _Split(fit.n_factors_, h, cut, h >= cut[:, None], fit.converged_, fit.identified_)
+
+
+def _draw(clients: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """How often every client is taken: with replacement, in a half, and in another half."""
+    rank, half = rng.permutation(clients), clients // 2
+    return [rng.multinomial(clients, np.full(clients, 1 / clients)), rank < half, (half <= rank) & (rank < 2 * half)]
+
+
+def _kappa(first: Sequence[_Split], second: Sequence[_Split]) -> np.ndarray:
+    """Cohen's kappa of two lists of splits, on units that vary in both; one row for each pair, shape (G, Q)."""
+    found = np.full((len(first), len(first[0].cut)), np.nan)
+    for g, (a, b) in enumerate(zip(first, second, strict=True)):
+        both = ~np.isnan(a.communalities) & ~np.isnan(b.communalities)
+        if both.any():
+            found[g] = [chance_corrected(x[both], y[both])[1] for x, y in zip(a.shared, b.shared, strict=True)]
+    return found

@@ -1,0 +1,262 @@
+"""``fedstat factor`` end to end: what people read, what programs read, what goes wrong."""
+
+import json
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from matrices import HARMAN8, HARMAN8_NAMES, HARMAN8_ROWS
+from safetensors.numpy import save_file
+from typer.testing import CliRunner
+
+import fedstat as fs
+from fedstat.cli import app
+from fedstat.factor import PrincipalAxis, contribution_rule, kaiser_rule, minimum_average_partial, parallel_analysis
+from fedstat.factor.diagnostics import bartlett, kmo, root_mean_square_residual
+from fedstat.factor.files import units_as_columns
+from fedstat.factor.rotation import rotate
+from fedstat.factor.table import loading_table
+
+
+def factor(*arguments):
+    return CliRunner().invoke(app, ["factor", *map(str, arguments)])
+
+
+def found(*arguments):
+    """The JSON object, which stands alone on standard output."""
+    done = factor(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout, parse_constant=pytest.fail)  # no NaN
+
+
+@pytest.fixture
+def harman(tmp_path):
+    path = tmp_path / "harman.csv"
+    pd.DataFrame(HARMAN8, HARMAN8_NAMES, HARMAN8_NAMES).to_csv(path)
+    return path
+
+
+@pytest.fixture
+def people(tmp_path):
+    """Two factors behind six columns, a column that does not vary, and gaps."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2)) @ rng.uniform(0.4, 1, (2, 6)) * [[1, 1, 1, -1, 1, 1]] + rng.normal(size=(200, 6))
+    frame = pd.DataFrame(x, columns=list("abcdef"), index=[f"person {i}" for i in range(200)]).assign(fixed=7.0)
+    frame.iloc[[3, 90], 1] = np.nan
+    frame.to_csv(tmp_path / "people.csv")
+    return tmp_path / "people.csv", frame
+
+
+def test_a_correlation_matrix(harman):
+    done = found(harman, "--correlation", "--observations", HARMAN8_ROWS, "--factors", 2, "--rotate", "oblimin")
+    fit = PrincipalAxis(2).fit_correlation(HARMAN8)
+    rotation = rotate(fit.loadings_, "oblimin")
+    np.testing.assert_array_equal(done["loadings"], fit.loadings_)  # full precision
+    np.testing.assert_array_equal(done["communalities"], fit.communalities_)
+    np.testing.assert_array_equal(done["rotation"]["loadings"], rotation.loadings)
+    np.testing.assert_array_equal(done["rotation"]["correlations"], rotation.correlations)
+    rules = [
+        contribution_rule(fit.eigenvalues_, 0.85),
+        kaiser_rule(fit.eigenvalues_),
+        parallel_analysis(fit.eigenvalues_, HARMAN8_ROWS),
+        minimum_average_partial(fit.correlation_),
+    ]
+    assert [(r["rule"], r["n_factors"]) for r in done["rules"]] == [(r.rule, r.n_factors) for r in rules]
+    assert done["columns"] == HARMAN8_NAMES
+    assert (done["kind"], done["rows"], done["n_factors"]) == ("correlation", HARMAN8_ROWS, 2)
+    assert (done["converged"], done["identified"], done["ledermann_bound"]) == (True, True, 4)
+    assert done["kmo"]["overall"] == kmo(HARMAN8).overall
+    assert done["bartlett"]["statistic"] == bartlett(HARMAN8, HARMAN8_ROWS).statistic
+    assert done["root_mean_square_residual"] == root_mean_square_residual(HARMAN8, fit.loadings_)
+    assert done["notes"] == []
+
+    printed = factor(harman, "--correlation", "--observations", HARMAN8_ROWS, "--factors", 2, "--rotate", "oblimin")
+    assert loading_table(rotation.loadings, HARMAN8_NAMES, correlations=rotation.correlations) in printed.stdout
+    for line in [*rules, kmo(HARMAN8), bartlett(HARMAN8, HARMAN8_ROWS)]:
+        assert str(line) in printed.stdout
+    assert "2 factors: converged" in printed.stdout
+    assert printed.stderr == ""
+
+
+def test_what_needs_the_number_of_rows_is_left_out_without_it(harman):
+    done = found(harman, "--correlation")
+    assert done["n_factors"] == contribution_rule(np.linalg.eigvalsh(HARMAN8), 0.85).n_factors
+    assert "parallel analysis" not in [rule["rule"] for rule in done["rules"]]
+    assert (done["rows"], done["bartlett"]) == (None, None)
+    assert "needs --observations" in factor(harman, "--correlation").stdout
+
+
+def test_a_table(people):
+    path, frame = people
+    refused = factor(path)
+    assert refused.exit_code == 1
+    assert "line 5, column 'b': no value. 2 of 200 rows" in refused.stderr
+    assert refused.stderr.startswith("error: ")
+    assert refused.stdout == ""
+
+    done = found(path, "--drop-missing", "--factors", 2)
+    complete = frame.dropna()
+    fit = PrincipalAxis(2).fit(complete.to_numpy())
+    np.testing.assert_allclose(done["loadings"], fit.loadings_, atol=1e-12)
+    assert (done["kind"], done["rows"], done["rows_left_out"], done["constant"]) == ("table", 198, 2, ["fixed"])
+    assert done["bartlett"]["statistic"] == pytest.approx(bartlett(fit.correlation_, 198).statistic, rel=1e-12)
+    printed = factor(path, "--drop-missing", "--factors", 2).stdout
+    assert "198 rows, 7 columns (a to fixed)" in printed
+    assert "left out: 2 rows" in printed
+    assert "left out: fixed, which do not vary" in printed
+    assert "first column was read as row names" in printed
+    smaller = found(path, "--drop-missing", "--factors", 1, "--without", "fixed", "--without", "f")
+    assert smaller["columns"] == list("abcde")
+
+
+def test_npy_is_a_table(tmp_path):
+    x = np.random.default_rng(0).normal(size=(50, 5)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    done = found(tmp_path / "x.npy", "--contribution", 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = PrincipalAxis(contribution=0.5).fit(x)
+    np.testing.assert_array_equal(done["communalities"], fit.communalities_)
+    assert done["columns"] == ["V1", "V2", "V3", "V4", "V5"]
+
+
+def test_a_layer_of_a_checkpoint(tmp_path):
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(24, 2)) @ rng.normal(size=(2, 48)) + rng.normal(size=(24, 48))
+    weights[5] = 0.0  # a dead unit
+    save_file({"conv.weight": weights.reshape(24, 3, 4, 4), "head.weight": np.ones((2, 2))}, tmp_path / "m.safetensors")
+    done = found(tmp_path / "m.safetensors", "--layer", "conv", "--factors", 2)
+    np.testing.assert_array_equal(done["loadings"], PrincipalAxis(2).fit(weights.T).loadings_)
+    assert (done["kind"], done["rows"], done["constant"]) == ("weights", 48, ["unit5"])
+    assert (done["kmo"], done["bartlett"]) == (None, None)
+    assert [rule["rule"] for rule in done["rules"]] == ["contribution rule", "Kaiser rule", "minimum average partial"]
+    printed = factor(tmp_path / "m.safetensors", "--layer", "conv", "--factors", 2).stdout
+    assert "layer conv: 48 incoming weights (rows) of 24 units (columns)" in printed
+    assert "no independent observations" in printed
+    assert "Bartlett" not in printed
+    unnamed = factor(tmp_path / "m.safetensors")
+    assert unnamed.exit_code == 1
+    assert "choose one with --layer NAME:\n  conv.weight  (24, 3, 4, 4)\n  head.weight  (2, 2)" in unnamed.stderr
+
+
+def test_clients_of_a_saved_run(tmp_path):
+    """Their weights are stacked, and the tensor's name in the run's file says so."""
+    clients = fs.data.relu_mixture(clients=3, d=6, units=8, samples=20, test=40, seed=0, balance="median")
+    result = fs.federate(fs.Local(), fs.models.mlp(6, 8, 1), clients, fs.Training(lr=0.05), rounds=1, seed=0)
+    result.save(tmp_path / "run")
+    stacked = next(iter(result.states.values())).clients["hidden.weight"].numpy()
+    done = found(tmp_path / "run" / "state.safetensors", "--layer", "0/clients/hidden", "--factors", 2)
+    np.testing.assert_array_equal(done["communalities"], PrincipalAxis(2).fit(units_as_columns(stacked)).communalities_)
+    np.save(tmp_path / "stacked.npy", stacked)
+    assert found(tmp_path / "stacked.npy", "--clients", "--factors", 2)["communalities"] == done["communalities"]
+
+
+def test_wide_analyses_are_summarised(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(400, 70)))
+    printed = factor(tmp_path / "x.npy").stdout
+    assert "columns of loadings are too wide to print; --json has them" in printed
+    short = factor(tmp_path / "x.npy", "--factors", 3).stdout
+    assert len([line for line in short.splitlines() if line.startswith("V")]) <= 60
+    np.save(tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(600, 520)))
+    done = found(tmp_path / "wide.npy", "--factors", 1)
+    assert [rule["rule"] for rule in done["rules"]] == ["contribution rule", "Kaiser rule"]
+
+
+def test_warnings_become_notes(harman, tmp_path):
+    done = factor(harman, "--correlation", "--factors", 6)
+    assert done.exit_code == 0
+    assert "NOT IDENTIFIED" in done.stdout
+    (note,) = done.stderr.splitlines()
+    assert note.startswith("note: 6 factors of 8 variables are not identified (the Ledermann bound is 4)")
+    as_json = factor(harman, "--correlation", "--factors", 6, "--json")
+    assert json.loads(as_json.stdout)["notes"] == [note.removeprefix("note: ")]
+
+    forgotten = factor(harman, "--factors", 2)
+    assert "add --correlation if it holds correlations" in forgotten.stderr
+    np.save(tmp_path / "few.npy", np.random.default_rng(0).normal(size=(6, 8)))
+    few = factor(tmp_path / "few.npy", "--factors", 1)
+    assert few.exit_code == 0
+    assert "note: Kaiser-Meyer-Olkin measure and Bartlett's test: r must have an inverse" in few.stderr
+
+
+def test_heywood_cases_are_named(tmp_path):
+    r = np.array([[1, 0.8, 0.8], [0.8, 1, 0.5], [0.8, 0.5, 1]])  # one factor would need a communality of 1.28
+    pd.DataFrame(r, columns=["x", "y", "z"]).to_csv(tmp_path / "r.csv", index=False)
+    done = factor(tmp_path / "r.csv", "--correlation", "--factors", 1)
+    assert "Heywood cases, with communality 1: x" in done.stdout
+    assert found(tmp_path / "r.csv", "--correlation", "--factors", 1)["heywood"] == ["x"]
+
+
+@pytest.mark.parametrize(("suffix", "start"), [(".pdf", b"%PDF"), (".svg", b"<?xml"), (".png", b"\x89PNG")])
+def test_the_scree_plot(harman, tmp_path, suffix, start):
+    picture = tmp_path / f"scree{suffix}"
+    done = factor(harman, "--correlation", "--factors", 2, "--plot", picture)
+    assert done.exit_code == 0, done.output
+    assert picture.read_bytes().startswith(start)
+    assert done.stdout.splitlines()[-1] == f"scree plot: {picture}"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["harman.csv", picture.name]
+    json.loads(factor(harman, "--correlation", "--plot", picture, "--json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("a,b\n1,0.5\n0.4,1\n", ["--correlation"], "line 2, column 'b': 0.5, but 0.4 .* not symmetric"),
+        ("a,b\n2,0.5\n0.5,1\n", ["--correlation"], "line 2, column 'a': 2; the diagonal must be 1"),
+        ("a,b,c\n1,.9,-.9\n.9,1,.9\n-.9,.9,1\n", ["--correlation"], "positive semidefinite.* eigenvalue -0.8.*Use"),
+        ("a,b\n1,2\n3,\n", [], "line 3, column 'b': no value.*--drop-missing"),
+        ("a,b\n1,2\n", [], r"1 row\(s\) of numbers; correlations need at least two"),
+        ("a,b\n1,2\n3,4\n5,7\n", ["--factors", "0"], "n_factors must be a whole number of at least 1"),
+        ("a,b\n1,2\n3,4\n5,7\n", ["--factors", "3"], "n_factors is 3, but there are 2 columns"),
+        ("a,b\n1,2\n3,4\n5,7\n", ["--contribution", "0"], r"contribution must lie in \(0, 1\], got 0"),
+        ("a,b\n1,2\n3,4\n5,7\n", ["--contribution", "1.1"], r"contribution must lie in \(0, 1\], got 1.1"),
+        ("a,b\n1,2\n3,4\n5,7\n", ["--contribution", "nan"], r"contribution must lie in \(0, 1\], got nan"),
+        ("a,b\n1,x\n3,y\n", [], "line 2, column 'b': 'x' is no number.*--without b"),
+        ("a,b\n1,2\n3\n", [], "line 3: 1 value.*line 1 has 2"),
+        ("a,b\n1,2\n1,2\n", [], "no column varies"),
+        ("a,b\n1,2\n3,4\n", ["--plot", "/proc/none/x.pdf"], "No such file|Permission"),
+    ],
+)
+def test_bad_input(tmp_path, content, options, message):
+    (tmp_path / "t.csv").write_text(content)
+    done = factor(tmp_path / "t.csv", *options)
+    assert done.exit_code == 1, done.output
+    assert done.stderr.startswith("error: ")
+    assert re.search(message, done.stderr)
+    assert "Traceback" not in done.output
+    assert done.stdout == ""
+
+
+def test_files_that_are_not_read(tmp_path):
+    assert "No such file" in factor(tmp_path / "none.csv").stderr
+    assert factor(tmp_path).exit_code == 1
+    (tmp_path / "m.pt").write_bytes(b"\x80\x02.")
+    done = factor(tmp_path / "m.pt")
+    assert done.exit_code == 1
+    assert "never opened; save tensors with safetensors" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--factors", 2, "--contribution", 0.9], "exclude each other"),
+        (["--rotate", "spin"], "varimax"),
+        (["--plot", "scree.gif"], ".pdf, .svg or .png"),
+        (["--observations", 10], "only for --correlation"),
+        (["--correlation", "--layer", "x"], "--correlation"),
+        (["--correlation", "--observations", 1], "--observations"),
+        (["--factors", "two"], "--factors"),
+    ],
+)
+def test_usage_errors(harman, options, message):
+    done = factor(harman, *options)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_help_teaches():
+    text = factor("--help").output
+    for word in ("--correlation", "--layer", "--contribution", "fedstat factor model.safetensors"):
+        assert word in text
