@@ -15,6 +15,6 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
-def one_thread(p: int) -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread for matrices of order `p` below 1500, where a second one only waits."""
+def one_thread(p: int = 0) -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread: below order `p` = 1500, the default among them, a second one only waits."""
     return _blas().limit(limits=1, user_api="blas") if p < 1500 else nullcontext()

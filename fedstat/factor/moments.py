@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-_BLOCK = 2**24  # entries turned into float64 at a time: 128 MiB
+_BLOCK = 2**22  # entries centred at a time: 32 MiB
 
 
 @dataclass(frozen=True)
 class Moments:
     """Sufficient statistics of the rows of a matrix; blocks of rows (clients) add up.
 
-    Blocks are centred at their own means before they are squared and then pooled (Chan, Golub, LeVeque 1983), so
-    that columns far from zero lose no digits and all rows are never held together.
+    Rows are centred at their own means before they are squared, and blocks then pooled (Chan, Golub, LeVeque 1983),
+    so that columns far from zero lose no digits and all rows need never be held together.
 
     Parameters
     ----------
@@ -45,22 +45,21 @@ class Moments:
         x = np.asarray(x)
         if x.ndim != 2 or x.size == 0:
             raise ValueError(f"x must be a matrix with at least one row and one column, got shape {x.shape}.")
-        height = max(1, _BLOCK // x.shape[1])
-        if len(x) > height:
-            total = cls.of(x[:height])
-            for top in range(height, len(x), height):
-                total = total + cls.of(x[top : top + height])
-            return total
-        x = x.astype(np.float64)
-        mean, largest = x.mean(axis=0), np.abs(x).max(axis=0)
+        low, high = x.min(axis=0), x.max(axis=0)
+        largest = np.maximum(np.abs(low), np.abs(high)).astype(np.float64)
         if not np.isfinite(largest).all():
             row, column = np.argwhere(~np.isfinite(x))[0]
             what = "NaN" if np.isnan(x[row, column]) else x[row, column]
             raise ValueError(
                 f"x must be finite, but row {row}, column {column} holds {what}; leave such rows out or impute them."
             )
-        x -= mean
-        return cls(len(x), mean, x.T @ x, largest)
+        mean = x.mean(axis=0, dtype=np.float64)
+        scatter = np.zeros((x.shape[1], x.shape[1]))
+        height = max(1, _BLOCK // x.shape[1])
+        for top in range(0, len(x), height):
+            deviation = x[top : top + height] - mean
+            scatter += deviation.T @ deviation
+        return cls(len(x), mean, scatter, largest)
 
     def __add__(self, other: Moments) -> Moments:
         """Moments of the rows of both."""

@@ -19,13 +19,13 @@ from fedstat.factor.components import positive_sums, principal_components_loadin
 from fedstat.factor.correlation import check_correlation, largest_correlations, squared_multiple_correlations
 from fedstat.factor.moments import Moments
 from fedstat.factor.retention import contribution_rule, ledermann_bound
-from fedstat.factor.solver import AT_BOUND, Solution, lanczos, leading_eigenpairs, newton, next_eigenvalue, plain
+from fedstat.factor.solver import AT_BOUND, Solution, lanczos, newton, plain
 
 Start = Literal["smc", "largest", "components"]
 Solver = Literal["auto", "newton", "lanczos", "plain", "cuda"]
 
 _PARTIAL = 256  # columns from which a partial eigensolver may win
-_SHARE = 16  # ... and how many times fewer the factors must be
+_SHARE = 12  # ... and how many times fewer the factors must be
 
 
 class IdentificationWarning(UserWarning):
@@ -53,7 +53,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     bounded : bool
         Hold communalities at or below one. Without it they may pass one (Heywood cases) and even grow without end.
     solver : {"auto", "newton", "lanczos", "plain", "cuda"}
-        "auto" takes "lanczos" when m is at most a sixteenth of 256 columns or more, "newton" otherwise. "plain" is
+        "auto" takes "lanczos" when m is at most a twelfth of 256 columns or more, "newton" otherwise. "plain" is
         the definition itself, for comparison; it can need many thousand steps. "cuda" is "newton" with its matrices
         on a GPU, for 1,024 columns and more.
     tol : float
@@ -239,7 +239,9 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             self.converged_ = self.identified_ = True
         else:
             with one_thread(p):
-                m = self.n_factors if self.n_factors is not None else self._number_of_factors()
+                m = self.n_factors
+                if m is None:
+                    m = contribution_rule(self.eigenvalues_, self.contribution).n_factors
                 solution = self._solve(r, self._first_communalities(r, varies, m), m)
             loadings = np.zeros((len(varies), m))
             loadings[varies] = positive_sums(solution.loadings)
@@ -263,32 +265,13 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         partial = p >= _PARTIAL and _SHARE * m <= p
         if m < p and (solver == "lanczos" or (solver == "auto" and partial)):
             try:
-                solution = lanczos(r, start, m, bound, self.tol, self.max_iter if solver == "lanczos" else 30)
+                with one_thread():  # products of a matrix and a vector wait for memory
+                    solution = lanczos(r, start, m, bound, self.tol, self.max_iter if solver == "lanczos" else 30)
                 if solution.converged or solver == "lanczos":
                     return solution
             except LinAlgError:  # the full decomposition misses nothing
                 pass
         return newton(r, start, m, bound, self.tol, self.max_iter)
-
-    def _number_of_factors(self) -> int:
-        """Apply the contribution rule, by the leading eigenvalues alone where those may suffice."""
-        r = self.correlation_
-        p = len(r)
-        if p == 1:
-            return 1
-        # k eigenvalues sum to at most sqrt(k) times the Frobenius norm, so fewer than this cannot reach the share
-        least = (self.contribution * p) ** 2 / float((r**2).sum())
-        k = max(16, 2 * int(least))
-        while p >= _PARTIAL and _SHARE * k <= 2 * p:
-            try:
-                values, vectors = leading_eigenpairs(r, k, np.ones(p), np.ones(p))
-                next_eigenvalue(r, np.ones(p), values, vectors)
-            except LinAlgError:
-                break
-            if values.sum() >= self.contribution * p:
-                return contribution_rule(values, self.contribution, total=p).n_factors
-            k *= 2
-        return contribution_rule(self.eigenvalues_, self.contribution).n_factors
 
     def _first_communalities(self, r: np.ndarray, varies: np.ndarray, m: int) -> np.ndarray:
         if isinstance(self.start, str):

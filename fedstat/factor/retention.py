@@ -74,7 +74,7 @@ class Retention:
         return ax
 
 
-def contribution_rule(eigenvalues: np.ndarray, contribution: float = 0.85, *, total: float | None = None) -> Retention:
+def contribution_rule(eigenvalues: np.ndarray, contribution: float = 0.85) -> Retention:
     """Retain the least number of factors whose share of the eigenvalues reaches `contribution`, at most p - 1.
 
     The rule of FedFac and of much applied work, there with kappa = 0.85. Negative eigenvalues (rounding, or an
@@ -84,12 +84,9 @@ def contribution_rule(eigenvalues: np.ndarray, contribution: float = 0.85, *, to
     Parameters
     ----------
     eigenvalues : ndarray, shape (p,)
-        Eigenvalues of the correlation matrix R, in any order; or only the leading ones, if `total` is given.
+        All eigenvalues of the correlation matrix R, in any order.
     contribution : float
         kappa, in (0, 1].
-    total : float, optional
-        Sum of all non-negative eigenvalues of R, which is p where R has no negative one. Those given are then taken
-        for the leading ones, fewer than p. By default they are all, and `total` is their sum.
 
     Returns
     -------
@@ -99,24 +96,18 @@ def contribution_rule(eigenvalues: np.ndarray, contribution: float = 0.85, *, to
     Raises
     ------
     ValueError
-        If `contribution` lies outside (0, 1], or the leading eigenvalues do not reach it.
+        If `contribution` lies outside (0, 1], or no eigenvalue is positive.
     """
     values = np.maximum(_descending(eigenvalues), 0.0)
     if not 0 < contribution <= 1:
         raise ValueError(f"contribution must lie in (0, 1], got {contribution}.")
-    whole = float(values.sum()) if total is None else total
-    if not whole > 0 or values.sum() > whole * (1 + 1e-6):
-        raise ValueError(f"total must be at least the sum of the eigenvalues, {values.sum():.6g}, got {whole}.")
-    share = np.cumsum(values) / whole
+    total = float(values.sum())
+    if not total > 0:
+        raise ValueError(f"eigenvalues must have a positive sum, as those of a correlation matrix do, got {total}.")
+    share = np.cumsum(values) / total
     # the last share is 1 up to rounding, whatever the contribution
     reached = int(np.searchsorted(share, contribution * (1 - _ROUNDING))) + 1
-    if total is None:
-        reached = max(1, min(reached, len(values) - 1))
-    elif reached > len(values):
-        raise ValueError(
-            f"eigenvalues must reach the contribution {contribution}, but the {len(values)} given hold "
-            f"{share[-1]:.4g} of the total; give more of them."
-        )
+    reached = max(1, min(reached, len(values) - 1))
     note = f"share {share[reached - 1]:.4f} of the eigenvalues' sum, wanted {contribution:g}"
     reference = np.full(len(share), contribution)
     return Retention("contribution rule", reached, share, reference, "cumulative share of the eigenvalues", note)
@@ -248,7 +239,7 @@ def minimum_average_partial(r: np.ndarray) -> Retention:
     components = vectors * np.sqrt(np.where(values > rounding, values, 0.0))
     average = np.full(p, np.nan)
     left, squares = np.zeros((2, p, p)).transpose(0, 2, 1)  # columns contiguous, as BLAS wants them
-    with one_thread(1):  # rank one and vectors: a second thread only waits for memory
+    with one_thread():  # rank one and vectors: a second thread only waits for memory
         for m, component in zip(range(p - 1, -1, -1), components.T, strict=True):
             left = dsyr(1.0, component, a=left, lower=1, overwrite_a=1)  # the lower triangle
             variance = left.diagonal()

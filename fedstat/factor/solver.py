@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, eigh
+from scipy.linalg.blas import dsymv
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 #: A communality from here on stands at its bound 1; a limit of exactly 1 is only approached.
@@ -197,7 +198,8 @@ def newton(
         # below rounding psi cannot tell, the residual can
         noise = 1e-13 * (1 + spectrum.criterion)
         falls = new.criterion < spectrum.criterion - (noise if left > size else -noise)
-        if falls and surprise <= 5:
+        # far from the end a bold step may leave the basin
+        if falls and (surprise <= 5 or size < 1e-4):
             h, spectrum = trial, new
             length *= 5 if surprise <= 0.25 else 2 if surprise <= 0.5 else 0.5
             length = max(length, 0.5)
@@ -219,9 +221,11 @@ def lanczos(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, 
     """
     h, vector = start, np.ones(len(r))
     history: list[tuple[np.ndarray, np.ndarray]] = []
-    best, converged = np.inf, False
+    size = best = np.inf
+    converged = False
     for iteration in range(max_iter + 1):
-        values, vectors = leading_eigenpairs(r, m, h, vector)
+        # eigenpairs need be no better than the communalities
+        values, vectors = leading_eigenpairs(r, m, h, vector, min(1e-4, 1e-4 * size))
         vector = vectors.sum(axis=1)
         image = (vectors**2) @ np.maximum(values, 0)
         target = np.minimum(image, bound)
@@ -249,11 +253,18 @@ def lanczos(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, 
     return Solution(h, loadings, criterion, size, iteration, converged, identified)
 
 
-def leading_eigenpairs(r: np.ndarray, k: int, diagonal: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def leading_eigenpairs(
+    r: np.ndarray, k: int, diagonal: np.ndarray, start: np.ndarray, tol: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the k largest eigenvalues, descending, and eigenvectors of R with `diagonal` in place of ones."""
     shift = diagonal - 1.0
-    operator = LinearOperator(r.shape, matvec=lambda x: r @ x.ravel() + shift * x.ravel(), dtype=np.float64)
-    values, vectors = eigsh(operator, k=k, which="LA", v0=start)
+
+    def product(x: np.ndarray) -> np.ndarray:
+        x = x.ravel()
+        return dsymv(1.0, r.T, x) + shift * x  # reads one triangle only: the product waits for memory
+
+    operator = LinearOperator(r.shape, matvec=product, dtype=np.float64)
+    values, vectors = eigsh(operator, k=k, which="LA", v0=start, tol=tol)
     return values[::-1], vectors[:, ::-1]
 
 
@@ -269,7 +280,7 @@ def next_eigenvalue(r: np.ndarray, diagonal: np.ndarray, values: np.ndarray, vec
 
     def product(x: np.ndarray) -> np.ndarray:
         x = x.ravel()
-        return r @ x + shift * x - moved @ (vectors.T @ x)
+        return dsymv(1.0, r.T, x) + shift * x - moved @ (vectors.T @ x)
 
     operator = LinearOperator(r.shape, matvec=product, dtype=np.float64)
     start = np.random.default_rng(0).normal(size=len(r))
