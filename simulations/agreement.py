@@ -26,7 +26,7 @@ import pandas as pd
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import Clients
-from fedstat.factor import intraclass_correlation, units_as_columns
+from fedstat.factor import intraclass_correlation
 from fedstat.inference import auc, mean_interval, paired_difference, primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality
@@ -138,8 +138,7 @@ def true_parameters(scale: Scale, p: float, alpha: float) -> Tables:
         shared, rng = ~truth.personal_units, stream(seed, "placebo")
         placebos = [permuted(truth.weights, rng) for _ in range(scale.placebos)]
         for name, weights in (("true", [truth.weights]), ("permuted", placebos)):
-            columns = units_as_columns(weights[0])
-            found = [("communality", kappa, [communality(columns, kappa)]) for kappa in scale.kappas]
+            found = [("communality", kappa, [communality(weights[0], kappa)]) for kappa in scale.kappas]
             found.append(("agreement", np.nan, [intraclass_correlation(w) for w in weights]))
             for statistic, kappa, draws in found:
                 mean = pd.DataFrame([recovered(values, shared) for values in draws]).mean()
@@ -190,7 +189,7 @@ def unit_statistics(
     return {
         (statistic, what): intraclass_correlation(seen[what])
         if statistic == "agreement"
-        else communality(units_as_columns(seen[what][0]), kappa=0.85)
+        else communality(seen[what][0], kappa=0.85)
         for statistic, what in LOOKS
     }
 

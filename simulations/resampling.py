@@ -92,7 +92,7 @@ def one_seed(scale: Scale, p: float, alpha: float, seed: int) -> Tables:
     with warnings.catch_warnings():  # what is not identified is counted; unbalanced classes are the generator's
         warnings.simplefilter("ignore", UserWarning)
         start, end = one_round(scale, p, alpha, seed)
-        untrained = [communality(start.T, contribution) for contribution in scale.contributions]
+        untrained = [communality(start[None], contribution) for contribution in scale.contributions]
         changes = end - start
         seen = {"weights": end, "changes": changes, "noise": permuted(changes, stream(seed, "control"))}
         for look, weights in seen.items():

@@ -22,7 +22,6 @@ import pandas as pd
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import Clients
-from fedstat.factor import units_as_columns
 from fedstat.inference import auc, chance_corrected, mean_interval, paired_difference, primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality
@@ -108,7 +107,7 @@ def true_split(population: fs.Population) -> dict[str, np.ndarray]:
 def oracle_split(population: fs.Population, tau: Cut) -> dict[str, np.ndarray]:
     """Factor analysis of the true weights of all clients."""
     weights = population.clients.truth.weights
-    nu = communality(units_as_columns(weights), kappa=0.85)
+    nu = communality(weights, kappa=0.85)
     return {LAYER: is_shared(nu, tau, np.ones(weights.shape[1], dtype=bool))}
 
 
@@ -288,7 +287,7 @@ def recovery(scale: Scale, lr: float) -> Tables:
                         truth.weights + jitter, drawn, training, seed
                     )
             for start, weights in starts.items():
-                nu = communality(units_as_columns(weights), kappa=0.85)
+                nu = communality(weights, kappa=0.85)
                 cut = is_shared(nu, fs.Count(round(p * scale.units)), ~truth.personal_units)
                 rows.append(
                     {

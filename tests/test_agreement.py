@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import fedstat as fs
-from fedstat.factor import intraclass_correlation, units_as_columns
+from fedstat.factor import intraclass_correlation
 from fedstat.methods.cut import Count, is_shared
 from fedstat.methods.fedfac import communality
 from simulations import agreement
@@ -116,7 +116,7 @@ def test_the_null_is_exactly_zero_over_all_permutations_of_one_of_two_clients(x,
 def test_the_placebo_leaves_the_communality_and_destroys_the_agreement():
     truth = fs.data.relu_mixture(clients=20, d=40, units=30, samples=5, validation=0, test=5, balance="median").truth
     shared, moved = ~truth.personal_units, placebo(truth.weights, np.random.default_rng(0))
-    before, after = (communality(units_as_columns(w), 0.75) for w in (truth.weights, moved))
+    before, after = (communality(w, 0.75) for w in (truth.weights, moved))
     np.testing.assert_allclose(after, before, atol=1e-6)
     agree, broken = intraclass_correlation(truth.weights), intraclass_correlation(moved)
     np.testing.assert_allclose(agree[shared], 1, atol=1e-9)

@@ -69,7 +69,7 @@ def test_all_clients_is_the_split_of_fedfac():
     x = planted(noise=1.0)
     found = split_stability(x, contributions=(0.4, 0.6), quantiles=(0.25, 0.5), resamples=1)
     for g, contribution in enumerate(found.contributions):
-        h = communality(units_as_columns(x), contribution)
+        h = communality(x, contribution)
         np.testing.assert_allclose(found.communalities[g], h, atol=1e-7)
         for q, quantile in enumerate(found.quantiles):
             np.testing.assert_array_equal(found.shared[g, q], is_shared(h, Quantile(quantile), np.zeros(8, bool)))

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 import fedstat as fs
-from fedstat.factor import units_as_columns
 from fedstat.federated import Method
 from fedstat.federated.federate import participants
 from fedstat.federated.network import build
@@ -203,7 +202,7 @@ def test_dynamic_fedfac_analyses_updates_or_weights_with_its_kappa_and_new_rando
     kept = result.states["it", 0].clients["hidden.weight"][present].numpy()
     np.testing.assert_allclose(stacks["weights"], kept, atol=1e-12)
     assert np.abs(stacks["updates"]).max() < np.abs(stacks["weights"]).max()
-    few, many = (communality(units_as_columns(stacks["weights"]), kappa) for kappa in (0.3, 0.9))
+    few, many = (communality(stacks["weights"], kappa) for kappa in (0.3, 0.9))
     assert few.mean() < many.mean()  # more factors explain more
     first = [run(fs.FedFac(layers=["hidden"], kappa=k), rounds=1).records["it", 0]["shared hidden"] for k in (0.3, 0.9)]
     assert not np.array_equal(*first)

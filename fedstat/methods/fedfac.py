@@ -150,7 +150,7 @@ class FedFac(Method):
             if self.statistic == "agreement":
                 values = factor.intraclass_correlation(stacked)
             elif self.statistic == "communality":
-                values = communality(factor.units_as_columns(stacked[0]), self.kappa)
+                values = communality(stacked[0], self.kappa)
             else:
                 values = self.statistic(stacked[0], rng)
             if np.shape(values) != before[layer].shape:
@@ -172,16 +172,32 @@ def _flat(weights: np.ndarray) -> np.ndarray:
     return weights.reshape(*weights.shape[:2], -1).astype(np.float64)
 
 
-def communality(matrix: np.ndarray, kappa: float) -> np.ndarray:
-    """Communality of each column by principal-axis factor analysis; NaN for columns that do not vary.
+def communality(weights: np.ndarray, kappa: float) -> np.ndarray:
+    """Communality of each unit by principal-axis factor analysis of all clients' incoming weights.
 
-    Warns, in words that do not change from round to round, where the data do not determine the communalities.
+    The analysis takes one client at a time. It warns, in words that do not change from round to round, where the data
+    do not determine the communalities.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (K', units, ...)
+        Stacked weights or changes.
+    kappa : float
+        Share of the eigenvalues that the factors must reach.
+
+    Returns
+    -------
+    ndarray, shape (units,)
+        NaN for units that do not vary.
     """
-    if len(matrix) < 2:
-        return np.full(matrix.shape[1], np.nan)
+    clients, units = weights.shape[:2]
+    if weights.size < 2 * units:
+        return np.full(units, np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit = factor.PrincipalAxis(contribution=kappa).fit(matrix)
+        fit = factor.PrincipalAxis(contribution=kappa).fit_blocks(
+            factor.units_as_columns(weights[k : k + 1]) for k in range(clients)
+        )
     if not (fit.identified_ and fit.converged_):
         warnings.warn(
             f"kappa = {kappa:g} asks for more factors than the correlations of some layer's units identify; the "
