@@ -235,7 +235,7 @@ def _text(title: str, found: _Analysis) -> str:
     lines.append(f"  Ledermann bound: at most {ledermann_bound(varying)} can be identified")
 
     state = "converged" if fit.converged_ else "NOT CONVERGED"
-    known = "identified" if fit.identified_ else "NOT IDENTIFIED"
+    known = "locally identified" if fit.identified_ else "NOT IDENTIFIED"
     factors = "1 factor" if m == 1 else f"{m} factors"
     lines += ["", f"Principal axes, {factors}: {state} in {fit.n_iter_} steps (residual {fit.residual_:.0e}), {known}"]
     if len(fit.heywood_):
