@@ -5,6 +5,7 @@ import warnings
 import mpmath
 import numpy as np
 import pytest
+import torch
 from factor_analyzer.utils import smc
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -305,7 +306,7 @@ def test_the_contribution_rule_sets_the_number_of_factors():
     ids=["Ledermann 8", "Ledermann 24", "doublets", "too many", "two", "one"],
 )
 def test_what_the_data_do_not_identify_is_said(r, m):
-    with pytest.warns(IdentificationWarning, match=rf"{m} factors? of {len(r)} variables? .* Ledermann bound"):
+    with pytest.warns(IdentificationWarning, match=rf"do not identify {m} factors? of {len(r)} .* Ledermann bound"):
         fit = PrincipalAxis(m).fit_correlation(r)
     assert not fit.identified_
     assert fit.residual_ < 1e-9
@@ -459,6 +460,11 @@ def asymmetric():
         (
             lambda: PrincipalAxis().fit_correlation(2 * np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]]) / 2),
             "positive semidefinite, but has the eigenvalue -0.8",
+        ),
+        pytest.param(
+            lambda: PrincipalAxis(1, solver="cuda").fit_correlation(HARMAN5),
+            "needs a GPU",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
         ),
         (lambda: principal_components_loadings(HARMAN5, 6), "m must lie between 1 and the 5 variables, got 6"),
     ],

@@ -169,7 +169,7 @@ def test_warnings_become_notes(harman, tmp_path):
     assert done.exit_code == 0
     assert "NOT IDENTIFIED" in done.stdout
     (note,) = done.stderr.splitlines()
-    assert note.startswith("note: 6 factors of 8 variables are not identified (the Ledermann bound is 4)")
+    assert note.startswith("note: the data do not identify 6 factors of 8 variables (the Ledermann bound is 4)")
     as_json = factor(harman, "--correlation", "--factors", 6, "--json")
     assert json.loads(as_json.stdout)["notes"] == [note.removeprefix("note: ")]
 

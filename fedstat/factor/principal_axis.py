@@ -162,7 +162,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Analyse rows of which only the moments are known."""
         if moments.rows < 2:
             raise ValueError(f"correlations need at least two rows, got {moments.rows:g}.")
-        self.n_features_in_ = len(moments.mean)
+        self._count_features(len(moments.mean))
         return self._fit_moments(moments)
 
     def fit_correlation(self, R: np.ndarray) -> PrincipalAxis:
@@ -175,7 +175,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             to rounding in single precision, or a parameter is out of range.
         """
         r = check_correlation(R)
-        self.n_features_in_ = len(r)
+        self._count_features(len(r))
         self.mean_, self.scale_ = np.zeros(len(r)), np.ones(len(r))
         return self._fit(r, np.ones(len(r), dtype=bool))
 
@@ -217,6 +217,10 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     @property
     def _n_features_out(self) -> int:
         return self.n_factors_
+
+    def _count_features(self, p: int) -> None:
+        self.n_features_in_ = p
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
 
     def _fit_moments(self, moments: Moments) -> PrincipalAxis:
         varies = moments.varies()
@@ -301,9 +305,10 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise ValueError(f"max_iter must be a whole number of at least 1, got {self.max_iter!r}.")
 
     def _warn(self, p: int) -> None:
+        what = f"{self.n_factors_} factor{'s' if self.n_factors_ != 1 else ''}"
         if not self.converged_:
             warnings.warn(
-                f"principal-axis factoring with {self.n_factors_} factors has not converged in {self.n_iter_} steps "
+                f"principal-axis factoring with {what} has not converged in {self.n_iter_} steps "
                 f"(residual {self.residual_:.1e}, largest communality {self.communalities_.max():.3g}); "
                 + ("raise max_iter." if self.bounded else "unbounded communalities may grow without end: use bounded."),
                 ConvergenceWarning,
@@ -311,9 +316,9 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             )
         elif not self.identified_:
             warnings.warn(
-                f"{self.n_factors_} factors of {p} variables are not identified (the Ledermann bound is "
-                f"{ledermann_bound(p)}): other communalities fit as well, and these depend on the start. Ask for fewer "
-                "factors (n_factors, or a smaller contribution).",
+                f"the data do not identify {what} of {p} variables (the Ledermann bound is {ledermann_bound(p)}): "
+                "other communalities fit as well, and these depend on the start. Ask for fewer factors (n_factors, or "
+                "a smaller contribution).",
                 IdentificationWarning,
                 stacklevel=4,
             )

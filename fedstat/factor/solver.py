@@ -81,6 +81,8 @@ _NUMPY = _Arrays(
 def _torch(device: str) -> _Arrays:
     import torch
 
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError('solver="cuda" needs a GPU that torch can use, and there is none; take "auto".')
     return _Arrays(
         put=lambda a: torch.as_tensor(a, dtype=torch.float64, device=device),
         get=lambda a: a.cpu().numpy(),
