@@ -14,7 +14,14 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedstat.factor import IdentificationWarning, Moments, PrincipalAxis, principal_components_loadings, solver
+from fedstat.factor import (
+    IdentificationWarning,
+    Moments,
+    PrincipalAxis,
+    principal_components_loadings,
+    rotate,
+    solver,
+)
 from fedstat.factor.correlation import squared_multiple_correlations
 
 unidentified = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
@@ -54,6 +61,15 @@ def by_definition(r, m, steps=20_000):
             break
         h = new
     return h
+
+
+def large(seed):
+    """Exact models: five factors of 300 variables; three of 254 and one of two further variables."""
+    many, _ = population(300, 5, seed)
+    r = np.eye(256)
+    r[:254, :254] = population(254, 3, seed)[0]
+    r[254, 255] = r[255, 254] = 0.5
+    return many, r
 
 
 CASES = [(HARMAN5, 1), (HARMAN5, 2), *((HARMAN8, m) for m in (1, 2, 3, 4)), (HARMAN24, 4), (HARMAN24, 10)]
@@ -208,19 +224,18 @@ def test_properties_of_the_fixed_point(sample, bounded):
     h = fit.communalities_
     step, psi = image(r, h, m)
     np.testing.assert_allclose(h, np.minimum(step, 1) if bounded else step, atol=1e-9)
-    # psi never rises along the plain iteration, and the solver ends no higher than a long stretch of it
-    path, last = squared_multiple_correlations(r), np.inf
-    for _ in range(20):
-        new, level = image(r, path, m)
+    # psi never rises along the plain iteration, and the solver ends no higher than a stretch of it
+    start, last = squared_multiple_correlations(r), np.inf
+    for steps in range(1, 15):
+        level = solver.plain(r, start, m, 1.0 if bounded else np.inf, 1e-12, steps).criterion
         assert level <= last + 1e-14
-        path, last = (np.minimum(new, 1) if bounded else new), level
+        last = level
     assert psi <= last + 1e-12
     if not bounded:
         kept = np.maximum(fit.reduced_eigenvalues_[:m], 0)
         assert h.sum() == pytest.approx(kept.sum(), rel=1e-9)
-    # rotation
-    q, _ = np.linalg.qr(rng.normal(size=(m, m)))
-    np.testing.assert_allclose(((fit.loadings_ @ q) ** 2).sum(axis=1), (fit.loadings_**2).sum(axis=1), atol=1e-12)
+    turned = rotate(fit.loadings_, "varimax").loadings
+    np.testing.assert_allclose((turned**2).sum(axis=1), step, atol=1e-9)
     # order, signs, scales and levels of columns
     assume(fit.identified_)
     order, scale = rng.permutation(len(h)), rng.choice([-1, 1], len(h)) * 10 ** rng.uniform(-3, 3, len(h))
@@ -302,8 +317,31 @@ def test_the_contribution_rule_sets_the_number_of_factors():
         (population(12, 3)[0], 4),  # one factor too many for an exact model
         (np.array([[1, 0.3], [0.3, 1]]), 1),
         (np.ones((1, 1)), 1),
+        # psi is not smooth: a further eigenvalue of zero, none at all, two equal ones of which one is kept
+        (np.full((6, 6), 0.5) + 0.5 * np.eye(6), 2),
+        (np.eye(128), 3),
+        (np.kron(np.eye(2), np.full((4, 4), 0.5) + 0.5 * np.eye(4)), 1),
+        # the same with hundreds of columns, through the partial solver first
+        (np.kron(np.eye(128), [[1, 0.5], [0.5, 1]]), 5),
+        (np.full((300, 300), 0.5) + 0.5 * np.eye(300), 2),
+        (large(1)[0], 6),
+        (large(3)[1], 4),
     ],
-    ids=["Ledermann 8", "Ledermann 24", "doublets", "too many", "two", "one"],
+    ids=[
+        "8",
+        "24",
+        "doublets",
+        "too-many",
+        "two",
+        "one",
+        "zero",
+        "identity",
+        "tie",
+        "doublets-256",
+        "zero-300",
+        "too-many-300",
+        "doublet-256",
+    ],
 )
 def test_what_the_data_do_not_identify_is_said(r, m):
     with pytest.warns(IdentificationWarning, match=rf"do not identify {m} factors? of {len(r)} .* Ledermann bound"):
@@ -313,8 +351,41 @@ def test_what_the_data_do_not_identify_is_said(r, m):
     assert np.isfinite(fit.loadings_).all()
 
 
+def test_a_saddle_is_left_to_the_solver_that_descends():
+    """Extrapolated steps from these largest correlations end on a saddle."""
+    rng = np.random.default_rng(249)
+    rng.integers(1, 22), rng.normal(size=(10, 30))
+    x = rng.normal(size=(270, 256))
+    x[:, 1::2] = x[:, ::2] + rng.uniform(0.1, 2) * rng.normal(size=(270, 128))
+    auto, newton = (PrincipalAxis(15, start="largest", solver=s).fit(x) for s in ("auto", "newton"))
+    assert auto.identified_
+    np.testing.assert_array_equal(auto.communalities_, newton.communalities_)
+
+
+def test_warnings_point_at_the_caller():
+    r = np.array([[1, 0.3], [0.3, 1]])
+    x = np.random.default_rng(0).normal(size=(9, 2))
+    fits = (lambda f: f.fit(x), lambda f: f.fit_blocks([x]), lambda f: f.fit_moments(Moments.of(x)))
+    for call in (*fits, lambda f: f.fit_correlation(r)):
+        with pytest.warns(IdentificationWarning) as caught:
+            call(PrincipalAxis(1))
+        assert caught[0].filename == __file__
+
+
+@unidentified
+def test_a_failed_fit_leaves_the_last_one():
+    fit = PrincipalAxis(2).fit_correlation(HARMAN8)
+    before = dict(vars(fit))
+    with pytest.raises(ValueError, match="n_factors is 9"):
+        fit.set_params(n_factors=9).fit_correlation(HARMAN5)
+    assert {**vars(fit), "n_factors": 2}.keys() == before.keys()
+    assert fit.loadings_ is before["loadings_"]
+    assert fit.n_features_in_ == 8
+    assert len(fit.set_params(n_factors=2).fit_correlation(THURSTONE).eigenvalues_) == 9
+
+
 def test_without_the_bound_communalities_may_grow_without_end():
-    with pytest.warns(ConvergenceWarning, match="use bounded"):
+    with pytest.warns(ConvergenceWarning, match="use bounded"), pytest.warns(IdentificationWarning):
         fit = PrincipalAxis(14, bounded=False, max_iter=100).fit_correlation(HARMAN24)
     assert not fit.converged_
     assert fit.communalities_.max() > 10
@@ -386,7 +457,7 @@ def test_blocks_of_rows_give_what_all_rows_give(seed, cuts):
     pooled = sum((Moments.of(b) for b in blocks[1:]), Moments.of(blocks[0]))
     reference = Moments.of(x)
     np.testing.assert_allclose(pooled.mean, reference.mean, rtol=1e-12)
-    np.testing.assert_allclose(pooled.correlation(), np.corrcoef(x, rowvar=False), atol=1e-8)
+    np.testing.assert_allclose(pooled.correlation(), reference.correlation(), atol=1e-8)
     np.testing.assert_allclose((Moments.of(x) * 3).correlation(), reference.correlation(), atol=1e-14)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -394,6 +465,27 @@ def test_blocks_of_rows_give_what_all_rows_give(seed, cuts):
     assert parts.n_features_in_ == 6
     if whole.identified_:
         np.testing.assert_allclose(parts.communalities_, whole.communalities_, atol=1e-4)
+
+
+def test_many_rows_far_from_zero():
+    """The mean of many equal numbers is not quite that number, and levels may be 1e8 times the spread."""
+    z = np.random.default_rng(0).normal(size=(200_000, 3)) @ np.array([[1, 0.6, 0.3], [0, 0.8, 0.2], [0, 0, 0.9]])
+    x = np.column_stack([z, np.full(200_000, 1 / 3), np.full(200_000, 0.1)])
+    assert Moments.of(x).varies().tolist() == [True, True, True, False, False]
+    exact = np.corrcoef(z, rowvar=False)
+    blocks = np.array_split(z + 1e8, 50)
+    np.testing.assert_allclose(Moments.of(x).correlation(), exact, atol=1e-13)
+    np.testing.assert_allclose(sum(map(Moments.of, blocks[1:]), Moments.of(blocks[0])).correlation(), exact, atol=1e-8)
+
+
+def test_scores_ignore_what_single_precision_leaves():
+    x = np.random.default_rng(0).normal(size=(20, 30))
+    r = np.corrcoef(x, rowvar=False)
+    z = np.random.default_rng(1).normal(size=(5, 30))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        double, single = (PrincipalAxis(3).fit_correlation(m).transform(z) for m in (r, r.astype(np.float32)))
+    np.testing.assert_allclose(single, double, atol=1e-3)
 
 
 def test_single_precision_is_analysed_in_double():
@@ -442,6 +534,12 @@ def asymmetric():
         (lambda: PrincipalAxis(start="ones").fit_correlation(HARMAN5), 'start must be "smc"'),
         (lambda: PrincipalAxis(1, start=[0.5, 2, 0, 0, 0]).fit_correlation(HARMAN5), "start must hold 5"),
         (lambda: PrincipalAxis(solver="lapack").fit_correlation(HARMAN5), "solver must be"),
+        (lambda: PrincipalAxis(bounded="no").fit_correlation(HARMAN5), "bounded must be True or False, got 'no'"),
+        (lambda: PrincipalAxis(tol=np.inf).fit_correlation(HARMAN5), "tol must be positive and finite"),
+        (lambda: PrincipalAxis().fit_blocks([np.eye(3), np.array([["a"] * 3])]), "block 1: could not convert"),
+        (lambda: PrincipalAxis().fit(np.eye(3) * 1e160), "column 0 ranges from 0 to 1e.160; multiply it"),
+        (lambda: PrincipalAxis().fit(np.eye(3) * 1e-170), "column 0 ranges from 0 to 1e-170; multiply it"),
+        (lambda: Moments.of(np.eye(3)) * -1, "weight must be a number of times"),
         (lambda: PrincipalAxis(tol=0).fit_correlation(HARMAN5), "tol must be positive"),
         (lambda: PrincipalAxis(max_iter=0).fit_correlation(HARMAN5), "max_iter must be"),
         (lambda: PrincipalAxis().fit(np.ones((1, 3))), "minimum of 2 is required"),

@@ -1,7 +1,10 @@
 """``fedstat factor`` end to end: what people read, what programs read, what goes wrong."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -16,7 +19,7 @@ from fedstat.cli import app
 from fedstat.factor import PrincipalAxis, contribution_rule, kaiser_rule, minimum_average_partial, parallel_analysis
 from fedstat.factor.diagnostics import bartlett, kmo, root_mean_square_residual
 from fedstat.factor.files import units_as_columns
-from fedstat.factor.rotation import rotate
+from fedstat.factor.rotation import OBLIQUE, ORTHOGONAL, rotate
 from fedstat.factor.table import loading_table
 
 
@@ -72,8 +75,8 @@ def test_a_correlation_matrix(harman):
     assert done["root_mean_square_residual"] == root_mean_square_residual(HARMAN8, fit.loadings_)
     assert done["notes"] == []
 
-    printed = factor(harman, "--correlation", "--observations", HARMAN8_ROWS, "--factors", 2, "--rotate", "oblimin")
-    assert loading_table(rotation.loadings, HARMAN8_NAMES, correlations=rotation.correlations) in printed.stdout
+    printed = factor(harman, "--correlation", "--observations", HARMAN8_ROWS, "--factors", 2, "--rotate", "Oblimin")
+    assert loading_table(rotation, HARMAN8_NAMES) in printed.stdout
     for line in [*rules, kmo(HARMAN8), bartlett(HARMAN8, HARMAN8_ROWS)]:
         assert str(line) in printed.stdout
     assert "2 factors: converged" in printed.stdout
@@ -83,9 +86,12 @@ def test_a_correlation_matrix(harman):
 def test_what_needs_the_number_of_rows_is_left_out_without_it(harman):
     done = found(harman, "--correlation")
     assert done["n_factors"] == contribution_rule(np.linalg.eigvalsh(HARMAN8), 0.85).n_factors
-    assert "parallel analysis" not in [rule["rule"] for rule in done["rules"]]
+    assert not any("parallel analysis" in rule["rule"] for rule in done["rules"])
     assert (done["rows"], done["bartlett"]) == (None, None)
-    assert "needs --observations" in factor(harman, "--correlation").stdout
+    assert any("need --observations" in note for note in done["notes"])
+    few = found(harman, "--correlation", "--observations", 5, "--rotate", "None")
+    assert any("no Bartlett's test: 5 observations are too few for 8 columns" in note for note in few["notes"])
+    assert (few["kmo"]["overall"], few["bartlett"], few["rotation"]) == (kmo(HARMAN8).overall, None, None)
 
 
 def test_a_table(people):
@@ -104,8 +110,8 @@ def test_a_table(people):
     assert done["bartlett"]["statistic"] == pytest.approx(bartlett(fit.correlation_, 198).statistic, rel=1e-12)
     printed = factor(path, "--drop-missing", "--factors", 2).stdout
     assert "198 rows, 7 columns (a to fixed)" in printed
-    assert "left out: 2 rows" in printed
-    assert "left out: fixed, which do not vary" in printed
+    assert "left out: 2 rows in" in printed
+    assert "left out: fixed, which does not vary" in printed
     assert "first column was read as row names" in printed
     smaller = found(path, "--drop-missing", "--factors", 1, "--without", "fixed", "--without", "f")
     assert smaller["columns"] == list("abcde")
@@ -132,10 +138,11 @@ def test_a_layer_of_a_checkpoint(tmp_path):
     assert (done["kind"], done["rows"], done["constant"]) == ("weights", 48, ["unit5"])
     assert (done["kmo"], done["bartlett"]) == (None, None)
     assert [rule["rule"] for rule in done["rules"]] == ["contribution rule", "Kaiser rule", "minimum average partial"]
-    printed = factor(tmp_path / "m.safetensors", "--layer", "conv", "--factors", 2).stdout
-    assert "layer conv: 48 incoming weights (rows) of 24 units (columns)" in printed
-    assert "no independent observations" in printed
-    assert "Bartlett" not in printed
+    (note,) = done["notes"]
+    assert re.search("no parallel analysis, .*-Olkin measure or Bartlett's test: .* no independent observations", note)
+    printed = factor(tmp_path / "m.safetensors", "--layer", "conv", "--factors", 2)
+    assert "layer conv: 48 incoming weights of 24 units" in printed.stdout
+    assert printed.stderr == f"note: {note}\n"
     unnamed = factor(tmp_path / "m.safetensors")
     assert unnamed.exit_code == 1
     assert "choose one with --layer NAME:\n  conv.weight  (24, 3, 4, 4)\n  head.weight  (2, 2)" in unnamed.stderr
@@ -151,6 +158,7 @@ def test_clients_of_a_saved_run(tmp_path):
     np.testing.assert_array_equal(done["communalities"], PrincipalAxis(2).fit(units_as_columns(stacked)).communalities_)
     np.save(tmp_path / "stacked.npy", stacked)
     assert found(tmp_path / "stacked.npy", "--clients", "--factors", 2)["communalities"] == done["communalities"]
+    assert "3 clients x 6 incoming weights of 8 units" in factor(tmp_path / "stacked.npy", "--clients").stdout
 
 
 def test_wide_analyses_are_summarised(tmp_path):
@@ -162,23 +170,33 @@ def test_wide_analyses_are_summarised(tmp_path):
     np.save(tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(600, 520)))
     done = found(tmp_path / "wide.npy", "--factors", 1)
     assert [rule["rule"] for rule in done["rules"]] == ["contribution rule", "Kaiser rule"]
+    assert any("above 512 columns" in note for note in done["notes"])
 
 
 def test_warnings_become_notes(harman, tmp_path):
-    done = factor(harman, "--correlation", "--factors", 6)
+    options = (harman, "--correlation", "--observations", HARMAN8_ROWS, "--factors", 6)
+    done = factor(*options)
     assert done.exit_code == 0
     assert "NOT IDENTIFIED" in done.stdout
     (note,) = done.stderr.splitlines()
     assert note.startswith("note: the data do not identify 6 factors of 8 variables (the Ledermann bound is 4)")
-    as_json = factor(harman, "--correlation", "--factors", 6, "--json")
-    assert json.loads(as_json.stdout)["notes"] == [note.removeprefix("note: ")]
+    assert note.endswith("Ask for fewer factors (--factors, or a smaller --contribution).")
+    assert found(*options)["notes"] == [note.removeprefix("note: ")]
 
-    forgotten = factor(harman, "--factors", 2)
-    assert "add --correlation if it holds correlations" in forgotten.stderr
-    np.save(tmp_path / "few.npy", np.random.default_rng(0).normal(size=(6, 8)))
-    few = factor(tmp_path / "few.npy", "--factors", 1)
-    assert few.exit_code == 0
-    assert "note: Kaiser-Meyer-Olkin measure and Bartlett's test: r must have an inverse" in few.stderr
+
+def test_suspicious_tables_are_noted(harman, tmp_path):
+    forgotten = "add --correlation if it holds correlations"
+    assert forgotten in factor(harman, "--factors", 2).stderr
+    x = np.random.default_rng(0).normal(size=(50, 8))
+    np.save(tmp_path / "r.npy", HARMAN8 + np.triu(np.full((8, 8), 1e-15), 1))  # as corrcoef rounds
+    assert forgotten in factor(tmp_path / "r.npy", "--factors", 2).stderr
+    np.save(tmp_path / "few.npy", x[:8])
+    (note,) = found(tmp_path / "few.npy", "--factors", 1)["notes"]
+    assert note == "no Kaiser-Meyer-Olkin measure or Bartlett's test: 8 rows are too few for 8 columns."
+    pd.DataFrame(x, columns=list("abcdefgh")).assign(sum=x @ np.ones(8), one=1).to_csv(tmp_path / "sum.csv")
+    done = found(tmp_path / "sum.csv", "--factors", 1)
+    assert any("column sum is a combination of others; leave it out (--without)" in note for note in done["notes"])
+    assert (done["kmo"], done["bartlett"]) == (None, None)
 
 
 def test_heywood_cases_are_named(tmp_path):
@@ -205,18 +223,19 @@ def test_the_scree_plot(harman, tmp_path, suffix, start):
     [
         ("a,b\n1,0.5\n0.4,1\n", ["--correlation"], "line 2, column 'b': 0.5, but 0.4 .* not symmetric"),
         ("a,b\n2,0.5\n0.5,1\n", ["--correlation"], "line 2, column 'a': 2; the diagonal must be 1"),
-        ("a,b,c\n1,.9,-.9\n.9,1,.9\n-.9,.9,1\n", ["--correlation"], "positive semidefinite.* eigenvalue -0.8.*Use"),
+        (
+            "a,b,c\n1,.9,-.9\n.9,1,.9\n-.9,.9,1\n",
+            ["--correlation"],
+            "t.csv: R must be positive .* eigenvalue -0.8.*Use",
+        ),
         ("a,b\n1,2\n3,\n", [], "line 3, column 'b': no value.*--drop-missing"),
         ("a,b\n1,2\n", [], r"1 row\(s\) of numbers; correlations need at least two"),
-        ("a,b\n1,2\n3,4\n5,7\n", ["--factors", "0"], "n_factors must be a whole number of at least 1"),
-        ("a,b\n1,2\n3,4\n5,7\n", ["--factors", "3"], "n_factors is 3, but there are 2 columns"),
-        ("a,b\n1,2\n3,4\n5,7\n", ["--contribution", "0"], r"contribution must lie in \(0, 1\], got 0"),
-        ("a,b\n1,2\n3,4\n5,7\n", ["--contribution", "1.1"], r"contribution must lie in \(0, 1\], got 1.1"),
-        ("a,b\n1,2\n3,4\n5,7\n", ["--contribution", "nan"], r"contribution must lie in \(0, 1\], got nan"),
+        ("a,b\n1,2\n3,4\n5,7\n", ["--factors", "3"], "--factors 3 is too many for 2 columns that vary"),
         ("a,b\n1,x\n3,y\n", [], "line 2, column 'b': 'x' is no number.*--without b"),
         ("a,b\n1,2\n3\n", [], "line 3: 1 value.*line 1 has 2"),
-        ("a,b\n1,2\n1,2\n", [], "no column varies"),
-        ("a,b\n1,2\n3,4\n", ["--plot", "/proc/none/x.pdf"], "No such file|Permission"),
+        ("a,b\n1,2\n1,2\n", [], "columns that vary: 0 of 2; .* at least two"),
+        ("a,b\n1,2\n1,3\n", [], "columns that vary: 1 of 2; .* at least two"),
+        ("a\n1\n", ["--correlation"], "columns that vary: 1 of 1; .* at least two"),
     ],
 )
 def test_bad_input(tmp_path, content, options, message):
@@ -230,8 +249,10 @@ def test_bad_input(tmp_path, content, options, message):
 
 
 def test_files_that_are_not_read(tmp_path):
-    assert "No such file" in factor(tmp_path / "none.csv").stderr
-    assert factor(tmp_path).exit_code == 1
+    for path, message in ((tmp_path / "none.csv", "does not exist"), (tmp_path, "is a directory")):
+        done = factor(path)
+        assert done.exit_code == 2
+        assert message in _unboxed(done.stderr)
     (tmp_path / "m.pt").write_bytes(b"\x80\x02.")
     done = factor(tmp_path / "m.pt")
     assert done.exit_code == 1
@@ -244,19 +265,49 @@ def test_files_that_are_not_read(tmp_path):
         (["--factors", 2, "--contribution", 0.9], "exclude each other"),
         (["--rotate", "spin"], "varimax"),
         (["--plot", "scree.gif"], ".pdf, .svg or .png"),
+        (["--plot", "nowhere/scree.png"], "there is no folder nowhere"),
+        (["--plot", "/"], "is a directory"),
         (["--observations", 10], "only for --correlation"),
         (["--correlation", "--layer", "x"], "--correlation"),
         (["--correlation", "--observations", 1], "--observations"),
         (["--factors", "two"], "--factors"),
+        (["--factors", 0], "--factors"),
+        *((["--contribution", share], f"{share} does not lie in (0, 1]") for share in (0.0, 1.1, float("nan"))),
     ],
 )
 def test_usage_errors(harman, options, message):
     done = factor(harman, *options)
     assert done.exit_code == 2
-    assert message in done.stderr
+    assert message in _unboxed(done.stderr)
+
+
+def _unboxed(message):
+    """A usage error without the frame that is drawn around it."""
+    return " ".join(message.replace("│", " ").split())
+
+
+def test_output_that_cannot_be_written(harman):
+    """A full disk is reported in a sentence, and ``| head`` not at all."""
+    command = [sys.executable, "-c", "from fedstat.cli import app; app()", "factor", str(harman), "--correlation"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert re.fullmatch("(note: .*\n)*error: .*No space left on device\n", done.stderr)
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as closed:
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True)
+    assert re.fullmatch("(note: .*\n)*", done.stderr)
 
 
 def test_help_teaches():
     text = factor("--help").output
-    for word in ("--correlation", "--layer", "--contribution", "fedstat factor model.safetensors"):
+    for word in (
+        "--correlation",
+        "--layer",
+        "--contribution",
+        "fedstat factor model.safetensors",
+        *ORTHOGONAL,
+        *OBLIQUE,
+    ):
         assert word in text

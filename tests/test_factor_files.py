@@ -147,6 +147,9 @@ def test_correlation_matrices(write):
     np.testing.assert_array_equal(smaller.values, np.delete(np.delete(HARMAN8, 1, axis=0), 1, axis=1))
     with pytest.raises(ValueError, match=r"4 row.* and 2 column.*leave out --correlation"):
         read_correlation(write("a,b\n1,2\n3,4\n5,6\n7,8\n"))
+    frame = pd.DataFrame(HARMAN8, HARMAN8_NAMES, HARMAN8_NAMES)
+    with pytest.raises(ValueError, match=r"different orders: row 1 is 'chest width', but column 1 is 'height'"):
+        read_correlation(write(frame.iloc[::-1].to_csv()))
     with pytest.raises(ValueError, match=r"line 2, column 'b': no value.*both its triangles"):
         read_correlation(write("a,b\n1,\n0.5,1\n"))
 
@@ -156,6 +159,7 @@ def test_correlation_matrices(write):
     [
         ("a,b\n1,0.5\n0.4,1\n", "line 2, column 'b': 0.5, but 0.4 for 'a' with 'b'; .* not symmetric; correct one"),
         ("a,b\n1,0.5\n0.5,2\n", "line 3, column 'b': 2; the diagonal must be 1; divide covariances"),
+        ("a,b,c\n1,.9,-.9\n.9,1,.9\n-.9,.9,1\n", "table.csv: R must be positive semidefinite"),
         ("a,b\n1,1.5\n1.5,1\n", r"line 2, column 'b': 1.5; correlations lie in \[-1, 1\]"),
     ],
 )
@@ -181,7 +185,7 @@ def test_stacked_weights_take_the_papers_shape(tmp_path):
     table = read_table(tmp_path / "w.npy", clients=True)
     for unit in range(4):
         np.testing.assert_array_equal(table.values[:, unit], np.concatenate([w[unit].ravel() for w in stacked]))
-    assert table.weights
+    assert (table.weights, table.clients) == (True, 3)
     assert table.names == ("unit0", "unit1", "unit2", "unit3")
     assert units_as_columns(np.zeros((0, 4, 0))).shape == (0, 4)
     with pytest.raises(ValueError, match=r"shape \(3, 4, 2, 5\).*--clients"):
@@ -236,11 +240,11 @@ def test_short_floats(tmp_path, dtype):
 
 def test_gaps_in_arrays_name_row_and_column(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[1, 2], [3, 4], [5, np.nan], [np.nan, 6]]))
-    with pytest.raises(ValueError, match=r"row 2 \(counted from 0\), column 'V2': no value. 2 of 4 rows"):
+    with pytest.raises(ValueError, match=r"row 3 \(counted from 1\), column 'V2': no value. 2 of 4 rows"):
         read_table(tmp_path / "x.npy")
     assert read_table(tmp_path / "x.npy", drop_missing=True).left_out == 2
     np.save(tmp_path / "x.npy", np.array([[1, 2], [3, np.inf]]))
-    with pytest.raises(ValueError, match=r"row 1 .* column 'V2': inf is not finite"):
+    with pytest.raises(ValueError, match=r"row 2 .* column 'V2': inf is not finite"):
         read_table(tmp_path / "x.npy", drop_missing=True)
 
 

@@ -159,11 +159,34 @@ def test_the_figure_marks_units_at_the_bound():
     found = split_stability(heywood(), contributions=[0.75], quantiles=[0.9], resamples=5)
     with style():
         left, right = found.plot()
+        with pytest.raises(ValueError, match="axes must be two Axes"):
+            found.plot(left)
     marked = {line.get_label(): len(line.get_xdata()) for line in left.get_lines()}
     assert marked["below the bound"] == 6
     assert marked["mostly at the bound"] == 3
     assert right.get_xlabel()
+    assert "cut of all clients" in marked
+    assert "bars: 2.5% to 97.5%" in [text.get_text() for text in right.get_legend().get_texts()]
     assert right.get_ylabel() == "Cohen's kappa"
+
+
+def test_printing_shows_the_grid():
+    # eight units of noise: 95% of the eigenvalues need seven factors, more than R identifies
+    with pytest.warns(UserWarning, match="identif"):
+        found = split_stability(planted(noise=1.5), contributions=[0.5, 0.95], quantiles=[0.25, 0.5], resamples=20)
+    head, rows, tail = (str(found).splitlines()[part] for part in (slice(0, 3), slice(3, 7), slice(7, None)))
+    assert "8 units" in head[0]
+    assert "20 resamples" in head[1]
+    numbers = [line.replace("(", " ").replace(")", " ").replace("to", " ").replace("%", " ").split() for line in rows]
+    grid = [(g, q) for g in range(2) for q in range(2)]
+    expected = [
+        [found.contributions[g], found.n_factors[g], found.quantiles[q],
+         *spread(found.kappa[g, q]), *spread(found.halves[g, q]), 100 * found.cut_at_bound[g, q]]
+        for g, q in grid
+    ]  # fmt: skip
+    np.testing.assert_allclose(np.array(numbers, float)[:, :9], np.array(expected)[:, :9], atol=0.0051)
+    np.testing.assert_allclose(np.array(numbers, float)[:, 9], np.array(expected)[:, 9], atol=0.51)
+    assert tail[0] == f"not identified, of 61 analyses each: {found.unidentified[1]} at contribution 0.95"
 
 
 @pytest.mark.parametrize(
@@ -173,9 +196,11 @@ def test_the_figure_marks_units_at_the_bound():
         ({"weights": np.ones((1, 4, 5))}, "at least 2 clients, got 1, which cannot be resampled; stack all clients'"),
         ({"weights": np.ones((3, 4, 5))}, "at least 2 units that vary"),
         ({"weights": np.full((3, 4, 5), np.nan)}, r"the entry at \(0, 0, 0\) is nan. Leave that client out"),
-        ({"contributions": [0.0]}, r"contributions must lie in \(0, 1\]"),
-        ({"contributions": []}, "contributions .* at least one"),
-        ({"quantiles": [1.5]}, r"quantiles must lie in \[0, 1\]"),
+        ({"contributions": [0.0]}, r"contributions must be a list of numbers in \(0, 1\]"),
+        ({"contributions": []}, "contributions must be a list"),
+        ({"contributions": 0.8}, r"contributions must be a list .* such as \[0.85\], got 0.8"),
+        ({"quantiles": [1.5]}, r"quantiles must be a list of numbers in \[0, 1\]"),
+        ({"quantiles": 2}, "quantiles must be a list .* got 2"),
         ({"resamples": 0}, "resamples must be a whole number, at least 1"),
         ({"resamples": 2.5}, "resamples must be a whole number"),
         ({"seed": -1}, "seed must be"),

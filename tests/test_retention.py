@@ -33,6 +33,7 @@ def sample_correlation(rows, p, seed):
 def test_contribution_rule_on_published_matrices(r, expected):
     found = [contribution_rule(eigenvalues(r), kappa).n_factors for kappa in (0.5, 0.75, 0.85, 0.9, 0.95, 1.0)]
     assert found == expected
+    assert [str(contribution_rule(eigenvalues(r), kappa)).count("the most allowed") for kappa in (0.95, 1.0)] == [0, 1]
 
 
 @given(values=arrays(np.float64, st.integers(2, 9), elements=st.floats(-1, 5)), kappa=st.floats(0.01, 1))
@@ -112,7 +113,8 @@ def test_a_seed_repeats_itself_and_the_note_says_what_was_done():
     np.testing.assert_array_equal(rules[0].reference, rules[1].reference)
     assert (rules[0].reference != rules[2].reference).all()
     assert (
-        str(rules[0]) == "parallel analysis: 2 factors (95% quantile of 20 simulations of 305 independent rows, seed 4)"
+        str(rules[0]) == "parallel analysis (of components): 2 factors "
+        "(95% quantile of 20 simulations of 305 independent rows, seed 4)"
     )
 
 
@@ -200,17 +202,19 @@ def test_scree_plot_names_each_rule_and_groups_those_that_agree():
     import matplotlib.pyplot as plt
 
     values = eigenvalues(HARMAN8)
-    rules = [contribution_rule(values), kaiser_rule(values), parallel_analysis(values, 305)]
+    rules = [contribution_rule(values), kaiser_rule(values), parallel_analysis(values, 305, quantile=0.9)]
     figure, (left, right, below) = plt.subplots(3)
-    scree_plot(values, *rules, minimum_average_partial(HARMAN8), ax=left)
+    scree_plot(values, *rules, minimum_average_partial(HARMAN8), extracted=4, ax=left)
     shown = {line.get_label(): line.get_xydata() for line in left.get_lines()}
-    np.testing.assert_allclose(shown["eigenvalue of R"][:, 1], values[::-1])
-    np.testing.assert_allclose(shown["parallel analysis: reference"][:, 1], rules[2].reference)
+    np.testing.assert_allclose(shown["eigenvalue of the correlation matrix"][:, 1], values[::-1])
+    np.testing.assert_allclose(shown["90% quantile for independent data"][:, 1], rules[2].reference)
     np.testing.assert_allclose(
-        shown["2 factors: Kaiser rule,\nparallel analysis,\nminimum average partial"], [[2, values[-2]]]
+        shown["2 factors: Kaiser rule,\nparallel analysis (of components),\nminimum average partial"], [[2, values[-2]]]
     )
     np.testing.assert_allclose(shown["3 factors: contribution rule"], [[3, values[-3]]])
-    np.testing.assert_allclose(shown["_child1"][:, 1], 1)
+    np.testing.assert_allclose(shown["1, the mean eigenvalue"][:, 1], 1)
+    np.testing.assert_allclose(shown["4 factors extracted"][:, 0], 4.5)
+    assert left.get_ylim()[0] == 0
 
     lines = minimum_average_partial(HARMAN24).plot(right).get_lines()
     assert list(lines[0].get_xdata()[:3]) == [0, 1, 2]
@@ -228,8 +232,9 @@ def test_scree_plot_names_each_rule_and_groups_those_that_agree():
     [
         (lambda: contribution_rule([2.0, 0.0], 0.0), r"contribution must lie in \(0, 1\], got 0.0"),
         (lambda: contribution_rule([-1.0, 0.0]), "eigenvalues must have a positive sum"),
-        (lambda: kaiser_rule([]), "eigenvalues must be a vector of finite numbers"),
-        (lambda: kaiser_rule([1.0, np.nan]), "eigenvalues must be a vector of finite numbers"),
+        (lambda: kaiser_rule([]), r"eigenvalues must be a vector, such as .* got shape \(0,\)"),
+        (lambda: parallel_analysis(HARMAN8, 305), r"eigenvalues must be a vector, such as .* got shape \(8, 8\)"),
+        (lambda: kaiser_rule([1.0, np.nan]), "eigenvalues must be finite, but one is nan"),
         (lambda: parallel_analysis([2.0, 0.5], 9), "sum to p; got 2 with sum 2.5"),
         (lambda: parallel_analysis([1.5, 0.5], 1), "rows must be a whole number of at least 2"),
         (lambda: parallel_analysis([1.5, 0.5], 9.5), "rows must be a whole number"),
@@ -240,7 +245,8 @@ def test_scree_plot_names_each_rule_and_groups_those_that_agree():
         (lambda: minimum_average_partial(np.ones((2, 3))), "R must be a square matrix"),
         (lambda: minimum_average_partial(np.array([[1, 0.5], [0.2, 1]])), "R must be symmetric"),
         (lambda: minimum_average_partial(4 * np.eye(2)), "ones on its diagonal"),
-        (lambda: scree_plot([1.9], contribution_rule(np.ones(9))), "at least the 8 that a rule retained, got 1"),
+        (lambda: scree_plot([1.9], contribution_rule(np.ones(9))), "as many as there are factors, 8, got 1"),
+        (lambda: scree_plot([1.5, 0.5], extracted=3), "as many as there are factors, 3, got 2"),
         (lambda: ledermann_bound(0), "p must be at least 1"),
     ],
 )

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from fedstat.cli._factor import factor
 
+
+class _Sentences(TyperGroup):
+    """Commands whose errors are sentences, not tracebacks."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # of `| head`, which wants no more
+            raise
+        except (ValueError, OSError) as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from None
+
+
 app = typer.Typer(
+    cls=_Sentences,
     help="A statistician's bench for personalised federated learning.",
     no_args_is_help=True,
     add_completion=False,
@@ -33,11 +49,7 @@ def demo(
     """
     from fedstat.demo import run_demo
 
-    try:
-        comparison, pdf = run_demo(out, seeds)
-    except (ValueError, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
+    comparison, pdf = run_demo(out, seeds)
     typer.echo(str(comparison))
     typer.echo(f"\n{pdf}")
 

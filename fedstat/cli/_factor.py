@@ -24,28 +24,44 @@ _LONG, _WIDE = 60, 20  # variables and factors that a printed table of loadings 
 
 
 def factor(
-    file: Annotated[Path, typer.Argument(help="A table (.csv, .tsv, .txt, .npy) or weights (.npy, .safetensors).")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, dir_okay=False, help="A table (.csv, .tsv, .txt, .npy) or weights (.npy, .safetensors)."
+        ),
+    ],
     correlation: Annotated[
         bool, typer.Option("--correlation", help="The table is a correlation matrix, both triangles filled in.")
     ] = False,
     observations: Annotated[
         int | None, typer.Option(min=2, help="Rows behind the correlations, for parallel analysis and Bartlett's test.")
     ] = None,
-    factors: Annotated[int | None, typer.Option(help="Number of factors to extract.")] = None,
+    factors: Annotated[int | None, typer.Option(min=1, help="Number of factors to extract.")] = None,
     contribution: Annotated[
         float | None,
         typer.Option(
-            help="Extract as many as hold this share of the eigenvalues of R, in (0, 1].", show_default="0.85"
+            help="Extract as many as hold this share of the eigenvalues of R, in (0, 1]. The default is FedFac's, for "
+            "networks, and far too many for questionnaires.",
+            show_default="0.85",
         ),
     ] = None,
     rotate: Annotated[
-        str | None, typer.Option(metavar="METHOD", help="Rotate the loadings: varimax, promax, oblimin, ...")
-    ] = None,
+        str,
+        typer.Option(
+            metavar="METHOD",
+            help="Rotate the loadings: varimax, quartimax, equamax, geomin_ort; or obliquely: promax, oblimin, "
+            "quartimin, geomin_obl.",
+        ),
+    ] = "none",
     without: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Leave out a column; may be given repeatedly.")
     ] = None,
     drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out rows in which a value is missing.")
+        bool,
+        typer.Option(
+            "--drop-missing",
+            help="Leave out rows in which a value is missing: an empty cell, ., NA, N/A, #N/A, NaN, null or none.",
+        ),
     ] = False,
     layer: Annotated[
         str | None, typer.Option(metavar="NAME", help="Layer or tensor of a .safetensors file; its units are analysed.")
@@ -54,7 +70,10 @@ def factor(
         bool, typer.Option("--clients", help="The weights are stacked: clients on the first axis, then units.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a scree plot as .pdf, .svg or .png.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="Write a scree plot as .pdf, .svg or .png."),
+    ] = None,
 ) -> None:
     """Principal-axis factor analysis of a table, or of a layer's units.
 
@@ -62,6 +81,8 @@ def factor(
     converged and is identified, and prints the loadings as R's psych does.
     By default FedFac's contribution rule sets the number of factors, which
     is often more than the data identify; --factors sets it by hand.
+    "Identified (locally)" means that no neighbouring communalities fit as
+    well; others further away are not looked for.
 
     A table has a line for every observation; names of columns and rows are
     recognised. A layer's table has a column for every unit and a row for
@@ -78,13 +99,18 @@ def factor(
 
     from fedstat.factor.rotation import OBLIQUE, ORTHOGONAL
 
-    methods = ORTHOGONAL + OBLIQUE
+    methods = ("none", *ORTHOGONAL, *OBLIQUE)
+    rotate = rotate.lower()
     if factors is not None and contribution is not None:
         raise typer.BadParameter("--factors and --contribution exclude each other.")
-    if rotate is not None and rotate not in methods:
-        raise typer.BadParameter(f"{rotate!r} is none of {', '.join(methods)}.", param_hint="--rotate")
+    if contribution is not None and not 0 < contribution <= 1:
+        raise typer.BadParameter(f"{contribution} does not lie in (0, 1].", param_hint="--contribution")
+    if rotate not in methods:
+        raise typer.BadParameter(f"choose one of {', '.join(methods)}, not {rotate}.", param_hint="--rotate")
     if plot is not None and plot.suffix.lower() not in (".pdf", ".svg", ".png"):
         raise typer.BadParameter(f"{plot} must end in .pdf, .svg or .png.", param_hint="--plot")
+    if plot is not None and not plot.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {plot.parent}.", param_hint="--plot")
     if correlation and (layer is not None or clients or drop_missing):
         raise typer.BadParameter("--layer, --clients and --drop-missing do not go with --correlation.")
     if observations is not None and not correlation:
@@ -94,20 +120,16 @@ def factor(
 
     with warnings.catch_warnings(record=True) as caught, Console(stderr=True).status("reading") as status:
         warnings.simplefilter("always", UserWarning)
-        try:
-            if correlation:
-                table = read_correlation(file, without=without or ())
-            else:
-                table = read_table(file, layer=layer, clients=clients, without=without or (), drop_missing=drop_missing)
-                observations = None if table.weights else len(table.values)
-            analysis = _analyse(table, correlation, observations, factors, contribution, rotate, status.update)
-            if plot is not None:
-                _plot_scree(analysis, plot)
-        except (ValueError, OSError) as error:
-            status.stop()
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(1) from None
-    notes = [*dict.fromkeys(str(warning.message) for warning in caught), *analysis.notes]
+        if correlation:
+            table = read_correlation(file, without=without or ())
+        else:
+            table = read_table(file, layer=layer, clients=clients, without=without or (), drop_missing=drop_missing)
+            observations = None if table.weights else len(table.values)
+        analysis = _analyse(table, correlation, observations, factors, contribution, rotate, status.update)
+        if plot is not None:
+            _plot_scree(analysis, plot)
+    ours, theirs = "--factors, or a smaller --contribution", "n_factors, or a smaller contribution"
+    notes = [*dict.fromkeys(str(warning.message).replace(theirs, ours) for warning in caught), *analysis.notes]
     for note in notes:
         typer.echo(f"note: {note}", err=True)
     if as_json:
@@ -127,22 +149,17 @@ class _Analysis:
     observations: int | None
     fit: PrincipalAxis
     rules: list[Retention]
-    method: str | None
+    method: str
     rotation: Rotation | None
     kmo: SamplingAdequacy | None
     bartlett: Sphericity | None
-    rmsr: float | None
+    rmsr: float
     notes: list[str]
 
     @property
-    def loadings(self) -> np.ndarray:
+    def loadings(self) -> np.ndarray | Rotation:
         """Loadings, rotated if that was asked for."""
-        return self.fit.loadings_ if self.rotation is None else self.rotation.loadings
-
-    @property
-    def phi(self) -> np.ndarray | None:
-        """Correlations of the factors after an oblique rotation."""
-        return None if self.rotation is None else self.rotation.correlations
+        return self.fit.loadings_ if self.rotation is None else self.rotation
 
     def names(self, columns: np.ndarray) -> list[str]:
         """Names of the columns at these positions."""
@@ -155,12 +172,13 @@ def _analyse(
     observations: int | None,
     factors: int | None,
     contribution: float | None,
-    rotate: str | None,
+    rotate: str,
     status: Callable[[str], None],
 ) -> _Analysis:
     import numpy as np
 
     from fedstat.factor import (
+        Moments,
         PrincipalAxis,
         contribution_rule,
         kaiser_rule,
@@ -172,17 +190,27 @@ def _analyse(
 
     notes = []
     kind = "correlation" if correlation else "weights" if table.weights else "table"
-    square = table.values[:, : len(table.values)]
-    if kind == "table" and np.array_equal(square, square.T) and (np.diag(square) == 1).all():
+    n, p = table.values.shape
+    square = table.values[:, :n]
+    if (
+        kind == "table"
+        and n <= p
+        and np.allclose(square, square.T, 0, 1e-6)
+        and np.allclose(np.diag(square), 1, 0, 1e-6)
+    ):
         notes.append("the table is symmetric with ones on its diagonal; add --correlation if it holds correlations.")
     kappa = 0.85 if contribution is None else contribution
     status("principal axes")
+    moments = None if correlation else Moments.of(table.values)
+    varies = np.arange(p) if moments is None else np.flatnonzero(moments.varies())
+    if len(varies) < 2:
+        raise ValueError(f"columns that vary: {len(varies)} of {p}; correlations need at least two.")
+    if factors is not None and factors > len(varies):
+        raise ValueError(f"--factors {factors} is too many for {len(varies)} columns that vary.")
     fit = PrincipalAxis(factors, contribution=kappa)
-    fit = fit.fit_correlation(table.values) if correlation else fit.fit(table.values)
-    r, varies = fit.correlation_, np.delete(np.arange(len(table.names)), fit.constant_)
-    if len(r) == 0:
-        raise ValueError("no column varies, so there is nothing to correlate.")
-    rotation = None if rotate is None else rotated(fit.loadings_, rotate)
+    fit = fit.fit_correlation(table.values) if moments is None else fit.fit_moments(moments)
+    r = fit.correlation_
+    rotation = None if rotate == "none" else rotated(fit.loadings_, rotate)
 
     status("number of factors")
     rules = [contribution_rule(fit.eigenvalues_, kappa), kaiser_rule(fit.eigenvalues_)]
@@ -190,14 +218,33 @@ def _analyse(
         if observations is not None:
             rules.append(parallel_analysis(fit.eigenvalues_, observations))
         rules.append(minimum_average_partial(r))
+    else:
+        notes.append(f"no parallel analysis or minimum average partial: too slow above {_RULES_UP_TO} columns.")
+    few = observations is not None and observations <= len(r)
     adequacy = sphericity = None
-    if kind != "weights" and len(r) > 1:
+    if kind == "weights":
+        notes.append(
+            "no parallel analysis, Kaiser-Meyer-Olkin measure or Bartlett's test: the incoming weights of a unit are "
+            "no independent observations."
+        )
+    elif kind == "table" and few:
+        notes.append(f"no Kaiser-Meyer-Olkin measure or Bartlett's test: {n} rows are too few for {len(r)} columns.")
+    else:
         try:
             adequacy = kmo(r)
-            sphericity = None if observations is None else bartlett(r, observations)
-        except ValueError as error:
-            notes.append(f"Kaiser-Meyer-Olkin measure and Bartlett's test: {error}")
-    residual = root_mean_square_residual(r, fit.loadings_[varies]) if len(r) > 1 else None
+        except ValueError:  # R is singular
+            name = table.names[varies[np.abs(np.linalg.eigh(r)[1][:, 0]).argmax()]]
+            notes.append(
+                f"no Kaiser-Meyer-Olkin measure or Bartlett's test: column {name} is a combination of others; leave it "
+                "out (--without)."
+            )
+        if observations is None:
+            notes.append("no parallel analysis or Bartlett's test: they need --observations, the rows behind R.")
+        elif few:
+            notes.append(f"no Bartlett's test: {observations} observations are too few for {len(r)} columns.")
+        elif adequacy is not None:
+            sphericity = bartlett(r, observations)
+    residual = root_mean_square_residual(r, fit.loadings_[varies])
     return _Analysis(table, kind, observations, fit, rules, rotate, rotation, adequacy, sphericity, residual, notes)
 
 
@@ -210,60 +257,42 @@ def _text(title: str, found: _Analysis) -> str:
 
     fit, table, m = found.fit, found.table, found.fit.n_factors_
     n, p = table.values.shape
-    varying = p - len(fit.constant_)
     columns = f"{p} columns ({table.names[0]} to {table.names[-1]})"
     if found.kind == "correlation":
         lines = [f"{title}: correlations of {columns}"]
     elif found.kind == "weights":
-        lines = [f"{title}: {n} incoming weights (rows) of {p} units (columns)"]
+        stacked = f"{table.clients} clients x " if table.clients > 1 else ""
+        lines = [f"{title}: {stacked}{_counted(n // table.clients, 'incoming weight')} of {p} units"]
     else:
         lines = [f"{title}: {n} rows, {columns}"]
     if table.row_names is not None and found.kind == "table":
         lines.append("the first column was read as row names")
     if table.left_out:
-        lines.append(f"left out: {table.left_out} rows in which a value is missing")
+        lines.append(f"left out: {_counted(table.left_out, 'row')} in which a value is missing")
     if len(fit.constant_):
-        lines.append(f"left out: {_listed(found.names(fit.constant_))}, which do not vary")
+        verb = "does" if len(fit.constant_) == 1 else "do"
+        lines.append(f"left out: {_listed(found.names(fit.constant_))}, which {verb} not vary")
 
     lines += ["", "How many factors?", *(f"  {rule}" for rule in found.rules)]
-    if varying > _RULES_UP_TO:
-        lines.append(f"  parallel analysis and minimum average partial are left out above {_RULES_UP_TO} columns")
-    elif found.kind == "weights":
-        lines.append("  no parallel analysis: the incoming weights of a unit are no independent observations")
-    elif found.observations is None:
-        lines.append("  no parallel analysis: it needs --observations, the rows behind the correlations")
-    lines.append(f"  Ledermann bound: at most {ledermann_bound(varying)} can be identified")
+    lines.append(f"  Ledermann bound: at most {ledermann_bound(len(fit.correlation_))} can be identified")
 
     state = "converged" if fit.converged_ else "NOT CONVERGED"
-    known = "locally identified" if fit.identified_ else "NOT IDENTIFIED"
-    factors = "1 factor" if m == 1 else f"{m} factors"
-    lines += ["", f"Principal axes, {factors}: {state} in {fit.n_iter_} steps (residual {fit.residual_:.0e}), {known}"]
+    known = "identified (locally)" if fit.identified_ else "NOT IDENTIFIED"
+    steps = f"{_counted(fit.n_iter_, 'step')} (residual {fit.residual_:.0e})"
+    lines += ["", f"Principal axes, {_counted(m, 'factor')}: {state} in {steps}, {known}"]
     if len(fit.heywood_):
         lines.append(f"Heywood cases, with communality 1: {_listed(found.names(fit.heywood_))}")
     if m <= _WIDE:
-        per_factor = None if p <= _LONG else _LONG // m
-        printed = loading_table(
-            found.loadings,
-            table.names,
-            communalities=fit.communalities_,
-            correlations=found.phi,
-            per_factor=per_factor,
-        )
-        lines += ["", printed]
+        rows = None if p <= _LONG else _LONG // m
+        lines += ["", loading_table(found.loadings, table.names, communalities=fit.communalities_, per_factor=rows)]
     else:
         least, *quartiles, most = np.quantile(fit.communalities_, [0, 0.25, 0.5, 0.75, 1])
         between = ", ".join(f"{q:.2f}" for q in quartiles)
         lines.append(f"Communalities from {least:.2f} to {most:.2f}, quartiles {between}")
         lines.append(f"{m} columns of loadings are too wide to print; --json has them")
 
-    lines.append("")
-    if found.kmo is not None:
-        lines.append(str(found.kmo))
-    if found.bartlett is not None:
-        lines.append(str(found.bartlett))
-    if found.rmsr is not None:
-        lines.append(f"Root mean square of the residual correlations {found.rmsr:.3f}")
-    return "\n".join(lines).rstrip()
+    lines += ["", *(str(measure) for measure in (found.kmo, found.bartlett) if measure is not None)]
+    return "\n".join([*lines, f"Root mean square of the residual correlations {found.rmsr:.3f}"])
 
 
 def _plain(found: _Analysis) -> dict[str, Any]:
@@ -306,7 +335,7 @@ def _plain(found: _Analysis) -> dict[str, Any]:
             "uniquenesses": fit.uniquenesses_,
             "loadings": fit.loadings_,
             "rotation": None if found.rotation is None else {"method": found.method, **asdict(found.rotation)},
-            "explained_variance": explained_variance(found.loadings, found.phi).T.to_dict("list"),
+            "explained_variance": explained_variance(found.loadings).T.to_dict("list"),
             "kmo": None if found.kmo is None else asdict(found.kmo),
             "bartlett": None if found.bartlett is None else asdict(found.bartlett),
             "root_mean_square_residual": found.rmsr,
@@ -323,9 +352,13 @@ def _plot_scree(found: _Analysis, path: Path) -> None:
 
     with style(), atomic_file(path) as temporary:
         figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
-        scree_plot(found.fit.eigenvalues_, *found.rules, ax=axes)
+        scree_plot(found.fit.eigenvalues_, *found.rules, extracted=found.fit.n_factors_, ax=axes)
         figure.savefig(temporary, dpi=300)
         plt.close(figure)
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def _listed(names: Sequence[str]) -> str:

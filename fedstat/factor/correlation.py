@@ -41,7 +41,9 @@ def check_correlation(r: np.ndarray) -> np.ndarray:
     """
     r = np.asarray(r, dtype=np.float64)
     if r.ndim != 2 or r.shape[0] != r.shape[1] or r.size == 0:
-        raise ValueError(f"R must be a square matrix, got shape {r.shape}; for a table of data use fit.")
+        raise ValueError(
+            f"R must be a square matrix, got shape {r.shape}; that of a table x is Moments.of(x).correlation()."
+        )
     with np.errstate(invalid="ignore"):
         rules = (
             (~np.isfinite(r), "must be finite"),
@@ -56,7 +58,7 @@ def check_correlation(r: np.ndarray) -> np.ndarray:
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
             values = f"{r[row, column]:.6g}" + (f" against {r[column, row]:.6g}" if row != column else "")
-            raise ValueError(f"R {what}; row {row}, column {column} holds {values}.")
+            raise ValueError(f"R {what}; row {row}, column {column} holds {values} (counted from 0).")
     r = (r + r.T) / 2
     np.fill_diagonal(r, 1.0)
     slack = 1e-7 * len(r)

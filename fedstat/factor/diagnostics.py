@@ -9,6 +9,7 @@ import numpy as np
 
 from fedstat.factor._threads import one_thread
 from fedstat.factor.correlation import check_correlation
+from fedstat.factor.rotation import Rotation, with_correlations
 from fedstat.inference import p_value
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def bartlett(r: np.ndarray, rows: float) -> Sphericity:
     return Sphericity(statistic, degrees_of_freedom, float(chi2.sf(statistic, degrees_of_freedom)))
 
 
-def root_mean_square_residual(r: np.ndarray, loadings: np.ndarray, correlations: np.ndarray | None = None) -> float:
+def root_mean_square_residual(r: np.ndarray, loadings: np.ndarray | Rotation) -> float:
     """Root mean square of the correlations that the factors leave.
 
     Over the p (p - 1) entries of ``R - L Phi L'`` off the diagonal, which the communalities do not touch; psych's
@@ -137,10 +138,8 @@ def root_mean_square_residual(r: np.ndarray, loadings: np.ndarray, correlations:
     ----------
     r : ndarray, shape (p, p)
         Correlation matrix R.
-    loadings : ndarray, shape (p, m)
-        L.
-    correlations : ndarray, shape (m, m), optional
-        Phi, of the factors after an oblique rotation.
+    loadings : ndarray, shape (p, m), or Rotation
+        L; after an oblique rotation the Rotation, which holds the factors' correlations Phi too.
 
     Raises
     ------
@@ -148,7 +147,7 @@ def root_mean_square_residual(r: np.ndarray, loadings: np.ndarray, correlations:
         If `r` is no correlation matrix, is of a single variable, or shapes do not match.
     """
     r = check_correlation(r)
-    loadings, phi = check_loadings(loadings, correlations)
+    loadings, phi = with_correlations(loadings)
     p = len(r)
     if len(loadings) != p or p < 2:
         raise ValueError(
@@ -160,15 +159,13 @@ def root_mean_square_residual(r: np.ndarray, loadings: np.ndarray, correlations:
     return float(np.sqrt((residual**2).sum() / (p * (p - 1))))
 
 
-def explained_variance(loadings: np.ndarray, correlations: np.ndarray | None = None) -> pd.DataFrame:
+def explained_variance(loadings: np.ndarray | Rotation) -> pd.DataFrame:
     """Variance that each factor explains.
 
     Parameters
     ----------
-    loadings : ndarray, shape (p, m)
-        L.
-    correlations : ndarray, shape (m, m), optional
-        Phi, of the factors after an oblique rotation.
+    loadings : ndarray, shape (p, m), or Rotation
+        L; after an oblique rotation the Rotation, which holds the factors' correlations Phi too.
 
     Returns
     -------
@@ -180,11 +177,11 @@ def explained_variance(loadings: np.ndarray, correlations: np.ndarray | None = N
     Raises
     ------
     ValueError
-        If `loadings` is no finite matrix, or `correlations` does not match it.
+        If `loadings` is no finite matrix.
     """
     import pandas as pd
 
-    loadings, phi = check_loadings(loadings, correlations)
+    loadings, phi = with_correlations(loadings)
     squares = (phi * (loadings.T @ loadings)).sum(axis=0)
     total = squares.sum()
     of_all = squares / len(loadings)
@@ -199,31 +196,6 @@ def explained_variance(loadings: np.ndarray, correlations: np.ndarray | None = N
     return pd.DataFrame.from_dict(rows, orient="index", columns=[f"PA{j + 1}" for j in range(len(squares))])
 
 
-def check_loadings(loadings: np.ndarray, correlations: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return loadings (p, m) and factor correlations (m, m), the identity by default, or say what is wrong.
-
-    Raises
-    ------
-    ValueError
-        If `loadings` is no finite matrix with rows and columns, or `correlations` is no symmetric matrix of its
-        columns with unit diagonal.
-    """
-    loadings = np.asarray(loadings, dtype=np.float64)
-    if loadings.ndim != 2 or loadings.size == 0:
-        raise ValueError(f"loadings must be a matrix of variables by factors, got shape {loadings.shape}.")
-    if not np.isfinite(loadings).all():
-        row, column = np.argwhere(~np.isfinite(loadings))[0]
-        raise ValueError(f"loadings must be finite, but row {row}, column {column} holds {loadings[row, column]}.")
-    m = loadings.shape[1]
-    phi = np.eye(m) if correlations is None else np.asarray(correlations, dtype=np.float64)
-    if phi.shape != (m, m) or not np.allclose(phi, phi.T) or not np.allclose(np.diag(phi), 1):
-        raise ValueError(
-            f"correlations must be the {m} x {m} correlation matrix of the factors (Rotation.correlations, not "
-            f"Rotation.rotation), got shape {phi.shape}" + (f" and diagonal {np.diag(phi)}." if phi.ndim == 2 else ".")
-        )
-    return loadings, phi
-
-
 def _regular(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of a correlation matrix that has an inverse."""
     if len(r) < 2:
@@ -234,6 +206,6 @@ def _regular(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         variable = int(np.abs(vectors[:, 0]).argmax())
         raise ValueError(
             f"r must have an inverse, but its least eigenvalue is {values[0]:.2g}: variable {variable} is a "
-            "combination of others. Leave it out, or use more rows than variables."
+            "combination of others (counted from 0). Leave it out, or use more rows than variables."
         )
     return values, vectors

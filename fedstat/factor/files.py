@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedstat.factor.correlation import check_correlation
 from fedstat.factor.units import units_as_columns
 
 _MISSING = {"", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
@@ -40,6 +41,8 @@ class Table:
     weights : bool
         Whether the columns are units of a network and the rows coordinates of their weights, which are no
         independent observations.
+    clients : int
+        Number of clients whose weights are stacked below one another.
     left_out : int
         Rows left out because a value was missing.
     """
@@ -48,6 +51,7 @@ class Table:
     names: tuple[str, ...]
     row_names: tuple[str, ...] | None = None
     weights: bool = False
+    clients: int = 1
     left_out: int = 0
 
 
@@ -115,8 +119,8 @@ def read_correlation(path: str | Path, *, without: Sequence[str] = ()) -> Table:
     Raises
     ------
     ValueError
-        If the file holds no symmetric matrix with unit diagonal and entries in [-1, 1]. That it is positive
-        semidefinite is for `PrincipalAxis.fit_correlation` to find out.
+        If the file holds no positive semidefinite matrix with unit diagonal, or names its rows and columns in
+        different orders. The message names the place and the remedy.
     OSError
         If the file cannot be read.
     """
@@ -132,10 +136,21 @@ def read_correlation(path: str | Path, *, without: Sequence[str] = ()) -> Table:
             f"{path}: {n} row(s) and {len(kept)} column(s) are no correlation matrix; leave out --correlation for a "
             "table of observations."
         )
+    rows, columns = table.row_names or table.names[:n], table.names[:n]
+    if rows != columns and sorted(rows) == sorted(columns):
+        i = next(i for i in range(n) if rows[i] != columns[i])
+        raise ValueError(
+            f"{path}: rows and columns are in different orders: row {i + 1} is {rows[i]!r}, but column {i + 1} is "
+            f"{columns[i]!r}; put both in one order."
+        )
     table, lines = _take_rows(table, lines, kept)
     table = replace(table, values=table.values[:, kept], names=tuple(table.names[j] for j in kept))
     _refuse_gaps(path, table, lines, "a correlation matrix needs both its triangles")
     _refuse_entries(path, table, lines)
+    try:
+        check_correlation(table.values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     return table
 
 
@@ -300,7 +315,7 @@ def _take_rows(
 
 
 def _place(path: str | Path, table: Table, lines: list[int] | None, i: int, j: int) -> str:
-    row = f"line {lines[i]}" if lines else f"row {i} (counted from 0)"
+    row = f"line {lines[i]}" if lines else f"row {i + 1} (counted from 1)"
     return f"{path}, {row}, column {table.names[j]!r}"
 
 
@@ -378,8 +393,9 @@ def _weights(where: str, array: np.ndarray, stacked: bool) -> Table:
     if array.ndim < 2 + stacked:
         layout = "(clients, units, ...)" if stacked else "(units, ...)"
         raise ValueError(f"{where} has shape {array.shape}, but weights need {layout}; biases are not analysed.")
-    values = units_as_columns(_floats(where, array if stacked else array[None]))
-    return Table(values, tuple(f"unit{j}" for j in range(values.shape[1])), weights=True)
+    array = array if stacked else array[None]
+    values = units_as_columns(_floats(where, array))
+    return Table(values, tuple(f"unit{j}" for j in range(values.shape[1])), weights=True, clients=len(array))
 
 
 def _floats(where: str, array: np.ndarray) -> np.ndarray:

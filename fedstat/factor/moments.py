@@ -13,8 +13,9 @@ _BLOCK = 2**22  # entries centred at a time: 32 MiB
 class Moments:
     """Sufficient statistics of the rows of a matrix; blocks of rows (clients) add up.
 
-    Rows are centred at their own means before they are squared, and blocks then pooled (Chan, Golub, LeVeque 1983),
-    so that columns far from zero lose no digits and all rows need never be held together.
+    Rows are centred at their own mean before they are squared, and blocks then pooled (Chan, Golub, LeVeque 1983), so
+    that a column's level costs no digits within a block, and between blocks only those of the means; all rows need
+    never be held together.
 
     Parameters
     ----------
@@ -24,14 +25,15 @@ class Moments:
         Column means.
     scatter : ndarray, shape (p, p)
         Sum over rows of the outer product of the deviations from `mean`.
-    largest : ndarray, shape (p,)
-        Largest absolute entry of each column, against which rounding is judged.
+    low, high : ndarray, shape (p,)
+        Smallest and largest entry of each column, against which rounding is judged.
     """
 
     rows: float
     mean: np.ndarray
     scatter: np.ndarray
-    largest: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
     @classmethod
     def of(cls, x: np.ndarray) -> Moments:
@@ -40,26 +42,41 @@ class Moments:
         Raises
         ------
         ValueError
-            If `x` is no matrix with rows and columns, or an entry is not finite.
+            If `x` is no matrix of numbers with rows and columns, or an entry is not finite or too large or too small
+            for its square.
         """
         x = np.asarray(x)
+        if x.dtype not in (np.float32, np.float64):
+            x = x.astype(np.float64)
         if x.ndim != 2 or x.size == 0:
             raise ValueError(f"x must be a matrix with at least one row and one column, got shape {x.shape}.")
-        low, high = x.min(axis=0), x.max(axis=0)
-        largest = np.maximum(np.abs(low), np.abs(high)).astype(np.float64)
-        if not np.isfinite(largest).all():
+        low, high = x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
+        if not (np.isfinite(low) & np.isfinite(high)).all():
             row, column = np.argwhere(~np.isfinite(x))[0]
             what = "NaN" if np.isnan(x[row, column]) else x[row, column]
             raise ValueError(
                 f"x must be finite, but row {row}, column {column} holds {what}; leave such rows out or impute them."
             )
         mean = x.mean(axis=0, dtype=np.float64)
-        scatter = np.zeros((x.shape[1], x.shape[1]))
+        scatter, rest = np.zeros((x.shape[1], x.shape[1])), np.zeros(x.shape[1])
         height = max(1, _BLOCK // x.shape[1])
-        for top in range(0, len(x), height):
-            deviation = x[top : top + height] - mean
-            scatter += deviation.T @ deviation
-        return cls(len(x), mean, scatter, largest)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for top in range(0, len(x), height):
+                deviation = x[top : top + height] - mean
+                rest += deviation.sum(axis=0)
+                scatter += deviation.T @ deviation
+            # what the sum of many rows left out of their mean
+            rest /= len(x)
+            scatter -= len(x) * np.outer(rest, rest)
+            lost = (low < high) & ((high - low) ** 2 == 0)
+        wrong = ~np.isfinite(np.diag(scatter)) | lost
+        if wrong.any():
+            column = int(np.argmax(wrong))
+            raise ValueError(
+                f"x must have entries whose squares are neither too large nor too small, but column {column} ranges "
+                f"from {low[column]:.3g} to {high[column]:.3g}; multiply it by a constant."
+            )
+        return cls(len(x), mean + rest, scatter, low, high)
 
     def __add__(self, other: Moments) -> Moments:
         """Moments of the rows of both."""
@@ -70,16 +87,26 @@ class Moments:
             return self
         gap = other.mean - self.mean
         scatter = self.scatter + other.scatter + np.outer(gap, gap) * (self.rows * other.rows / rows)
-        return Moments(rows, self.mean + gap * (other.rows / rows), scatter, np.maximum(self.largest, other.largest))
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        return Moments(rows, self.mean + gap * (other.rows / rows), scatter, low, high)
 
     def __mul__(self, weight: float) -> Moments:
-        """Moments of the same rows counted `weight` times."""
+        """Moments of the same rows counted `weight` times.
+
+        Raises
+        ------
+        ValueError
+            If `weight` is negative or not finite.
+        """
+        if not 0 <= weight < np.inf:
+            raise ValueError(f"weight must be a number of times, at least 0, got {weight}.")
         return replace(self, rows=self.rows * weight, scatter=self.scatter * weight)
 
     def varies(self) -> np.ndarray:
         """Tell which columns vary by more than rounding leaves after centring; bool, shape (p,)."""
-        deviation = np.sqrt(np.diag(self.scatter))
-        return np.asarray(deviation > 1e-12 * np.sqrt(self.rows) * self.largest)
+        deviation = np.sqrt(np.maximum(np.diag(self.scatter), 0))
+        largest = np.maximum(np.abs(self.low), np.abs(self.high))
+        return np.asarray((self.low < self.high) & (deviation > 1e-12 * np.sqrt(self.rows) * largest))
 
     def correlation(self) -> np.ndarray:
         """Correlations of the columns that vary; shape (v, v), ones on the diagonal."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 from scipy.linalg import LinAlgError
+from scipy.sparse.linalg import ArpackError
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -33,7 +34,7 @@ class IdentificationWarning(UserWarning):
 
 
 class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Iterated principal-axis factoring (Harman 1976, chapter 8), to machine precision.
+    """Iterated principal-axis factoring (Harman 1976, chapter 8), to the accuracy asked for.
 
     The communalities are where the iteration ``h <- min(F(h), 1)`` ends that starts at `start`; F(h) is the diagonal
     of the rank-m positive part of the correlation matrix with h on its diagonal. The start is part of the definition,
@@ -53,9 +54,9 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     bounded : bool
         Hold communalities at or below one. Without it they may pass one (Heywood cases) and even grow without end.
     solver : {"auto", "newton", "lanczos", "plain", "cuda"}
-        "auto" takes "lanczos" when m is at most a twelfth of 256 columns or more, "newton" otherwise. "plain" is
-        the definition itself, for comparison; it can need many thousand steps. "cuda" is "newton" with its matrices
-        on a GPU, for 1,024 columns and more.
+        "auto" takes "newton", or "lanczos" when m is at most a twelfth of 256 columns or more and it ends at an
+        identified point. "plain" is the definition itself, for comparison; it can need many thousand steps. "cuda" is
+        "newton" with its matrices on a GPU, made for 1,024 columns and more; it is never taken by itself.
     tol : float
         Largest move of a communality that may be left, judged by the last step of the solver.
     max_iter : int
@@ -81,12 +82,13 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     heywood_ : ndarray of int
         Columns with h at the bound 1, to 1e-6, or above it where it is not held.
     identified_ : bool
-        Whether m is within the Ledermann bound and psi curves upwards in all directions in which h can move. Where
-        it does not, neighbouring h fit as well and the start decides; a warning says so. Other minima far away are
-        not looked for.
+        Whether m is within the Ledermann bound, beyond which a model without bounds is not identified in general, and
+        psi curves upwards, by 1e-5 and more, in all directions in which h can move. Where it does not, neighbouring h
+        fit about as well and the start decides; where the m-th eigenvalue is zero or equals the next, rounding does.
+        A warning says so. Other minima far away are not looked for.
     criterion_ : float
         psi: half the sum of squares of the discarded eigenvalues of R with h on its diagonal. Its minimisers are those
-        of MINRES.
+        of MINRES. From "lanczos" it is a difference of sums, right to about 1e-15 times the squared norm of R.
     residual_ : float
         ``max |h - min(F(h), 1)|``; without the bound ``max |h - F(h)|``.
     constant_ : ndarray of int
@@ -135,7 +137,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             If `X` is no finite matrix with at least two rows, or a parameter is out of range.
         """
         X = validate_data(self, X, ensure_all_finite=False, ensure_min_samples=2, dtype=[np.float64, np.float32])
-        return self._fit_moments(Moments.of(X))
+        return self._fit(*_standardised(Moments.of(X)), named=True)
 
     def fit_blocks(self, blocks: Iterable[np.ndarray]) -> PrincipalAxis:
         """Analyse rows that come in blocks (client by client), holding one block at a time.
@@ -151,19 +153,25 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             As `fit`, or if there is no block or their columns differ.
         """
         pooled: Moments | None = None
-        for block in blocks:
-            moments = Moments.of(block)
-            pooled = moments if pooled is None else pooled + moments
+        for number, block in enumerate(blocks):
+            try:
+                moments = Moments.of(block)
+                pooled = moments if pooled is None else pooled + moments
+            except ValueError as error:
+                raise ValueError(f"block {number}: {error}") from None
         if pooled is None:
             raise ValueError("blocks must hold at least one block of rows, got none.")
-        return self.fit_moments(pooled)
+        return self._fit(*_standardised(pooled))
 
     def fit_moments(self, moments: Moments) -> PrincipalAxis:
-        """Analyse rows of which only the moments are known."""
-        if moments.rows < 2:
-            raise ValueError(f"correlations need at least two rows, got {moments.rows:g}.")
-        self._count_features(len(moments.mean))
-        return self._fit_moments(moments)
+        """Analyse rows of which only the moments are known.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two rows, or a parameter is out of range.
+        """
+        return self._fit(*_standardised(moments))
 
     def fit_correlation(self, R: np.ndarray) -> PrincipalAxis:
         """Analyse a correlation matrix `R`, shape (p, p).
@@ -175,12 +183,12 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             to rounding in single precision, or a parameter is out of range.
         """
         r = check_correlation(R)
-        self._count_features(len(r))
-        self.mean_, self.scale_ = np.zeros(len(r)), np.ones(len(r))
-        return self._fit(r, np.ones(len(r), dtype=bool))
+        return self._fit(r, np.zeros(len(r)), np.ones(len(r)))
 
     def transform(self, X: np.ndarray) -> np.ndarray:
         """Estimate factor scores by regression, ``Z R^+ L`` (Thurstone 1935).
+
+        Eigenvalues of R up to 1e-7 p, which R may owe to rounding in single precision, count as zero.
 
         Parameters
         ----------
@@ -197,18 +205,21 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         varies = self.scale_ > 0
         z = (X[:, varies] - self.mean_[varies]) / self.scale_[varies]
         with one_thread(len(self.correlation_)):
-            weights = np.linalg.pinv(self.correlation_, hermitian=True) @ self.loadings_[varies]
-        return np.asarray(z @ weights)
+            values, vectors = np.linalg.eigh(self.correlation_)
+        kept = values > 1e-7 * len(values)
+        return np.asarray(z @ (vectors[:, kept] / values[kept]) @ (vectors[:, kept].T @ self.loadings_[varies]))
 
     @functools.cached_property
     def eigenvalues_(self) -> np.ndarray:
         """Eigenvalues of R, descending."""
+        check_is_fitted(self, "correlation_")
         with one_thread(len(self.correlation_)):
             return np.linalg.eigvalsh(self.correlation_)[::-1]
 
     @functools.cached_property
     def reduced_eigenvalues_(self) -> np.ndarray:
         """Eigenvalues of R with the communalities on its diagonal, descending."""
+        check_is_fitted(self, "correlation_")
         reduced = self.correlation_.copy()
         np.fill_diagonal(reduced, np.delete(self.communalities_, self.constant_))
         with one_thread(len(reduced)):
@@ -218,44 +229,34 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _n_features_out(self) -> int:
         return self.n_factors_
 
-    def _count_features(self, p: int) -> None:
-        self.n_features_in_ = p
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-
-    def _fit_moments(self, moments: Moments) -> PrincipalAxis:
-        varies = moments.varies()
-        self.mean_ = moments.mean
-        self.scale_ = np.where(varies, np.sqrt(np.diag(moments.scatter) / (moments.rows - 1)), 0.0)
-        return self._fit(moments.correlation(), varies)
-
-    def _fit(self, r: np.ndarray, varies: np.ndarray) -> PrincipalAxis:
+    def _fit(self, r: np.ndarray, mean: np.ndarray, scale: np.ndarray, named: bool = False) -> PrincipalAxis:
+        """Analyse R of the columns whose scale is positive."""
         self._check_parameters()
-        for cached in ("eigenvalues_", "reduced_eigenvalues_"):
-            self.__dict__.pop(cached, None)
-        p = len(r)
-        self.correlation_, self.constant_ = r, np.flatnonzero(~varies)
+        varies, p = scale > 0, len(r)
         if self.n_factors is not None and self.n_factors > p:
             what = f"only {p} of {len(varies)} columns vary" if p < len(varies) else f"there are {p} columns"
             raise ValueError(f"n_factors is {self.n_factors}, but {what}; at most that many factors can be asked for.")
-        loadings, communalities = np.zeros((len(varies), 0)), np.zeros(len(varies))
-        if p == 0:
-            self.n_factors_, self.n_iter_, self.criterion_, self.residual_ = 0, 0, 0.0, 0.0
-            self.converged_ = self.identified_ = True
-        else:
-            with one_thread(p):
-                m = self.n_factors
-                if m is None:
-                    m = contribution_rule(self.eigenvalues_, self.contribution).n_factors
-                solution = self._solve(r, self._first_communalities(r, varies, m), m)
-            loadings = np.zeros((len(varies), m))
-            loadings[varies] = positive_sums(solution.loadings)
-            communalities[varies] = solution.communalities
-            self.n_factors_, self.n_iter_ = m, solution.iterations
-            self.criterion_, self.residual_ = solution.criterion, solution.residual
-            self.converged_ = solution.converged
-            self.identified_ = m <= ledermann_bound(p) and solution.identified
-        self.loadings_, self.communalities_, self.uniquenesses_ = loadings, communalities, 1 - communalities
-        self.heywood_ = np.flatnonzero(communalities >= AT_BOUND)
+        with one_thread(p):
+            eigenvalues = np.linalg.eigvalsh(r)[::-1] if self.n_factors is None and p else None
+            m = min(1, p) if eigenvalues is None else contribution_rule(eigenvalues, self.contribution).n_factors
+            m = m if self.n_factors is None else self.n_factors
+            solution = self._solve(r, self._first_communalities(r, varies, m), m) if p else _NOTHING
+
+        self.mean_, self.scale_, self.n_features_in_ = mean, scale, len(scale)
+        self.correlation_, self.constant_ = r, np.flatnonzero(~varies)
+        for earlier in ("eigenvalues_", "reduced_eigenvalues_", *(() if named else ("feature_names_in_",))):
+            self.__dict__.pop(earlier, None)
+        if eigenvalues is not None:
+            self.eigenvalues_ = eigenvalues
+        self.loadings_, self.communalities_ = np.zeros((len(varies), m)), np.zeros(len(varies))
+        self.loadings_[varies] = positive_sums(solution.loadings)
+        self.communalities_[varies] = solution.communalities
+        self.uniquenesses_ = 1 - self.communalities_
+        self.heywood_ = np.flatnonzero(self.communalities_ >= AT_BOUND)
+        self.n_factors_, self.n_iter_ = m, solution.iterations
+        self.criterion_, self.residual_ = solution.criterion, solution.residual
+        self.converged_ = solution.converged
+        self.identified_ = solution.identified and (p == 0 or m <= ledermann_bound(p))
         self._warn(p)
         return self
 
@@ -271,9 +272,10 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             try:
                 with one_thread():  # products of a matrix and a vector wait for memory
                     solution = lanczos(r, start, m, bound, self.tol, self.max_iter if solver == "lanczos" else 30)
-                if solution.converged or solver == "lanczos":
+                # extrapolation does not descend: a saddle is left to the solver that does
+                if solver == "lanczos" or (solution.converged and solution.identified):
                     return solution
-            except LinAlgError:  # the full decomposition misses nothing
+            except (LinAlgError, ArpackError):  # the full decomposition misses nothing
                 pass
         return newton(r, start, m, bound, self.tol, self.max_iter)
 
@@ -299,8 +301,10 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise ValueError(f'start must be "smc", "largest", "components" or an array, got {self.start!r}.')
         if self.solver not in ("auto", "newton", "lanczos", "plain", "cuda"):
             raise ValueError(f'solver must be "auto", "newton", "lanczos", "plain" or "cuda", got {self.solver!r}.')
-        if not isinstance(self.tol, Real) or not self.tol > 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}.")
+        if not isinstance(self.bounded, bool | np.bool_):
+            raise ValueError(f"bounded must be True or False, got {self.bounded!r}.")
+        if not isinstance(self.tol, Real) or not 0 < self.tol < np.inf:
+            raise ValueError(f"tol must be positive and finite, got {self.tol!r}.")
         if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
             raise ValueError(f"max_iter must be a whole number of at least 1, got {self.max_iter!r}.")
 
@@ -310,15 +314,32 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             warnings.warn(
                 f"principal-axis factoring with {what} has not converged in {self.n_iter_} steps "
                 f"(residual {self.residual_:.1e}, largest communality {self.communalities_.max():.3g}); "
-                + ("raise max_iter." if self.bounded else "unbounded communalities may grow without end: use bounded."),
+                + (
+                    "raise max_iter or ask for fewer factors."
+                    if self.bounded
+                    else "unbounded communalities may grow without end: use bounded."
+                ),
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        elif not self.identified_:
+        if not self.identified_:
             warnings.warn(
                 f"the data do not identify {what} of {p} variables (the Ledermann bound is {ledermann_bound(p)}): "
-                "other communalities fit as well, and these depend on the start. Ask for fewer factors (n_factors, or "
-                "a smaller contribution).",
+                "others may fit as well, and the communalities returned depend on the start. Ask for fewer factors "
+                "(n_factors, or a smaller contribution).",
                 IdentificationWarning,
                 stacklevel=4,
             )
+
+
+_NOTHING = Solution(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0, 0, True, True)
+
+
+def _standardised(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Correlations of the columns that vary; mean and standard deviation of all, zero where they do not."""
+    if moments.rows < 2:
+        raise ValueError(
+            f"correlations need at least two rows, got {moments.rows:g}; weights of blocks are counts, not shares."
+        )
+    deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0) / (moments.rows - 1))
+    return moments.correlation(), moments.mean, np.where(moments.varies(), deviation, 0.0)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ROUNDING = 1e-12
-_EIGENVALUE = "eigenvalue of R"
+_EIGENVALUE = "eigenvalue of the correlation matrix"
+_MEAN = "1, the mean eigenvalue"
 _DASHED: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 0.8}
 _HOLLOW: dict[str, Any] = {"color": "black", "markersize": 9, "markerfacecolor": "none"}
 
@@ -39,6 +40,8 @@ class Retention:
         What `observed` was compared with.
     quantity : str
         What the two are.
+    against : str
+        Where `reference` comes from.
     note : str
         The circumstances of the decision.
     first : int
@@ -50,6 +53,7 @@ class Retention:
     observed: np.ndarray
     reference: np.ndarray
     quantity: str
+    against: str
     note: str
     first: int = 1
 
@@ -65,7 +69,7 @@ class Retention:
         m = np.arange(self.first, self.first + len(self.observed))
         shown = m <= 2 * self.n_factors + 10
         ax.plot(m[shown], self.observed[shown], **_points(shown.sum()), label="observed")
-        ax.plot(m[shown], self.reference[shown], **_DASHED, label="reference")
+        ax.plot(m[shown], self.reference[shown], **_DASHED, label=self.against)
         height = self.observed[max(0, self.n_factors - self.first)]
         ax.plot(self.n_factors, height, "s", **_HOLLOW, label=f"{self.rule}: {_factors(self.n_factors)}")
         ax.set(xlabel="number of factors", ylabel=self.quantity)
@@ -109,8 +113,11 @@ def contribution_rule(eigenvalues: np.ndarray, contribution: float = 0.85) -> Re
     reached = int(np.searchsorted(share, contribution * (1 - _ROUNDING))) + 1
     reached = max(1, min(reached, len(values) - 1))
     note = f"share {share[reached - 1]:.4f} of the eigenvalues' sum, wanted {contribution:g}"
+    if share[reached - 1] < contribution * (1 - _ROUNDING):
+        note += "; columns - 1 is the most allowed"
     reference = np.full(len(share), contribution)
-    return Retention("contribution rule", reached, share, reference, "cumulative share of the eigenvalues", note)
+    quantity = "cumulative share of the eigenvalues"
+    return Retention("contribution rule", reached, share, reference, quantity, f"wanted, {contribution:g}", note)
 
 
 def kaiser_rule(eigenvalues: np.ndarray) -> Retention:
@@ -137,17 +144,23 @@ def kaiser_rule(eigenvalues: np.ndarray) -> Retention:
             f"eigenvalues must include one that is at most 1, but the least of the {len(values)} given is "
             f"{values[-1]:.6g}; give more of them, or those of a correlation matrix."
         )
-    return Retention("Kaiser rule", int(above.sum()), values, np.ones(len(values)), _EIGENVALUE, "eigenvalues above 1")
+    ones = np.ones(len(values))
+    return Retention("Kaiser rule", int(above.sum()), values, ones, _EIGENVALUE, _MEAN, "eigenvalues above 1")
 
 
 def parallel_analysis(
     eigenvalues: np.ndarray, rows: float, *, simulations: int = 100, quantile: float = 0.95, seed: int = 0
 ) -> Retention:
-    """Retain factors while their eigenvalue exceeds what independent variables show by chance (Horn 1965).
+    """Retain components while their eigenvalue exceeds what independent variables show by chance (Horn 1965).
+
+    As in Horn, the eigenvalues are those of R with ones on its diagonal, so what is counted are principal components;
+    ``fa.parallel(..., fa="pc")`` in R's psych does the same. The number serves for factors too, but with correlated
+    factors it can be too small: of the nine tests of Thurstone's three factors it retains one. The variants that
+    compare eigenvalues of reduced matrices (psych's ``fa="fa"``) are others and may retain more.
 
     The reference of the j-th eigenvalue is a quantile of the j-th largest eigenvalue of correlation matrices of
     `rows` draws of p independent normal variables; Horn took the mean, Glorfeld (1995) the 95% quantile. The first
-    factor that does not exceed it ends the retention.
+    component that does not exceed it ends the retention.
 
     The null scatter matrices follow the Wishart law with ``rows - 1`` degrees of freedom and are drawn as T T', where
     T is lower triangular with independent entries, chi on the diagonal and normal below (Bartlett 1933): exact, also
@@ -196,7 +209,8 @@ def parallel_analysis(
     retained = values > reference * (1 + _ROUNDING)
     m = p if retained.all() else int(np.argmin(retained))
     note = f"{100 * quantile:g}% quantile of {simulations} simulations of {rows:.0f} independent rows, seed {seed}"
-    return Retention("parallel analysis", m, values, reference, _EIGENVALUE, note)
+    against = f"{100 * quantile:g}% quantile for independent data"
+    return Retention("parallel analysis (of components)", m, values, reference, _EIGENVALUE, against, note)
 
 
 def _null_eigenvalues(p: int, rows: int, rng: np.random.Generator) -> np.ndarray:
@@ -250,7 +264,8 @@ def minimum_average_partial(r: np.ndarray) -> Retention:
     m = int(np.nanargmin(average))
     least = np.full(p, average[m])
     note = f"average squared partial correlation {average[m]:.3g}"
-    return Retention("minimum average partial", m, average, least, "average squared partial correlation", note, first=0)
+    quantity = "average squared partial correlation"
+    return Retention("minimum average partial", m, average, least, quantity, "least of all", note, first=0)
 
 
 def ledermann_bound(p: int) -> int:
@@ -264,12 +279,14 @@ def ledermann_bound(p: int) -> int:
     return (2 * p - isqrt(8 * p)) // 2
 
 
-def scree_plot(eigenvalues: np.ndarray, *rules: Retention, ax: Axes | None = None) -> Axes:
+def scree_plot(
+    eigenvalues: np.ndarray, *rules: Retention, extracted: int | None = None, ax: Axes | None = None
+) -> Axes:
     """Draw the eigenvalues of R in descending order, and mark the number of factors of each rule.
 
-    The references of rules that look at eigenvalues are drawn too: dashed for parallel analysis, dotted at 1.
-    Beyond twice the largest number of factors and ten more nothing is shown. Where the largest eigenvalue exceeds 50
-    their axis is logarithmic and begins at 0.01 or above.
+    The references of rules that look at eigenvalues are drawn too: dashed for parallel analysis, dotted at 1. A grey
+    line stands behind the last of the extracted factors. Beyond twice the largest number of factors and ten more
+    nothing is shown. Where the largest eigenvalue exceeds 50 their axis is logarithmic and begins at 0.01 or above.
 
     Parameters
     ----------
@@ -277,33 +294,40 @@ def scree_plot(eigenvalues: np.ndarray, *rules: Retention, ax: Axes | None = Non
         Eigenvalues of R, or the leading ones, in any order.
     *rules : Retention
         What the rules returned; each is named in the legend, those that agree together.
+    extracted : int, optional
+        Number of factors that were extracted.
     ax : Axes, optional
         Where to draw; by default the current axes.
 
     Raises
     ------
     ValueError
-        If a rule retained more factors than there are eigenvalues.
+        If there are fewer eigenvalues than factors that a rule retained or that were extracted.
     """
     values = _descending(eigenvalues)
-    most = max((rule.n_factors for rule in rules), default=10)
-    if rules and most > len(values):
-        raise ValueError(f"eigenvalues must be at least the {most} that a rule retained, got {len(values)}.")
+    counts = [rule.n_factors for rule in rules] + ([] if extracted is None else [extracted])
+    most = max(counts, default=0)
+    if most > len(values):
+        raise ValueError(f"eigenvalues must be at least as many as there are factors, {most}, got {len(values)}.")
     ax = _axes(ax)
     shown = min(len(values), 2 * most + 10)
     m = np.arange(1, shown + 1)
     ax.plot(m, values[:shown], **_points(shown), label=_EIGENVALUE)
-    ax.axhline(1, color="black", linestyle=":", linewidth=0.8)
+    ax.axhline(1, color="black", linestyle=":", linewidth=0.8, label=_MEAN)
     for rule in rules:
         if rule.quantity == _EIGENVALUE and np.ptp(rule.reference) > 0:
             chance = rule.reference[:shown]
-            ax.plot(m[: len(chance)], chance, **_DASHED, label=f"{rule.rule}: reference")
+            ax.plot(m[: len(chance)], chance, **_DASHED, label=rule.against)
     for marker, n in zip(cycle("sD^v"), sorted({rule.n_factors for rule in rules}), strict=False):
         names = ",\n".join(rule.rule for rule in rules if rule.n_factors == n)
         ax.plot(n, values[max(0, n - 1)], marker, **_HOLLOW, label=f"{_factors(n)}: {names}")
+    if extracted is not None:
+        ax.axvline(extracted + 0.5, color="0.6", linewidth=0.8, zorder=0, label=f"{_factors(extracted)} extracted")
     if values[0] > 50:
         ax.set_yscale("log")
         ax.set_ylim(bottom=max(0.01, 0.8 * values[shown - 1]))
+    else:
+        ax.set_ylim(bottom=min(0.0, float(values[shown - 1])))
     ax.set(xlabel="number of factors", ylabel=_EIGENVALUE)
     ax.locator_params(axis="x", integer=True)
     ax.legend(frameon=False, loc="upper right")
@@ -312,8 +336,10 @@ def scree_plot(eigenvalues: np.ndarray, *rules: Retention, ax: Axes | None = Non
 
 def _descending(eigenvalues: np.ndarray) -> np.ndarray:
     values = np.asarray(eigenvalues, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all():
-        raise ValueError(f"eigenvalues must be a vector of finite numbers, got {eigenvalues!r}.")
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"eigenvalues must be a vector, such as np.linalg.eigvalsh(R), got shape {values.shape}.")
+    if not np.isfinite(values).all():
+        raise ValueError(f"eigenvalues must be finite, but one is {values[~np.isfinite(values)][0]}.")
     return np.sort(values)[::-1]
 
 

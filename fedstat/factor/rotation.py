@@ -9,7 +9,6 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 
 from fedstat.factor._threads import one_thread
-from fedstat.factor.diagnostics import check_loadings
 
 ORTHOGONAL = ("varimax", "quartimax", "equamax", "geomin_ort")
 OBLIQUE = ("promax", "oblimin", "quartimin", "geomin_obl")
@@ -24,7 +23,8 @@ class Rotation:
     Attributes
     ----------
     loadings : ndarray, shape (p, m)
-        ``L T``; columns by descending explained variance, with non-negative sums.
+        ``L T``; columns by descending explained variance (PA1 need not be the unrotated PA1), with
+        non-negative sums.
     rotation : ndarray, shape (m, m)
         T, where L are the loadings that were rotated.
     correlations : ndarray, shape (m, m), or None
@@ -67,7 +67,7 @@ def rotate(loadings: np.ndarray, method: str = "varimax") -> Rotation:
     """
     if method not in ORTHOGONAL + OBLIQUE:
         raise ValueError(f"method must be one of {', '.join(ORTHOGONAL + OBLIQUE)}, got {method!r}.")
-    loadings, _ = check_loadings(loadings)
+    loadings = _check(loadings)
     size = np.abs(loadings)
     rows, columns = (size.max(axis=axis) > _NONE * size.max() for axis in (1, 0))
     rotation = np.eye(loadings.shape[1])
@@ -85,6 +85,31 @@ def rotate(loadings: np.ndarray, method: str = "varimax") -> Rotation:
         rotation[:, order] * sign,
         phi[np.ix_(order, order)] * np.outer(sign, sign) if method in OBLIQUE else None,
     )
+
+
+def with_correlations(loadings: np.ndarray | Rotation) -> tuple[np.ndarray, np.ndarray]:
+    """Loadings (p, m) and the correlations (m, m) of their factors, the identity unless a rotation was oblique.
+
+    Raises
+    ------
+    ValueError
+        If the loadings are no finite matrix with rows and columns.
+    """
+    found, phi = (loadings.loadings, loadings.correlations) if isinstance(loadings, Rotation) else (loadings, None)
+    found = _check(found)
+    return found, np.eye(found.shape[1]) if phi is None else phi
+
+
+def _check(loadings: np.ndarray) -> np.ndarray:
+    loadings = np.asarray(loadings, dtype=np.float64)
+    if loadings.ndim != 2 or loadings.size == 0:
+        raise ValueError(f"loadings must be a matrix of variables by factors, got shape {loadings.shape}.")
+    if not np.isfinite(loadings).all():
+        row, column = np.argwhere(~np.isfinite(loadings))[0]
+        raise ValueError(
+            f"loadings must be finite, but row {row}, column {column} holds {loadings[row, column]} (counted from 0)."
+        )
+    return loadings
 
 
 def _rotator(loadings: np.ndarray, method: str) -> np.ndarray:

@@ -7,9 +7,9 @@ F(h) for the diagonal of its rank-m positive part. Principal-axis factoring iter
 
 each step is projected gradient descent with unit step: psi never rises, and without the bound the minimisers of psi
 are those of MINRES (Harman and Jones 1966). Near a minimum the iteration contracts by the largest eigenvalue of
-F'(h), often 0.99 and more. Three solvers end at the same points: `plain` iterates; `newton` follows the gradient flow
-``dh/dt = F(h) - h``, of which the plain iteration takes unit Euler steps, by implicit steps that grow; `lanczos` finds
-only the m leading eigenpairs and extrapolates (Anderson 1965).
+F'(h), often 0.99 and more. Three solvers look for the end of that path: `plain` iterates; `newton` follows the
+gradient flow ``dh/dt = F(h) - h``, of which the plain iteration takes unit Euler steps, by implicit steps that grow;
+`lanczos` finds only the m leading eigenpairs and extrapolates (Anderson 1965).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 AT_BOUND = 1 - 1e-6
 _EPS = float(np.finfo(np.float64).eps)
 _FLAT = 1e-5  # curvature of psi below which a direction counts as flat
+_TIE = 1e-8  # difference of eigenvalues, against the largest, below which they count as equal
 _DEPTH = 5  # steps that the extrapolation remembers
 
 
@@ -49,8 +50,9 @@ class Solution:
     converged : bool
         Whether the last step was below the tolerance.
     identified : bool
-        Whether psi curves upwards in all directions in which h can move. Where it does not, neighbouring
-        communalities fit as well, and the start decides which are returned. Other minima are not looked for.
+        Whether psi curves upwards, by 1e-5 and more, in all directions in which h can move. Where it does not,
+        neighbouring communalities fit about as well, and the start decides which are returned; where the m-th
+        eigenvalue is zero or equals the next, at the start or the end, rounding does. Other minima are not looked for.
     """
 
     communalities: np.ndarray
@@ -104,6 +106,10 @@ class _Spectrum:
         self.gradient = arrays.get(((discarded * values[: self.cut]) * discarded).sum(1))
         self.criterion = 0.5 * float(self.values[: self.cut] @ self.values[: self.cut])
         self.image = h - self.gradient
+        # F is not differentiable where the m-th eigenvalue is zero or equals the next
+        near = self.values[max(len(h) - m - 1, 0) : len(h) - m + 1]
+        scale = float(np.abs(self.values).max())
+        self.smooth = bool(abs(near[-1]) > _TIE * scale and (m == len(h) or np.ptp(near) > _TIE * scale))
 
     def loadings(self, m: int) -> np.ndarray:
         leading = self.arrays.get(self.vectors[:, len(self.values) - m :])[:, ::-1]
@@ -141,16 +147,17 @@ def plain(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, ma
     Stops when the step over one minus its observed rate of contraction, an estimate of the distance to the limit,
     is below `tol`.
     """
-    h, last = start, np.inf
+    h, last, smooth = start, np.inf, True
     for iteration in range(max_iter + 1):
         spectrum = _Spectrum(r, h, m, _NUMPY)
-        step = np.minimum(spectrum.image, bound) - h
+        smooth = smooth and (iteration > 0 or spectrum.smooth)
+        step = np.clip(spectrum.image, 0, bound) - h
         size = float(np.abs(step).max())
         converged = size <= _floor(spectrum) or (size < last < np.inf and size <= tol * (1 - size / last))
         if converged or iteration == max_iter:
             break
         h, last = h + step, size
-    return _solution(spectrum, h, m, bound, iteration, converged)
+    return _solution(spectrum, h, m, bound, iteration, converged, smooth)
 
 
 def newton(
@@ -172,8 +179,9 @@ def newton(
     """
     arrays = _NUMPY if device is None else _torch(device)
     h, spectrum, length, converged = start, _Spectrum(r, start, m, arrays), 1.0, False
+    smooth = spectrum.smooth
     for iteration in range(max_iter + 1):
-        step = np.minimum(spectrum.image, bound) - h
+        step = np.clip(spectrum.image, 0, bound) - h
         size = float(np.abs(step).max())
         if converged := size <= _floor(spectrum):
             break
@@ -207,7 +215,7 @@ def newton(
             length = max(length, 0.5)
         else:
             length /= 4
-    return _solution(spectrum, h, m, bound, iteration, converged)
+    return _solution(spectrum, h, m, bound, iteration, converged, smooth)
 
 
 def lanczos(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, max_iter: int) -> Solution:
@@ -219,15 +227,18 @@ def lanczos(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, 
     Raises
     ------
     LinAlgError
-        If an eigenvalue was missed: one Krylov space holds one vector of a repeated eigenvalue.
+        If an eigenvalue was missed (one Krylov space holds one vector of a repeated eigenvalue), or the m-th one is
+        about as large as the next, so that F is hardly defined.
     """
-    h, vector = start, np.ones(len(r))
+    h, vector = start, np.random.default_rng(0).normal(size=len(r))
     history: list[tuple[np.ndarray, np.ndarray]] = []
     size = best = np.inf
     converged = False
     for iteration in range(max_iter + 1):
         # eigenpairs need be no better than the communalities
         values, vectors = leading_eigenpairs(r, m, h, vector, min(1e-4, 1e-4 * size))
+        if iteration == 0 and values[-1] <= (1 + 2e-4) * max(next_eigenvalue(r, h, values, vectors), 0):
+            raise LinAlgError("the m-th eigenvalue and the next are too close for this solver")
         vector = vectors.sum(axis=1)
         image = (vectors**2) @ np.maximum(values, 0)
         target = np.minimum(image, bound)
@@ -237,16 +248,14 @@ def lanczos(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, 
         best = min(best, size)
         history = [*history[-_DEPTH:], (h, target)]
         new = np.clip(_extrapolated(history), 0, bound)
-        converged = size <= 4 * _EPS * values[0] or float(np.abs(new - h).max()) <= tol
+        converged = size <= 4 * _EPS * values[0] or float(np.abs(new - h).max()) <= 0.1 * tol
         if converged or iteration == max_iter:
             break
         h = new
     following = next_eigenvalue(r, h, values, vectors)
     free = (h < bound) | (image < bound)
-    identified = (
-        not free.any()
-        or _least_curvature_at_least(values, vectors, following) > _FLAT
-        or _is_identified(_Spectrum(r, h, m, _NUMPY), free)
+    identified = _least_curvature_at_least(values, vectors, following) > _FLAT or _is_identified(
+        _Spectrum(r, h, m, _NUMPY), free
     )
     positive = np.maximum(values, 0)
     squares = float((r**2).sum()) - len(r) + float(h @ h)
@@ -292,7 +301,9 @@ def next_eigenvalue(r: np.ndarray, diagonal: np.ndarray, values: np.ndarray, vec
     return found
 
 
-def _solution(spectrum: _Spectrum, h: np.ndarray, m: int, bound: float, iterations: int, converged: bool) -> Solution:
+def _solution(
+    spectrum: _Spectrum, h: np.ndarray, m: int, bound: float, iterations: int, converged: bool, smooth: bool
+) -> Solution:
     residual = float(np.abs(np.minimum(spectrum.image, bound) - h).max())
     free = (h < bound) | (spectrum.image < bound)
     return Solution(
@@ -302,7 +313,7 @@ def _solution(spectrum: _Spectrum, h: np.ndarray, m: int, bound: float, iteratio
         residual,
         iterations,
         converged,
-        not free.any() or _is_identified(spectrum, free),
+        smooth and _is_identified(spectrum, free),
     )
 
 
@@ -357,6 +368,8 @@ def _extrapolated(history: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
 
 def _is_identified(spectrum: _Spectrum, free: np.ndarray) -> bool:
     """Tell whether the Hessian of psi on the free communalities is positive definite."""
+    if not spectrum.smooth or not free.any():
+        return spectrum.smooth
     product = _restricted(spectrum.hessian(), free)
     k = int(free.sum())
     if k <= 100:

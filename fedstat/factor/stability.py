@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SplitStability:
-    """How a split by communality varies over draws of clients, for G contributions and Q quantiles.
+    """How a split by communality varies over draws of clients, for G contributions and Q quantiles; ``print`` it.
 
     All of it is conditional on the run: clients are drawn anew, but every one of them has trained from the weights
     of this one run. Percentiles over resamples show a bootstrap's spread; they are no confidence limits over runs.
@@ -82,7 +82,8 @@ class SplitStability:
         """Draw each unit's probability of being shared, and kappa over the grid.
 
         The first panel is that of the middle contribution and quantile; open squares are units at the bound in more
-        than half of the resamples. In the second bars reach from the 2.5% to the 97.5% percentile over resamples.
+        than half of the resamples. In the second bars reach from the 2.5% to the 97.5% percentile over resamples, and
+        those of one quantile stand side by side.
 
         Parameters
         ----------
@@ -92,34 +93,69 @@ class SplitStability:
         Returns
         -------
         sequence of Axes
+
+        Raises
+        ------
+        ValueError
+            If `axes` are not two.
         """
         if axes is None:
             import matplotlib.pyplot as plt
 
-            axes = plt.subplots(1, 2, figsize=(7.0, 2.6), layout="constrained")[1]
+            axes = plt.subplots(1, 2, figsize=(7.5, 2.8), layout="constrained", width_ratios=[3, 4])[1]
+        if np.array(axes, dtype=object).shape != (2,):
+            raise ValueError(f"axes must be two Axes, such as plt.subplots(1, 2)[1], got {axes!r}.")
         left, right = axes
         g, q = len(self.contributions) // 2, len(self.quantiles) // 2
         cut = np.nanquantile(self.communalities[g], self.quantiles[q])
         plot_units(left, self.communalities[g], self.probability[g, q], self.at_bound[g], float(cut))
-        left.set_title(f"contribution {self.contributions[g]:g}, quantile {self.quantiles[q]:g}")
-        left.legend(frameon=False, fontsize=7)
+        left.set_title(f"contribution {self.contributions[g]:g}, quantile {self.quantiles[q]:g}", fontsize="medium")
+        left.legend(edgecolor="none", framealpha=1, fontsize="small")
         looks = ("-o", "--s", ":^", "-.D", "-v")
+        order, at = np.argsort(self.quantiles), np.sort(self.quantiles)
+        gap = np.diff(np.unique(at)).min(initial=0.25)
+        step = gap / (3 * len(self.contributions) + 1)  # a quantile's bars stand side by side
         for i, contribution in enumerate(self.contributions):
-            at = np.asarray(self.quantiles) + 0.01 * (i - (len(self.contributions) - 1) / 2)
-            look = looks[i % len(looks)]
-            for colour, values in (("0.6", self.halves[i]), ("0", self.kappa[i])):
-                mean, low, high = spread(values)
-                right.vlines(at, low, high, color=colour, lw=0.6)
-                label = f"contribution {contribution:g}" if colour == "0" else None
-                right.plot(at, mean, look, color=colour, mfc="white", ms=3, lw=0.9, label=label)
+            pairs = (("0", self.kappa[i], f"contribution {contribution:g}"), ("0.6", self.halves[i], None))
+            for k, (colour, values, label) in enumerate(pairs):
+                mean, low, high = spread(values[order])
+                beside = at + step * (2 * i + k - len(self.contributions) + 0.5)
+                right.vlines(beside, low, high, color=colour, lw=0.8)
+                look = looks[i % len(looks)]
+                right.plot(beside, mean, look, color=colour, mfc="white", ms=3, lw=0.8, label=label)
         right.axhline(0, color="0.6", lw=0.6, zorder=0)
-        right.set_xlabel("quantile at which communalities are cut")
+        right.set_xlabel("quantile of the cut")
         right.set_ylabel("Cohen's kappa")
-        right.plot([], [], color="0.6", label="two halves")
-        right.set_xticks(self.quantiles)
+        right.plot([], [], color="0.6", label="between two halves")
+        right.vlines([], 0, 0, color="0", lw=0.8, label="bars: 2.5% to 97.5%")
+        right.set_xticks(at)
+        right.set_xlim(at[0] - gap / 2, at[-1] + gap / 2)
         right.set_ylim(top=1.05)
-        right.legend(frameon=False, fontsize=7, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+        right.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
         return axes
+
+    def __str__(self) -> str:
+        lines = [
+            f"Cohen's kappa of the split of {self.communalities.shape[1]} units, mean (2.5% to 97.5%):",
+            f"of {self.resamples} resamples of the clients with the split by all, and of as many pairs of halves",
+            f"{'contribution':>12}{'factors':>9}{'quantile':>10}{'resamples':>22}{'halves':>22}{'cut at bound':>14}",
+        ]
+        for g, contribution in enumerate(self.contributions):
+            for q, quantile in enumerate(self.quantiles):
+                kappas = "".join(
+                    f"{mean:8.2f} ({low:5.2f} to{high:5.2f})"
+                    for mean, low, high in (spread(self.kappa[g, q]), spread(self.halves[g, q]))
+                )
+                lines.append(
+                    f"{contribution:12g}{self.n_factors[g]:9d}{quantile:10g}{kappas}{self.cut_at_bound[g, q]:13.0%}"
+                )
+        for what, counts in (("not identified", self.unidentified), ("not converged", self.unconverged)):
+            if counts.any():
+                each = ", ".join(
+                    f"{n} at contribution {c:g}" for n, c in zip(counts, self.contributions, strict=True) if n
+                )
+                lines.append(f"{what}, of {1 + 3 * self.resamples} analyses each: {each}")
+        return "\n".join(lines)
 
 
 def split_stability(
@@ -170,10 +206,10 @@ def split_stability(
     if not np.isfinite(x).all():
         place = tuple(np.argwhere(~np.isfinite(x))[0].tolist())
         raise ValueError(f"weights must be finite; the entry at {place} is {x[place]}. Leave that client out.")
-    if len(contributions) == 0 or not all(0 < c <= 1 for c in contributions):
-        raise ValueError(f"contributions must lie in (0, 1], and be at least one, such as [0.85]; got {contributions}.")
-    if len(quantiles) == 0 or not all(0 <= q <= 1 for q in quantiles):
-        raise ValueError(f"quantiles must lie in [0, 1], and be at least one, such as [0.5]; got {quantiles}.")
+    if np.ndim(contributions) != 1 or len(contributions) == 0 or not all(0 < c <= 1 for c in contributions):
+        raise ValueError(f"contributions must be a list of numbers in (0, 1], such as [0.85], got {contributions}.")
+    if np.ndim(quantiles) != 1 or len(quantiles) == 0 or not all(0 <= q <= 1 for q in quantiles):
+        raise ValueError(f"quantiles must be a list of numbers in [0, 1], such as [0.5], got {quantiles}.")
     if not isinstance(resamples, Integral) or resamples < 1:
         raise ValueError(f"resamples must be a whole number, at least 1, got {resamples!r}.")
 
@@ -239,7 +275,8 @@ def plot_units(ax: Axes, communalities: np.ndarray, probability: np.ndarray, at_
         if chosen.any():
             fill = "white" if look == "s" else "0.25"
             ax.plot(rank[chosen], probability[order[chosen]], look, color="0.25", mfc=fill, ms=size, label=label)
-    ax.axvline((communalities < cut).sum() + 0.5, color="0.6", lw=0.6, ls="--", zorder=0)
+    below = (communalities < cut).sum()
+    ax.axvline(below + 0.5, color="0.6", lw=0.6, ls="--", zorder=0, label="cut of all clients")
     ax.set_xlabel("unit, by communality")
     ax.set_ylabel("probability of being shared")
     ax.set_ylim(-0.04, 1.04)

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedstat.factor.diagnostics import check_loadings, explained_variance
+from fedstat.factor.diagnostics import explained_variance
+from fedstat.factor.rotation import Rotation, with_correlations
 from fedstat.factor.solver import AT_BOUND
 
 
 def loading_table(
-    loadings: np.ndarray,
+    loadings: np.ndarray | Rotation,
     names: Sequence[str] | None = None,
     *,
     communalities: np.ndarray | None = None,
-    correlations: np.ndarray | None = None,
     sort: bool = True,
     per_factor: int | None = None,
 ) -> str:
@@ -25,34 +25,34 @@ def loading_table(
     ``(sum l^2)^2 / sum l^4`` over a variable's loadings l: 1 if it loads on one factor only, m if on all alike; blank
     if on none. Below stand what each factor explains (`explained_variance`), the factors' correlations after an
     oblique rotation, and the mean complexity. An asterisk marks Heywood cases, if there are any.
-    Factors are called PA1, PA2, ... in the order of their columns.
+    Factors are called PA1, PA2, ... in the order of their columns, so PA1 of a `Rotation` is the rotated factor that
+    explains most, whatever its number was before.
 
     Parameters
     ----------
-    loadings : ndarray, shape (p, m)
-        L.
+    loadings : ndarray, shape (p, m), or Rotation
+        L; after an oblique rotation the Rotation, which holds the factors' correlations Phi too.
     names : sequence of str, length p, optional
         Names of the variables, by default V1, V2, ...
     communalities : ndarray, shape (p,), optional
         h2, by default what the loadings say, which exceeds communalities that were held at 1.
-    correlations : ndarray, shape (m, m), optional
-        Phi, of the factors after an oblique rotation.
     sort : bool
         Group variables by the factor on which they load highest in absolute value and sort each group by that
-        loading; variables without loadings come last. Otherwise variables keep their order.
+        loading, as psych's ``fa.sort`` does; variables without loadings come last. Otherwise variables keep their
+        order, which is what psych prints unasked.
     per_factor : int, optional
         Show at most so many variables of each group, those that load highest; by default all.
 
     Raises
     ------
     ValueError
-        If `loadings` is no finite matrix, `names`, `communalities` or `correlations` do not match it, or `per_factor`
-        is below 1.
+        If `loadings` is no finite matrix, `names` or `communalities` do not match it, or `per_factor` is below 1.
     """
     import pandas as pd
 
-    variance = explained_variance(loadings, correlations)
-    loadings, phi = check_loadings(loadings, correlations)
+    variance = explained_variance(loadings)
+    oblique = isinstance(loadings, Rotation) and loadings.correlations is not None
+    loadings, phi = with_correlations(loadings)
     p, m = loadings.shape
     labels = [f"V{j + 1}" for j in range(p)] if names is None else [str(name) for name in names]
     if len(labels) != p:
@@ -72,7 +72,8 @@ def loading_table(
     if not sort:
         shown = np.sort(shown)
 
-    communality = (loadings @ phi * loadings).sum(axis=1) if communalities is None else np.asarray(communalities)
+    reproduced = (loadings @ phi * loadings).sum(axis=1)
+    communality = reproduced if communalities is None else np.asarray(communalities)
     complexity = np.full(p, np.nan)
     np.divide(squares.sum(axis=1) ** 2, (squares**2).sum(axis=1), out=complexity, where=highest > 0)
     table = pd.DataFrame(loadings, labels, variance.columns)
@@ -83,17 +84,20 @@ def loading_table(
         lines.append(f"({p - len(shown)} of {p} variables left out; at most {per_factor} of each factor are shown)")
     # of a single factor there is nothing to accumulate
     lines += ["", variance.iloc[: 2 if m == 1 else None].to_string(float_format=_decimals)]
-    if correlations is not None:
+    if oblique:
         factors = pd.DataFrame(phi, variance.columns, variance.columns)
         lines += ["", "Correlations of the factors", factors.to_string(float_format=_decimals)]
     if (highest > 0).any():
         lines += ["", f"Mean item complexity {complexity[highest > 0].mean():.1f}"]
-    heywood = int((communality > AT_BOUND).sum())
-    if heywood:
-        lines += [
-            "",
-            f"* Heywood case ({heywood} of {p} variables): a communality of 1 or more leaves no unique variance",
-        ]
+    heywood = communality > AT_BOUND
+    if heywood.any():
+        note = (
+            f"* Heywood case ({heywood.sum()} of {p} variables): a communality of 1 or more leaves no unique variance"
+        )
+        lines += ["", note]
+        most = float(reproduced[heywood].max())
+        if communalities is not None and most > AT_BOUND + 0.005:
+            lines.append(f"  h2 is held at 1 there; the loadings alone make it up to {most:.2f}")
     return "\n".join(lines)
 
 

@@ -22,6 +22,7 @@ def style() -> Iterator[None]:
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.linewidth": 0.6,
+            "pdf.fonttype": 42,  # TrueType: journals refuse type 3
             "svg.fonttype": "path",
             "svg.hashsalt": "fedstat",
             "figure.max_open_warning": 0,
