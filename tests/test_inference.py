@@ -21,6 +21,7 @@ from fedstat.inference import (
     equivalence,
     equivalence_power,
     holm,
+    interval,
     paired_difference,
     primary_summary,
     sign_flip_test,
@@ -201,3 +202,7 @@ def test_compare_keeps_the_order_of_methods_and_refuses_what_cannot_be_paired():
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_intervals_print_without_a_minus_before_zero():
+    assert interval((-0.001, -1.2, 0.004), 2) == "0.00 [−1.20, 0.00]"

@@ -12,7 +12,8 @@ def number(value: float, digits: int = 3) -> str:
 
 def interval(estimate: Iterable[float], digits: int) -> str:
     """Mean and limits (mean, low, high) with so many decimals, e.g. ``1.2 [0.9, 1.5]``."""
-    mean, low, high = estimate
+    # adding zero turns a rounded -0.0 into 0.0
+    mean, low, high = (round(float(value), digits) + 0.0 for value in estimate)
     return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-", "−")
 
 
