@@ -197,7 +197,7 @@ def newton(
         trial = h.copy()
         trial[free] += _conjugate_gradients(product, gradient, 1 / length, min(0.1, np.sqrt(size)))
         np.clip(trial, 0, bound, out=trial)
-        if converged := length > 1e6 and float(np.abs(trial - h).max()) <= tol:
+        if converged := length > 1e6 and max(size, float(np.abs(trial - h).max())) <= tol:
             break
         new = _Spectrum(r, trial, m, arrays)
         foretold = np.zeros_like(h)
@@ -248,7 +248,8 @@ def lanczos(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, 
         best = min(best, size)
         history = [*history[-_DEPTH:], (h, target)]
         new = np.clip(_extrapolated(history), 0, bound)
-        converged = size <= 4 * _EPS * values[0] or float(np.abs(new - h).max()) <= 0.1 * tol
+        moved = float(np.abs(new - h).max())
+        converged = size <= 4 * _EPS * values[0] or (size <= tol and moved <= 0.1 * tol)
         if converged or iteration == max_iter:
             break
         h = new
