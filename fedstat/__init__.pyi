@@ -1,5 +1,29 @@
-from . import claims, data, factor, federated, inference, methods, models, ntk, report, testing, theory
-from .federated import Method, Population, Result, State, Training, Update, federate, load
+from . import (
+    claims,
+    data,
+    factor,
+    federated,
+    inference,
+    methods,
+    models,
+    ntk,
+    parameterization,
+    report,
+    testing,
+    theory,
+)
+from .federated import (
+    Method,
+    Population,
+    Result,
+    State,
+    Training,
+    Update,
+    describe,
+    federate,
+    load,
+    newcomers,
+)
 from .inference import compare
 from .methods import Count, FedAvg, FedFac, FedSplit, Local, Quantile
 
@@ -19,6 +43,7 @@ __all__ = [
     "claims",
     "compare",
     "data",
+    "describe",
     "factor",
     "federate",
     "federated",
@@ -26,7 +51,9 @@ __all__ = [
     "load",
     "methods",
     "models",
+    "newcomers",
     "ntk",
+    "parameterization",
     "report",
     "testing",
     "theory",

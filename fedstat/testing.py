@@ -7,17 +7,18 @@ shows the smallest population that breaks it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedstat._random import stream
 from fedstat.data import Clients, Samples
-from fedstat.federated import Method, Result, State, Training, federate, load
+from fedstat.federated import Method, Result, State, Training, Update, federate, load
+from fedstat.federated.codec import Bits, Entry, Message, Part, Sparse, decode, encode, nonzeros, size
 from fedstat.federated.network import Model, Params, build
 from fedstat.methods import FedAvg, Local
 from fedstat.models import mlp
@@ -62,20 +63,24 @@ def check_method(
     ``fixed point``    with learning rate zero nothing moves
     ``chunk``          clients trained one by one or together give the same
     ``resume``         saved, loaded and continued gives the same bits as uninterrupted
+    ``traffic``        messages have as many bytes as are counted, and the server uses nothing that was not sent
     ``all shared``     the variant `all_shared` is FedAvg, bit for bit
     ``all personal``   the variant `all_personal` is Local
     =================  ============================================================================================
 
+    Laws that the method's class declares in ``exempt``, with a reason, are left out.
+
     Parameters
     ----------
     method : Method
-        Configured for `model`; by default that is ``mlp(3, 5, 2)`` with the layers ``hidden`` and ``head``.
+        Configured for `model`.
     model : callable or nn.Module, optional
-        The network, taking 3 inputs and giving 2 outputs.
+        The network, taking 3 inputs and giving 2 outputs; by default the method's ``example_model``, or
+        ``mlp(3, 5, 2)`` with the layers ``hidden`` and ``head``.
     all_shared, all_personal : Method, optional
         The method's limit cases; their laws are checked where given.
     except_for : collection of str
-        Laws that do not apply, by name.
+        More laws that do not apply, by name.
     examples : int
         Populations per law.
 
@@ -84,9 +89,9 @@ def check_method(
     AssertionError
         If a law is broken; the message names it and the smallest population found.
     ValueError
-        If `except_for` names no law.
+        If `except_for` or the method's ``exempt`` names no law.
     """
-    network = model or mlp(INPUTS, UNITS, CLASSES)
+    network = model or type(method).example_model or mlp(INPUTS, UNITS, CLASSES)
     laws: dict[str, Callable[[Case], None]] = {
         "permutation": lambda case: _permutation(method, network, case),
         "one client": lambda case: _one_client(method, network, case),
@@ -94,24 +99,27 @@ def check_method(
         "fixed point": lambda case: _fixed_point(method, network, case),
         "chunk": lambda case: _chunk(method, network, case),
         "resume": lambda case: _resume(method, network, case),
+        "traffic": lambda case: _traffic(method, network, case),
     }
+    known = {*laws, "all shared", "all personal"}
     if all_shared is not None:
         laws["all shared"] = lambda case: _limit(all_shared, FedAvg(), network, case)
     if all_personal is not None:
         laws["all personal"] = lambda case: _limit(all_personal, Local(), network, case)
-    unknown = set(except_for) - set(laws)
-    if unknown:
-        raise ValueError(f"except_for names no law: {sorted(unknown)}; laws are {', '.join(laws)}.")
-    for name in [law for law in laws if law not in except_for]:
-        _search(laws[name], f"{type(method).__name__} breaks the law '{name}'", examples)
+    skipped = {*except_for, *method.exempt}
+    if not skipped <= known:
+        raise ValueError(f"except_for names no law: {sorted(skipped - known)}; laws are {', '.join(sorted(known))}.")
+    for name in [law for law in laws if law not in skipped]:
+        complaint = f"{type(method).__name__} breaks the law '{name}'"
+        _search(laws[name], complaint, examples, 1 if name in ("one client", "clones") else method.fewest)
 
 
-def _search(law: Callable[[Case], None], complaint: str, examples: int) -> None:
+def _search(law: Callable[[Case], None], complaint: str, examples: int, fewest: int) -> None:
     """Try `law` on random populations; raise with the smallest one that breaks it."""
     from hypothesis import HealthCheck, given, settings
     from hypothesis import strategies as st
 
-    sizes = st.lists(st.integers(2, 6), min_size=1, max_size=4).map(tuple)
+    sizes = st.lists(st.integers(2, 6), min_size=fewest, max_size=4).map(tuple)
 
     @settings(
         max_examples=examples,
@@ -132,6 +140,7 @@ def _search(law: Callable[[Case], None], complaint: str, examples: int) -> None:
 
 _SGD = Training(lr=0.1, batch_size=3, local_epochs=2)
 _FULL_BATCH = Training(lr=0.1, batch_size=100, local_epochs=2)
+_STILL = Training(lr=0.0, batch_size=3)
 
 
 def _run(
@@ -150,8 +159,9 @@ def _run(
 
 
 def _models(method: Method, result: Result, clients: int) -> dict[str, Params]:
-    state: State = next(iter(result.states.values()))
-    return method.models(state, torch.arange(clients))
+    ((key, state),) = result.states.items()
+    models = method.models(state, torch.arange(clients), result.populations[key])
+    return {estimand: predictor.params for estimand, predictor in models.items()}
 
 
 def _same(first: dict[str, Params], second: dict[str, Params], tolerance: float) -> None:
@@ -176,8 +186,10 @@ def _one_client(method: Method, model: Model, case: Case) -> None:
     clients = Case(case.sizes[:1], case.seed).clients()
     x, y = (torch.from_numpy(values) for values in clients.train.client(0))
     # zero training shows where the client starts; full batches make the order of samples immaterial
-    start = _models(method, _run(method, model, clients, Training(lr=0.0), 1, case.seed), 1)
-    end = _models(method, _run(method, model, clients, _FULL_BATCH, 3, case.seed), 1)
+    still, moved = (
+        _run(method, model, clients, training, n, case.seed) for training, n in ((_STILL, 1), (_FULL_BATCH, 3))
+    )
+    start, end = (_models(method, result, 1) for result in (still, moved))
     for estimand, params in start.items():
         module = build(model, stream(case.seed, "initial weights"), torch.float64).module
         module.load_state_dict({name: leaf[0] for name, leaf in params.items()}, strict=False)
@@ -205,8 +217,8 @@ def _clones(method: Method, model: Model, case: Case) -> None:
 
 
 def _fixed_point(method: Method, model: Model, case: Case) -> None:
-    clients, still = case.clients(), Training(lr=0.0, batch_size=3)
-    first, third = (_run(method, model, clients, still, rounds, case.seed) for rounds in (1, 3))
+    clients = case.clients()
+    first, third = (_run(method, model, clients, _STILL, rounds, case.seed) for rounds in (1, 3))
     _same(_models(method, first, len(clients)), _models(method, third, len(clients)), 0.0)
 
 
@@ -227,6 +239,63 @@ def _resume(method: Method, model: Model, case: Case) -> None:
         run(1).save(Path(folder) / "run")
         continued = run(3, load(Path(folder) / "run"))
     _same(_models(method, run(3), len(clients)), _models(method, continued, len(clients)), 0.0)
+
+
+def _traffic(method: Method, model: Model, case: Case) -> None:
+    class Deaf(type(method)):  # type: ignore[misc]
+        """The method, whose server hears noise wherever nothing was sent."""
+
+        def aggregate(self, state: State, update: Update) -> State:
+            down = self.download(state, update.start, update.ids)
+            up = self.upload(state, update)
+            for message in (down, up):
+                _check_encoding(message, len(update.ids))
+            noise = np.random.default_rng(case.seed)
+            end = {name: _spoilt(leaf, [up.get(name)], noise) for name, leaf in update.end.items()}
+            start = {name: _spoilt(leaf, [up.get(name), down.get(name)], noise) for name, leaf in update.start.items()}
+            return super().aggregate(state, replace(update, start=start, end=end))
+
+    clients = case.clients()
+    deaf = Deaf(**{f.name: getattr(method, f.name) for f in fields(method)})
+    sent = []
+    for variant in (method, deaf):
+        result = _run(variant, model, clients, _SGD, 1, case.seed)
+        (state,) = result.states.values()
+        ids = torch.arange(len(clients))
+        sent.append(variant.download(state, variant.receive(state, ids), ids))
+    assert sent[0].keys() == sent[1].keys(), f"downloads {sorted(sent[0])} became {sorted(sent[1])}"
+    _same({"download": _readable(sent[0])}, {"download": _readable(sent[1])}, _ROUNDING)
+
+
+def _check_encoding(message: Message, clients: int) -> None:
+    counted = np.broadcast_to(size(message), clients)
+    for k in range(clients):
+        data = encode(message, k)
+        assert len(data) == counted[k], f"client {k} sends {len(data)} bytes, {counted[k]} are counted"
+        heard = decode(data, message, k, nonzeros(message, k))
+        for name, values in _readable(message).items():
+            gap = (heard[name].nan_to_num().to(values.dtype) - values[k]).abs().max() if values[k].numel() else 0
+            assert gap == 0, f"{name} arrives changed at client {k}"
+
+
+def _readable(message: Message) -> Params:
+    """What a message says, zero where it says nothing."""
+
+    def read(entry: Entry) -> Tensor:
+        if isinstance(entry, Part):
+            return torch.where(entry.mask, entry.values, 0)
+        return entry.values if isinstance(entry, Sparse) else entry.mask.double() if isinstance(entry, Bits) else entry
+
+    return {name: read(entry) for name, entry in message.items()}
+
+
+def _spoilt(leaf: Tensor, entries: Sequence[Entry | None], rng: np.random.Generator) -> Tensor:
+    """Noise instead of every element that no entry tells."""
+    told = torch.zeros((), dtype=torch.bool)
+    for entry in entries:
+        told = told | (entry.mask if isinstance(entry, Part) else torch.tensor(entry is not None))
+    noise = torch.from_numpy(rng.normal(size=leaf.shape)).to(leaf.dtype)
+    return torch.where(told, leaf, noise) if leaf.is_floating_point() else leaf
 
 
 def _limit(variant: Method, limit: Method, model: Model, case: Case) -> None:

@@ -23,6 +23,7 @@ import fedstat as fs
 from fedstat import data
 from fedstat.federated.method import Population, State
 from fedstat.federated.network import Network
+from fedstat.federated.store import ClientStore
 from fedstat.inference import mean_interval
 from fedstat.theory.product_average import product_average_moments
 from simulations.study import Part, Tables, run_parts
@@ -82,7 +83,7 @@ class _Apart(fs.Local):
     """Local training from initial weights of one's own."""
 
     def init(self, network: Network, population: Population) -> State:
-        return replace(super().init(network, population), clients=population.fresh())
+        return replace(super().init(network, population), clients=ClientStore.of(population.fresh()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -163,7 +163,7 @@ class OwnStart(fs.FedSplit):
         assert state.clients is not None
         name = f"{LAYER}.weight"
         given = torch.as_tensor(self.weights, dtype=state.clients[name].dtype)
-        return replace(state, clients={**state.clients, name: given})
+        return replace(state, clients=fs.federated.ClientStore.of({**state.clients, name: given}))
 
 
 def start_weights(clients: Clients, noise: float, start: Start, seed: int) -> np.ndarray:

@@ -10,7 +10,7 @@ first split. Learning rates are tuned on validation data of other seeds, on one 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -323,7 +323,7 @@ class FromTruth(fs.Local):
             name: torch.as_tensor(given[name], dtype=leaf.dtype) if name in given else torch.zeros_like(leaf)
             for name, leaf in state.clients.items()
         }
-        return fs.State(state.server, clients, state.shared)
+        return replace(state, clients=fs.federated.ClientStore.of(clients))
 
 
 def trained_from(weights: np.ndarray, clients: Clients, training: fs.Training, seed: int) -> np.ndarray:

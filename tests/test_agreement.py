@@ -257,6 +257,6 @@ def test_own_and_common_starts():
     result = fs.federate(
         {"it": method}, fs.models.mlp(8, 10, 1), clients, fs.Training(lr=0.0), rounds=1, evaluate_at=()
     )
-    start = method.models(result.states["it", 0], torch.arange(6))["personal"]["hidden.weight"].numpy()
+    start = method.models(result.states["it", 0], torch.arange(6))["personal"].params["hidden.weight"].numpy()
     np.testing.assert_array_equal(start[:, ~shared], own[:, ~shared])
     assert (start[:, shared] == start[0, shared]).all()

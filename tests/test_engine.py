@@ -10,8 +10,9 @@ from torch import nn
 
 import fedstat as fs
 from fedstat.data import Samples
+from fedstat.federated.local import Learner, Training
 from fedstat.federated.network import build
-from fedstat.federated.training import Job, Pool, Training, _BatchOrders, train
+from fedstat.federated.training import Job, Pool, _BatchOrders, train
 
 
 def samples(sizes, shape=(6,), classes=3, seed=0):
@@ -22,6 +23,10 @@ def samples(sizes, shape=(6,), classes=3, seed=0):
     return Samples(x, y, np.array(sizes))
 
 
+def order(training, pool, job, round):
+    return _BatchOrders(training.batch_size, pool, round).order(job, 0, training.local_epochs)[:, 0]
+
+
 def alone(network, training, pool, job, round):
     """One client in plain torch: its own module, torch.optim, the same batches."""
     module = build(network.module, np.random.default_rng(0), torch.float64).module
@@ -29,7 +34,7 @@ def alone(network, training, pool, job, round):
         optimizer = torch.optim.Adam(module.parameters(), lr=training.lr)
     else:
         optimizer = torch.optim.SGD(module.parameters(), lr=training.lr, momentum=training.momentum)
-    for batch in _BatchOrders(training, pool, round).order(job):
+    for batch in order(training, pool, job, round):
         rows = torch.from_numpy(batch[batch >= 0]) + job.row * pool.n_max
         optimizer.zero_grad()
         nn.functional.cross_entropy(module(pool.x[rows]), pool.y[rows]).backward()
@@ -53,7 +58,7 @@ def test_each_client_trains_as_alone_in_torch(training, sizes):
     pool = Pool.stack([samples(sizes)], torch.float64, "cpu")
     jobs = [Job(k, 3, k) for k in range(len(sizes))]
     start = {name: leaf.expand(len(sizes), *leaf.shape) for name, leaf in network.initial().items()}
-    end = train(network, "cross_entropy", training, pool, start, jobs, round=2)
+    end = train(fs.FedAvg(), Learner(network, "cross_entropy"), training, pool, start, jobs, round=2)
     for k, job in enumerate(jobs):
         for name, leaf in alone(network, training, pool, job, 2).items():
             torch.testing.assert_close(end[name][k], leaf, rtol=0, atol=1e-12)
@@ -72,8 +77,8 @@ def test_chunked_equals_sequential(sizes, batch, chunk, momentum):
     jobs = [Job(k, 0, k) for k in range(len(sizes))]
     start = {name: leaf.expand(len(sizes), *leaf.shape) for name, leaf in network.initial().items()}
     training = Training(lr=0.1, momentum=momentum, batch_size=batch, local_epochs=2)
-    one = train(network, "cross_entropy", training, pool, start, jobs, 0, chunk=1)
-    many = train(network, "cross_entropy", training, pool, start, jobs, 0, chunk=chunk)
+    one = train(fs.FedAvg(), Learner(network, "cross_entropy"), training, pool, start, jobs, 0, chunk=1)
+    many = train(fs.FedAvg(), Learner(network, "cross_entropy"), training, pool, start, jobs, 0, chunk=chunk)
     for name in one:
         torch.testing.assert_close(one[name], many[name], rtol=0, atol=1e-12)
 
@@ -106,12 +111,12 @@ def test_batches_cover_every_sample_once_per_epoch_and_depend_on_nothing_else():
     pool = Pool.stack([samples((7, 10))], torch.float64, "cpu")
     short, long = (Training(lr=0.1, batch_size=3, local_epochs=e) for e in (1, 4))
     job = Job(0, 5, 0)
-    first = _BatchOrders(short, pool, 0).order(job)
-    all_epochs = _BatchOrders(long, pool, 0).order(job)
+    first = order(short, pool, job, 0)
+    all_epochs = order(long, pool, job, 0)
     np.testing.assert_array_equal(first, all_epochs[:3])
     for epoch in all_epochs.reshape(4, -1):
         np.testing.assert_array_equal(np.sort(epoch[epoch >= 0]), np.arange(7))
-    assert not np.array_equal(first, _BatchOrders(short, pool, 1).order(job))
+    assert not np.array_equal(first, order(short, pool, job, 1))
 
 
 def test_global_generators_are_untouched():

@@ -112,6 +112,11 @@ def small(seed=0, clients=6):
 TRAINING = fs.Training(lr=0.05, batch_size=8, local_epochs=2)
 
 
+def measured(result):
+    """All metrics of all clients and rounds; what travelled is another matter."""
+    return result.history.loc[result.history["estimand"] != "traffic", "value"].to_numpy()
+
+
 def run(method, rounds=4, **options):
     options = {"participation": 0.5, "dtype": "float64"} | options
     return fs.federate({"it": method}, fs.models.mlp(8, 10, 1), small(), TRAINING, rounds=rounds, **options)
@@ -120,14 +125,14 @@ def run(method, rounds=4, **options):
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_tau_zero_is_fedavg_bit_for_bit(dynamic):
     ours, fedavg = run(fs.FedFac(layers=["hidden"], tau=0, dynamic=dynamic)), run(fs.FedAvg())
-    np.testing.assert_array_equal(ours.history["value"], fedavg.history["value"])
+    np.testing.assert_array_equal(measured(ours), measured(fedavg))
     for name, leaf in fedavg.states["it", 0].server.items():
         assert torch.equal(leaf, ours.states["it", 0].server[name])
 
 
 def test_everything_personal_is_local_on_equal_budgets():
     ours, local = run(fs.FedFac(layers=["hidden", "head"], tau=np.inf, dynamic=True)), run(fs.Local())
-    np.testing.assert_array_equal(ours.history["value"], local.history["value"])
+    np.testing.assert_array_equal(measured(ours), measured(local))
 
 
 def test_dynamic_fedfac_with_a_constant_mask_is_fedsplit():
@@ -140,14 +145,14 @@ def test_dynamic_fedfac_with_a_constant_mask_is_fedsplit():
     static = run(fs.FedFac(layers=["hidden"], tau=0.5, statistic=constant))
     fedsplit = run(fs.FedSplit(split={"hidden": mask}))
     for other in (fedfac, static):
-        np.testing.assert_array_equal(other.history["value"], fedsplit.history["value"])
+        np.testing.assert_array_equal(measured(other), measured(fedsplit))
 
 
 def test_a_mask_per_client_equal_for_all_is_the_common_mask():
     mask = np.arange(10) % 2 == 0
     common = run(fs.FedSplit(split={"hidden": mask}))
     per_client = run(fs.FedSplit(split={"hidden": np.tile(mask, (6, 1))}))
-    np.testing.assert_allclose(per_client.history["value"], common.history["value"], atol=1e-12)
+    np.testing.assert_allclose(measured(per_client), measured(common), atol=1e-12)
 
 
 def test_a_mask_per_client_averages_over_those_who_share_and_leaves_the_others_alone():
@@ -159,7 +164,7 @@ def test_a_mask_per_client_averages_over_those_who_share_and_leaves_the_others_a
         {"it": fs.FedSplit(split={"hidden": sharing})}, fs.models.mlp(8, 10, 1), small(), TRAINING, rounds=1,
         dtype="float64",
     )  # fmt: skip
-    models = fs.FedSplit(split={}).models(split.states["it", 0], torch.arange(6))["personal"]["hidden.weight"]
+    models = fs.FedSplit(split={}).models(split.states["it", 0], torch.arange(6))["personal"].params["hidden.weight"]
     trained = alone.states["it", 0].clients["hidden.weight"]
     for k in (0, 1):
         torch.testing.assert_close(models[k, 0], trained[:2, 0].mean(0), rtol=0, atol=1e-12)
@@ -248,7 +253,7 @@ def test_independent_personal_rows_differ_between_clients_and_shared_rows_do_not
     start = fs.federate(
         {"it": method}, fs.models.mlp(8, 10, 1), small(), fs.Training(lr=0.0), rounds=1, dtype="float64"
     )
-    weights = method.models(start.states["it", 0], torch.arange(6))["personal"]["hidden.weight"]
+    weights = method.models(start.states["it", 0], torch.arange(6))["personal"].params["hidden.weight"]
     assert torch.equal(weights[0, :4], weights[1, :4])
     assert not torch.isclose(weights[0, 4:], weights[1, 4:]).any()
 
@@ -277,7 +282,7 @@ def test_hidden_units_are_exchangeable_pathwise():
         )
         for net, m in ((module, mask), (moved, mask[order]))
     ]
-    np.testing.assert_allclose(results[0].history["value"], results[1].history["value"], atol=1e-10)
+    np.testing.assert_allclose(*map(measured, results), atol=1e-10)
     for group in ("server", "clients"):
         here, there = (getattr(r.states["it", 0], group)["hidden.weight"] for r in results)
         torch.testing.assert_close(here[..., order, :], there, rtol=0, atol=1e-10)
@@ -373,10 +378,10 @@ def test_bad_input_names_argument_value_and_remedy(make, message):
 
 def test_networks_that_do_not_fit_are_refused():
     clients = small()
-    with pytest.raises(ValueError, match="BatchNorm1d"):
+    with pytest.raises(ValueError, match="Dropout"):
         fs.federate(
             fs.FedAvg(),
-            lambda: nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)),
+            lambda: nn.Sequential(nn.Linear(8, 4), nn.Dropout(0.5), nn.Linear(4, 1)),
             clients,
             TRAINING,
             rounds=1,
@@ -408,5 +413,5 @@ def test_outputs_without_their_axis_are_refused():
 def test_divergence_names_round_client_and_learning_rate():
     x = np.array([[1e20], [2e20], [1e20], [3e20]])
     clients = fs.data.from_arrays(x, np.array([1e20, -1e20, 3e20, 0.0]), np.array([0, 0, 1, 1]), test=0.0)
-    with pytest.raises(FloatingPointError, match=r"client 0 \(seed 0\) became infinite or NaN in round 1 at lr=10"):
+    with pytest.raises(FloatingPointError, match=r"client 0 \(seed 0\) became infinite or NaN in round 1 under FedAvg at lr=10"):
         fs.federate(fs.FedAvg(), fs.models.mlp(1, 1), clients, fs.Training(lr=10.0), rounds=2)

@@ -1,20 +1,43 @@
 """The engine: stacked clients, local training, the round loop, results."""
 
+from fedstat.federated.codec import Bits, Message, Part, Sparse
+from fedstat.federated.describe import Description, describe
 from fedstat.federated.federate import federate
-from fedstat.federated.method import Method, Population, State, Update
-from fedstat.federated.network import Network, build
+from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
+from fedstat.federated.method import Method, Population, Predictor, State, Update, in_slot, only, slot, stack
+from fedstat.federated.network import Network, build, parameterize
+from fedstat.federated.newcomers import newcomers
 from fedstat.federated.result import Result, load
-from fedstat.federated.training import Training
+from fedstat.federated.store import ClientStore
 
 __all__ = [
+    "Batch",
+    "Bits",
+    "ClientStore",
+    "Context",
+    "Data",
+    "Description",
+    "Learner",
+    "Message",
     "Method",
     "Network",
+    "Part",
+    "Phase",
     "Population",
+    "Predictor",
     "Result",
+    "Sparse",
     "State",
     "Training",
     "Update",
     "build",
+    "describe",
     "federate",
+    "in_slot",
     "load",
+    "newcomers",
+    "only",
+    "parameterize",
+    "slot",
+    "stack",
 ]

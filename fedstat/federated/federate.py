@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from numbers import Integral
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedstat._random import stream
 from fedstat.data import Clients
-from fedstat.federated.evaluation import evaluate, to_tensors
-from fedstat.federated.losses import LossName, choose_loss
-from fedstat.federated.method import Method, Population, State, Update, on_device
-from fedstat.federated.network import Model, Network, Params, build
+from fedstat.federated.codec import Message, size
+from fedstat.federated.evaluation import evaluate
+from fedstat.federated.local import Learner, Training
+from fedstat.federated.losses import choose_loss
+from fedstat.federated.method import Method, Predictor, Update
+from fedstat.federated.network import Model, Network, Params
 from fedstat.federated.progress import progress_bar
-from fedstat.federated.result import Result, describe_run
-from fedstat.federated.training import Job, Pool, Training, chunk_size, train
+from fedstat.federated.result import Key, Result, describe_run
+from fedstat.federated.run import Bench, Run, Site, make_site, start_run
+from fedstat.federated.training import Pool
 
 
 def federate(
@@ -37,6 +40,8 @@ def federate(
     dtype: str = "float32",
     device: str = "cpu",
     resume: Result | None = None,
+    folder: str | Path | None = None,
+    checkpoint: int = 10,
     progress: bool | None = None,
 ) -> Result:
     """Train methods on clients and evaluate every client's model.
@@ -73,24 +78,31 @@ def federate(
     resume : Result, optional
         Continue from an earlier result of the same configuration with fewer rounds; the outcome equals that
         of an uninterrupted run.
+    folder : path, optional
+        Save the run there every `checkpoint` rounds and at its end, so that `fedstat.load` and `resume` continue
+        what was stopped. Each checkpoint replaces the one before when it is complete.
+    checkpoint : int
+        Rounds between checkpoints.
     progress : bool, optional
         Show a progress bar; by default only on a terminal.
 
     Returns
     -------
     Result
-        With the tidy table ``history`` (method, seed, round, client, estimand, split, metric, value).
+        With the tidy table ``history`` (method, seed, round, client, estimand, split, metric, value). Its rows of
+        the estimand ``traffic`` count the bytes that went up from and down to each participant in each round.
 
     Raises
     ------
     ValueError
         For arguments out of range, duplicate labels, or a network that does not fit the data.
     FloatingPointError
-        If a client's weights become infinite or NaN; round, client and learning rate are named.
+        If a client's loss or weights become infinite or NaN; round, client and learning rate are named. The last
+        checkpoint stays.
     """
     if not 0 < participation <= 1:
         raise ValueError(f"participation must be a share in (0, 1], got {participation}.")
-    for name, count in (("rounds", rounds), ("chunk", 1 if chunk is None else chunk)):
+    for name, count in (("rounds", rounds), ("chunk", 1 if chunk is None else chunk), ("checkpoint", checkpoint)):
         if not isinstance(count, Integral) or count < 1:
             raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}.")
     if not isinstance(training, Training):
@@ -110,52 +122,53 @@ def federate(
         raise ValueError(f"evaluate_at must hold rounds between 0 and {rounds}, got {evaluate_at!r}.")
 
     sites = _sites(clients, model, seeds, getattr(torch, dtype), device)
+    tasks = {choose_loss(training.loss, *_task(site.network, site.clients)) for site in sites.values()}
+    if len(tasks) > 1:
+        raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
+    (loss,) = tasks
     config = {
         **describe_run(methods, model, training, seeds, participation, dtype),
+        "loss": loss,
         "clients": {str(s): len(site.clients) for s, site in sites.items()},
         "fingerprint": {str(s): _fingerprint(site) for s, site in sites.items()},
     }
     first = 0 if resume is None else resume.check_continues(config, rounds)
-    network = sites[seeds[0]].network
-    tasks = {choose_loss(training.loss, *_task(network, site.clients)) for site in sites.values()}
-    if len(tasks) > 1:
-        raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
-    (loss,) = tasks
     distinct = {site.offset: site.clients.train for site in sites.values()}
-    pool = Pool.stack(list(distinct.values()), network.dtype, device)
-    size = chunk_size(network) if chunk is None else chunk
-
-    def trained(start: Params, jobs: Sequence[Job], round: int) -> Params:
-        return train(network, loss, training, pool, start, jobs, round, size)
-
+    pool = Pool.stack(list(distinct.values()), getattr(torch, dtype), device)
     runs = {
-        (label, s): _Run(
-            method,
-            sites[s],
-            on_device(_start(method, sites[s], trained) if resume is None else resume.states[label, s], device),
+        (label, s): start_run(
+            m, sites[s], Bench(loss, training, pool, chunk), None if resume is None else resume.states[label, s]
         )
-        for label, method in methods.items()
+        for label, m in methods.items()
         for s in seeds
     }
     history = [] if resume is None else [resume.history]
+
+    def result(done: int) -> Result:
+        before = {} if resume is None else resume.records
+        return Result(
+            history=_tidy(history),
+            states={key: run.state for key, run in runs.items()},
+            records={key: _joined(before.get(key, {}), run.records) for key, run in runs.items()},
+            config={**config, "rounds": int(done)},
+            model=model,
+            methods=methods,
+            populations={key: run.population for key, run in runs.items()},
+        )
+
+    if resume is None:
+        history += [_opened(key, run) for key, run in runs.items()]
     if resume is None and 0 in evaluated:
-        history += [_evaluated(key, run, loss, size, 0) for key, run in runs.items()]
+        history += [_evaluated(key, run, 0) for key, run in runs.items()]
     with progress_bar("rounds", rounds - first, progress) as advance:
         for t in range(first, rounds):
-            _round(runs, t, participation, trained)
+            history += _round(runs, t, participation)
             if t + 1 in evaluated:
-                history += [_evaluated(key, run, loss, size, t + 1) for key, run in runs.items()]
+                history += [_evaluated(key, run, t + 1) for key, run in runs.items()]
+            if folder is not None and ((t + 1) % checkpoint == 0 or t + 1 == rounds):
+                result(t + 1).save(folder)
             advance()
-
-    records = {key: _joined(resume.records[key] if resume else {}, run.records) for key, run in runs.items()}
-    return Result(
-        history=_tidy(history),
-        states={key: run.state for key, run in runs.items()},
-        records=records,
-        config={**config, "rounds": int(rounds)},
-        model=model,
-        methods=methods,
-    )
+    return result(rounds)
 
 
 def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:
@@ -167,29 +180,6 @@ def participants(seed: int, round: int, clients: int, participation: float) -> n
 def round_half_up(value: float) -> int:
     """Round to the nearest integer, halves up (Python rounds them to even)."""
     return int(np.floor(value + 0.5))
-
-
-@dataclass(frozen=True, eq=False)
-class _Site:
-    """Data and initial network of one seed; `offset` is its first row in the pool."""
-
-    seed: int
-    clients: Clients
-    network: Network
-    offset: int
-    split: str
-    held_out: tuple[Tensor, Tensor, Tensor]
-    fresh: Callable[[], Params]
-
-
-@dataclass(eq=False)
-class _Run:
-    """One method under one seed."""
-
-    method: Method
-    site: _Site
-    state: State
-    records: dict[str, list[np.ndarray]] = field(default_factory=dict)
 
 
 def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[str, Method]:
@@ -223,22 +213,12 @@ def _sites(
     seeds: Sequence[int],
     dtype: torch.dtype,
     device: str,
-) -> dict[int, _Site]:
-    sites: dict[int, _Site] = {}
+) -> dict[int, Site]:
+    sites: dict[int, Site] = {}
     offset = 0
     for seed in seeds:
         data = clients if isinstance(clients, Clients) else clients(seed)
-        network = build(model, stream(seed, "initial weights"), dtype)
-        network.module.to(device)
-        split = next(name for name in ("test", "validation", "train") if name in data.splits)
-
-        def fresh(seed: int = seed, data: Clients = data) -> Params:
-            if isinstance(model, nn.Module):
-                raise ValueError("independent initial weights need a function that builds the network, not a module.")
-            drawn = [build(model, stream(seed, "client weights", k), dtype).initial() for k in range(len(data))]
-            return {name: torch.stack([d[name] for d in drawn]).to(device) for name in drawn[0]}
-
-        sites[seed] = _Site(seed, data, network, offset, split, to_tensors(data.splits[split], dtype, device), fresh)
+        sites[seed] = make_site(data, model, seed, dtype, device, offset)
         offset += 0 if isinstance(clients, Clients) else len(data)  # one population is stored once
     shapes = {site.clients.train.x.shape[2:] for site in sites.values()}
     if len(shapes) > 1:
@@ -264,7 +244,7 @@ def _task(network: Network, clients: Clients) -> tuple[int | None, int]:
     return (None if clients.classes is None else len(clients.classes)), outputs.shape[-1]
 
 
-def _fingerprint(site: _Site) -> str:
+def _fingerprint(site: Site) -> str:
     """Hash of a seed's training data and initial weights, so that a run is continued on nothing else."""
     digest = hashlib.sha256()
     for array in (site.clients.train.x, site.clients.train.y, site.clients.train.n):
@@ -274,69 +254,82 @@ def _fingerprint(site: _Site) -> str:
     return digest.hexdigest()[:16]
 
 
-def _start(method: Method, site: _Site, trained: Callable[[Params, Sequence[Job], int], Params]) -> State:
-    everyone = [Job(site.offset + k, site.seed, k) for k in range(len(site.clients))]
-    population = Population(
-        clients=site.clients,
-        rng=stream(site.seed, "method"),
-        warmup=lambda params, replicate=0: trained(params, everyone, -1 - replicate),
-        fresh=site.fresh,
-    )
-    return method.init(site.network, population)
-
-
-def _round(
-    runs: Mapping[tuple[str, int], _Run],
-    t: int,
-    participation: float,
-    trained: Callable[[Params, Sequence[Job], int], Params],
-) -> None:
-    """One round of all runs: gather what everybody received, train it as one stack, hand it back."""
-    starts: list[Params] = []
-    jobs: list[Job] = []
-    ids: list[np.ndarray] = []
-    for run in runs.values():
-        site = run.site
-        ids.append(participants(site.seed, t, len(site.clients), participation))
-        device = next(iter(run.state.server.values())).device
-        starts.append(run.method.receive(run.state, torch.from_numpy(ids[-1]).to(device)))
-        jobs += [Job(site.offset + k, site.seed, k) for k in ids[-1].tolist()]
-    stacked = {name: torch.cat([start[name] for start in starts]) for name in starts[0]}
-    ends = trained(stacked, jobs, t)
-
-    first = 0
-    for run, chosen, start in zip(runs.values(), ids, starts, strict=True):
-        stop = first + len(chosen)
-        end = {name: leaf[first:stop] for name, leaf in ends.items()}
-        first = stop
-        n = run.site.clients.train.n[chosen]
-        weight = n / n.sum() if run.method.weighting == "samples" else np.full(len(n), 1 / len(n))
-        leaf = next(iter(end.values()))
-        update = Update(
-            ids=torch.from_numpy(chosen).to(leaf.device),
-            start=start,
-            end=end,
-            weight=torch.from_numpy(weight).to(leaf.device, leaf.dtype),
-            rng=stream(run.site.seed, "server", t),
-        )
-        run.state = run.method.aggregate(run.state, update)
-        for name, value in run.method.record(run.state).items():
-            run.records.setdefault(name, []).append(value.cpu().numpy())
-
-
-def _evaluated(key: tuple[str, int], run: _Run, loss: LossName, chunk: int, t: int) -> pd.DataFrame:
-    site = run.site
-    x, y, n = site.held_out
-    everyone = torch.arange(len(site.clients), device=x.device)
+def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[pd.DataFrame]:
+    """One round of all runs: gather what everybody received, train equal local steps as one stack, hand it back."""
+    ids: dict[Key, np.ndarray] = {}
+    starts: dict[Key, Params] = {}
+    stacks: dict[tuple[object, ...], list[Key]] = {}
+    for key, run in runs.items():
+        ids[key] = participants(run.site.seed, t, len(run.site.clients), participation)
+        starts[key] = run.method.receive(run.state, torch.from_numpy(ids[key]).to(run.network.device))
+        stacks.setdefault(_local_steps(key, run, starts[key], t), []).append(key)
     tables = []
-    for estimand, params in run.method.models(run.state, everyone).items():
-        values = evaluate(site.network, loss, params, x, y, n, chunk)
-        tables += [
-            pd.DataFrame({"client": np.arange(len(n)), "estimand": estimand, "metric": name, "value": v.cpu().numpy()})
-            for name, v in values.items()
-        ]
-    table = pd.concat(tables, ignore_index=True)
-    return table.assign(method=key[0], seed=key[1], round=t, split=site.split)
+    for keys in stacks.values():
+        run = runs[keys[0]]
+        stacked = {name: torch.cat([starts[key][name] for key in keys]) for name in starts[keys[0]]}
+        jobs = [job for key in keys for job in runs[key].site.jobs(ids[key].tolist())]
+        ends = run.bench.train(run.method, run.network, stacked, jobs, t)
+        first = 0
+        for key in keys:
+            stop = first + len(ids[key])
+            end = {name: leaf[first:stop] for name, leaf in ends.items()}
+            tables.append(_aggregated(key, runs[key], t, ids[key], starts[key], end))
+            first = stop
+    return tables
+
+
+def _local_steps(key: Key, run: Run, start: Params, t: int) -> tuple[object, ...]:
+    """Say which runs train as one stack: one method under several seeds, and methods whose local steps are FedAvg's."""
+    own = ("prepare", "phases", "objective", "gradient", "finish", "held_out", "batches")
+    kind = type(run.method)
+    plain = all(getattr(kind, step) is getattr(Method, step) for step in own) and not run.network.forms
+    shapes = tuple((name, leaf.shape[1:]) for name, leaf in start.items())
+    return (None if plain and len(start) == len(run.network.shapes) else key[0], shapes)
+
+
+def _aggregated(key: Key, run: Run, t: int, chosen: np.ndarray, start: Params, end: Params) -> pd.DataFrame:
+    """Hand a round's outcome to the method; return the bytes that travelled."""
+    n = run.site.clients.train.n[chosen]
+    weight = n / n.sum() if run.method.weighting == "samples" else np.full(len(n), 1 / len(n))
+    leaf = next(iter(end.values()))
+    update = Update(
+        ids=torch.from_numpy(chosen).to(leaf.device),
+        start=start,
+        end=end,
+        weight=torch.from_numpy(weight).to(leaf.device, leaf.dtype),
+        rng=stream(run.site.seed, "server", t),
+        network=run.network,
+    )
+    down, up = run.method.download(run.state, start, update.ids), run.method.upload(run.state, update)
+    run.state = run.method.aggregate(run.state, update)
+    for name, value in run.method.record(run.state).items():
+        run.records.setdefault(name, []).append(value.cpu().numpy())
+    return _traffic(key, up, down, chosen, t + 1)
+
+
+def _opened(key: Key, run: Run) -> pd.DataFrame:
+    """Bytes that travelled before the first round, where any did."""
+    everyone = np.arange(len(run.site.clients))
+    up, down = run.method.prelude(run.network, len(everyone))
+    return _traffic(key, up, down, everyone if up or down else everyone[:0], 0)
+
+
+def _traffic(key: Key, up: Message, down: Message, ids: np.ndarray, t: int) -> pd.DataFrame:
+    parts = [
+        pd.DataFrame({"client": ids, "metric": metric, "value": np.broadcast_to(size(message), len(ids)).astype(float)})
+        for metric, message in (("bytes_up", up), ("bytes_down", down))
+    ]
+    where = {"method": key[0], "seed": key[1], "round": t, "estimand": "traffic", "split": "train"}
+    return pd.concat(parts, ignore_index=True).assign(**where)
+
+
+def _evaluated(key: Key, run: Run, t: int) -> pd.DataFrame:
+    def models(some: Tensor) -> dict[str, Predictor]:
+        return run.method.models(run.state, some, run.population)
+
+    learner = Learner(run.network, run.bench.loss)
+    table = evaluate(learner, run.bench.loss, models, run.site.held_out, run.bench.chunk)
+    return table.assign(method=key[0], seed=key[1], round=t, split=run.site.split)
 
 
 def _tidy(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:

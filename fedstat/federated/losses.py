@@ -1,4 +1,4 @@
-"""Losses per sample and metrics per client, for stacked outputs (K, B, outputs)."""
+"""Losses per sample and metrics per client, for outputs (..., B, outputs)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
-    """Multinomial log-loss of logits (K, B, Q) against labels (K, B); returns (K, B)."""
-    return F.cross_entropy(outputs.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
+    """Multinomial log-loss of logits (..., B, Q) against labels (..., B); returns (..., B)."""
+    return -outputs.log_softmax(-1).gather(-1, y[..., None]).squeeze(-1)
 
 
 def logistic(outputs: Tensor, y: Tensor) -> Tensor:
-    """Binary log-loss of one logit (K, B, 1) against labels in {0, 1} (K, B); returns (K, B)."""
+    """Binary log-loss of one logit (..., B, 1) against labels in {0, 1} (..., B); returns (..., B)."""
     return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), y.to(outputs.dtype), reduction="none")
 
 
 def squared(outputs: Tensor, y: Tensor) -> Tensor:
-    """Half the squared error, (h - y)^2 / 2, of (K, B, 1) against targets (K, B); returns (K, B)."""
+    """Half the squared error, (h - y)^2 / 2, of (..., B, 1) against targets (..., B); returns (..., B)."""
     return (outputs.squeeze(-1) - y).square() / 2
 
 

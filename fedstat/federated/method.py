@@ -1,23 +1,40 @@
 """The contract of a method: hyper-parameters, and pure functions over an immutable state.
 
-Every step has FedAvg's behaviour as its default. The round loop (`fedstat.federated.federate`) calls, in this
-order, ``init`` once and then, in every round, ``receive``, local training, ``aggregate``; ``models`` says what
-is evaluated. Each element of each leaf is held either by the server (shared) or by the client (personal); the
-boolean tensors of `State.shared` say which.
+Every step has FedAvg's behaviour as its default, and a method overrides those in which it differs. In the order in
+which the round loop (`fedstat.federated.federate`) calls them:
+
+====================  =============================================================================================
+``parameterize``      how weights are built from parts
+``init``              the state before the first round, from ``leaves`` and ``shared``: who holds which element
+``receive``           what the participants start from
+``prepare``           before training, without gradients, for one client
+``phases``            what trains, for how long, at which rate
+``objective``         the loss of one batch of one client (``gradient`` combines several batches)
+``finish``            after training, without gradients, for one client
+``download, upload``  what travels, for the count of bytes (``prelude``: before the first round)
+``aggregate``         the state after the round
+``models``            what is evaluated; ``predict`` maps one client's leaves and inputs to outputs
+``newcomer``          what a client gets that has never taken part
+====================  =============================================================================================
+
+``prepare``, ``objective``, ``finish`` and ``predict`` speak of one client; the engine vectorises them over clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedstat.data import Clients
-from fedstat.federated.network import Network, Params
+from fedstat.federated.codec import Message, Part
+from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
+from fedstat.federated.network import Model, Network, Params
+from fedstat.federated.store import ClientStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +44,9 @@ class State:
     Attributes
     ----------
     server : dict of Tensor
-        The shared weights, one leaf each (elements that nobody shares keep their initial value).
-    clients : dict of Tensor, each (K, ...), or None
-        What every client keeps; None if nothing is personal.
+        The shared leaves (elements that nobody shares keep their initial value).
+    clients : ClientStore or None
+        The leaves of which a client keeps something, one row per client; None if nothing is personal.
     shared : dict of Tensor of bool, each broadcastable to (K, ...), or None
         True where an element is shared; None means everywhere.
     memory : dict of Tensor
@@ -39,7 +56,7 @@ class State:
     """
 
     server: Params
-    clients: Params | None = None
+    clients: ClientStore | None = None
     shared: Params | None = None
     memory: Params = field(default_factory=dict)
     round: int = 0
@@ -54,11 +71,13 @@ class Update:
     ids : Tensor of int, shape (m,)
         The participants.
     start, end : dict of Tensor, each (m, ...)
-        Weights before and after local training.
+        Leaves before and after local training; `end` also holds what ``finish`` added.
     weight : Tensor, shape (m,)
         Aggregation weights, summing to one.
     rng : numpy Generator
         The server's randomness of this round.
+    network : Network
+        What is trained.
     """
 
     ids: Tensor
@@ -66,34 +85,69 @@ class Update:
     end: Params
     weight: Tensor
     rng: np.random.Generator
+    network: Network
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """What a method may use when it starts.
+    """Clients and their data, as far as a method may use them outside local training.
 
     Attributes
     ----------
     clients : Clients
         The data (a method for real use looks at nothing but sizes; an oracle looks at ``clients.truth``).
+    network : Network
+        What is trained.
+    training : Training
+        How.
     rng : numpy Generator
         Randomness for the method's own draws.
     warmup : callable
         ``warmup(start, replicate=0)`` trains all clients, stacked (K, ...), for one round of the training
-        configuration and returns their weights, still on the engine. Each replicate has its own batch orders.
+        configuration and returns their leaves, still on the engine. Each replicate has its own batch orders.
     fresh : callable
-        Returns K independent draws of initial weights, stacked (K, ...).
+        ``fresh(count=K)`` returns independent draws of initial leaves, stacked (count, ...).
+    train : callable
+        ``train(method, start, ids, phases, round, moves=None)`` trains clients `ids` from `start` (m, ...) by the
+        method's local steps, in batches of their own, and returns their leaves; where `moves`, broadcastable to
+        (m, ...), is false an element stays.
     """
 
     clients: Clients
+    network: Network
+    training: Training
     rng: np.random.Generator
     warmup: Callable[..., Params] = field(repr=False)
-    fresh: Callable[[], Params] = field(repr=False)
+    fresh: Callable[..., Params] = field(repr=False)
+    train: Callable[..., Params] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """Models of m clients: leaves, and what makes outputs of one client's leaves and inputs.
+
+    Attributes
+    ----------
+    params : dict of Tensor, each (m, ...)
+        One row per client.
+    outputs : callable
+        ``outputs(learner, params, x)`` maps one client's leaves and inputs (B, ...) to outputs (B, Q): logits, or
+        log-probabilities.
+    """
+
+    params: Params
+    outputs: Callable[[Learner, Params, Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """Base of all methods; as it stands it is FedAvg (McMahan et al. 2017, Algorithm 1).
+
+    Class attributes tell `fedstat.testing.check_method` how to run a method: ``example``, arguments that suit the
+    network ``mlp(3, 5, 2)`` with the layers ``hidden`` and ``head``; ``example_model``, another network with three
+    inputs and two outputs if that one will not do; and ``exempt``, laws that do not apply, each with the reason.
+    ``fewest`` is the smallest number of clients, ``held_out`` the share of a client's training samples that are kept
+    from training for the method's own use, and ``batches`` how many batches one step takes.
 
     Parameters
     ----------
@@ -106,6 +160,13 @@ class Method:
     weighting: Literal["samples", "uniform"] = "samples"
     server_lr: float = 1.0
 
+    example: ClassVar[Mapping[str, Any]] = {}
+    example_model: ClassVar[Model | None] = None
+    exempt: ClassVar[Mapping[str, str]] = {}
+    fewest: ClassVar[int] = 1
+    held_out: ClassVar[float] = 0.0
+    batches: ClassVar[int] = 1
+
     def __post_init__(self) -> None:
         """Check ranges."""
         if self.weighting not in ("samples", "uniform"):
@@ -113,23 +174,72 @@ class Method:
         if not (np.isfinite(self.server_lr) and self.server_lr > 0):
             raise ValueError(f"server_lr must be finite and positive, got {self.server_lr}.")
 
+    def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
+        """Return the network with its weights built from parts; by default they stay plain."""
+        return network
+
+    def leaves(self, network: Network, population: Population) -> Params:
+        """Return the leaves that everybody starts from; those beyond the network's own are named ``slot/leaf``."""
+        return network.initial()
+
     def shared(self, network: Network, population: Population) -> Params | None:
-        """Say who holds which element at the start: True where shared; None means all shared."""
+        """Say who holds which element at the start: True where shared; None means all shared.
+
+        Masks of leaves that are not named are taken as shared.
+        """
         return None
 
     def init(self, network: Network, population: Population) -> State:
         """Return the state before the first round: server and clients start alike."""
-        server, shared = network.initial(), self.shared(network, population)
-        if shared is None:
+        server, masks = self.leaves(network, population), self.shared(network, population)
+        if masks is None:
             return State(server)
-        return State(server, stack(server, len(population.clients)), shared)
+        shared = {name: masks.get(name, torch.ones(1, *[1] * leaf.dim(), dtype=torch.bool, device=leaf.device))
+                  for name, leaf in server.items()}  # fmt: skip
+        kept = {name: leaf for name, leaf in server.items() if not shared[name].all()}
+        return State(server, ClientStore.filled(kept, len(population.clients)) if kept else None, shared)
 
     def receive(self, state: State, ids: Tensor) -> Params:
-        """Return the weights that clients `ids` start from, stacked (m, ...)."""
+        """Return the leaves that clients `ids` start from, stacked (m, ...)."""
+        params = stack(state.server, len(ids))
         if state.clients is None or state.shared is None:
-            return {name: leaf.expand(len(ids), *leaf.shape) for name, leaf in state.server.items()}
-        shared = rows(state.shared, ids)
-        return {name: torch.where(shared[name], leaf, state.clients[name][ids]) for name, leaf in state.server.items()}
+            return params
+        masks = rows(state.shared, ids)
+        for name, own in state.clients.rows(ids).items():
+            params[name] = torch.where(masks[name], params[name], own)
+        return params
+
+    def prepare(self, learner: Learner, params: Params, data: Data) -> tuple[Params, Params]:
+        """Before training: return one client's leaves, and what its objective and ``finish`` need beside them."""
+        return params, {}
+
+    def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+        """Return what trains in round `round` (from 0), one phase after the other."""
+        return (Phase(network.trainable),)
+
+    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
+        """Return one client's loss on one batch, a scalar."""
+        return learner.loss(params, batch)
+
+    def gradient(self, grad: Callable[[Params, Batch], Params], params: Params, batches: tuple[Batch, ...]) -> Params:
+        """Return the direction of one step; `grad` gives all clients' gradients of the objective."""
+        return grad(params, batches[0])
+
+    def finish(self, learner: Learner, params: Params, data: Data, context: Context) -> Params:
+        """After training: return what changes in one client's leaves, or is uploaded beside them."""
+        return {}
+
+    def prelude(self, network: Network, clients: int) -> tuple[Message, Message]:
+        """Return what all clients send and receive before the first round, K rows each: by default nothing."""
+        return {}, {}
+
+    def download(self, state: State, received: Params, ids: Tensor) -> Message:
+        """Return what travelled to clients `ids`, m rows: by default the shared elements."""
+        return _elements(received, state, ids)
+
+    def upload(self, state: State, update: Update) -> Message:
+        """Return what the participants sent back, m rows: by default the shared elements."""
+        return _elements(update.end, state, update.ids)
 
     def aggregate(self, state: State, update: Update) -> State:
         """Return the state after a round: shared elements step to the mean, clients keep what they trained."""
@@ -137,17 +247,80 @@ class Method:
         server = step_to_mean(state.server, update, shared, self.server_lr)
         return replace(state, server=server, clients=keep(state.clients, update), round=state.round + 1)
 
-    def models(self, state: State, ids: Tensor) -> dict[str, Params]:
-        """Return what is evaluated at clients `ids`, by the name of the estimand."""
-        return {"global" if state.clients is None else "personal": self.receive(state, ids)}
+    def models(self, state: State, ids: Tensor, population: Population | None = None) -> dict[str, Predictor]:
+        """Return what is evaluated at clients `ids`, by the name of the estimand; the first is the method's own.
+
+        `population` is None where the data are not at hand (a loaded result).
+        """
+        return {"global" if state.clients is None else "personal": self.predictor(self.receive(state, ids))}
+
+    def predict(self, learner: Learner, params: Params, x: Tensor) -> Tensor:
+        """Return outputs (B, Q) of one client's leaves."""
+        return learner.network(params, x)
+
+    def predictor(self, params: Params) -> Predictor:
+        """Return the models of stacked leaves under the method's own ``predict``."""
+        return Predictor(params, self.predict)
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """Return models of new clients: the shared part as it is; the personal part, from its start, trains alone.
+
+        A method without personal parts gives its global model.
+
+        Raises
+        ------
+        ValueError
+            If the method has no rule: clients differ in what they share, and a new client's share is not known.
+        """
+        ids = torch.arange(len(population.clients), device=device_of(state))
+        start = stack(state.server, len(ids))
+        if state.shared is None or state.clients is None:
+            return {"global": self.predictor(start)}
+        if any(mask.shape[0] > 1 for mask in state.shared.values()):
+            raise ValueError(
+                f"{type(self).__name__} has no rule for new clients here: clients share different elements, and what "
+                "a new client would share is not known."
+            )
+        personal = {name: ~mask for name, mask in state.shared.items()}
+        phase = Phase(tuple(n for n in population.network.trainable if n in personal and personal[n].any()))
+        end = population.train(self, start, ids, (phase,), state.round, moves=personal)
+        return {"personal": self.predictor({n: torch.where(personal[n], end[n], start[n]) for n in start})}
 
     def record(self, state: State) -> Mapping[str, Tensor]:
         """Return what is worth keeping of every round beside the metrics, e.g. the split of the units."""
         return {}
 
 
+def stack(params: Params, clients: int) -> Params:
+    """Give one client's leaves to K clients, (K, ...), without copies."""
+    return {name: leaf.expand(clients, *leaf.shape) for name, leaf in params.items()}
+
+
+def only(network: Network, personal: Collection[str]) -> Params:
+    """Masks of a split by whole leaves: those in `personal` stay with the client, all others are shared."""
+    return {
+        name: torch.full((1, *[1] * len(shape)), name not in personal, dtype=torch.bool, device=network.device)
+        for name, shape in network.shapes.items()
+    }
+
+
+def slot(params: Params, name: str) -> Params:
+    """Leaves of one slot, by their own names: ``slot(params, "personal")["w"]`` is ``params["personal/w"]``."""
+    return {leaf.removeprefix(f"{name}/"): value for leaf, value in params.items() if leaf.startswith(f"{name}/")}
+
+
+def in_slot(params: Params, name: str) -> Params:
+    """Leaves named as those of a slot; the inverse of `slot`."""
+    return {f"{name}/{leaf}": value for leaf, value in params.items()}
+
+
+def device_of(state: State) -> torch.device:
+    """Where a state's tensors live (a client store's rows stay on the processor)."""
+    return next(iter(state.server.values())).device
+
+
 def on_device(state: State, device: str) -> State:
-    """Move all tensors of a state."""
+    """Move all tensors of a state but the client store's rows."""
 
     def moved(params: Params) -> Params:
         return {name: leaf.to(device) for name, leaf in params.items()}
@@ -155,15 +328,9 @@ def on_device(state: State, device: str) -> State:
     return replace(
         state,
         server=moved(state.server),
-        clients=None if state.clients is None else moved(state.clients),
         shared=None if state.shared is None else moved(state.shared),
         memory=moved(state.memory),
     )
-
-
-def stack(params: Params, clients: int) -> Params:
-    """Copy one set of weights to K clients."""
-    return {name: leaf.expand(clients, *leaf.shape).clone() for name, leaf in params.items()}
 
 
 def rows(stacked: Params, ids: Tensor) -> Params:
@@ -171,11 +338,9 @@ def rows(stacked: Params, ids: Tensor) -> Params:
     return {name: leaf if leaf.shape[0] == 1 else leaf[ids] for name, leaf in stacked.items()}
 
 
-def keep(clients: Params | None, update: Update) -> Params | None:
-    """Write the participants' trained weights into their rows; absentees keep theirs."""
-    if clients is None:
-        return None
-    return {name: leaf.index_copy(0, update.ids, update.end[name]) for name, leaf in clients.items()}
+def keep(clients: ClientStore | None, update: Update) -> ClientStore | None:
+    """Write the participants' trained leaves into their rows; absentees keep theirs."""
+    return None if clients is None else clients.write(update.ids, {name: update.end[name] for name in clients})
 
 
 def step_to_mean(server: Params, update: Update, shared: Params | None, server_lr: float) -> Params:
@@ -186,11 +351,14 @@ def step_to_mean(server: Params, update: Update, shared: Params | None, server_l
     """
     new = {}
     for name, leaf in server.items():
+        mask = None if shared is None else shared[name]
+        if mask is not None and not mask.any():
+            new[name] = leaf
+            continue
         change = update.end[name] - update.start[name]
-        if shared is None:
+        if mask is None:
             new[name] = leaf + server_lr * torch.tensordot(update.weight, change, dims=1)
             continue
-        mask = shared[name]
         if mask.shape[0] == 1:
             mean = torch.tensordot(update.weight, change, dims=1)
         else:
@@ -199,3 +367,13 @@ def step_to_mean(server: Params, update: Update, shared: Params | None, server_l
             mean = (weight * change).sum(0) / torch.where(total > 0, total, 1)
         new[name] = torch.where(mask.any(0), leaf + server_lr * mean, leaf)
     return new
+
+
+def _elements(params: Params, state: State, ids: Tensor) -> Message:
+    """Those leaves of the server, or elements of them, that are shared."""
+    if state.shared is None:
+        return {name: params[name] for name in state.server}
+    masks = rows(state.shared, ids)
+    return {
+        name: params[name] if mask.all() else Part(params[name], mask) for name, mask in masks.items() if mask.any()
+    }

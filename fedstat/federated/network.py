@@ -1,14 +1,18 @@
-"""A module's structure, and its forward pass for a stack of clients."""
+"""A module's structure, and its forward pass for one client or a stack of clients."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from fedstat.federated.layers import norm_layers, stackable
+from fedstat.parameterization import Form
 
 Params = dict[str, Tensor]
 Model = nn.Module | Callable[[], nn.Module]
@@ -18,47 +22,147 @@ Model = nn.Module | Callable[[], nn.Module]
 class Network:
     """The structure all clients share: what the leaves are called and how they make outputs.
 
+    A leaf is a weight of the module, one part of it (``conv1.weight.u``) where the weight is parameterised, or a
+    running statistic of batch norm.
+
     Attributes
     ----------
     module : nn.Module
         A template; its own weights are never used after `initial` read them.
     dtype : torch.dtype
         Floating type of weights and inputs.
+    forms : mapping of str to Form
+        How the parameterised weights are composed of parts.
+    parts : dict of Tensor
+        Initial parts of those weights, by the name of the leaf.
     """
 
     module: nn.Module
     dtype: torch.dtype = torch.float32
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    parts: Params = field(default_factory=dict)
 
-    @property
+    @cached_property
+    def weights(self) -> dict[str, torch.Size]:
+        """Shape of every weight of the module that trains, before parameterisation."""
+        return {name: leaf.shape for name, leaf in self.module.named_parameters() if leaf.requires_grad}
+
+    @cached_property
+    def trainable(self) -> tuple[str, ...]:
+        """Leaves that gradients move."""
+        names: list[str] = []
+        for name in self.weights:
+            names += [leaf for leaf in self.parts if _weight_of(leaf) == name] if name in self.forms else [name]
+        return tuple(names)
+
+    @cached_property
+    def statistics(self) -> tuple[str, ...]:
+        """Running means and variances of batch norm, which the forward pass moves in training mode."""
+        buffers = dict(self.module.named_buffers())
+        names = (f"{layer}.{kind}" for layer in norm_layers(self.module) for kind in ("running_mean", "running_var"))
+        return tuple(name for name in (n.removeprefix(".") for n in names) if buffers.get(name) is not None)
+
+    @cached_property
     def shapes(self) -> dict[str, torch.Size]:
-        """Shape of every leaf that trains."""
-        return {name: leaf.shape for name, leaf in self._trained()}
+        """Shape of every leaf."""
+        return {name: leaf.shape for name, leaf in self.initial().items()}
 
     @property
     def device(self) -> torch.device:
         """Where weights live."""
         return next(self.module.parameters()).device
 
-    @property
+    @cached_property
     def bytes(self) -> int:
-        """Size of one client's weights."""
+        """Size of one client's leaves."""
         return sum(shape.numel() for shape in self.shapes.values()) * self.dtype.itemsize
 
-    def initial(self) -> Params:
-        """Return a copy of the template's weights."""
-        return {name: leaf.detach().to(self.dtype).clone() for name, leaf in self._trained()}
+    @cached_property
+    def layers(self) -> dict[str, tuple[str, ...]]:
+        """Leaves of each layer with weights, in the module's order; recurrent layers are ``lstm.l0``, ``lstm.l1``.
 
-    def _trained(self) -> list[tuple[str, nn.Parameter]]:
-        """Named parameters that train; frozen ones stay in the module, the same for everybody."""
-        return [(name, leaf) for name, leaf in self.module.named_parameters() if leaf.requires_grad]
+        A norm layer counts as part of the weight layer before it.
+        """
+        groups: dict[str, list[str]] = {}
+        norms = set(norm_layers(self.module)) | {
+            name for name, layer in self.module.named_modules() if isinstance(layer, nn.GroupNorm | nn.LayerNorm)
+        }
+        layer = ""
+        for leaf in self._in_order():
+            owner, _, last = (
+                _weight_of(leaf).rpartition(".") if _weight_of(leaf) in self.forms else leaf.rpartition(".")
+            )
+            if owner not in norms:
+                depth = last.rpartition("_l")[2]
+                layer = f"{owner}.l{depth}" if last.startswith(("weight_", "bias_")) else owner or last
+            groups.setdefault(layer, []).append(leaf)
+        return {name: tuple(leaves) for name, leaves in groups.items()}
+
+    @property
+    def head(self) -> str:
+        """Name of the last dense layer.
+
+        Raises
+        ------
+        ValueError
+            If the network has no dense layer, or nothing but one.
+        """
+        dense = [name for name, layer in self.module.named_modules() if isinstance(layer, nn.Linear)]
+        if not dense or not dense[-1]:
+            raise ValueError("the network needs a dense layer (nn.Linear) as its head, below a body; it has none.")
+        return dense[-1]
+
+    @cached_property
+    def norm_leaves(self) -> tuple[str, ...]:
+        """Leaves of batch norm: scale, shift, running mean and variance."""
+        norms = set(norm_layers(self.module))
+        return tuple(leaf for leaf in self.shapes if leaf.rpartition(".")[0] in norms)
+
+    def initial(self) -> Params:
+        """Return a copy of the template's leaves."""
+        tensors = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        return {
+            leaf: (self.parts[leaf] if leaf in self.parts else tensors[leaf]).detach().to(self.dtype).clone()
+            for leaf in self._in_order()
+        }
+
+    def compose(self, params: Params) -> Params:
+        """Return the module's own weights and statistics, built from one client's leaves."""
+        weights = {name: leaf for name, leaf in params.items() if name not in self.parts}
+        for name, form in self.forms.items():
+            weights[name] = form.compose({p: params[f"{name}.{p}"] for p in self._parts_of(name)})
+        return weights
+
+    def __call__(self, params: Params, x: Tensor, valid: Tensor | None = None, *, train: bool = False) -> Tensor:
+        """Outputs (B, outputs) of one client's leaves on its inputs (B, ...).
+
+        With `train`, batch norm uses the batch's own moments, over the rows where `valid` (B,) is true, and moves
+        the statistics in `params` in place.
+        """
+        if self.module.training != train:
+            self.module.train(train)
+        masks = {} if valid is None else dict.fromkeys(self._masks, valid)
+        return torch.func.functional_call(self.module, {**self.compose(params), **masks}, (x,))
+
+    def features(
+        self, params: Params, x: Tensor, valid: Tensor | None = None, *, train: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Inputs of the head (B, f) beside the outputs (B, outputs); see `__call__`."""
+        seen: list[Tensor] = []
+        hook = self.module.get_submodule(self.head).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        try:
+            outputs = self(params, x, valid, train=train)
+        finally:
+            hook.remove()
+        return seen[0], outputs
 
     def forward(self, params: Params, x: Tensor) -> Tensor:
-        """Apply client k's weights ``params[...][k]`` to client k's inputs ``x[k]``.
+        """Apply client k's leaves ``params[...][k]`` to its inputs ``x[k]`` in evaluation mode.
 
         Parameters
         ----------
         params : dict of Tensor, each (K, ...)
-            Stacked weights.
+            Stacked leaves.
         x : Tensor, shape (K, B, ...)
             Stacked inputs.
 
@@ -66,25 +170,83 @@ class Network:
         -------
         Tensor, shape (K, B, outputs)
         """
-
-        def single(weights: Params, inputs: Tensor) -> Tensor:
-            return torch.func.functional_call(self.module, weights, (inputs,))
-
-        return torch.vmap(single)(params, x)
+        return torch.vmap(self.__call__)(params, x)
 
     def unit_leaves(self, layer: str) -> list[str]:
-        """Names of the leaves whose first axis runs over the units of `layer`: incoming weights and bias.
+        """Leaves whose first axis runs over the units of `layer`, incoming weights first.
+
+        A unit is an output neuron, an output channel or a gate row; it owns its incoming weights, its bias and the
+        scale, shift and statistics of a batch norm that follows.
 
         Raises
         ------
         ValueError
-            If the network has no such layer or it has no weights.
+            If the network has no such layer, or its weights are parameterised.
         """
-        names = [name for name in (f"{layer}.weight", f"{layer}.bias") if name in self.shapes]
-        if not names or names[0] != f"{layer}.weight":
-            layers = [name.removesuffix(".weight") for name in self.shapes if name.endswith(".weight")]
-            raise ValueError(f"the network has no layer {layer!r} with units; it has {', '.join(layers)}.")
-        return names
+        names = self.layers.get(layer, ())
+        if not names or not any("weight" in name.rpartition(".")[2] for name in names):
+            raise ValueError(f"the network has no layer {layer!r} with units; it has {', '.join(self.layers)}.")
+        if any(name in self.parts for name in names):
+            raise ValueError(f"layer {layer!r} is parameterised, and its parts are no units; leave it plain.")
+        shapes, units = self.shapes, self.shapes[names[0]][0]
+        return [name for name in names if shapes[name][0] == units]
+
+    def incoming(self, layer: str) -> list[str]:
+        """Those of `unit_leaves` that hold incoming weights."""
+        return [name for name in self.unit_leaves(layer) if len(self.shapes[name]) > 1]
+
+    @cached_property
+    def _masks(self) -> list[str]:
+        """Names of the buffers that tell batch norm which rows count."""
+        return [f"{name}.valid".removeprefix(".") for name in norm_layers(self.module)]
+
+    def _parts_of(self, name: str) -> list[str]:
+        return [leaf.rpartition(".")[2] for leaf in self.parts if _weight_of(leaf) == name]
+
+    def _in_order(self) -> list[str]:
+        """All leaves, each layer's parameters before its statistics, in the module's order."""
+        trainable, statistics = set(self.trainable), set(self.statistics)
+        ordered: list[str] = []
+        for owner, layer in self.module.named_modules():
+            for name, _ in layer.named_parameters(recurse=False):
+                leaf = f"{owner}.{name}" if owner else name
+                ordered += [f"{leaf}.{p}" for p in self._parts_of(leaf)] if leaf in self.forms else [leaf]
+            ordered += [n for n in (f"{owner}.{b}" if owner else b for b, _ in layer.named_buffers(recurse=False))]
+        return [leaf for leaf in dict.fromkeys(ordered) if leaf in trainable or leaf in statistics]
+
+
+def _weight_of(leaf: str) -> str:
+    """The weight that a part belongs to: ``conv1.weight`` of ``conv1.weight.u``."""
+    return leaf.rpartition(".")[0]
+
+
+def parameterize(network: Network, forms: Mapping[str, Form], rng: np.random.Generator) -> Network:
+    """Build weights from parts: each weight named in `forms` is replaced by the parts of its form.
+
+    Parameters
+    ----------
+    network : Network
+        Its other weights stay as they are.
+    forms : mapping of weight name to Form
+        Such as ``{"conv1.weight": Atoms((8, 1, 3, 3), 9)}``.
+    rng : numpy Generator
+        Source of the parts' initial values.
+
+    Raises
+    ------
+    ValueError
+        If a weight does not exist, is already parameterised, or has another shape than its form.
+    """
+    weights, tensors = network.weights, dict(network.module.named_parameters())
+    parts = dict(network.parts)
+    for name, form in forms.items():
+        if name not in weights or name in network.forms:
+            raise ValueError(f"forms names {name!r}; plain weights are {', '.join(set(weights) - set(network.forms))}.")
+        if tuple(weights[name]) != tuple(form.shape):
+            raise ValueError(f"the form of {name!r} is for shape {tuple(form.shape)}, it has {tuple(weights[name])}.")
+        made = form.parts(tensors[name].detach().cpu().to(network.dtype), rng)
+        parts |= {f"{name}.{part}": leaf.to(network.device, network.dtype) for part, leaf in made.items()}
+    return replace(network, forms={**network.forms, **forms}, parts=parts)
 
 
 def build(model: Model, rng: np.random.Generator, dtype: torch.dtype = torch.float32) -> Network:
@@ -113,13 +275,6 @@ def build(model: Model, rng: np.random.Generator, dtype: torch.dtype = torch.flo
             module = model()
         if not isinstance(module, nn.Module):
             raise ValueError(f"model must be an nn.Module or a function returning one, got {type(module).__name__}.")
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.RNNBase | nn.modules.dropout._DropoutNd):
-            raise ValueError(
-                f"layer {name!r} is {type(layer).__name__}, which the stacked engine cannot run (running "
-                "statistics, recurrent kernels and dropout have no per-client rule yet). GroupNorm or LayerNorm "
-                "can replace batch norm."
-            )
     if not any(leaf.requires_grad for leaf in module.parameters()):
         raise ValueError("model has no parameters to train.")
-    return Network(module.to(dtype), dtype)
+    return Network(stackable(module).to(dtype), dtype)

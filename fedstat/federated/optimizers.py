@@ -6,6 +6,7 @@ steps equal those of ``torch.optim`` on that client alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -19,11 +20,19 @@ def _rows(active: Tensor | None, like: Tensor) -> Tensor | None:
     return None if active is None else active.view(-1, *[1] * (like.dim() - 1))
 
 
+Rate = float | Mapping[str, float]
+
+
+def _rate(lr: Rate, name: str) -> float:
+    """Learning rate of one leaf: of all, or by name."""
+    return lr[name] if isinstance(lr, Mapping) else lr
+
+
 @dataclass
 class SGD:
     """Stochastic gradient descent with heavy-ball momentum, as ``torch.optim.SGD``."""
 
-    lr: float
+    lr: Rate
     momentum: float = 0.0
     velocity: Params = field(default_factory=dict)
 
@@ -41,14 +50,14 @@ class SGD:
                 # an inactive row may change its velocity: it never moves again in this phase
                 v.mul_(self.momentum).add_(g)
                 g = v if rows is None else torch.where(rows, v, 0)
-            p.add_(g, alpha=-self.lr)
+            p.add_(g, alpha=-_rate(self.lr, name))
 
 
 @dataclass
 class Adam:
     """Adam with bias correction, as ``torch.optim.Adam``."""
 
-    lr: float
+    lr: Rate
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     steps: int = 0
@@ -64,7 +73,6 @@ class Adam:
         """
         self.steps += 1
         b1, b2 = self.betas
-        scale = self.lr / (1 - b1**self.steps)
         root = (1 - b2**self.steps) ** 0.5
         for name, p in params.items():
             g, rows = grads[name], _rows(active, p)
@@ -74,4 +82,5 @@ class Adam:
             m.mul_(b1).add_(g, alpha=1 - b1)
             v.mul_(b2).addcmul_(g, g, value=1 - b2)
             step = m / (v.sqrt() / root + self.eps)
+            scale = _rate(self.lr, name) / (1 - b1**self.steps)
             p.add_(step if rows is None else torch.where(rows, step, 0), alpha=-scale)

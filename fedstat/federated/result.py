@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import json
 import platform
 import subprocess
@@ -22,15 +23,15 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
 from fedstat._files import atomic_folder
-from fedstat.federated.method import Method, State
-from fedstat.federated.network import Model
-from fedstat.federated.training import Training
+from fedstat._random import stream
+from fedstat.federated.local import Learner, Training
+from fedstat.federated.method import Method, Population, Predictor, State, device_of
+from fedstat.federated.network import Model, Network, Params, build
+from fedstat.federated.store import ClientStore
 from fedstat.models import networks
 
 Key = tuple[str, int]
-#: Methods of fedstat whose models are what `Method.models` says, so that their states suffice.
-_BUILT_IN = ("FedAvg", "Local", "FedSplit", "FedFac")
-_GROUPS = ("server", "clients", "shared", "memory")
+_GROUPS = ("server", "shared", "memory")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,6 +52,8 @@ class Result:
         The network; None after loading a run of a network that is not fedstat's own.
     methods : dict
         The methods by label, as far as they are known after loading.
+    populations : dict
+        Per (method label, seed), the `Population` that the run saw; empty after loading.
     """
 
     history: pd.DataFrame
@@ -59,13 +62,19 @@ class Result:
     config: dict[str, Any]
     model: Model | None = None
     methods: Mapping[str, Method] = field(default_factory=dict)
+    populations: Mapping[Key, Population] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         labels, seeds = ", ".join(self.config["methods"]), ", ".join(map(str, self.config["seeds"]))
         return f"Result({labels}; seeds {seeds}; {self.config['rounds']} rounds; {len(self.history)} rows of history)"
 
-    def personal(self, client: int, method: str | None = None, seed: int | None = None) -> nn.Module:
-        """Return the network that `client` uses, with its trained weights, in evaluation mode.
+    def personal(
+        self, client: int, method: str | None = None, seed: int | None = None, estimand: str | None = None
+    ) -> nn.Module:
+        """Return the model that `client` uses, in evaluation mode.
+
+        It is a copy of the network with the client's weights, composed of parts where the method has them; where
+        outputs are more than one network's (a mixture, two heads), a module around it.
 
         Parameters
         ----------
@@ -73,33 +82,58 @@ class Result:
             Position of the client.
         method, seed
             Which run; may be left out where there is only one.
+        estimand : str, optional
+            Which of the method's models, by default its first, e.g. "personal".
 
         Raises
         ------
         ValueError
-            If the run is not determined, the client does not exist, or the network is unknown.
+            If the run is not determined, the client or estimand does not exist, or the network is unknown.
+        """
+        key = self.key(method, seed)
+        clients = int(self.config["clients"][str(key[1])])
+        if not 0 <= client < clients:
+            raise ValueError(f"client must lie in 0..{clients - 1}, got {client}.")
+        state, network = self.states[key], self.network(key)
+        one = torch.tensor([client], device=device_of(state))
+        models = self.methods[key[0]].models(state, one, self.populations.get(key))
+        if estimand is not None and estimand not in models:
+            raise ValueError(f"estimand must be one of {', '.join(models)}, got {estimand!r}.")
+        return as_module(models[estimand or next(iter(models))], Learner(network, self.config["loss"]))
+
+    def key(self, method: str | None = None, seed: int | None = None) -> Key:
+        """Return the one run that `method` and `seed` name, as (label, seed).
+
+        Raises
+        ------
+        ValueError
+            If they name none or several.
         """
         keys = [k for k in self.states if method in (None, k[0]) and seed in (None, k[1])]
         if len(keys) != 1:
             raise ValueError(
                 f"method={method!r}, seed={seed!r} name {len(keys)} runs out of {list(self.states)}; name one."
             )
-        state = self.states[keys[0]]
-        clients = int(self.config["clients"][str(keys[0][1])])
-        if not 0 <= client < clients:
-            raise ValueError(f"client must lie in 0..{clients - 1}, got {client}.")
+        return keys[0]
+
+    def network(self, key: Key) -> Network:
+        """Return the network of one run, as its method builds it.
+
+        Raises
+        ------
+        ValueError
+            If the network or the method is unknown.
+        """
         if self.model is None:
             raise ValueError("this result does not know its network; load it with fs.load(folder, model=...).")
-        if keys[0][0] not in self.methods:
+        if key[0] not in self.methods:
             raise ValueError(
-                f"this result does not know the method of {keys[0][0]!r}; load it with fs.load(folder, methods=...)."
+                f"this result does not know the method of {key[0]!r}; load it with fs.load(folder, methods=...)."
             )
-        module = copy.deepcopy(self.model) if isinstance(self.model, nn.Module) else _quietly(self.model)
-        models = self.methods[keys[0][0]].models(state, torch.tensor([client], device=_device(state)))
-        weights = models.get("personal", next(iter(models.values())))
-        module.to(next(iter(weights.values())).dtype)
-        module.load_state_dict({**module.state_dict(), **{name: leaf[0] for name, leaf in weights.items()}})
-        return module.eval()
+        if key in self.populations:
+            return self.populations[key].network
+        network = build(self.model, stream(key[1], "initial weights"), getattr(torch, self.config["dtype"]))
+        return self.methods[key[0]].parameterize(network, stream(key[1], "parts"))
 
     def check_continues(self, config: Mapping[str, Any], rounds: int) -> int:
         """Return the rounds done, if a run of `config` for `rounds` rounds continues this one.
@@ -139,6 +173,9 @@ class Result:
             for name, array in self.records[key].items():
                 tensors[f"{i}/records/{name}"] = np.ascontiguousarray(array)
         with atomic_folder(folder) as temporary:
+            for i, state in enumerate(self.states.values()):
+                if state.clients is not None:  # rows that have not changed are linked, not written again
+                    state.clients.save(temporary / "clients" / str(i), folder / "clients" / str(i))
             (temporary / "config.toml").write_text(tomli_w.dumps(self.config))
             self.history.to_parquet(temporary / "metrics.parquet", index=False)
             save_file(tensors, temporary / "state.safetensors")
@@ -172,9 +209,16 @@ def load(folder: str | Path, model: Model | None = None, methods: Mapping[str, M
     for name, array in load_file(folder / "state.safetensors").items():
         i, group, leaf = name.split("/", 2)
         groups[int(i)][group][leaf] = array if group == "records" else torch.from_numpy(array)
+    stores = [folder / "clients" / str(i) for i in range(len(keys))]
     states = {
-        key: State(g["server"], g["clients"] or None, g["shared"] or None, g["memory"], config["rounds"])
-        for key, g in zip(keys, groups, strict=True)
+        key: State(
+            server=g["server"],
+            clients=ClientStore.load(store) if store.is_dir() else None,
+            shared=g["shared"] or None,
+            memory=g["memory"],
+            round=config["rounds"],
+        )
+        for key, g, store in zip(keys, groups, stores, strict=True)
     }
     text = ["method", "estimand", "split", "metric"]
     return Result(
@@ -183,7 +227,7 @@ def load(folder: str | Path, model: Model | None = None, methods: Mapping[str, M
         records={key: g["records"] for key, g in zip(keys, groups, strict=True)},
         config=config,
         model=model if model is not None else _own_factory(config["model"]),
-        methods=methods or {k: Method() for k, spec in config["methods"].items() if spec["type"] in _BUILT_IN},
+        methods=methods or {k: m for k, spec in config["methods"].items() if (m := _revived(spec)) is not None},
     )
 
 
@@ -212,7 +256,7 @@ def plain(value: Any) -> Any:
         return {"factory": plain(value.func), "args": [plain(a) for a in value.args], **plain(value.keywords)}
     if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
         items = {f.name: getattr(value, f.name) for f in fields(value)}
-        return {"type": type(value).__name__, **plain(items)}
+        return {"type": f"{type(value).__module__}.{type(value).__qualname__}", **plain(items)}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items() if v is not None}
     if isinstance(value, np.ndarray | Tensor):
@@ -254,14 +298,45 @@ def _revision() -> str:
         return ""
 
 
-def _device(state: State) -> torch.device:
-    return next(iter(state.server.values())).device
+def as_module(predictor: Predictor, learner: Learner) -> nn.Module:
+    """Return the first of a predictor's models as a module in evaluation mode."""
+    params = {name: leaf[0] for name, leaf in predictor.params.items()}
+    if getattr(predictor.outputs, "__func__", None) is Method.predict:
+        module = copy.deepcopy(learner.network.module)
+        module.load_state_dict({**module.state_dict(), **learner.network.compose(params)})
+        return module.eval()
+    return _Predicting(predictor, learner, params).eval()
 
 
-def _quietly(model: Any) -> nn.Module:
-    """Build a module without touching the global generator."""
-    with torch.random.fork_rng(devices=[]):
-        return model()
+class _Predicting(nn.Module):
+    """A predictor that is more than one network's forward pass."""
+
+    def __init__(self, predictor: Predictor, learner: Learner, params: Params) -> None:
+        super().__init__()
+        self.predictor, self.learner = predictor, learner
+        for name, leaf in params.items():
+            self.register_buffer(name.replace(".", "|"), leaf)  # module names must not hold dots
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, ...) to outputs (B, Q)."""
+        params = {name.replace("|", "."): leaf for name, leaf in self.named_buffers(recurse=False)}
+        return self.predictor.outputs(self.learner, params, x)
+
+
+def _revived(spec: Any) -> Any:
+    """Rebuild a method of fedstat from its description; None for anybody else's, or where arguments were functions."""
+    if isinstance(spec, Mapping) and "type" in spec:
+        module, _, name = str(spec["type"]).rpartition(".")
+        if not module.startswith("fedstat.methods"):
+            return None
+        cls = getattr(importlib.import_module(module), name, None)
+        try:
+            return cls and cls(**{k: _revived(v) for k, v in spec.items() if k != "type"})
+        except (TypeError, ValueError):
+            return None
+    if isinstance(spec, Mapping):
+        return {k: _revived(v) for k, v in spec.items()}
+    return spec
 
 
 def _own_factory(spec: Any) -> Model | None:

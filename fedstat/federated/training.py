@@ -1,15 +1,13 @@
 """Local training of many clients at once: the client axis is a tensor axis.
 
-The loss is the sum over clients of each client's mean batch loss, so one backward pass gives every client
-exactly its own gradient and one elementwise step serves all of them.
+The loss is the sum over clients of each client's batch loss, so one backward pass gives every client exactly its
+own gradient and one elementwise step serves all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Literal
 
 import numpy as np
 import torch
@@ -17,58 +15,13 @@ from torch import Tensor
 
 from fedstat._random import stream
 from fedstat.data import Samples
-from fedstat.federated.losses import LOSSES, LossName
-from fedstat.federated.network import Network, Params
+from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
+from fedstat.federated.method import Method
+from fedstat.federated.network import Params
 from fedstat.federated.optimizers import SGD, Adam
 
-#: Stacked weights of one chunk of clients: about the size at which more clients stop paying on a CPU.
+#: Stacked leaves of one chunk of clients: about the size at which more clients stop paying on a CPU.
 CHUNK_BYTES = 8 * 2**20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """How a client trains in one round.
-
-    Parameters
-    ----------
-    lr : float
-        Learning rate, not negative (zero is the fixed point that the laws test).
-    optimizer : {"sgd", "adam"}
-        Its state starts afresh in every round.
-    momentum : float
-        Heavy-ball momentum of SGD, in [0, 1).
-    batch_size : int
-        Samples per step. A client with fewer takes all of them in every step; an epoch's last batch holds what
-        is left over.
-    local_epochs : int
-        Passes over the client's training samples per round.
-    loss : {"cross_entropy", "logistic", "squared"}, optional
-        By default what the task asks for: squared error for regression, logistic loss for two classes and one
-        output, else cross-entropy.
-    """
-
-    lr: float
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    momentum: float = 0.0
-    batch_size: int = 32
-    local_epochs: int = 1
-    loss: LossName | None = None
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        if not (np.isfinite(self.lr) and self.lr >= 0):
-            raise ValueError(f"lr must be finite and not negative, got {self.lr}.")
-        if self.optimizer not in ("sgd", "adam"):
-            raise ValueError(f'optimizer must be "sgd" or "adam", got {self.optimizer!r}.')
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}.")
-        if self.momentum and self.optimizer == "adam":
-            raise ValueError(f"momentum belongs to SGD, but optimizer is 'adam' (momentum={self.momentum}).")
-        for name, value in (("batch_size", self.batch_size), ("local_epochs", self.local_epochs)):
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
-        if self.loss is not None and self.loss not in LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,124 +72,214 @@ class Job:
 
 
 def train(
-    network: Network,
-    loss: LossName,
+    method: Method,
+    learner: Learner,
     training: Training,
     pool: Pool,
     start: Params,
     jobs: Sequence[Job],
     round: int,
     chunk: int | None = None,
+    *,
+    phases: tuple[Phase, ...] | None = None,
+    moves: Params | None = None,
+    purpose: str = "batches",
 ) -> Params:
     """Train each row of `start` on its job's samples for one round.
 
     Parameters
     ----------
-    network, loss, training
-        What is trained, and how.
+    method, learner, training
+        The local steps, the network with its loss, and the settings.
     pool : Pool
         The training samples.
     start : dict of Tensor, each (J, ...)
-        Received weights, one row per job; left unchanged.
+        Received leaves, one row per job; left unchanged.
     jobs : sequence of Job, length J
         Data row and random key of each row.
     round : int
-        Part of the key of the batch orders; negative for training before the first round.
+        Part of the key of the batch orders.
     chunk : int, optional
         Rows trained at once. The result does not depend on it (up to rounding); 1 is the sequential loop.
+    phases : tuple of Phase, optional
+        By default the method's.
+    moves : dict of Tensor of bool, each broadcastable to (J, ...), optional
+        Where false an element stays as it is.
+    purpose : str
+        Part of the key of the batch orders: rounds, or something beside them.
 
     Returns
     -------
     dict of Tensor, each (J, ...)
-        Trained weights.
+        Trained leaves, and what the method's ``finish`` added.
 
     Raises
     ------
     FloatingPointError
-        If weights became infinite or NaN; client, round and learning rate are named.
+        If a loss or weights became infinite or NaN; client, round and learning rate are named.
     """
-    size = chunk_size(network) if chunk is None else chunk
-    orders = _BatchOrders(training, pool, round)
+    size = chunk_size(start) if chunk is None else chunk
+    phases = method.phases(learner.network, training, round) if phases is None else phases
+    orders = _BatchOrders(training.batch_size, pool, round, purpose, method.held_out, method.batches)
     chunks = []
     for first in range(0, len(jobs), size):
-        part = jobs[first : first + size]
-        params = {name: leaf[first : first + size].clone().requires_grad_() for name, leaf in start.items()}
-        _train_chunk(network, LOSSES[loss], training, pool, params, *orders.of(part))
-        _check_finite(params, part, training, round)
-        chunks.append(params)
-    return {name: torch.cat([part[name].detach() for part in chunks]) for name in start}
+        part = slice(first, first + size)
+        some = {name: mask if len(mask) == 1 else mask[part] for name, mask in (moves or {}).items()}
+        received = {name: leaf[part] for name, leaf in start.items()}
+        worker = _Worker(method, learner, training, pool, orders, jobs[part], round)
+        chunks.append(worker.run(received, phases, some))
+    return {name: torch.cat([part[name] for part in chunks]) for name in chunks[0]}
 
 
-def chunk_size(network: Network) -> int:
-    """Rows whose stacked weights fill `CHUNK_BYTES`: a formula, never a timing, so that runs repeat."""
-    return max(1, CHUNK_BYTES // network.bytes)
+def chunk_size(start: Params) -> int:
+    """Rows whose stacked leaves fill `CHUNK_BYTES`: a formula, never a timing, so that runs repeat."""
+    return max(1, CHUNK_BYTES // sum(leaf[0].numel() * leaf.element_size() for leaf in start.values()))
 
 
-def _train_chunk(
-    network: Network,
-    loss: object,
-    training: Training,
-    pool: Pool,
-    params: Params,
-    index: Tensor,
-    sizes: Tensor,
-) -> None:
-    """Run all local steps of one chunk in place; `index` (S, c, B) has -1 at padding, `sizes` is (S, c)."""
-    optimizer = Adam(training.lr) if training.optimizer == "adam" else SGD(training.lr, momentum=training.momentum)
-    leaves = list(params.values())
-    full = bool((sizes == index.shape[-1]).all())
-    for rows, size in zip(index, sizes, strict=True):
-        outputs = network.forward(params, pool.x[rows])
-        per_sample = loss(outputs, pool.y[rows])  # type: ignore[operator]
-        if full:
-            total, active = per_sample.sum() / rows.shape[-1], None
-        else:
-            inside = rows >= 0
-            means = torch.where(inside, per_sample, 0).sum(1) / size.clamp(min=1)
-            total, active = means.sum(), size > 0
-        grads = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
-        optimizer.step(params, dict(zip(params, grads, strict=True)), active)
+@dataclass(frozen=True, eq=False)
+class _Worker:
+    """Local training of one chunk of clients."""
 
+    method: Method
+    learner: Learner
+    training: Training
+    pool: Pool
+    orders: _BatchOrders
+    jobs: Sequence[Job]
+    round: int
 
-def _check_finite(params: Params, jobs: Sequence[Job], training: Training, round: int) -> None:
-    for name, leaf in params.items():
-        finite = leaf.detach().isfinite().flatten(1).all(1)
-        if not finite.all():
-            job = jobs[int((~finite).nonzero()[0])]
-            when = f"round {round + 1}" if round >= 0 else "the training before the first round"
-            raise FloatingPointError(
-                f"weights {name!r} of client {job.client} (seed {job.seed}) became infinite or NaN in {when} at "
-                f"lr={training.lr}. Lower lr, or scale the inputs."
+    def run(self, received: Params, phases: tuple[Phase, ...], moves: Params) -> Params:
+        """Prepare, train phase by phase, finish."""
+        method, learner = self.method, self.learner
+        params, aux = received, dict[str, Tensor]()
+        data = None
+        if type(method).prepare is not Method.prepare or type(method).finish is not Method.finish:
+            data = self.orders.data(self.jobs)
+        if data is not None and type(method).prepare is not Method.prepare:
+            with torch.no_grad():
+                params, aux = torch.vmap(lambda p, d: method.prepare(learner, p, Data(**d)))(received, data)
+        params = {name: leaf.clone() for name, leaf in params.items()}
+        epoch = 0
+        for phase in phases:
+            epochs = self.training.local_epochs if phase.epochs is None else phase.epochs
+            first = epoch if phase.first_epoch is None else phase.first_epoch
+            epoch = first + epochs
+            if epochs:
+                self.train(params, received, aux, phase, *self.orders.of(self.jobs, first, epochs), moves)
+        if data is not None and type(method).finish is not Method.finish:
+
+            def finished(p: Params, r: Params, a: Params, d: Mapping[str, Tensor]) -> Params:
+                return method.finish(learner, p, Data(**d), Context(r, a, "finish"))
+
+            with torch.no_grad():
+                params |= torch.vmap(finished)(params, received, aux, data)
+        return params
+
+    def train(
+        self, params: Params, received: Params, aux: Params, phase: Phase, index: Tensor, sizes: Tensor, moves: Params
+    ) -> None:
+        """Take all steps of one phase in place; `index` (S, G, c, B) has -1 at padding, `sizes` is (S, G, c)."""
+        method, learner, pool = self.method, self.learner, self.pool
+        optimizer = _optimizer(self.training, phase)
+        own = torch.tensor([job.row * pool.n_max for job in self.jobs], device=index.device)[:, None]
+        finite = torch.ones(len(self.jobs), dtype=torch.bool, device=index.device)
+        for name in phase.train:
+            params[name].requires_grad_()
+
+        def single(p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor) -> Tensor:
+            return method.objective(learner, p, Batch(x, y, valid, rows), Context(r, a, phase.name))
+
+        def grad(point: Params, batch: Batch) -> Params:
+            nonlocal finite
+            losses = torch.vmap(single)(point, received, aux, batch.x, batch.y, batch.valid, batch.rows)
+            finite &= losses.detach().isfinite()
+            leaves = [point[name] for name in phase.train]
+            grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True, materialize_grads=True)
+            return dict(zip(phase.train, grads, strict=True))
+
+        full = bool((sizes == index.shape[-1]).all())
+        for rows, size in zip(index, sizes, strict=True):
+            batches = tuple(
+                Batch(pool.x[group], pool.y[group], group >= 0, (group - own).clamp(min=0)) for group in rows
             )
+            step = method.gradient(grad, params, batches)
+            step |= {name: torch.where(mask, step[name], 0) for name, mask in moves.items() if name in step}
+            optimizer.step({name: params[name] for name in phase.train}, step, None if full else size[0] > 0)
+        for name in phase.train:
+            params[name] = params[name].detach()
+            finite &= params[name].isfinite().flatten(1).all(1)
+        self.check(finite, phase)
+
+    def check(self, finite: Tensor, phase: Phase) -> None:
+        """Stop where a loss or a weight is no number any more."""
+        if finite.all():
+            return
+        job = self.jobs[int((~finite).nonzero()[0])]
+        when = f"round {self.round + 1}" if self.round >= 0 else "the training before the first round"
+        lr = self.training.lr if phase.lr is None else phase.lr
+        raise FloatingPointError(
+            f"loss or weights of client {job.client} (seed {job.seed}) became infinite or NaN in {when} under "
+            f"{type(self.method).__name__} at lr={lr}. Lower lr, or scale the inputs."
+        )
+
+
+def _optimizer(training: Training, phase: Phase) -> SGD | Adam:
+    lr = training.lr if phase.lr is None else phase.lr
+    return Adam(lr) if training.optimizer == "adam" else SGD(lr, momentum=training.momentum)
 
 
 class _BatchOrders:
-    """Which samples each job's local steps use: a function of (seed, round, client), shared by all methods."""
+    """Which samples each job's local steps use: a function of (seed, purpose, round, client), whatever the method."""
 
-    def __init__(self, training: Training, pool: Pool, round: int) -> None:
-        self.training, self.pool = training, pool
-        self.purpose, self.round = ("batches", round) if round >= 0 else ("warmup batches", -round)
-        self.known: dict[tuple[int, int, int], np.ndarray] = {}
+    def __init__(
+        self, batch_size: int, pool: Pool, round: int, purpose: str = "batches", held_out: float = 0.0, group: int = 1
+    ) -> None:
+        self.batch_size, self.pool, self.held_out, self.group = batch_size, pool, held_out, group
+        self.purpose, self.round = (purpose, round) if round >= 0 else (f"warmup {purpose}", -round)
+        self.known: dict[tuple[Job, int, int], np.ndarray] = {}
 
-    def order(self, job: Job) -> np.ndarray:
-        """Sample numbers of one job, (steps, B), -1 at padding."""
-        key = (job.row, job.seed, job.client)
+    def split(self, job: Job) -> tuple[np.ndarray, np.ndarray]:
+        """Places of the samples that train and of those held out, the same in every round."""
+        n = int(self.pool.n[job.row])
+        if not self.held_out:
+            return np.arange(n), np.arange(0)
+        order = stream(job.seed, "held out", job.client).permutation(n)
+        out = min(n - 1, max(1, round(self.held_out * n)))
+        return np.sort(order[out:]), np.sort(order[:out])
+
+    def order(self, job: Job, first: int, epochs: int) -> np.ndarray:
+        """Sample places of one job, (steps, group, B), -1 at padding; `first` epochs go before."""
+        key = (job, first, epochs)
         if key not in self.known:
-            n, b = int(self.pool.n[job.row]), self.training.batch_size
+            places, b = self.split(job)[0], self.batch_size
             rng = stream(job.seed, self.purpose, self.round, job.client)
-            epochs = rng.permuted(np.tile(np.arange(n), (self.training.local_epochs, 1)), axis=1)
-            padded = np.pad(epochs, ((0, 0), (0, -n % b)), constant_values=-1)
-            self.known[key] = padded.reshape(-1, b)
+            shuffled = rng.permuted(np.tile(places, (first + epochs, 1)), axis=1)[first:]
+            padded = np.pad(shuffled, ((0, 0), (0, -len(places) % b)), constant_values=-1)
+            batches = padded.reshape(-1, b)
+            steps = -(-len(batches) // self.group)  # where batches are missing, the first ones serve again
+            self.known[key] = np.resize(batches, (steps, self.group, b))
         return self.known[key]
 
-    def of(self, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
-        """Positions in the pool, (S, c, B) with -1 at padding, and batch sizes, (S, c)."""
-        orders = [self.order(job) for job in jobs]
-        steps, width = max(map(len, orders)), min(self.training.batch_size, int(self.pool.n.max()))
-        index = np.full((steps, len(jobs), width), -1)
+    def of(self, jobs: Sequence[Job], first: int, epochs: int) -> tuple[Tensor, Tensor]:
+        """Positions in the pool, (S, G, c, B) with -1 at padding, and batch sizes, (S, G, c)."""
+        orders = [self.order(job, first, epochs) for job in jobs]
+        steps, width = max(map(len, orders)), min(self.batch_size, int(self.pool.n.max()))
+        index = np.full((steps, self.group, len(jobs), width), -1)
         for column, (job, order) in enumerate(zip(jobs, orders, strict=True)):
-            used = order[:, :width]
-            index[: len(order), column] = np.where(used < 0, -1, used + job.row * self.pool.n_max)
+            used = order[..., :width]
+            index[: len(order), :, column] = np.where(used < 0, -1, used + job.row * self.pool.n_max)
         sizes = (index >= 0).sum(-1)
         device = self.pool.x.device
         return torch.from_numpy(index).to(device), torch.from_numpy(sizes).to(device)
+
+    def data(self, jobs: Sequence[Job]) -> dict[str, Tensor]:
+        """All training samples of each job, as the fields of a stacked `Data`."""
+        pool = self.pool
+        masks = np.zeros((2, len(jobs), pool.n_max), dtype=bool)
+        for k, job in enumerate(jobs):
+            for mask, places in zip(masks, self.split(job), strict=True):
+                mask[k, places] = True
+        valid, held_out = torch.from_numpy(masks).to(pool.x.device)
+        x, y = (values.view(-1, pool.n_max, *values.shape[1:]) for values in (pool.x, pool.y))
+        chosen = torch.tensor([job.row for job in jobs], device=pool.x.device)
+        return {"x": x[chosen], "y": y[chosen], "valid": valid, "held_out": held_out}

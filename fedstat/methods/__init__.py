@@ -1,9 +1,62 @@
-"""The methods, one file each."""
+"""The methods, one file each: a file in this folder is all that a method needs to be found."""
 
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from pathlib import Path
+
+from fedstat.federated.method import Method
 from fedstat.methods.cut import Count, Quantile
-from fedstat.methods.fedavg import FedAvg
-from fedstat.methods.fedfac import FedFac
-from fedstat.methods.fedsplit import FedSplit
-from fedstat.methods.local import Local
 
-__all__ = ["Count", "FedAvg", "FedFac", "FedSplit", "Local", "Quantile"]
+
+def available() -> dict[str, str]:
+    """Return the built-in methods by name, each with the first line of its docstring."""
+    return {name: (cls.__doc__ or "").strip().splitlines()[0] for name, cls in sorted(_found().items())}
+
+
+def find(name: str) -> type[Method]:
+    """Return a method's class by its name, or from a file of one's own as ``mine.py:MyMethod``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method, file or class.
+    """
+    file, separator, wanted = name.rpartition(":")
+    if not separator:
+        if name not in _found():
+            raise ValueError(f"there is no method {name!r}; built in are {', '.join(available())}, one's own is "
+                             '"file.py:Name".')  # fmt: skip
+        return _found()[name]
+    path = Path(file)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise ValueError(f"{file!r} is no Python file; {name!r} should read like mine.py:MyMethod.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    cls = getattr(module, wanted, None)
+    if not (isinstance(cls, type) and issubclass(cls, Method)):
+        raise ValueError(f"{file} defines no subclass of fedstat.Method called {wanted!r}.")
+    return cls
+
+
+def _found() -> dict[str, type[Method]]:
+    """All subclasses of `Method` that the files of this folder define."""
+    modules = [importlib.import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
+    classes = {cls for module in modules for cls in vars(module).values() if isinstance(cls, type)}
+    return {cls.__name__: cls for cls in classes if issubclass(cls, Method) and cls.__module__.startswith(__name__)}
+
+
+def __getattr__(name: str) -> type[Method]:
+    if not name.startswith("_") and name in (found := _found()):
+        return found[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*_found(), "Count", "Quantile", "available", "find"]
+
+
+__all__ = ["Count", "Quantile", "available", "find"]

@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 from fedstat import factor
-from fedstat.federated.method import Method, Population, State, Update, keep, rows, step_to_mean
+from fedstat.federated.codec import Bits, Message
+from fedstat.federated.method import Method, Population, Predictor, State, Update, keep, rows, stack, step_to_mean
 from fedstat.federated.network import Network, Params
+from fedstat.federated.store import ClientStore
 from fedstat.methods.cut import Count, Cut, Quantile, is_shared
+from fedstat.methods.ensemble import ensemble
 from fedstat.methods.units import share_units
 
 Statistic = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -58,6 +61,14 @@ class FedFac(Method):
         each; two or more separate the clients' differences from the noise of their batches.
     weighting, server_lr
         See `Method`.
+
+    Notes
+    -----
+    Shared units travel both ways. Before the first round every client sends the split layers' incoming weights and
+    hears the split; under `dynamic` it sends all units in every round and hears one bit for each. The analysis starts
+    from squared multiple correlations and takes the diagonal of R - A A' for the unique variances: as printed, without
+    the diagonal, the iteration would be principal components. A new client gets LocalTrain ("personal": its personal
+    units train alone) and, untrained, the mean of all clients' predicted probabilities ("ensemble").
     """
 
     layers: Sequence[str]
@@ -98,19 +109,29 @@ class FedFac(Method):
 
     def shared(self, network: Network, population: Population) -> Params:
         """Split by what all clients make of the common start in one local round."""
-        units = {layer: network.shapes[network.unit_leaves(layer)[0]][0] for layer in self.layers}
+        units = {layer: network.shapes[network.incoming(layer)[0]][0] for layer in self.layers}
         everything = {layer: np.ones(n, dtype=bool) for layer, n in units.items()}
         if self._decided_by_tau():
             split = {layer: is_shared(np.full(n, np.nan), self.tau, everything[layer]) for layer, n in units.items()}
         else:
-            start = {n: leaf.expand(len(population.clients), *leaf.shape) for n, leaf in network.initial().items()}
+            start = stack(network.initial(), len(population.clients))
             if self.statistic == "agreement":
                 ends = [population.warmup(start, replicate) for replicate in range(self.replicates)]
                 seen = [_changes(start, end) for end in ends]
             else:
                 seen = [population.warmup(start)]
-            split = self._split(seen, everything, population.rng)
+            incoming = {layer: network.incoming(layer) for layer in self.layers}
+            split = self._split(seen, incoming, everything, population.rng)
         return share_units(network, split, len(population.clients))
+
+    def init(self, network: Network, population: Population) -> State:
+        """As FedSplit; under `dynamic` clients keep all units of the split layers, as any may turn personal."""
+        state = super().init(network, population)
+        if not self.dynamic or self._decided_by_tau():
+            return state
+        split = [name for layer in self.layers for name in network.unit_leaves(layer)]
+        kept = {name: state.server[name] for name in split}
+        return replace(state, clients=ClientStore.filled(kept, len(population.clients)))
 
     def aggregate(self, state: State, update: Update) -> State:
         """As FedSplit; the dynamic version first decides anew which units are shared."""
@@ -118,12 +139,13 @@ class FedFac(Method):
             return super().aggregate(state, update)
         assert state.shared is not None
         seen = _changes(update.start, update.end) if self.source == "updates" else update.end
-        before = {layer: state.shared[f"{layer}.weight"].flatten(1)[0].cpu().numpy() for layer in self.layers}
+        leaves = {layer: update.network.unit_leaves(layer) for layer in self.layers}
+        incoming = {layer: update.network.incoming(layer) for layer in self.layers}
+        before = {layer: _units(state.shared[names[0]]).cpu().numpy() for layer, names in incoming.items()}
         shared = dict(state.shared)
-        for layer, mask in self._split([seen], before, update.rng).items():
-            for name in (f"{layer}.weight", f"{layer}.bias"):
-                if name in shared:
-                    shared[name] = torch.from_numpy(mask).to(shared[name].device).view(shared[name].shape)
+        for layer, mask in self._split([seen], incoming, before, update.rng).items():
+            for name in leaves[layer]:
+                shared[name] = torch.from_numpy(mask).to(shared[name].device).view(shared[name].shape)
         server = step_to_mean(state.server, update, rows(shared, update.ids), self.server_lr)
         if self.rejoin == "average":
             for name, old in state.shared.items():
@@ -131,22 +153,58 @@ class FedFac(Method):
                 server[name] = torch.where((shared[name] & ~old)[0], mean, server[name])
         return replace(state, server=server, clients=keep(state.clients, update), shared=shared, round=state.round + 1)
 
+    def prelude(self, network: Network, clients: int) -> tuple[Message, Message]:
+        """For the first split all clients send the layers' incoming weights, or changes, and hear which are shared."""
+        if self._decided_by_tau():
+            return {}, {}
+        times = self.replicates if self.statistic == "agreement" else 1
+        up, down = {}, {}
+        for layer in self.layers:
+            for name in network.incoming(layer):
+                up[name] = torch.zeros(1).expand(clients, times, *network.shapes[name])
+            down[layer] = Bits(torch.zeros(clients, len(up[name][0, 0]), dtype=torch.bool))
+        return {name: leaf.to(network.dtype) for name, leaf in up.items()}, down
+
+    def download(self, state: State, received: Params, ids: Tensor) -> Message:
+        """Shared elements; under `dynamic` with one bit per unit of the split layers."""
+        message = super().download(state, received, ids)
+        if not self.dynamic or self._decided_by_tau():
+            return message
+        bits = {name: mask.expand(len(ids), -1) for name, mask in self.record(state).items()}
+        return {**message, **{name: Bits(mask) for name, mask in bits.items()}}
+
+    def upload(self, state: State, update: Update) -> Message:
+        """Shared elements; under `dynamic` everything, since the analysis looks at all units."""
+        if not self.dynamic or self._decided_by_tau():
+            return super().upload(state, update)
+        return {name: update.end[name] for name in state.server}
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """LocalTrain, by training the personal units alone; and the ensemble of all clients' models, untrained."""
+        if state.clients is None:
+            return super().newcomer(state, population)
+        return {**super().newcomer(state, population), "ensemble": ensemble(self, state, len(population.clients))}
+
     def record(self, state: State) -> Mapping[str, Tensor]:
         """Keep which units of each layer are shared."""
         assert state.shared is not None
-        return {f"shared {layer}": state.shared[f"{layer}.weight"].flatten(1)[0] for layer in self.layers}
+        return {f"shared {layer}": _units(_layer_mask(state.shared, layer)) for layer in self.layers}
 
     def _decided_by_tau(self) -> bool:
         """Tell whether tau alone shares all units or none, so that no analysis is needed."""
         return isinstance(self.tau, float | int) and (self.tau == 0 or self.tau == np.inf)
 
     def _split(
-        self, seen: Sequence[Params], before: Mapping[str, np.ndarray], rng: np.random.Generator
+        self,
+        seen: Sequence[Params],
+        incoming: Mapping[str, Sequence[str]],
+        before: Mapping[str, np.ndarray],
+        rng: np.random.Generator,
     ) -> dict[str, np.ndarray]:
         """Return which units of each layer are shared, judged by stacked weights or changes, one per batch order."""
         split = {}
         for layer in self.layers:
-            stacked = np.stack([_flat(params[f"{layer}.weight"].cpu().numpy()) for params in seen])
+            stacked = np.stack([_flat([params[name] for name in incoming[layer]]) for params in seen])
             if self.statistic == "agreement":
                 values = factor.intraclass_correlation(stacked)
             elif self.statistic == "communality":
@@ -167,9 +225,20 @@ def _changes(start: Params, end: Params) -> Params:
     return {name: end[name] - start[name] for name in end}
 
 
-def _flat(weights: np.ndarray) -> np.ndarray:
-    """Reshape stacked weights (K', units, ...) to (K', units, fan_in) in float64, in which decisions are taken."""
-    return weights.reshape(*weights.shape[:2], -1).astype(np.float64)
+def _flat(weights: Sequence[Tensor]) -> np.ndarray:
+    """Lay stacked incoming weights (K', units, ...) side by side as (K', units, fan_in), in float64 for decisions."""
+    return np.concatenate([w.flatten(2).cpu().numpy().astype(np.float64) for w in weights], axis=2)
+
+
+def _units(mask: Tensor) -> Tensor:
+    """One boolean per unit of a leaf's mask (1, units, ...)."""
+    return mask.flatten(1)[0]
+
+
+def _layer_mask(shared: Params, layer: str) -> Tensor:
+    """Mask of a layer's weights; recurrent layers are called ``lstm.l0``."""
+    owner, _, depth = layer.rpartition(".l")
+    return shared[f"{layer}.weight"] if f"{layer}.weight" in shared else shared[f"{owner}.weight_ih_l{depth}"]
 
 
 def communality(weights: np.ndarray, kappa: float) -> np.ndarray:

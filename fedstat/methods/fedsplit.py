@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from fedstat.federated.method import Method, Population, State
+from fedstat.federated.method import Method, Population, Predictor, State
 from fedstat.federated.network import Network, Params
+from fedstat.federated.store import ClientStore
+from fedstat.methods.ensemble import ensemble
 from fedstat.methods.units import share_units
 
 Split = Mapping[str, np.ndarray]
@@ -33,6 +35,11 @@ class FedSplit(Method):
         has one set of weights.
     weighting, server_lr
         See `Method`.
+
+    Notes
+    -----
+    Shared units travel both ways. A new client trains its personal units alone ("personal"), or takes the mean of
+    all clients' predicted probabilities ("ensemble"); where clients share different units only the ensemble is offered.
     """
 
     split: Split | Callable[[Population], Split]
@@ -50,4 +57,12 @@ class FedSplit(Method):
             return state
         fresh, shared = population.fresh(), state.shared
         clients = {name: torch.where(shared[name], leaf, fresh[name]) for name, leaf in state.clients.items()}
-        return replace(state, clients=clients)
+        return replace(state, clients=ClientStore.of(clients))
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """LocalTrain, by training the personal units alone; and the ensemble of all clients' models, untrained."""
+        if state.clients is None or state.shared is None:
+            return super().newcomer(state, population)
+        everybody = {"ensemble": ensemble(self, state, len(population.clients))}
+        common = all(mask.shape[0] == 1 for mask in state.shared.values())
+        return {**super().newcomer(state, population), **everybody} if common else everybody

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
-from fedstat.federated.method import Method, Population
+from fedstat.federated.method import Method, Population, only
 from fedstat.federated.network import Network, Params
 
 
@@ -16,11 +14,12 @@ class Local(Method):
 
     A client trains in the rounds in which it takes part, so that its budget of local steps equals that of the
     methods it is compared with. Everybody starts from the same weights.
+
+    Notes
+    -----
+    Nothing travels. A new client trains alone from the common start.
     """
 
     def shared(self, network: Network, population: Population) -> Params:
         """Nothing is shared."""
-        return {
-            name: torch.zeros(1, *[1] * len(shape), dtype=torch.bool, device=network.device)
-            for name, shape in network.shapes.items()
-        }
+        return only(network, network.shapes)

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from fedstat.federated.method import only
 from fedstat.federated.network import Network, Params
 
 
 def share_units(network: Network, split: Mapping[str, np.ndarray], clients: int) -> Params:
-    """Expand unit masks to leaf masks; a unit owns its incoming weights and its bias.
+    """Expand unit masks to leaf masks; a unit owns what `Network.unit_leaves` says.
 
     Parameters
     ----------
@@ -32,15 +33,13 @@ def share_units(network: Network, split: Mapping[str, np.ndarray], clients: int)
     ValueError
         If a layer does not exist or a mask has the wrong length.
     """
-    shared = {
-        name: torch.ones(1, *[1] * len(shape), dtype=torch.bool, device=network.device)
-        for name, shape in network.shapes.items()
-    }
+    shared = only(network, ())
     if not isinstance(split, Mapping):
         raise ValueError(f'split must map layer names to masks, such as {{"hidden": mask}}, got {split!r}.')
     for layer, mask in split.items():
         leaves = network.unit_leaves(layer)
-        units = network.shapes[leaves[0]][0]
+        shapes = network.shapes
+        units = shapes[leaves[0]][0]
         values = np.asarray(mask)
         if values.dtype != bool or values.shape not in ((units,), (clients, units)):
             raise ValueError(
@@ -49,6 +48,5 @@ def share_units(network: Network, split: Mapping[str, np.ndarray], clients: int)
             )
         per_client = torch.from_numpy(np.atleast_2d(values)).to(network.device)
         for name in leaves:
-            shape = network.shapes[name]
-            shared[name] = per_client.view(len(per_client), units, *[1] * (len(shape) - 1))
+            shared[name] = per_client.view(len(per_client), units, *[1] * (len(shapes[name]) - 1))
     return shared

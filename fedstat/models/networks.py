@@ -24,14 +24,17 @@ def mlp(inputs: int, *widths: int) -> Factory:
     return partial(MLP, inputs, *widths)
 
 
-def cnn(side: int, classes: int, *, channels: tuple[int, int] = (8, 16), hidden: int = 32) -> Factory:
+def cnn(
+    side: int, classes: int, *, channels: tuple[int, int] = (8, 16), hidden: int = 32, norm: bool = False
+) -> Factory:
     """Two 3x3 convolutions with ReLU and max-pooling, then two dense layers, on one-channel square images.
 
-    Layers: ``conv1``, ``conv2``, ``hidden``, ``head``.
+    Layers: ``conv1``, ``conv2``, ``hidden``, ``head``; with `norm` the batch norms ``norm1`` and ``norm2`` follow the
+    convolutions.
     """
     if side < 4:
         raise ValueError(f"side must be at least 4 pixels (two poolings), got {side}.")
-    return partial(CNN, side, classes, channels, hidden)
+    return partial(CNN, side, classes, channels, hidden, norm)
 
 
 def atom_linear(inputs: int) -> Factory:
@@ -74,23 +77,19 @@ class MLP(nn.Sequential):
 class CNN(nn.Sequential):
     """See `cnn`."""
 
-    def __init__(self, side: int, classes: int, channels: tuple[int, int], hidden: int) -> None:
-        first, second = channels
-        super().__init__(
-            OrderedDict(
-                image=nn.Unflatten(-2, (1, side)),
-                conv1=nn.Conv2d(1, first, 3, padding=1),
-                relu1=nn.ReLU(),
-                pool1=nn.MaxPool2d(2),
-                conv2=nn.Conv2d(first, second, 3, padding=1),
-                relu2=nn.ReLU(),
-                pool2=nn.MaxPool2d(2),
-                flatten=nn.Flatten(),
-                hidden=nn.Linear(second * (side // 4) ** 2, hidden),
-                relu3=nn.ReLU(),
-                head=nn.Linear(hidden, classes),
-            )
-        )
+    def __init__(self, side: int, classes: int, channels: tuple[int, int], hidden: int, norm: bool) -> None:
+        layers: OrderedDict[str, nn.Module] = OrderedDict(image=nn.Unflatten(-2, (1, side)))
+        for i, (c_in, c_out) in enumerate(pairwise((1, *channels)), start=1):
+            layers[f"conv{i}"] = nn.Conv2d(c_in, c_out, 3, padding=1)
+            if norm:
+                layers[f"norm{i}"] = nn.BatchNorm2d(c_out)
+            layers[f"relu{i}"] = nn.ReLU()
+            layers[f"pool{i}"] = nn.MaxPool2d(2)
+        layers["flatten"] = nn.Flatten()
+        layers["hidden"] = nn.Linear(channels[1] * (side // 4) ** 2, hidden)
+        layers["relu3"] = nn.ReLU()
+        layers["head"] = nn.Linear(hidden, classes)
+        super().__init__(layers)
 
 
 class AtomLinear(nn.Module):

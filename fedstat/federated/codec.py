@@ -1,0 +1,249 @@
+"""What travels, counted in bytes and encoded in exactly as many.
+
+A message maps names to entries, each for m clients at once (first axis m). Everything in a message is counted and
+nothing else is: no names, shapes or scalars such as sample counts, which the literature ignores alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_POSITION = np.dtype("<u4")
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Elements that a mask selects; both sides know the mask, so that only the selected values travel.
+
+    Attributes
+    ----------
+    values : Tensor of floats, shape (m, ...)
+    mask : Tensor of bool, broadcastable to the shape of `values`
+    """
+
+    values: Tensor
+    mask: Tensor
+
+    def __post_init__(self) -> None:
+        """Check types and shapes."""
+        _check_floats("Part", self.values)
+        if self.mask.dtype != torch.bool:
+            raise ValueError(f"Part: mask must be bool, got {self.mask.dtype}.")
+        fits = self.mask.dim() <= self.values.dim() and all(
+            n in (1, size) for n, size in zip(reversed(self.mask.shape), reversed(self.values.shape), strict=False)
+        )
+        if not fits:
+            raise ValueError(
+                f"Part: mask must broadcast to the shape of values, {tuple(self.values.shape)}, "
+                f"got {tuple(self.mask.shape)}."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """Non-zero elements and where they are, which the other side does not know.
+
+    Positions travel as 4 bytes each or as a bitmap of all elements, whichever is smaller, so that n of N elements
+    cost ``min(4 n, ceil(N / 8))`` bytes beside their values. The number n itself is a scalar, not counted.
+
+    Attributes
+    ----------
+    values : Tensor of floats, shape (m, ...)
+    """
+
+    values: Tensor
+
+    def __post_init__(self) -> None:
+        """Check the type."""
+        _check_floats("Sparse", self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Bits:
+    """Truth values, eight to a byte.
+
+    Attributes
+    ----------
+    mask : Tensor of bool, shape (m, ...)
+    """
+
+    mask: Tensor
+
+    def __post_init__(self) -> None:
+        """Check the type."""
+        if self.mask.dtype != torch.bool:
+            raise ValueError(f"Bits: mask must be bool, got {self.mask.dtype}.")
+
+
+Entry = Tensor | Part | Sparse | Bits
+Message = Mapping[str, Entry]
+
+
+def size(message: Message) -> np.ndarray:
+    """Count the bytes of a message.
+
+    Parameters
+    ----------
+    message : mapping of str to Tensor, Part, Sparse or Bits
+        What m clients send or receive; a tensor is sent whole.
+
+    Returns
+    -------
+    ndarray of int64, shape (m,)
+        Bytes per client; shape (), and zero, if the message is empty.
+
+    Raises
+    ------
+    ValueError
+        If the entries' first axes differ.
+    """
+    shapes = {name: tuple(_body(entry).shape) for name, entry in message.items()}
+    if len({shape[:1] for shape in shapes.values()}) > 1 or () in shapes.values():
+        raise ValueError(f"message must hold entries (m, ...) of the same m clients, got {shapes}.")
+    return sum((_size(entry) for entry in message.values()), start=np.zeros((), np.int64))
+
+
+def nonzeros(message: Message, row: int) -> dict[str, int]:
+    """Return how many elements client `row` sends of every `Sparse` entry."""
+    return {name: int(torch.count_nonzero(e.values[row])) for name, e in message.items() if isinstance(e, Sparse)}
+
+
+def encode(message: Message, row: int) -> bytes:
+    """Return what client `row` sends or receives: exactly ``size(message)[row]`` bytes, little-endian."""
+    return b"".join(_encode(entry, row) for entry in message.values())
+
+
+def decode(
+    data: bytes, template: Message, row: int = 0, nonzeros: Mapping[str, int] | None = None
+) -> dict[str, Tensor]:
+    """Return what the other side of `encode` knows.
+
+    Parameters
+    ----------
+    data : bytes
+        As `encode` returned them.
+    template : mapping of str to Tensor, Part, Sparse or Bits
+        A message of the same form; its names, shapes, dtypes and `Part` masks are read, values and `Bits` are not.
+    row : int
+        The client, for masks that differ between clients.
+    nonzeros : mapping of str to int, optional
+        The number of elements in every `Sparse` entry, which travels with the scalars.
+
+    Returns
+    -------
+    dict of Tensor
+        One client's tensors: nan where a `Part` sent nothing, 0 where a `Sparse` did.
+
+    Raises
+    ------
+    ValueError
+        If `data` is longer or shorter than the template says, or a number of non-zeros is missing.
+    """
+    reader = _Reader(data)
+    counts = nonzeros or {}
+    for name in (k for k, entry in template.items() if isinstance(entry, Sparse) and k not in counts):
+        raise ValueError(f"nonzeros must say how many elements {name!r} has, got {dict(counts)}.")
+    found = {name: _decode(reader, entry, row, counts.get(name, 0)) for name, entry in template.items()}
+    if reader.position != len(data):
+        raise ValueError(f"data must have {reader.position} bytes by the template, got {len(data)}.")
+    return found
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.position = data, 0
+
+    def array(self, dtype: np.dtype, count: int) -> np.ndarray:
+        """Read `count` elements."""
+        end = self.position + count * dtype.itemsize
+        if end > len(self.data):
+            raise ValueError(f"data must have {end} bytes or more by the template, got {len(self.data)}.")
+        array = np.frombuffer(self.data, dtype, count, self.position)
+        self.position = end
+        return array
+
+    def bits(self, shape: torch.Size) -> np.ndarray:
+        """Read a bitmap."""
+        n = math.prod(shape)
+        packed = self.array(np.dtype("u1"), _bitmap(n))
+        return np.unpackbits(packed, count=n, bitorder="little").astype(bool).reshape(shape)
+
+
+def _size(entry: Entry) -> np.ndarray:
+    body = _body(entry)
+    m, n, item = body.shape[0], math.prod(body.shape[1:]), body.dtype.itemsize
+    if isinstance(entry, Part):
+        mask = _aligned(entry)
+        elements = math.prod(mask.shape[1:])
+        each = torch.count_nonzero(mask.reshape(len(mask), elements), dim=1) * (n // max(1, elements))
+        return each.expand(m).cpu().numpy() * item
+    if isinstance(entry, Sparse):
+        count = torch.count_nonzero(entry.values.reshape(m, n), dim=1).cpu().numpy()
+        return count * item + np.minimum(count * _POSITION.itemsize, _bitmap(n))
+    return np.full(m, _bitmap(n) if isinstance(entry, Bits) else n * item)
+
+
+def _encode(entry: Entry, row: int) -> bytes:
+    values = _array(_body(entry)[row])
+    if isinstance(entry, Part):
+        return values[_sent(entry, row)].tobytes()
+    if isinstance(entry, Sparse):
+        (where,) = np.nonzero(values.ravel())
+        listed = where.size * _POSITION.itemsize < _bitmap(values.size)
+        positions = where.astype(_POSITION) if listed else np.packbits(values != 0, axis=None, bitorder="little")
+        return positions.tobytes() + values.ravel()[where].tobytes()
+    return np.packbits(values, axis=None, bitorder="little").tobytes() if isinstance(entry, Bits) else values.tobytes()
+
+
+def _decode(reader: _Reader, entry: Entry, row: int, nonzeros: int) -> Tensor:
+    shape = _body(entry).shape[1:]
+    if isinstance(entry, Bits):
+        return torch.from_numpy(reader.bits(shape))
+    dtype = _array(_body(entry)[:0]).dtype
+    found = np.full(shape, np.nan if isinstance(entry, Part) else 0, dtype)
+    if isinstance(entry, Part):
+        sent = _sent(entry, row)
+        found[sent] = reader.array(dtype, int(np.count_nonzero(sent)))
+    elif isinstance(entry, Sparse):
+        listed = nonzeros * _POSITION.itemsize < _bitmap(found.size)
+        where = reader.array(_POSITION, nonzeros) if listed else np.flatnonzero(reader.bits(shape))
+        found.flat[where] = reader.array(dtype, len(where))
+    else:
+        found[...] = reader.array(dtype, found.size).reshape(shape)
+    return torch.from_numpy(found.astype(dtype.newbyteorder("=")))
+
+
+def _body(entry: Entry) -> Tensor:
+    if isinstance(entry, Tensor):
+        return entry
+    return entry.mask if isinstance(entry, Bits) else entry.values
+
+
+def _aligned(part: Part) -> Tensor:
+    """The mask with as many axes as the values."""
+    return part.mask.reshape(*[1] * (part.values.dim() - part.mask.dim()), *part.mask.shape)
+
+
+def _sent(part: Part, row: int) -> np.ndarray:
+    return part.mask.expand_as(part.values)[row].cpu().numpy()
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    array = tensor.detach().cpu().numpy()
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+def _bitmap(elements: int) -> int:
+    """Bytes of a bitmap."""
+    return -(-elements // 8)
+
+
+def _check_floats(kind: str, values: Tensor) -> None:
+    if not values.is_floating_point():
+        raise ValueError(f"{kind}: values must be floats, got {values.dtype}.")

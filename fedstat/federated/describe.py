@@ -1,0 +1,139 @@
+"""Who holds which leaf of a network under a method, and the bytes that travel for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from fedstat.data import Clients, Samples
+from fedstat.federated.codec import Message, size
+from fedstat.federated.local import Training
+from fedstat.federated.losses import choose_loss
+from fedstat.federated.method import Method, State, Update
+from fedstat.federated.network import Model, Network, build
+from fedstat.federated.run import Bench, make_site, start_run
+from fedstat.federated.training import Pool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Description:
+    """Table of holders; ``print`` it.
+
+    Attributes
+    ----------
+    title : str
+        The method.
+    table : DataFrame
+        One row per leaf or message entry: shape, who holds it (all of it, or how many elements), and bytes per client
+        and round, up and down, in the first round.
+    """
+
+    title: str
+    table: pd.DataFrame
+
+    def __repr__(self) -> str:
+        total = self.table[["up", "down"]].sum()
+        foot = f"A client sends {total['up']:,} bytes and receives {total['down']:,} in the first round."
+        return f"{self.title}\n\n{self.table.to_string(index=False)}\n\n{foot}"
+
+
+def describe(method: Method, model: Model, clients: Clients | None = None, *, dtype: str = "float32") -> Description:
+    """Say for every leaf who holds it and how many bytes travel for it, by running one round.
+
+    Parameters
+    ----------
+    method : Method
+        Which method.
+    model : callable or nn.Module
+        The network.
+    clients : Clients, optional
+        The data, on which splits or sparsity may depend; by default a few made-up samples of a shape that the network
+        takes.
+    dtype : {"float32", "float64"}
+        Floating type that travels.
+
+    Returns
+    -------
+    Description
+        ``print`` it.
+
+    Raises
+    ------
+    ValueError
+        If the method does not fit the network, or no shape of inputs is found for it; pass `clients` then.
+    """
+    kind = getattr(torch, dtype)
+    data = _made_up(build(model, np.random.default_rng(0)), max(3, method.fewest)) if clients is None else clients
+    site = make_site(data, model, 0, kind, "cpu")
+    outputs = site.network(site.network.initial(), torch.as_tensor(data.train.x[0][:1], dtype=kind)).shape[-1]
+    loss = choose_loss(None, None if data.classes is None else len(data.classes), outputs)
+    bench = Bench(loss, Training(lr=0.01), Pool.stack([data.train], kind, "cpu"), None)
+    run = start_run(method, site, bench)
+    ids = torch.arange(len(data))
+    received = method.receive(run.state, ids)
+    end = bench.train(method, run.network, received, site.jobs(ids.tolist()), 0)
+    weight = torch.full((len(ids),), 1 / len(ids), dtype=kind)
+    update = Update(ids, received, end, weight, np.random.default_rng(0), run.network)
+    up, down = (_bytes(m) for m in (method.upload(run.state, update), method.download(run.state, received, ids)))
+    names = list(dict.fromkeys([*run.state.server, *up, *down]))
+    table = pd.DataFrame(
+        {
+            "leaf": names,
+            "shape": [_shape(run.state, name) for name in names],
+            "holder": [_holder(run.state, name) for name in names],
+            "up": [up.get(name, 0) for name in names],
+            "down": [down.get(name, 0) for name in names],
+        }
+    )
+    note = " (made-up inputs)" if clients is None else ""
+    return Description(f"{method}{note}", table)
+
+
+def _bytes(message: Message) -> dict[str, int]:
+    """Mean bytes per client of each entry."""
+    return {name: round(float(np.mean(size({name: entry})))) for name, entry in message.items()}
+
+
+def _shape(state: State, name: str) -> str:
+    return "x".join(map(str, state.server[name].shape)) if name in state.server else ""
+
+
+def _holder(state: State, name: str) -> str:
+    """Who holds a leaf: the server, the client, or how many elements each."""
+    if name not in state.server:
+        return "message"
+    if state.shared is None:
+        return "server"
+    total = state.server[name].numel()
+    mask = state.shared[name].expand(-1, *state.server[name].shape)
+    ours = mask.flatten(1).sum(1).double().mean().item()
+    if ours in (0, total):
+        return "server" if ours else "client"
+    return f"server {ours:g}, client {total - ours:g}"
+
+
+def _made_up(network: Network, clients: int) -> Clients:
+    """A few random samples of a shape that the network takes."""
+    sides = [4, 6, 8, 12, 14, 16, 24, 28, 32, 48, 64, 96, 128, 224]
+    shapes: list[tuple[int, ...]] = []
+    first = next((layer for layer in network.module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)), None)
+    if isinstance(first, nn.Linear):
+        shapes = [(first.in_features,), (8, first.in_features)]
+    elif first is not None:
+        shapes = [(*channels, s, s) for channels in ((first.in_channels,), ()) for s in sides]
+    for shape in shapes:
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(clients, 8, *shape)).astype(np.float32)
+        try:
+            outputs = network(network.initial(), torch.from_numpy(x[0])).shape
+        except (RuntimeError, IndexError):
+            continue
+        if len(outputs) == 2 and outputs[0] == 8:
+            classes = max(2, outputs[1])
+            y = rng.integers(classes, size=(clients, 8))
+            return Clients(Samples(x, y, np.full(clients, 8)), classes=tuple(range(classes)))
+    raise ValueError("no shape of inputs was found that the network takes; pass clients.")

@@ -1,0 +1,256 @@
+"""Layers in the form that the stacked engine can run: batch norm under a mask, LSTM in plain operations.
+
+The engine runs one module for many clients under ``torch.vmap``, with batches padded to one length. Torch's batch
+norm would count the padding, and its LSTM has no batching rule. `stackable` replaces both, and refuses layers that
+have no stacked form.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+#: The batch norms that are replaced, and the ranks of input that each accepts.
+_RANKS = {nn.BatchNorm1d: (2, 3), nn.BatchNorm2d: (4,), nn.BatchNorm3d: (5,)}
+
+
+class MaskedBatchNorm(nn.Module):
+    """Batch norm whose moments count valid rows only.
+
+    It takes over the parameters and running statistics of a torch layer, under the same names, and equals it
+    whenever all rows are valid. In training mode the outputs at other rows are the bias alone, and whatever stands
+    in those rows has no influence. With running statistics the evaluation mode works row by row and needs no mask.
+
+    Where torch raises because a channel has a single value, the variance is zero: the output is the bias, and
+    the running variance moves towards zero. Without any valid row the running statistics stay as they are, bit for
+    bit.
+
+    Parameters
+    ----------
+    layer : nn.BatchNorm1d, nn.BatchNorm2d or nn.BatchNorm3d
+        Gives parameters (shared, not copied), running statistics, `eps` and `momentum`.
+
+    Raises
+    ------
+    ValueError
+        If the layer's class is another one or its momentum is None.
+
+    Attributes
+    ----------
+    valid : Tensor of bool, shape (B,)
+        Which rows count; empty, as it is at first, for all. A buffer, so that
+        ``torch.func.functional_call`` can set it for one call.
+    running_mean, running_var : Tensor, shape (C,), or None
+        Moved in place by the forward pass in training mode, without gradient: under ``functional_call`` these are
+        the caller's tensors, under ``torch.vmap`` their rows.
+
+    References
+    ----------
+    Ioffe and Szegedy (2015), Batch normalization, Algorithm 1, with torch's rule for the running statistics.
+    """
+
+    valid: Tensor
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+
+    def __init__(self, layer: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) -> None:
+        super().__init__()
+        _check(layer)
+        self.num_features, self.eps, self.momentum = layer.num_features, layer.eps, cast(float, layer.momentum)
+        self.ranks = _RANKS[type(layer)]
+        self.register_parameter("weight", layer.weight)
+        self.register_parameter("bias", layer.bias)
+        self.register_buffer("running_mean", layer.running_mean)
+        self.register_buffer("running_var", layer.running_var)
+        self.register_buffer("valid", torch.ones(0, dtype=torch.bool), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise `x`, shape (B, C, ...).
+
+        Raises
+        ------
+        ValueError
+            If `x` has another rank or number of channels than the layer, or `valid` another number of rows.
+        """
+        if x.ndim not in self.ranks or x.shape[1] != self.num_features:
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}; this batch norm needs {' or '.join(map(str, self.ranks))} axes with "
+                f"{self.num_features} channels on the second."
+            )
+        channel = (-1, *[1] * (x.ndim - 2))
+        if self.training or self.running_mean is None or self.running_var is None:
+            centred, variance = self._centre(x)
+        else:
+            centred, variance = x - self.running_mean.view(channel), self.running_var
+        scale = torch.rsqrt(variance + self.eps)
+        outputs = centred * (scale if self.weight is None else scale * self.weight).view(channel)
+        return outputs if self.bias is None else outputs + self.bias.view(channel)
+
+    def _centre(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Deviations from the valid rows' mean (zero at other rows) and their biased variance, (C,).
+
+        Moves the running statistics too.
+        """
+        valid = self.valid if self.valid.numel() else x.new_ones(len(x), dtype=torch.bool)
+        if valid.shape != x.shape[:1]:
+            raise ValueError(f"valid has shape {tuple(valid.shape)}; x has {len(x)} rows and needs ({len(x)},).")
+        rows, axes = valid.view(-1, *[1] * (x.ndim - 1)), [0, *range(2, x.ndim)]
+        count = valid.sum() * x.shape[2:].numel()
+        total = count.clamp(min=1)
+        # `where`, not a product: padding may hold anything, and zero times infinity is NaN.
+        mean = torch.where(rows, x, 0).sum(axes, keepdim=True) / total
+        centred = torch.where(rows, x - mean, 0)
+        variance = centred.square().sum(axes) / total
+        if self.running_mean is not None and self.running_var is not None:
+            with torch.no_grad():
+                unbiased = variance * total / (count - 1).clamp(min=1)
+                for running, batch in ((self.running_mean, mean.flatten()), (self.running_var, unbiased)):
+                    moved = (1 - self.momentum) * running + self.momentum * batch
+                    running.copy_(torch.where(count > 0, moved, running))
+        return centred, variance
+
+
+class UnrolledLSTM(nn.Module):
+    """LSTM as a loop over time in plain operations, with the interface and weights of ``nn.LSTM``.
+
+    Parameters
+    ----------
+    layer : nn.LSTM
+        Gives the parameters (shared, not copied).
+
+    Raises
+    ------
+    ValueError
+        If the layer is bidirectional, or has projections or dropout.
+
+    References
+    ----------
+    Hochreiter and Schmidhuber (1997), with forget gates by Gers et al. (2000); gates in torch's order i, f, g, o.
+    """
+
+    def __init__(self, layer: nn.LSTM) -> None:
+        super().__init__()
+        _check(layer)
+        self.hidden_size, self.num_layers, self.bias = layer.hidden_size, layer.num_layers, layer.bias
+        self.batch_first = layer.batch_first
+        for name, leaf in layer.named_parameters():
+            self.register_parameter(name, leaf)
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Run over a batch of sequences.
+
+        Parameters
+        ----------
+        x : Tensor, shape (L, B, inputs), or (B, L, inputs) if ``batch_first``
+            Sequences of one length.
+        state : pair of Tensor, each (layers, B, hidden), optional
+            Initial hidden and cell states; zero by default.
+
+        Returns
+        -------
+        output : Tensor, shape (L, B, hidden), or (B, L, hidden) if ``batch_first``
+            Hidden states of the last layer.
+        state : pair of Tensor, each (layers, B, hidden)
+            Hidden and cell states after the last step.
+
+        Raises
+        ------
+        ValueError
+            If `x` is not a batch of sequences; packed sequences are not.
+        """
+        if not isinstance(x, Tensor) or x.ndim != 3:
+            what = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"type {type(x).__name__}"
+            raise ValueError(f"x must be a tensor of 3 axes, a batch of sequences of one length; it has {what}.")
+        steps = x.transpose(0, 1) if self.batch_first else x
+        zeros = x.new_zeros(self.num_layers, steps.shape[1], self.hidden_size)
+        hidden, cell = state or (zeros, zeros)
+        ends = []
+        for depth in range(self.num_layers):
+            steps, end = self._layer(depth, steps, hidden[depth], cell[depth])
+            ends.append(end)
+        output = steps.transpose(0, 1) if self.batch_first else steps
+        return output, (torch.stack([h for h, _ in ends]), torch.stack([c for _, c in ends]))
+
+    def _layer(self, depth: int, steps: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """One layer's hidden states (L, B, hidden) and its last hidden and cell state."""
+        recurrent = getattr(self, f"weight_hh_l{depth}").T
+        bias = getattr(self, f"bias_ih_l{depth}") + getattr(self, f"bias_hh_l{depth}") if self.bias else None
+        outputs = []
+        for driven in F.linear(steps, getattr(self, f"weight_ih_l{depth}"), bias).unbind():
+            i, f, g, o = (driven + h @ recurrent).chunk(4, dim=-1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+            outputs.append(h)
+        return torch.stack(outputs), (h, c)
+
+
+def stackable(module: nn.Module) -> nn.Module:
+    """Replace batch norm and LSTM, at any depth, by layers that run stacked over clients.
+
+    Parameters and running statistics keep their names and values; only the counter ``num_batches_tracked`` goes.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Changed in place (unless it is itself such a layer), and only if all of its layers can run.
+
+    Returns
+    -------
+    nn.Module
+        `module`, or the replacement if it is itself such a layer.
+
+    Raises
+    ------
+    ValueError
+        If a layer cannot run stacked; it is named, with the remedy.
+    """
+    replaced: dict[nn.Module, nn.Module] = {}
+    for name, layer in module.named_modules():
+        _check(layer, name)
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+            replaced[layer] = MaskedBatchNorm(layer).train(layer.training)
+        elif isinstance(layer, nn.LSTM):
+            replaced[layer] = UnrolledLSTM(layer).train(layer.training)
+    # One layer may stand in several places (shared weights), and its replacement must too.
+    for parent in list(module.modules()):
+        for name, child in parent._modules.items():
+            if child in replaced:
+                setattr(parent, name, replaced[child])
+    return replaced.get(module, module)
+
+
+def norm_layers(module: nn.Module) -> list[str]:
+    """Dotted names of the `MaskedBatchNorm` layers, in the module's order; ``""`` is the module itself."""
+    return [name for name, layer in module.named_modules() if isinstance(layer, MaskedBatchNorm)]
+
+
+def _check(layer: nn.Module, name: str = "") -> None:
+    """Raise ValueError if a layer has no stacked form."""
+    if remedy := _remedy(layer):
+        where = f"layer {name!r}" if name else "the module itself"
+        raise ValueError(f"{where} ({type(layer).__name__}) cannot run stacked over clients: {remedy}.")
+
+
+def _remedy(layer: nn.Module) -> str | None:
+    """What to do about a layer that has no stacked form; None for all others."""
+    match layer:
+        case nn.modules.batchnorm._BatchNorm() if type(layer) not in _RANKS:
+            return "use nn.BatchNorm1d, 2d or 3d itself"
+        case nn.modules.batchnorm._BatchNorm() if layer.momentum is None:
+            return "give momentum a number, such as 0.1"
+        case nn.modules.instancenorm._InstanceNorm() if layer.track_running_stats:
+            return "set track_running_stats=False, or use nn.GroupNorm"
+        case nn.RNNBase() | nn.LSTMCell() if type(layer) is not nn.LSTM:
+            return "use nn.LSTM"
+        case nn.LSTM() if layer.bidirectional or layer.proj_size or layer.dropout:
+            return "set bidirectional=False, proj_size=0 and dropout=0"
+        case nn.modules.dropout._DropoutNd() if layer.p > 0:
+            return f"set p=0 (it is {layer.p}) or remove it"
+        case nn.MultiheadAttention() if layer.dropout > 0:
+            return f"set dropout=0 (it is {layer.dropout})"
+    return None

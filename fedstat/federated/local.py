@@ -1,0 +1,190 @@
+"""What local training is made of: its settings, phases, batches, and what one client has at hand.
+
+Everything here speaks of a single client; `fedstat.federated.training` runs it for many at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.federated.losses import LOSSES, Loss, LossName
+from fedstat.federated.network import Network, Params
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How a client trains in one round.
+
+    Parameters
+    ----------
+    lr : float
+        Learning rate, not negative (zero is the fixed point that the laws test).
+    optimizer : {"sgd", "adam"}
+        Its state starts afresh in every round and phase.
+    momentum : float
+        Heavy-ball momentum of SGD, in [0, 1).
+    batch_size : int
+        Samples per step. A client with fewer takes all of them in every step; an epoch's last batch holds what
+        is left over.
+    local_epochs : int
+        Passes over the client's training samples per round.
+    loss : {"cross_entropy", "logistic", "squared"}, optional
+        By default what the task asks for: squared error for regression, logistic loss for two classes and one
+        output, else cross-entropy.
+    """
+
+    lr: float
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    momentum: float = 0.0
+    batch_size: int = 32
+    local_epochs: int = 1
+    loss: LossName | None = None
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if not (np.isfinite(self.lr) and self.lr >= 0):
+            raise ValueError(f"lr must be finite and not negative, got {self.lr}.")
+        if self.optimizer not in ("sgd", "adam"):
+            raise ValueError(f'optimizer must be "sgd" or "adam", got {self.optimizer!r}.')
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}.")
+        if self.momentum and self.optimizer == "adam":
+            raise ValueError(f"momentum belongs to SGD, but optimizer is 'adam' (momentum={self.momentum}).")
+        for name, value in (("batch_size", self.batch_size), ("local_epochs", self.local_epochs)):
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
+        if self.loss is not None and self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stretch of local training.
+
+    Attributes
+    ----------
+    train : tuple of str
+        Leaves that move.
+    epochs : int, optional
+        Passes over the training samples; by default those of the training configuration.
+    lr : float or mapping of leaf to float, optional
+        Learning rate, for all leaves or for those named; by default that of the training configuration.
+    first_epoch : int, optional
+        Which epoch's batches come first: by default those after the previous phase's. Two phases with the same
+        value see the same batches.
+    name : str
+        By which an objective tells phases apart.
+    """
+
+    train: tuple[str, ...]
+    epochs: int | None = None
+    lr: float | Mapping[str, float] | None = None
+    first_epoch: int | None = None
+    name: str = "train"
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One client's batch; rows where `valid` is false are padding.
+
+    Attributes
+    ----------
+    x, y : Tensor, shapes (B, ...) and (B,)
+        Inputs and targets.
+    valid : Tensor of bool, shape (B,)
+        False at padding.
+    rows : Tensor of int, shape (B,)
+        Places of the samples among the client's training samples, for what ``prepare`` computed per sample.
+    """
+
+    x: Tensor
+    y: Tensor
+    valid: Tensor
+    rows: Tensor
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean of `values` (B, ...) over the samples."""
+        valid = self.valid.view(-1, *[1] * (values.dim() - 1))
+        return torch.where(valid, values, 0).sum(0) / self.valid.sum().clamp(min=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """All of one client's training samples, padded.
+
+    Attributes
+    ----------
+    x, y : Tensor, shapes (n_max, ...) and (n_max,)
+        Inputs and targets.
+    valid, held_out : Tensor of bool, shape (n_max,)
+        Samples that train, and those that the method keeps from training.
+    """
+
+    x: Tensor
+    y: Tensor
+    valid: Tensor
+    held_out: Tensor
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean of `values` (n_max, ...) over the samples that train."""
+        valid = self.valid.view(-1, *[1] * (values.dim() - 1))
+        return torch.where(valid, values, 0).sum(0) / self.valid.sum().clamp(min=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What else one client has at hand in a phase.
+
+    Attributes
+    ----------
+    received : dict of Tensor
+        The leaves as they came, before ``prepare``.
+    aux : dict of Tensor
+        What ``prepare`` returned beside the leaves.
+    phase : str
+        Name of the phase.
+    """
+
+    received: Params
+    aux: Params
+    phase: str
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """The network together with the task's loss.
+
+    Attributes
+    ----------
+    network : Network
+        Maps leaves and inputs to outputs.
+    task : {"cross_entropy", "logistic", "squared"}
+        Name of the loss.
+    """
+
+    network: Network
+    task: LossName
+
+    @property
+    def losses(self) -> Loss:
+        """Loss per sample, (B,), of outputs (B, Q) and targets (B,)."""
+        return LOSSES[self.task]
+
+    def outputs(self, params: Params, batch: Batch) -> Tensor:
+        """Outputs (B, Q) in training mode: batch norm moves the statistics in `params`."""
+        return self.network(params, batch.x, batch.valid, train=True)
+
+    def features(self, params: Params, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Inputs of the head (B, f) and outputs (B, Q) in training mode."""
+        return self.network.features(params, batch.x, batch.valid, train=True)
+
+    def loss(self, params: Params, batch: Batch) -> Tensor:
+        """Mean loss of a batch in training mode."""
+        return batch.mean(self.losses(self.outputs(params, batch), batch.y))

@@ -1,0 +1,73 @@
+"""New clients: what a trained method offers to those who never took part, by its own rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedstat.data import Clients
+from fedstat.federated.evaluation import evaluate
+from fedstat.federated.local import Learner, Training
+from fedstat.federated.method import Predictor, on_device
+from fedstat.federated.result import Result
+from fedstat.federated.run import Bench, make_population, make_site
+from fedstat.federated.training import Pool
+
+
+def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: int | None = None) -> pd.DataFrame:
+    """Give new clients the models that each method of a run offers them, and evaluate these.
+
+    Parameters
+    ----------
+    result : Result
+        A finished run; its states stay as they are.
+    clients : Clients
+        The new clients, with training samples (some rules train) and, to be evaluated on, test samples.
+    device : str
+        Torch device.
+    chunk : int, optional
+        As in `federate`.
+
+    Returns
+    -------
+    DataFrame
+        Tidy as ``result.history``: method, seed, round, client (the position among the new clients), estimand, split,
+        metric, value. Estimands are the rule's, such as "personal" for what trains on the new client's own samples
+        and "ensemble" for an average of the old clients' models.
+
+    Raises
+    ------
+    ValueError
+        If a method has no rule for new clients, the network or a method of the result is unknown, or the new clients
+        have other inputs or classes.
+    """
+    dtype = getattr(torch, result.config["dtype"])
+    spec = {k: v for k, v in result.config["training"].items() if k != "type"}
+    tables = []
+    for key, state in result.states.items():
+        if result.model is None or key[0] not in result.methods:
+            result.network(key)  # says what is missing
+        assert result.model is not None
+        site = make_site(clients, result.model, key[1], dtype, device)
+        pool = Pool.stack([clients.train], dtype, device)
+        bench = Bench(result.config["loss"], Training(**spec), pool, chunk)
+        method = result.methods[key[0]]
+        population = make_population(method, site, bench)
+        models = method.newcomer(on_device(state, device), population)
+
+        def rows(ids: Tensor, models: dict[str, Predictor] = models) -> dict[str, Predictor]:
+            return {
+                name: Predictor({n: leaf[ids] for n, leaf in predictor.params.items()}, predictor.outputs)
+                for name, predictor in models.items()
+            }
+
+        learner = Learner(population.network, bench.loss)
+        try:
+            table = evaluate(learner, bench.loss, rows, site.held_out, chunk)
+        except (RuntimeError, IndexError) as error:
+            raise ValueError(f"the new clients do not fit the network of {key[0]!r}: {error}") from error
+        tables.append(table.assign(method=key[0], seed=key[1], round=state.round, split=site.split))
+    columns = ["method", "seed", "round", "client", "estimand", "split", "metric", "value"]
+    return pd.concat(tables, ignore_index=True)[columns].astype({"client": np.int64})

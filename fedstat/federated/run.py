@@ -1,0 +1,118 @@
+"""One method under one seed: its data, its network, and the means to train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedstat._random import stream
+from fedstat.data import Clients
+from fedstat.federated.evaluation import HeldOut, to_tensors
+from fedstat.federated.local import Learner, Phase, Training
+from fedstat.federated.losses import LossName
+from fedstat.federated.method import Method, Population, State, on_device
+from fedstat.federated.network import Model, Network, Params, build
+from fedstat.federated.training import Job, Pool, train
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Data and initial network of one seed; `offset` is its first row in the pool."""
+
+    seed: int
+    clients: Clients
+    network: Network
+    offset: int
+    draw: Callable[[int], Network]
+    split: str
+    held_out: HeldOut
+
+    def jobs(self, ids: Iterable[int]) -> list[Job]:
+        """Work of clients `ids`."""
+        return [Job(self.offset + k, self.seed, k) for k in ids]
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What all runs train with."""
+
+    loss: LossName
+    training: Training
+    pool: Pool
+    chunk: int | None
+
+    def train(self, method: Method, network: Network, start: Params, jobs: Sequence[Job], t: int, **how: Any) -> Params:
+        """Train each row of `start`."""
+        learner = Learner(network, self.loss)
+        return train(method, learner, self.training, self.pool, start, jobs, t, self.chunk, **how)
+
+
+@dataclass(eq=False)
+class Run:
+    """One method under one seed."""
+
+    method: Method
+    site: Site
+    bench: Bench
+    population: Population
+    state: State
+    records: dict[str, list[np.ndarray]] = field(default_factory=dict)
+
+    @property
+    def network(self) -> Network:
+        """The network as the method builds it."""
+        return self.population.network
+
+
+def start_run(method: Method, site: Site, bench: Bench, state: State | None = None) -> Run:
+    """Make ready one method under one seed, from `state` or from the method's start."""
+    if len(site.clients) < method.fewest:
+        raise ValueError(
+            f"{type(method).__name__} needs at least {method.fewest} clients, there are {len(site.clients)}."
+        )
+    population = make_population(method, site, bench)
+    state = method.init(population.network, population) if state is None else state
+    return Run(method, site, bench, population, on_device(state, str(population.network.device)))
+
+
+def make_population(method: Method, site: Site, bench: Bench) -> Population:
+    """Give a method its view of a site's clients, and the means to train them."""
+    network = method.parameterize(site.network, stream(site.seed, "parts"))
+    device, everyone = network.device, site.jobs(range(len(site.clients)))
+
+    def warmup(start: Params, replicate: int = 0) -> Params:
+        return bench.train(Method(), network, start, everyone, -1 - replicate)
+
+    def fresh(count: int | None = None) -> Params:
+        drawn = [site.draw(k) for k in range(len(site.clients) if count is None else count)]
+        built = [
+            method.parameterize(one, stream(site.seed, "client parts", k)).initial() for k, one in enumerate(drawn)
+        ]
+        return {name: torch.stack([leaves[name] for leaves in built]).to(device) for name in built[0]}
+
+    def trained(
+        by: Method, start: Params, ids: Tensor, phases: tuple[Phase, ...], t: int, moves: Params | None = None
+    ) -> Params:
+        how = {"phases": phases, "moves": moves, "purpose": "tuning batches"}
+        return bench.train(by, network, start, site.jobs(ids.tolist()), t, **how)
+
+    return Population(site.clients, network, bench.training, stream(site.seed, "method"), warmup, fresh, trained)
+
+
+def make_site(data: Clients, model: Model, seed: int, dtype: torch.dtype, device: str, offset: int = 0) -> Site:
+    """Pair one seed's data with its initial network."""
+    network = build(model, stream(seed, "initial weights"), dtype)
+    network.module.to(device)
+
+    def draw(k: int) -> Network:
+        if isinstance(model, nn.Module):
+            raise ValueError("independent initial weights need a function that builds the network, not a module.")
+        return build(model, stream(seed, "client weights", k), dtype)
+
+    split = next(name for name in ("test", "validation", "train") if name in data.splits)
+    return Site(seed, data, network, offset, draw, split, to_tensors(data.splits[split], dtype, network.device))

@@ -1,0 +1,342 @@
+"""What thousands of clients keep: one row each, shared between versions until it is written.
+
+A row is one client's tensors end to end. Rows lie in the numbered slots of a pool, and a store is no more than a
+table from client to slot; writing m rows fills m free slots and makes a new table. So an old store still reads what
+it always read, clients that were never written share one row, and a round costs the rows of its participants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from weakref import WeakSet
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from fedstat._files import atomic_folder
+from fedstat.federated.network import Params
+
+#: Stores whose clients could fill more than this lie in memory-mapped files.
+IN_MEMORY_BYTES = 2**30
+_BLOCK_BYTES = 2**28
+_INDEX = "index.json"
+
+
+class ClientStore(Mapping[str, Tensor]):
+    """Named tensors of K clients, immutable: writing returns a new store.
+
+    Rows are kept on the CPU whatever device they come from. Where K rows would exceed `limit` they lie in
+    memory-mapped files in the temporary folder (``TMPDIR``), which vanish with the process, however it ends.
+
+    Parameters
+    ----------
+    pool, slots
+        Internal: build stores by `filled`, `of` or `load`.
+
+    Attributes
+    ----------
+    clients : int
+        Number of clients K.
+    nbytes : int
+        Bytes set aside for rows, in memory or on disk; shared by all stores written from one another.
+    versions : tuple of str
+        Every client's content as a hash: equal exactly where the rows are, bit for bit.
+    """
+
+    def __init__(self, pool: _Pool, slots: np.ndarray) -> None:
+        self._pool, self._slots = pool, slots
+        pool.stores.add(self)
+
+    @classmethod
+    def filled(cls, row: Params, clients: int, *, limit: int = IN_MEMORY_BYTES) -> ClientStore:
+        """Return a store where every client holds `row`; it takes the space of one row.
+
+        Parameters
+        ----------
+        row : dict of Tensor
+            What one client keeps, all of one dtype.
+        clients : int
+            Number of clients K, at least 1.
+        limit : int
+            Bytes that K rows may take in memory; beyond it they lie in memory-mapped files.
+
+        Raises
+        ------
+        ValueError
+            If there is no client, no tensor, or more than one dtype.
+        """
+        if clients < 1:
+            raise ValueError(f"clients must be at least 1, got {clients}.")
+        pool = _Pool.like("row", row, clients, limit)
+        slots = pool.take(1)
+        pool.put(slots, {name: leaf[None] for name, leaf in row.items()})
+        return cls(pool, np.repeat(slots, clients))
+
+    @classmethod
+    def of(cls, stacked: Params, *, limit: int = IN_MEMORY_BYTES) -> ClientStore:
+        """Return a store of stacked tensors, each (K, ...); `limit` as in `filled`.
+
+        Raises
+        ------
+        ValueError
+            If there is no tensor, more than one dtype, or the tensors' first axes differ or are empty.
+        """
+        lengths = {name: leaf.shape[0] if leaf.dim() else 0 for name, leaf in stacked.items()}
+        if stacked and (len(set(lengths.values())) > 1 or 0 in lengths.values()):
+            raise ValueError(f"stacked must hold tensors (K, ...) with one K of at least 1, got K = {lengths}.")
+        clients = next(iter(lengths.values()), 0)
+        pool = _Pool.like("stacked", {name: leaf[0] for name, leaf in stacked.items()}, clients, limit)
+        slots = pool.take(clients)
+        pool.put(slots, stacked)
+        return cls(pool, slots)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, limit: int = IN_MEMORY_BYTES) -> ClientStore:
+        """Read a store that `save` wrote, checking every row against its hash; `limit` as in `filled`.
+
+        Raises
+        ------
+        ValueError
+            If a file is missing or damaged; the message names it.
+        """
+        index = Path(folder) / _INDEX
+        try:
+            content = json.loads(index.read_text())
+            shapes = {name: torch.Size(shape) for name, shape in content["shapes"].items()}
+            dtype: torch.dtype = getattr(torch, content["dtype"])
+            versions, client_row = np.unique(content["clients"], return_inverse=True)
+            pool = _Pool(shapes, dtype, len(client_row), limit)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{index} is not the index of a complete client store: {error!r}.") from error
+        slots = pool.take(len(versions))
+        for slot, version in zip(slots, versions, strict=True):
+            file = index.with_name(f"{version}.safetensors")
+            try:
+                row = load_file(file)
+            except (OSError, SafetensorError) as error:
+                raise ValueError(f"{file} is missing or damaged: {error!r}.") from error
+            fits = {name: (leaf.shape, leaf.dtype) for name, leaf in row.items()} == {
+                name: (shape, dtype) for name, shape in shapes.items()
+            }
+            if fits:
+                pool.put(slot[None], {name: leaf[None] for name, leaf in row.items()})
+            if not fits or pool.version(int(slot)) != version:
+                raise ValueError(f"{file} is damaged: its content is not what its name, a hash, promises.")
+        return cls(pool, slots[client_row])
+
+    def save(self, folder: str | Path, previous: str | Path | None = None) -> int:
+        """Write the store into `folder`: one safetensors file per distinct row, named by its hash, and an index.
+
+        The folder appears whole or not at all, and replaces an earlier one there.
+
+        Parameters
+        ----------
+        folder : path
+            Where to write; may equal `previous`.
+        previous : path, optional
+            An earlier save: rows found there are hard-linked, or copied where links are impossible.
+
+        Returns
+        -------
+        int
+            Number of rows written anew.
+        """
+        written = 0
+        versions = self.versions
+        with atomic_folder(folder) as temporary:
+            for version, slot in dict(zip(versions, self._slots, strict=True)).items():
+                file = temporary / f"{version}.safetensors"
+                if previous is not None and (old := Path(previous) / file.name).is_file():
+                    _link(old, file)
+                else:
+                    file.write_bytes(save({name: leaf[0] for name, leaf in self._pool.get(slot[None]).items()}))
+                    written += 1
+            content = {**self._pool.layout, "clients": versions}
+            (temporary / _INDEX).write_text(json.dumps(content) + "\n")
+        return written
+
+    @property
+    def clients(self) -> int:
+        """Number of clients K."""
+        return len(self._slots)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes set aside for rows by this store and those it shares them with."""
+        return len(self._pool.rows) * self._pool.row_bytes
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Every client's row as a hash of its bytes; computed once per row."""
+        return tuple(self._pool.version(slot) for slot in self._slots.tolist())
+
+    def rows(self, ids: Tensor, device: torch.device | str | None = None) -> Params:
+        """Return the rows of clients `ids` as fresh tensors.
+
+        Parameters
+        ----------
+        ids : Tensor of int, shape (m,)
+            Clients, repeated or not.
+        device : optional
+            Where to; by default the device of `ids`.
+
+        Returns
+        -------
+        dict of Tensor, each (m, ...)
+
+        Raises
+        ------
+        ValueError
+            If `ids` is no vector of numbers in 0..K-1.
+        """
+        found = self._pool.get(self._slots[self._positions(ids)])
+        return {name: leaf.to(ids.device if device is None else device) for name, leaf in found.items()}
+
+    def write(self, ids: Tensor, params: Params) -> ClientStore:
+        """Return a store where clients `ids` hold `params`; this store stays as it is.
+
+        Parameters
+        ----------
+        ids : Tensor of int, shape (m,)
+            Clients, each once.
+        params : dict of Tensor, each (m, ...)
+            New values, on any device; tensors that are not named keep theirs.
+
+        Raises
+        ------
+        ValueError
+            If `ids` is no vector of distinct numbers in 0..K-1, or `params` has an unknown name, another shape or
+            another dtype.
+        """
+        positions, pool = self._positions(ids), self._pool
+        if len(np.unique(positions)) < len(positions):
+            raise ValueError(f"ids must name each client once, got {ids.tolist()}.")
+        for name, leaf in params.items():
+            if name not in pool.shapes:
+                raise ValueError(f"params must only name {', '.join(pool.shapes)}; got {name!r}.")
+            if (leaf.shape, leaf.dtype) != (expected := (len(positions), *pool.shapes[name]), pool.dtype):
+                raise ValueError(
+                    f"params[{name!r}] must have shape {expected} and dtype {pool.dtype}, "
+                    f"got {tuple(leaf.shape)} and {leaf.dtype}."
+                )
+        taken = pool.take(len(positions))
+        kept = [name for name in pool.shapes if name not in params]
+        pool.put(taken, pool.get(self._slots[positions], kept) | params)
+        slots = self._slots.copy()
+        slots[positions] = taken
+        return ClientStore(pool, slots)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._pool.get(self._slots, [name])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pool.shapes)
+
+    def __len__(self) -> int:
+        return len(self._pool.shapes)
+
+    # a mapping would compare tensors; a store is itself only, and the pool keeps a set of stores
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"ClientStore({self.clients} clients; {self._pool.layout['shapes']}; {self.nbytes} bytes)"
+
+    def _positions(self, ids: Tensor) -> np.ndarray:
+        found = ids.detach().cpu().numpy()
+        if found.ndim != 1 or found.dtype.kind not in "iu" or ((found < 0) | (found >= self.clients)).any():
+            raise ValueError(f"ids must be a vector of client numbers in 0..{self.clients - 1}, got {ids.tolist()}.")
+        return found
+
+
+class _Pool:
+    """Rows of one layout in numbered slots; a slot is free while no living store refers to it."""
+
+    def __init__(self, shapes: dict[str, torch.Size], dtype: torch.dtype, clients: int, limit: int) -> None:
+        sizes = [math.prod(shape) for shape in shapes.values()]
+        ends = np.cumsum(sizes).tolist()
+        self.shapes, self.dtype, self.width = shapes, dtype, sum(sizes)
+        self.columns = {name: slice(end - n, end) for name, n, end in zip(shapes, sizes, ends, strict=True)}
+        self.layout = {"shapes": {name: list(shape) for name, shape in shapes.items()}, "dtype": str(dtype)[6:]}
+        self.row_bytes = self.width * dtype.itemsize
+        self.allocate = _mapped if clients * self.row_bytes > limit else torch.empty
+        self.rows: list[Tensor] = []  # by slot; views of larger blocks
+        self.versions: dict[int, str] = {}
+        self.stores: WeakSet[ClientStore] = WeakSet()
+
+    @classmethod
+    def like(cls, argument: str, row: Params, clients: int, limit: int) -> _Pool:
+        """Return an empty pool for rows such as `row`."""
+        dtypes = {leaf.dtype for leaf in row.values()}
+        if len(dtypes) != 1:
+            raise ValueError(f"{argument} must hold tensors of one dtype, got {sorted(map(str, dtypes)) or 'none'}.")
+        return cls({name: leaf.shape for name, leaf in row.items()}, dtypes.pop(), clients, limit)
+
+    def take(self, count: int) -> np.ndarray:
+        """Return `count` free slots; they stay free until a store refers to them."""
+        used = np.zeros(len(self.rows), bool)
+        for store in self.stores:
+            used[store._slots] = True
+        missing = count - int(np.count_nonzero(~used))
+        if missing > 0:  # double the pool while it is small
+            new = max(missing, min(len(self.rows), _BLOCK_BYTES // max(1, self.row_bytes)))
+            self.rows += self.allocate(new * self.width, dtype=self.dtype).view(new, self.width).unbind()
+            used = np.pad(used, (0, new))
+        slots = np.flatnonzero(~used)[:count]
+        for slot in slots.tolist():
+            self.versions.pop(slot, None)
+        return slots
+
+    def get(self, slots: np.ndarray, names: list[str] | None = None) -> Params:
+        """Copy rows out, each tensor (m, ...)."""
+        chosen = self.shapes if names is None else names
+        found = {name: torch.empty(len(slots), *self.shapes[name], dtype=self.dtype) for name in chosen}
+        for i, slot in enumerate(slots.tolist()):
+            for name, leaf in found.items():
+                leaf[i].view(-1).copy_(self.rows[slot][self.columns[name]])
+        return found
+
+    def put(self, slots: np.ndarray, params: Params) -> None:
+        """Copy tensors (m, ...) in."""
+        for name, leaf in params.items():
+            for slot, values in zip(slots.tolist(), leaf.detach().cpu(), strict=True):
+                self.rows[slot][self.columns[name]].copy_(values.reshape(-1))
+
+    def version(self, slot: int) -> str:
+        """Hash a row's bytes together with what they mean."""
+        if slot not in self.versions:
+            digest = hashlib.blake2b(json.dumps(self.layout).encode(), digest_size=20)
+            digest.update(self.rows[slot].view(torch.uint8).numpy().data)
+            self.versions[slot] = digest.hexdigest()
+        return self.versions[slot]
+
+
+def _mapped(size: int, *, dtype: torch.dtype) -> Tensor:
+    """Return an uninitialised vector in a file that has no name any more, so that it goes with the process."""
+    handle, name = tempfile.mkstemp(prefix="fedstat-")
+    try:
+        if hasattr(os, "posix_fallocate"):  # a full disk is an OSError here, but a crash at the first write
+            os.posix_fallocate(handle, 0, size * dtype.itemsize)
+        return torch.from_file(name, shared=True, size=size, dtype=dtype)
+    finally:
+        os.close(handle)
+        with suppress(PermissionError):  # Windows keeps the name of a mapped file
+            os.unlink(name)
+
+
+def _link(old: Path, new: Path) -> None:
+    try:
+        os.link(old, new)
+    except OSError:
+        shutil.copyfile(old, new)

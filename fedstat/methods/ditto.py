@@ -1,0 +1,106 @@
+"""Ditto: a shared model, and beside it a personal one that stays near."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.federated.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.method import Method, Population, Predictor, State, device_of, in_slot, only, slot, stack
+from fedstat.federated.network import Network, Params
+
+PERSONAL = "personal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ditto(Method):
+    """A shared model as FedAvg trains it, and a personal one that is pulled to it.
+
+    A participant trains a copy of the shared model w and sends it back. Then it trains its own model v on
+    ``L_k(v) + (penalty / 2) |v - w|^2``, with w as received (Li et al. 2021, "Ditto: Fair and Robust Federated
+    Learning Through Personalization", Algorithm 1).
+
+    Parameters
+    ----------
+    penalty : float
+        lambda, not negative. 0.75 is what the filter-decomposition paper compares with; the original has 1, or the
+        best of 0.1, 1 and 2 on validation data.
+    personal_epochs : int, optional
+        Epochs of the personal model per round, at least 1; by default as many as the shared copy's.
+    weighting, server_lr
+        See `Method`. The original averages uniformly; the default here is by samples, as FedAvg's.
+
+    Notes
+    -----
+    The shared model travels down and up; the personal one stays. Both train on the same batches. The pull is part of
+    the gradient and so of its momentum. It acts on all that gradients move; running statistics are not pulled, and
+    each of the two models has its own. A new client copies w and trains the copy as its personal model for a round.
+    """
+
+    penalty: float = 0.75
+    personal_epochs: int | None = None
+
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "a personal model that is pulled to the shared one does not train as if it were alone",
+    }
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not (np.isfinite(self.penalty) and self.penalty >= 0):
+            raise ValueError(f"penalty must be finite and not negative, got {self.penalty}.")
+        epochs = self.personal_epochs
+        if epochs is not None and (not isinstance(epochs, Integral) or epochs < 1):
+            raise ValueError(f"personal_epochs must be a whole number, at least 1, got {epochs!r}.")
+
+    def leaves(self, network: Network, population: Population) -> Params:
+        """The shared model and, from the same start, the personal one."""
+        return network.initial() | in_slot(network.initial(), PERSONAL)
+
+    def shared(self, network: Network, population: Population) -> Params:
+        """The personal model stays with the client."""
+        return in_slot(only(network, network.shapes), PERSONAL)
+
+    def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+        """The copy of the shared model, then the personal model on the same batches."""
+        personal = tuple(f"{PERSONAL}/{name}" for name in network.trainable)
+        return Phase(network.trainable), Phase(personal, self.personal_epochs, first_epoch=0, name=PERSONAL)
+
+    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
+        """The loss; for the personal model with its pull to the shared one."""
+        if context.phase != PERSONAL:
+            return learner.loss(bare(params), batch)
+        v = slot(params, PERSONAL)
+        pull = squared_distance(v, context.received, learner.network.trainable)
+        return learner.loss(v, batch) + self.penalty / 2 * pull
+
+    def models(self, state: State, ids: Tensor, population: Population | None = None) -> dict[str, Predictor]:
+        """The personal models and the shared one."""
+        return self._both(self.receive(state, ids))
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """A copy of the shared model, trained as a personal one; and the shared model."""
+        ids = torch.arange(len(population.clients), device=device_of(state))
+        start = stack(state.server, len(ids))
+        start |= in_slot(bare(start), PERSONAL)
+        _, personal = self.phases(population.network, population.training, state.round)
+        return self._both(population.train(self, start, ids, (personal,), state.round))
+
+    def _both(self, params: Params) -> dict[str, Predictor]:
+        return {"personal": self.predictor(slot(params, PERSONAL)), "global": self.predictor(bare(params))}
+
+
+def bare(params: Params) -> Params:
+    """The network's own leaves, without those of slots."""
+    return {name: leaf for name, leaf in params.items() if "/" not in name}
+
+
+def squared_distance(params: Params, anchor: Params, names: Collection[str]) -> Tensor:
+    """Squared Euclidean distance of one client's leaves `names` from an anchor, a scalar."""
+    return torch.stack([(params[name] - anchor[name]).square().sum() for name in names]).sum()

@@ -1,0 +1,40 @@
+"""The ensemble of all clients' models, offered to new clients without training."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedstat.federated.local import Learner
+from fedstat.federated.method import Method, Predictor, State, device_of
+from fedstat.federated.network import Params
+
+
+def ensemble(method: Method, state: State, newcomers: int, *, of: str = "probabilities") -> Predictor:
+    """Average over the models of all clients.
+
+    Parameters
+    ----------
+    method, state
+        Whose models; every client of `state` is a member.
+    newcomers : int
+        Rows of the predictor, all alike.
+    of : {"probabilities", "outputs"}
+        What is averaged; for regression both are the outputs.
+    """
+    if state.clients is None:
+        raise ValueError(f"{type(method).__name__} keeps no model per client; an ensemble needs several.")
+    members = method.receive(state, torch.arange(state.clients.clients, device=device_of(state)))
+
+    def outputs(learner: Learner, params: Params, x: Tensor) -> Tensor:
+        count = len(next(iter(params.values())))
+        each = torch.stack([
+            method.predict(learner, {name: leaf[k] for name, leaf in params.items()}, x) for k in range(count)
+        ])  # fmt: skip
+        if of == "outputs" or learner.task == "squared":
+            return each.mean(0)
+        if learner.task == "logistic":
+            return each.sigmoid().mean(0).logit()
+        return each.log_softmax(-1).logsumexp(0) - torch.tensor(float(count)).log()
+
+    return Predictor({name: leaf.expand(newcomers, *leaf.shape) for name, leaf in members.items()}, outputs)

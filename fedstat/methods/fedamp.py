@@ -1,0 +1,150 @@
+"""FedAMP: every client is pulled to a mix of all models, in which similar ones weigh more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.federated.codec import Message
+from fedstat.federated.local import Batch, Context, Learner
+from fedstat.federated.method import Method, Population, Predictor, State, Update, device_of, in_slot, only, slot
+from fedstat.federated.network import Network, Params
+from fedstat.methods.ditto import bare, squared_distance
+
+CLOUD = "cloud"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAMP(Method):
+    """Every client is pulled to its own mix of all clients' models, in which similar models weigh more.
+
+    Before training, the server mixes the newest models w_j of all K clients into
+
+    ``u_i = sum_j xi_ij w_j``, with ``xi_ij = (alpha / scale) exp(-|w_i - w_j|^2 / scale)`` for j other than i, and
+    ``xi_ii = 1 - sum_j xi_ij``,
+
+    and client i trains on ``L_i(w) + penalty / (2 alpha) |w - u_i|^2`` (Huang et al. 2021, "Personalized Cross-Silo
+    Federated Learning on Non-IID Data", Algorithm 1, equations 3 to 6).
+
+    Parameters
+    ----------
+    penalty : float
+        lambda, not negative; 1 in the original's experiments.
+    alpha : float
+        alpha_K, the server's step, positive; 1e4 in the original.
+    scale : float
+        sigma of the attention function ``A(x) = 1 - exp(-x / sigma)``, positive; 1e6 in the original.
+    start : {"w", "u"}
+        Whether a client trains on from its own model or from the mix. The paper leaves that open.
+    weighting, server_lr
+        Without effect: the server averages nothing.
+
+    Notes
+    -----
+    A participant receives u_i and sends w_i. With partial participation the mix still runs over all clients, with
+    the models that absentees sent last (at first the common start). Distances and the pull count what gradients
+    move; running statistics are mixed, which matters for ``start="u"``, but neither compared nor pulled. The distance
+    is squared, as in the paper. A new client, which has no model of its own, starts from the uniform mean of all
+    clients' models and is pulled to it.
+    """
+
+    penalty: float = 1.0
+    alpha: float = 1e4
+    scale: float = 1e6
+    start: Literal["w", "u"] = "w"
+
+    fewest: ClassVar[int] = 2
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "a mix of other clients' models needs other clients",
+        "clones": "the law compares with a single client, which has no others to mix",
+    }
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not (np.isfinite(self.penalty) and self.penalty >= 0):
+            raise ValueError(f"penalty must be finite and not negative, got {self.penalty}.")
+        for name, value in (("alpha", self.alpha), ("scale", self.scale)):
+            if not (np.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be finite and positive, got {value}.")
+        if self.start not in ("w", "u"):
+            raise ValueError(f'start must be "w" or "u", got {self.start!r}.')
+
+    def shared(self, network: Network, population: Population) -> Params:
+        """Every model is a client's own."""
+        return only(network, network.shapes)
+
+    def init(self, network: Network, population: Population) -> State:
+        """As every method.
+
+        Raises
+        ------
+        ValueError
+            If a client's weight in its own mix could become negative: ``alpha (K - 1) / scale`` exceeds one.
+        """
+        others = len(population.clients) - 1
+        if self.alpha * others > self.scale:
+            raise ValueError(
+                f"alpha must be at most scale / (K - 1) = {self.scale / others:g} for {others + 1} clients, so that "
+                f"no weight is negative; got {self.alpha:g}."
+            )
+        return super().init(network, population)
+
+    def receive(self, state: State, ids: Tensor) -> Params:
+        """Each participant's own model, and the mix in the slot ``cloud``."""
+        own, xi, cloud = super().receive(state, ids), self.attention(state, ids), {}
+        for (
+            name,
+            w0,
+        ) in state.server.items():  # weights sum to one: mixing distances from w0 is exact where all are at w0
+            cloud[name] = w0 + torch.tensordot(xi.to(w0.dtype), _everyone(state, name) - w0, dims=1)
+        return (cloud if self.start == "u" else own) | in_slot(cloud, CLOUD)
+
+    def attention(self, state: State, ids: Tensor) -> Tensor:
+        """Return the weights xi of all K models in the mixes of clients `ids`, (m, K) in float64."""
+        squared = torch.zeros((), dtype=torch.float64, device=ids.device)
+        for name in state.server:
+            if not name.endswith(("running_mean", "running_var")):
+                every = _everyone(state, name).double().flatten(1)
+                squared = squared + torch.cdist(every[ids], every).square()
+        xi = self.alpha / self.scale * torch.exp(-squared / self.scale)
+        xi = xi.scatter(1, ids[:, None], 0)
+        return xi.scatter(1, ids[:, None], 1 - xi.sum(1, keepdim=True))
+
+    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
+        """The loss with the pull to the mix."""
+        pull = squared_distance(params, slot(params, CLOUD), learner.network.trainable)
+        return learner.loss(bare(params), batch) + self.penalty / (2 * self.alpha) * pull
+
+    def download(self, state: State, received: Params, ids: Tensor) -> Message:
+        """The mix."""
+        return slot(received, CLOUD)
+
+    def upload(self, state: State, update: Update) -> Message:
+        """The trained model."""
+        return {name: update.end[name] for name in state.server}
+
+    def models(self, state: State, ids: Tensor, population: Population | None = None) -> dict[str, Predictor]:
+        """The clients' own models."""
+        return {"personal": self.predictor(super().receive(state, ids))}
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """The uniform mean of all clients' models, trained with the pull to it."""
+        ids = torch.arange(len(population.clients), device=device_of(state))
+        mean = {
+            name: _everyone(state, name).mean(0).expand(len(ids), *leaf.shape) for name, leaf in state.server.items()
+        }
+        phases = self.phases(population.network, population.training, state.round)
+        end = population.train(self, mean | in_slot(mean, CLOUD), ids, phases, state.round)
+        return {"personal": self.predictor({name: end[name] for name in mean})}
+
+
+def _everyone(state: State, name: str) -> Tensor:
+    """One leaf of all clients, (K, ...)."""
+    assert state.clients is not None
+    return state.clients[name].to(device_of(state))

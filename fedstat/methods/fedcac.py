@@ -1,0 +1,168 @@
+"""FedCAC: what is critical to a client is merged only with clients that find the same positions critical."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.federated.codec import Bits, Message
+from fedstat.federated.local import Context, Data, Learner
+from fedstat.federated.method import (
+    Method,
+    Population,
+    Predictor,
+    State,
+    Update,
+    device_of,
+    in_slot,
+    slot,
+    stack,
+    step_to_mean,
+)
+from fedstat.federated.network import Network, Params
+from fedstat.federated.store import ClientStore
+
+CRITICAL = "critical"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedCAC(Method):
+    """Critical parameters are averaged among clients that find the same ones critical, all others globally.
+
+    A participant trains all weights. In each tensor, the share tau of entries with the largest sensitivity
+    ``|w_end - w_start| |w_end|`` is critical to it. The server averages everything over all participants, and once
+    more over each client's peers: those whose critical positions overlap with its own at least by a threshold, which
+    climbs from the mean overlap (at round 0) to the largest one (at round beta). The client gets the peers' average
+    at its critical entries and the global one elsewhere (Wu et al. 2023, "Bold but Cautious: Unlocking the Potential
+    of Personalized Federated Learning through Cautiously Aggressive Collaboration", Algorithm 1).
+
+    Parameters
+    ----------
+    tau : float
+        Share of critical entries in each tensor, in [0, 1]; exactly ``floor(tau * size)``, ties going to the lower
+        index. 0.5 as in the original.
+    beta : float
+        Rounds until collaboration on critical entries ends, positive. 100 as in the original, which also tunes it to
+        each data set.
+    weighting, server_lr
+        See `Method`; both concern the global average alone. The peers' average is uniform.
+
+    Notes
+    -----
+    A trained model and its mask, one bit per weight, travel up; the merged model travels down. Peers are sought among
+    the participants of the round; absentees keep their mask and their peers' average, and the newest global average
+    around it. Running statistics are never critical. Overlaps are counts of common positions, whose order and
+    equality are exact: where all overlaps are equal, empty masks included, everybody is a peer of everybody. A change
+    below 100 machine epsilons of the client's largest one counts as none, since it is rounding: a bias in front of a
+    batch norm has no gradient.
+
+    A new client trains one round from the global average, which gives its mask. Its peers are found among all clients
+    that ever took part, by the threshold of the last round over its own overlaps, and it joins the average of what
+    the server keeps of them.
+    """
+
+    tau: float = 0.5
+    beta: float = 100.0
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not 0 <= self.tau <= 1:
+            raise ValueError(f"tau must lie in [0, 1], got {self.tau}.")
+        if not (np.isfinite(self.beta) and self.beta > 0):
+            raise ValueError(f"beta must be finite and positive, got {self.beta}.")
+
+    def init(self, network: Network, population: Population) -> State:
+        """Nothing is critical yet, so that everybody uses the server's model."""
+        server, clients = self.leaves(network, population), len(population.clients)
+        shared = {
+            name: torch.ones(clients if name in network.trainable else 1, *leaf.shape, dtype=torch.bool)
+            for name, leaf in server.items()
+        }
+        return State(server, ClientStore.filled({n: server[n] for n in network.trainable}, clients), shared)
+
+    def finish(self, learner: Learner, params: Params, data: Data, context: Context) -> Params:
+        """Find the critical entries of each tensor."""
+        change = {n: (params[n] - context.received[n]).double().abs() for n in learner.network.trainable}
+        largest = torch.stack([leaf.amax() for leaf in change.values()]).amax()
+        rounding = 100 * torch.finfo(learner.network.dtype).eps * largest
+        return in_slot(
+            {n: self._largest(torch.where(leaf > rounding, leaf * params[n].abs(), 0)) for n, leaf in change.items()},
+            CRITICAL,
+        )
+
+    def download(self, state: State, received: Params, ids: Tensor) -> Message:
+        """The merged model, whole."""
+        return received
+
+    def upload(self, state: State, update: Update) -> Message:
+        """The trained model and its mask."""
+        model = {name: update.end[name] for name in state.server}
+        return model | {name: Bits(mask) for name, mask in in_slot(slot(update.end, CRITICAL), CRITICAL).items()}
+
+    def aggregate(self, state: State, update: Update) -> State:
+        """Average globally, and for each participant among its peers."""
+        assert state.clients is not None
+        assert state.shared is not None
+        critical = slot(update.end, CRITICAL)
+        itself = torch.eye(len(update.ids), dtype=torch.bool, device=update.ids.device)
+        peers = itself | self._peers(_overlap(critical, critical), ~itself, state.round + 1)
+        mixing = (peers.double() / peers.sum(1, keepdim=True)).to(update.weight.dtype)
+        # as changes of the server's model, so that clients which agree change nothing
+        merged = {n: state.server[n] + torch.tensordot(mixing, update.end[n] - state.server[n], 1) for n in critical}
+        common = replace(update, start={name: leaf[None] for name, leaf in state.server.items()})
+        masks = {name: state.shared[name].index_copy(0, update.ids, ~mask) for name, mask in critical.items()}
+        return replace(
+            state,
+            server=step_to_mean(state.server, common, None, self.server_lr),
+            clients=state.clients.write(update.ids, merged),
+            shared=state.shared | masks,
+            round=state.round + 1,
+        )
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """Train once for a mask, then be served like everybody."""
+        assert state.clients is not None
+        assert state.shared is not None
+        ids = torch.arange(len(population.clients), device=device_of(state))
+        start, round = stack(state.server, len(ids)), max(1, state.round)
+        end = population.train(self, start, ids, self.phases(population.network, population.training, round), round)
+        critical = slot(end, CRITICAL)
+        theirs = {name: ~state.shared[name] for name in critical}
+        served = torch.stack([mask.flatten(1).any(1) for mask in theirs.values()]).any(0)
+        overlap = _overlap(critical, theirs)
+        peers = torch.stack([self._peers(row, served, round) for row in overlap])
+        kept = state.clients.rows(torch.arange(state.clients.clients, device=ids.device))
+        model = dict(start)
+        for name, mask in critical.items():
+            total = end[name] + torch.tensordot(peers.to(end[name].dtype), kept[name], 1)
+            count = 1 + peers.sum(1).view(-1, *[1] * (mask.dim() - 1))
+            model[name] = torch.where(mask, total / count, start[name])
+        return {"personal": self.predictor(model)}
+
+    def _largest(self, sensitivity: Tensor) -> Tensor:
+        """True at the entries of one tensor that are critical."""
+        count = int(Fraction(str(self.tau)) * sensitivity.numel())
+        order = sensitivity.flatten().argsort(descending=True, stable=True)
+        chosen = torch.arange(len(order), device=order.device) < count
+        return torch.zeros_like(chosen).scatter(0, order, chosen).view(sensitivity.shape)
+
+    def _peers(self, overlap: Tensor, others: Tensor, round: int) -> Tensor:
+        """True at those of `others` whose overlap reaches the threshold of a round."""
+        if not others.any():
+            return others
+        mean, most = overlap[others].sum() / others.sum(), overlap[others].max()
+        return others & (overlap - mean >= round / self.beta * (most - mean))
+
+
+def _overlap(masks: Params, others: Params) -> Tensor:
+    """Numbers of common critical positions, (m, K), in float64, which counts them exactly.
+
+    Up to the size of a mask, the same for all clients, this is the published ``1 - |M_i - M_j|_1 / (2 |M_i|_1)``.
+    """
+    pairs = [masks[name].flatten(1).double() @ others[name].flatten(1).double().T for name in masks]
+    return torch.stack(pairs).sum(0)

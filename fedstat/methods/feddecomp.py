@@ -1,0 +1,126 @@
+"""FedDecomp: weights are a shared full-rank part plus a personal low-rank part."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from fedstat.federated.local import Phase, Training
+from fedstat.federated.method import Method, Population, only
+from fedstat.federated.network import Network, Params, parameterize
+from fedstat.parameterization import LowRankSum
+
+Variant = Literal["alternating", "simultaneous", "reverse", "local", "fedavg"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedDecomp(Method):
+    """Weights are sums of a shared full-rank and a personal low-rank part, trained in turn.
+
+    Every weight is ``sigma + tau`` with ``tau = B A`` of low rank (FedDecomp paper, equations 2 to 4). In a round a
+    client first trains A and B for `lora_epochs` epochs, which takes up what is particular to its data, then sigma
+    for the epochs that are left (equations 5 and 6). The server averages sigma (equation 7, Algorithm 1); A and B
+    stay with the client.
+
+    Parameters
+    ----------
+    conv_ratio, dense_ratio : float
+        Rank of tau over full rank, in (0, 1], in convolutions and in dense or recurrent weights: the paper's R_c and
+        R_l (0.6 and 0.6, its choice on CIFAR-10; 0.8 and 0.4 on CIFAR-100 and Tiny-ImageNet).
+    lora_epochs : int
+        Epochs of the first phase, E_lora, at most the training's local epochs (2, from the authors' code; the paper
+        does not say).
+    variant : {"alternating", "simultaneous", "reverse", "local", "fedavg"}
+        The method itself ("alternating"), or one of the paper's ablations: all parts trained jointly (Table 3); A and
+        B averaged, each for itself, and sigma personal, with the method's two phases (Table 5); all parts trained
+        jointly, and everything personal or everything averaged (Table 4).
+    scale : {"paper", "code"}
+        Rank and scale of tau as the paper or the authors' code has them, see `fedstat.parameterization.LowRankSum`.
+    weighting : {"samples", "uniform"}
+        See `Method` ("uniform", equation 7).
+    server_lr
+        See `Method`.
+
+    Raises
+    ------
+    ValueError
+        For values out of range, also where a run's local epochs are fewer than `lora_epochs`.
+
+    Notes
+    -----
+    Up and down travels sigma: as much as a whole model, as in FedAvg. A new client receives sigma, starts from
+    ``tau = 0`` and trains its A and B for one round's epochs.
+
+    Biases and norm layers belong to sigma. The running statistics of batch norm move in both phases, since both run
+    the network in training mode, and are averaged. In "reverse" the low-rank part is trained first, too.
+    """
+
+    conv_ratio: float = 0.6
+    dense_ratio: float = 0.6
+    lora_epochs: int = 2
+    variant: Variant = "alternating"
+    scale: Literal["paper", "code"] = "paper"
+    weighting: Literal["samples", "uniform"] = "uniform"
+
+    example: ClassVar[Mapping[str, Any]] = {"lora_epochs": 1}
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "steps in the two parts, one after the other, are no gradient step in their sum."
+    }
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        for name in ("conv_ratio", "dense_ratio"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"{name} must lie in (0, 1], got {getattr(self, name)}.")
+        if not isinstance(self.lora_epochs, Integral) or self.lora_epochs < 0:
+            raise ValueError(f"lora_epochs must be a whole number, not negative, got {self.lora_epochs!r}.")
+        if self.variant not in get_args(Variant):
+            raise ValueError(f"variant must be one of {', '.join(get_args(Variant))}, got {self.variant!r}.")
+        if self.scale not in ("paper", "code"):
+            raise ValueError(f'scale must be "paper" or "code", got {self.scale!r}.')
+
+    def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
+        """Add a low-rank part to every dense, recurrent and convolutional weight."""
+        forms = {
+            name: LowRankSum(tuple(shape), self.dense_ratio if len(shape) == 2 else self.conv_ratio, self.scale)
+            for name, shape in network.weights.items()
+            if len(shape) in (2, 4)
+        }
+        return parameterize(network, forms, rng)
+
+    def shared(self, network: Network, population: Population) -> Params:
+        """Sigma; in the ablations what they say."""
+        low_rank = _low_rank(network)
+        personal: dict[str, Collection[str]] = {
+            "reverse": network.shapes.keys() - low_rank,
+            "local": network.shapes.keys(),
+            "fedavg": (),
+        }
+        return only(network, personal.get(self.variant, low_rank))
+
+    def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+        """The low-rank parts, then all the rest."""
+        if self.variant not in ("alternating", "reverse"):
+            return (Phase(network.trainable),)
+        if self.lora_epochs > training.local_epochs:
+            raise ValueError(
+                f"lora_epochs must be at most the training's local_epochs, {training.local_epochs}, got "
+                f"{self.lora_epochs}; lower it, or train for more epochs."
+            )
+        low_rank = _low_rank(network)
+        first = tuple(name for name in network.trainable if name in low_rank)
+        then = tuple(name for name in network.trainable if name not in low_rank)
+        return (
+            Phase(first, epochs=self.lora_epochs, name="low-rank"),
+            Phase(then, epochs=training.local_epochs - self.lora_epochs, name="full"),
+        )
+
+
+def _low_rank(network: Network) -> set[str]:
+    """The leaves A and B."""
+    return {leaf for leaf in network.parts if not leaf.endswith(".full")}

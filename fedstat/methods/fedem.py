@@ -1,0 +1,143 @@
+"""FedEM: every client is its own mixture of a few shared models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
+from fedstat.federated.method import Method, Population, Predictor, State, device_of, slot, stack
+from fedstat.federated.network import Network, Params
+
+PI = "mixture/pi"
+#: A new client's mixture weights have converged when its mean log-likelihood is this close to the maximum; and the
+#: steps taken at most, after which it is within log(M) / 10000 in any case.
+TOLERANCE, MOST = 1e-4, 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedEM(Method):
+    """Every client mixes a few shared models by weights of its own, found by expectation-maximisation.
+
+    A client's data come from ``sum_m pi_km p(y | x, theta_m)``. On receipt of the components theta_m it computes
+    each sample's responsibilities ``q_im`` proportional to ``pi_km exp(-loss(theta_m; x_i, y_i))`` and its weights
+    ``pi_km = mean_i q_im``, and then trains each component on the losses weighted by q (Marfoq et al. 2021, "Federated
+    Multi-Task Learning under a Mixture of Distributions", Algorithm 1).
+
+    Parameters
+    ----------
+    components : int
+        M, at least 1; 3 in the original and in the FedSplit/FedFac paper. Apart from the first their starts are the
+        draws of initial weights of M - 1 clients, which must exist.
+    weighting, server_lr
+        See `Method`; components are averaged by samples, not by samples times pi.
+
+    Notes
+    -----
+    All components travel down and up; the mixture weights stay. Responsibilities are computed once per round, in
+    evaluation mode on all training samples, and stay fixed while components train; the weighted losses are divided by
+    the batch size, not by the sum of the weights. Batch norm counts all samples of a batch alike. Probabilities are
+    mixed, not logits; in regression the prediction is the mixture's mean. For a new client the components stay as
+    they are, and its weights are iterated to convergence.
+    """
+
+    components: int = 3
+
+    example: ClassVar[Mapping[str, Any]] = {"components": 2}
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "a mixture of several models is not one model, whoever trains it",
+        "fixed point": "mixture weights move by expectation steps, whatever the learning rate",
+    }
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not isinstance(self.components, Integral) or self.components < 1:
+            raise ValueError(f"components must be a whole number, at least 1, got {self.components!r}.")
+
+    def leaves(self, network: Network, population: Population) -> Params:
+        """The components, independently drawn, and equal weights.
+
+        Raises
+        ------
+        ValueError
+            If there are too few clients, or no function that builds the network, to draw all components from.
+        """
+        if self.components > len(population.clients) + 1:
+            raise ValueError(
+                f"components must be at most the number of clients plus one, {len(population.clients) + 1}, got "
+                f"{self.components}."
+            )
+        draws = [network.initial()]
+        if self.components > 1:
+            fresh = population.fresh()
+            draws += [{name: leaf[m] for name, leaf in fresh.items()} for m in range(self.components - 1)]
+        pi = torch.full((self.components,), 1 / self.components, dtype=network.dtype, device=network.device)
+        return {f"{m}/{name}": leaf for m, draw in enumerate(draws) for name, leaf in draw.items()} | {PI: pi}
+
+    def shared(self, network: Network, population: Population) -> Params:
+        """All but the mixture weights."""
+        return {PI: torch.zeros(1, 1, dtype=torch.bool, device=network.device)}
+
+    def prepare(self, learner: Learner, params: Params, data: Data) -> tuple[Params, Params]:
+        """One expectation step: responsibilities (n_max, M), and their mean as the new weights."""
+        q = responsibilities(self._losses(learner, params, data), params[PI])
+        return params | {PI: data.mean(q)}, {"q": q}
+
+    def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+        """All components together."""
+        return (Phase(tuple(f"{m}/{name}" for m in range(self.components) for name in network.trainable)),)
+
+    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
+        """Sum over components of the mean loss weighted by responsibility."""
+        q = context.aux["q"][batch.rows]
+        outputs = [learner.outputs(slot(params, str(m)), batch) for m in range(self.components)]
+        losses = torch.stack([learner.losses(h, batch.y) for h in outputs], dim=-1)
+        return batch.mean((q * losses).sum(-1))
+
+    def predict(self, learner: Learner, params: Params, x: Tensor) -> Tensor:
+        """Log-probabilities of the mixture; the log-odds for one output, the mean in regression."""
+        h = torch.stack([learner.network(slot(params, str(m)), x) for m in range(self.components)])
+        if learner.task == "squared":
+            return torch.tensordot(params[PI], h, dims=1)
+        log_pi = params[PI].log()[:, None, None]
+        if learner.task == "logistic":
+            return (log_pi + F.logsigmoid(h)).logsumexp(0) - (log_pi + F.logsigmoid(-h)).logsumexp(0)
+        return (log_pi + h.log_softmax(-1)).logsumexp(0)
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """The components as they are, mixed by weights that fit the new clients' data best."""
+
+        class Losses(FedEM):
+            def finish(self, learner: Learner, params: Params, data: Data, context: Context) -> Params:
+                return {"losses": self._losses(learner, params, data)}
+
+        ids = torch.arange(len(population.clients), device=device_of(state))
+        start = stack(state.server, len(ids))
+        losses = population.train(Losses(components=self.components), start, ids, (), state.round)["losses"]
+        losses, pi = losses.double(), start[PI].double()
+        n = torch.from_numpy(population.clients.train.n).to(losses.device)[:, None]
+        valid = torch.arange(losses.shape[1], device=losses.device) < n
+        for _ in range(MOST):
+            q = torch.where(valid[..., None], responsibilities(losses, pi[:, None]), 0)
+            before, pi = pi, q.sum(1) / n
+            # the log-likelihood is concave: its largest directional derivative bounds what is left to gain
+            if ((pi / before).nan_to_num(0).max() - 1) < TOLERANCE:
+                break
+        return {"personal": self.predictor(start | {PI: pi.to(start[PI].dtype)})}
+
+    def _losses(self, learner: Learner, params: Params, data: Data) -> Tensor:
+        """Loss of every sample under every component, (n_max, M), in evaluation mode."""
+        outputs = [learner.network(slot(params, str(m)), data.x) for m in range(self.components)]
+        return torch.stack([learner.losses(h, data.y) for h in outputs], dim=-1)
+
+
+def responsibilities(losses: Tensor, pi: Tensor) -> Tensor:
+    """Probability of each component given a sample, (..., M), from losses (..., M) and weights."""
+    return (pi.log() - losses).softmax(-1)

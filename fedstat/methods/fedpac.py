@@ -1,0 +1,216 @@
+"""FedPAC: features aligned to class centroids, heads combined by a quadratic programme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from fedstat.federated.codec import Message
+from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
+from fedstat.federated.method import Method, Population, Predictor, State, Update, only
+from fedstat.federated.network import Network, Params
+
+#: Weights of a combination below this are set to zero.
+_NEGLIGIBLE = 1e-3
+#: Smallest variance relative to the largest risk: rounding ends here, and combinations stay unique.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedPAC(Method):
+    """Clients align features to shared class centroids and get heads combined to suit their own data.
+
+    In a round a client fits its head to the received body for one epoch, then trains the body under it with the loss
+    ``CE + penalty * mean_i mean_c (z_i - c_{y_i})^2``, where c are the received centroids, the features' means per class.
+    The server averages the bodies and combines the heads: client i's weights minimise
+    ``sum_j a_j^2 V_j + ||h_i - sum_j a_j h_j||^2`` on the simplex, where h_j stacks client j's class means times
+    class shares and V_j is the variance of h_j (Xu et al. 2023, Algorithm 1 and equation 14).
+
+    Parameters
+    ----------
+    penalty : float
+        lambda, the strength of the alignment (1, as in the original).
+    head_lr : float, optional
+        Learning rate of the head (0.1, as in the original); None for that of the training configuration, which is
+        the body's.
+    weighting, server_lr
+        See `Method`; both concern the body.
+
+    Raises
+    ------
+    ValueError
+        If `penalty` or `head_lr` is negative or infinite, the network has no head, or the task is not one of classes with
+        an output for each.
+
+    Notes
+    -----
+    Down travel body, combined head and centroids; up travel body, head, h, V and the new centroids. Class counts,
+    by which the server weights centroids, travel once as scalars. Sending h reveals class shares all the same. A new
+    client receives the body and fits a head from the common start for one round's epochs.
+
+    Squared distances are averaged over the features' coordinates, as in the published code, not summed. Round 0
+    has no centroids, hence no alignment; a class whose centroid nobody has sent (zero) is aligned to the client's
+    own. All moments are taken in evaluation mode. Weights below 0.001 become zero, unless all are. The programme is
+    solved as non-negative least squares of a factor of its matrix, in float64, so that it needs no clipping of
+    eigenvalues; a variance has a tiny floor.
+    """
+
+    penalty: float = 1.0
+    head_lr: float | None = 0.1
+
+    example: ClassVar[Mapping[str, Any]] = {"head_lr": None}
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "head and body take turns, and the body is pulled to centroids, also where a client is alone."
+    }
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        for name, value in (("penalty", self.penalty), ("head_lr", 0.0 if self.head_lr is None else self.head_lr)):
+            if not (np.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be finite and not negative, got {value}.")
+
+    def shared(self, network: Network, population: Population) -> Params:
+        """The body."""
+        return only(network, _head(network))
+
+    def init(self, network: Network, population: Population) -> State:
+        """No centroids yet; the server knows how many samples of each class a client has."""
+        weight = network.initial()[_head(network)[0]]
+        train, classes = population.clients.train, population.clients.classes
+        if classes is None or len(weight) < len(classes):
+            raise ValueError(
+                f"FedPAC needs class labels and a network with one output for each class, got {len(weight)} output(s) "
+                f"for {'numbers' if classes is None else f'{len(classes)} classes'}."
+            )
+        counts = [np.bincount(train.client(k)[1], minlength=len(weight)) for k in range(len(population.clients))]
+        memory = {"counts": torch.from_numpy(np.stack(counts)), "centroids": torch.zeros_like(weight)}
+        return replace(super().init(network, population), memory=memory)
+
+    def receive(self, state: State, ids: Tensor) -> Params:
+        """The body and the client's head; after round 0, centroids (m, Q, f)."""
+        params = super().receive(state, ids)
+        if state.round:
+            params["centroids"] = state.memory["centroids"].expand(len(ids), -1, -1)
+        return params
+
+    def prepare(self, learner: Learner, params: Params, data: Data) -> tuple[Params, Params]:
+        """What the server's programme needs, h and V, and what features are aligned to."""
+        sums, counts, square = _moments(learner, params, data)
+        n = counts.sum()
+        aux = {"h": sums / n, "V": (square / n - (sums / n).square().sum()) / n}
+        if "centroids" in params:
+            known = (params["centroids"] != 0).any(-1, keepdim=True)
+            aux["target"] = torch.where(known, params["centroids"], _centroids(sums, counts))
+        return params, aux
+
+    def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+        """One epoch on the head, then the body."""
+        head = _head(network)
+        body = tuple(name for name in network.trainable if name not in head)
+        both = (Phase(head, epochs=1, lr=self.head_lr, name="head"), Phase(body, name="body"))
+        return tuple(phase for phase in both if phase.train)
+
+    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
+        """Cross-entropy; for the body, the features' distance from the centroids as well."""
+        z, outputs = learner.features(params, batch)
+        losses = learner.losses(outputs, batch.y)
+        if context.phase == "body" and "target" in context.aux:
+            losses = losses + self.penalty * (z - context.aux["target"][batch.y]).square().mean(-1)
+        return batch.mean(losses)
+
+    def finish(self, learner: Learner, params: Params, data: Data, context: Context) -> Params:
+        """Centroids under the trained body, and h and V under the received one."""
+        sums, counts, _ = _moments(learner, params, data)
+        return {"centroids": _centroids(sums, counts), "h": context.aux["h"], "V": context.aux["V"]}
+
+    def download(self, state: State, received: Params, ids: Tensor) -> Message:
+        """Body, combined head and centroids."""
+        return received
+
+    def upload(self, state: State, update: Update) -> Message:
+        """Body, head, centroids, h and V."""
+        return update.end
+
+    def aggregate(self, state: State, update: Update) -> State:
+        """Average bodies; average centroids by class counts; combine heads for each participant."""
+        new = super().aggregate(state, update)
+        assert new.clients is not None
+        h, v = (update.end[name].double().cpu().numpy() for name in ("h", "V"))
+        leaf = next(iter(state.server.values()))
+        weights = torch.from_numpy(head_weights(h.reshape(len(h), -1), v)).to(leaf)
+        # changes from the common start, so that equal heads stay equal bit for bit
+        heads = {
+            name: state.server[name] + torch.tensordot(weights, update.end[name] - state.server[name], dims=1)
+            for name in new.clients
+        }
+        counts = state.memory["counts"][update.ids].to(leaf.dtype)
+        total = counts.sum(0)[:, None]
+        mean = torch.einsum("kq,kqf->qf", counts, update.end["centroids"]) / total.clamp(min=1)
+        centroids = torch.where(total > 0, mean, state.memory["centroids"])
+        return replace(
+            new, clients=new.clients.write(update.ids, heads), memory=state.memory | {"centroids": centroids}
+        )
+
+    def models(self, state: State, ids: Tensor, population: Population | None = None) -> dict[str, Predictor]:
+        """The newest body under the client's head."""
+        return {"personal": self.predictor(super().receive(state, ids))}
+
+
+def head_weights(h: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Solve every client's programme: ``min_a sum_j a_j^2 V_j + ||h_i - sum_j a_j h_j||^2`` on the simplex.
+
+    Parameters
+    ----------
+    h : ndarray, shape (m, Q f)
+        Class means times class shares.
+    v : ndarray, shape (m,)
+        Their variances; rounding may have made them negative.
+
+    Returns
+    -------
+    ndarray, shape (m, m)
+        Row i holds client i's weights: non-negative, summing to one.
+
+    Notes
+    -----
+    The objective is ``||R a||^2``. Without the constraint on the sum, ``||R u||^2 + (1'u - 1)^2`` over u >= 0 has its
+    minimum at ``u = a / (1 + ||R a||^2)``, where a is the minimiser on the simplex, which is thus `u` rescaled.
+    """
+    m = len(h)
+    _, points = np.linalg.qr(h.T)  # columns with the same distances in at most m coordinates
+    gaps = points.T[:, :, None] - points  # (i, coordinate, j)
+    bias = np.square(gaps).sum(1)
+    v = np.maximum(v, _ROUNDING * ((np.maximum(v, 0) + bias).max() or 1))
+    weights = np.zeros((m, m))
+    for i in range(m):
+        factor = np.vstack([np.diag(np.sqrt(v)), gaps[i]]) / np.sqrt((v + bias[i]).min())
+        solution, _ = nnls(np.vstack([factor, np.ones(m)]), np.eye(len(factor) + 1)[-1], maxiter=100 * m)
+        solution /= solution.sum()
+        weights[i] = np.where(solution < min(_NEGLIGIBLE, solution.max()), 0, solution)
+    return weights / weights.sum(1, keepdims=True)
+
+
+def _head(network: Network) -> tuple[str, ...]:
+    """Weight and bias of the last dense layer."""
+    return network.layers[network.head]
+
+
+def _moments(learner: Learner, params: Params, data: Data) -> tuple[Tensor, Tensor, Tensor]:
+    """Features' sums per class (Q, f), samples per class (Q,), and the sum of squared norms, in evaluation mode."""
+    z, outputs = learner.network.features(params, data.x)
+    member = (data.y[:, None] == torch.arange(outputs.shape[-1], device=z.device)) & data.valid[:, None]
+    counts = member.sum(0).to(z.dtype)
+    z = torch.where(data.valid[:, None], z, 0)
+    return member.to(z.dtype).T @ z, counts, z.square().sum()
+
+
+def _centroids(sums: Tensor, counts: Tensor) -> Tensor:
+    """Mean features of each class (Q, f), zero where it has no samples."""
+    return sums / counts.clamp(min=1)[:, None]

@@ -1,0 +1,79 @@
+"""FedPara and pFedPara: weights are Hadamard products of two low-rank weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedstat.federated.method import Method, Population, only
+from fedstat.federated.network import Network, Params, parameterize
+from fedstat.parameterization import Hadamard, hadamard_rank
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedPara(Method):
+    """Weights are Hadamard products of two low-rank weights: both averaged, or one of them personal.
+
+    A weight is ``W1 * W2`` elementwise, each factor ``Wi = Xi Yi'`` of rank r; a convolution's factors have a core
+    ``Ti`` besides. The product has rank up to r^2, with far fewer numbers to send than a weight of that rank has.
+    With ``personal=True`` (pFedPara) the weight is ``W1 * (W2 + 1)``: W1 is averaged, W2 stays with the client and
+    bends the common weight to it. Clients train all factors jointly (Hyeon-Woo, Ye-Bin and Oh, "FedPara: low-rank
+    Hadamard product for communication-efficient federated learning", ICLR 2022, sections 2 and 2.3).
+
+    Parameters
+    ----------
+    gamma : float
+        In [0, 1], sets the rank between the least that permits full rank and the largest that saves numbers (0.5,
+        the original's for pFedPara; its large convolutional networks have 0.1 to 0.4).
+    personal : bool
+        pFedPara instead of FedPara.
+    tanh : bool
+        Whether both factors pass through tanh before they are multiplied, an option of the original (False).
+    weighting, server_lr
+        See `Method`.
+
+    Raises
+    ------
+    ValueError
+        If gamma lies outside [0, 1], or the network has no dense layer to end in.
+
+    Notes
+    -----
+    Up and down travel the factors, of pFedPara those of W1 alone, and whatever is not factorised: the last dense
+    layer, biases, norm layers, and weights so small that factors would not save anything (`hadamard_rank` returns
+    None for them; in the smallest networks all, which leaves FedAvg). A new client of FedPara receives the global
+    model, one of pFedPara starts from ``W2 = 0`` and trains its W2 for one round's epochs.
+
+    Averaging the factors is not averaging the weights that they compose; that is the method, not our choice.
+    """
+
+    gamma: float = 0.5
+    personal: bool = False
+    tanh: bool = False
+
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "a gradient step in the factors is no gradient step in the weights that they compose."
+    }
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not 0 <= self.gamma <= 1:
+            raise ValueError(f"gamma must lie in [0, 1], got {self.gamma}.")
+
+    def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
+        """Factorise the dense, recurrent and convolutional weights below the head that are large enough."""
+        shapes = {n: tuple(s) for n, s in network.weights.items() if len(s) in (2, 4) and n != f"{network.head}.weight"}
+        forms = {
+            name: Hadamard(shape, self.gamma, personal=self.personal, tanh=self.tanh)
+            for name, shape in shapes.items()
+            if hadamard_rank(shape, self.gamma) is not None
+        }
+        return parameterize(network, forms, rng)
+
+    def shared(self, network: Network, population: Population) -> Params | None:
+        """All; of pFedPara all but W2."""
+        return only(network, [leaf for leaf in network.parts if leaf.endswith("2")]) if self.personal else None

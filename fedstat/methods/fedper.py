@@ -1,0 +1,54 @@
+"""FedPer: layers that stay with the client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedstat.federated.method import Method, Population, only
+from fedstat.federated.network import Network, Params
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedPer(Method):
+    """Clients share the body of the network and keep the head.
+
+    All weights are trained together; the server averages those of the shared layers only (Arivazhagan et al. 2019).
+
+    Parameters
+    ----------
+    layers : sequence of str, optional
+        The private layers; by default the last dense layer alone, as in the FedFac paper. None of them makes
+        `FedAvg`, all of them `Local`.
+    weighting, server_lr
+        See `Method`.
+
+    Raises
+    ------
+    ValueError
+        If the network has no such layer or, by default, no head.
+
+    Notes
+    -----
+    Shared layers travel up and down. A new client receives them and trains private layers for them, from the common
+    start, for one round's epochs; the original has no rule. A norm layer belongs to the layer before it.
+    """
+
+    layers: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Check types."""
+        super().__post_init__()
+        if isinstance(self.layers, str):
+            raise ValueError(f'layers must be a sequence of layer names such as ["head"], got {self.layers!r}.')
+
+    def private(self, network: Network) -> tuple[str, ...]:
+        """Leaves of the private layers."""
+        names = (network.head,) if self.layers is None else self.layers
+        if unknown := [name for name in names if name not in network.layers]:
+            raise ValueError(f"layers names {unknown}; the network has {', '.join(network.layers)}.")
+        return tuple(leaf for name in names for leaf in network.layers[name])
+
+    def shared(self, network: Network, population: Population) -> Params:
+        """All layers but the private ones."""
+        return only(network, self.private(network))

@@ -1,0 +1,63 @@
+"""FedProx: local training is pulled to the received model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.federated.local import Batch, Context, Learner
+from fedstat.federated.network import Params
+from fedstat.methods.fedavg import FedAvg
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedProx(FedAvg):
+    """FedAvg whose local loss pulls the weights to the received model.
+
+    A client minimises ``L_k(w) + mu / 2 ||w - w_t||^2``, where w_t is the model that it received in this round
+    (Li et al. 2020, Algorithm 2).
+
+    Parameters
+    ----------
+    mu : float
+        Strength of the pull (0.1, as in the filter decomposition paper; the FedFac paper tunes it between 0.001
+        and 1).
+    fine_tune, part
+        See `FedAvg`; fine-tuning feels no pull.
+    weighting, server_lr
+        See `Method`.
+
+    Raises
+    ------
+    ValueError
+        If `mu` is negative or infinite.
+
+    Notes
+    -----
+    The whole model travels up and down; a new client gets what `FedAvg` gives.
+
+    The pull acts on all trained weights, scale and shift of norm layers included, and on no running statistics. It
+    is part of the loss, so that momentum and Adam see its gradient ``mu (w - w_t)``.
+    """
+
+    mu: float = 0.1
+
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "the pull to the received model also holds back a client that is alone."
+    }
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not (np.isfinite(self.mu) and self.mu >= 0):
+            raise ValueError(f"mu must be finite and not negative, got {self.mu}.")
+
+    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
+        """The plain loss and half of `mu` times the squared distance from the received weights."""
+        moved = [(params[name] - context.received[name]).square().sum() for name in learner.network.trainable]
+        return learner.loss(params, batch) + self.mu / 2 * torch.stack(moved).sum()

@@ -1,0 +1,141 @@
+"""FedRoD: a generic head on a class-balanced loss, a private head on what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
+from fedstat.federated.method import Method, Population, Predictor, State, device_of, in_slot, slot
+from fedstat.federated.network import Network, Params
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedRoD(Method):
+    """A shared model learns a class-balanced task, a private head corrects it for the client.
+
+    With features z and generic logits g, body and generic head minimise the balanced softmax loss, cross-entropy at
+    ``g + gamma log n_k``, where n_k counts the client's training samples of each class; the private head h minimises
+    the cross-entropy at ``g + h(z)``, through which no gradient reaches z and g (Chen and Chao 2022, Algorithm 1).
+
+    Parameters
+    ----------
+    gamma : float
+        How far the loss is balanced (1, as in the original; 0 for plain cross-entropy).
+    weighting, server_lr
+        See `Method`.
+
+    Raises
+    ------
+    ValueError
+        If `gamma` is negative or infinite, the network has no head, or the task is not one of classes with an output
+        for each.
+
+    Notes
+    -----
+    Body and generic head travel up and down. A client predicts with both heads ("personal"); the generic head alone
+    is "global". A new client trains a private head on the received model for one round's epochs.
+
+    Both heads take their steps from the same batch at the same rate. The private head starts at zero (ours), so that
+    personal and generic model start equal; published code starts it as a copy of the generic head, which doubles
+    the logits. A class that a client lacks has log 0 and takes no part in its balanced loss. The option of
+    the original to generate private heads by a network from class shares is not offered.
+    """
+
+    gamma: float = 1.0
+
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "a balanced loss and a second head make another model than joint training of the network."
+    }
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not (np.isfinite(self.gamma) and self.gamma >= 0):
+            raise ValueError(f"gamma must be finite and not negative, got {self.gamma}.")
+
+    def leaves(self, network: Network, population: Population) -> Params:
+        """The network's, and a private head of zeros."""
+        start = network.initial()
+        return start | in_slot({name: torch.zeros_like(start[name]) for name in _head(network)}, "private")
+
+    def shared(self, network: Network, population: Population) -> Params:
+        """All of the network; not the private head."""
+        outputs, classes = network.shapes[_head(network)[0]][0], population.clients.classes
+        if classes is None or outputs < len(classes):
+            raise ValueError(
+                f"FedRoD needs class labels and a network with one output for each class, got {outputs} output(s) for "
+                f"{'numbers' if classes is None else f'{len(classes)} classes'}."
+            )
+        return {
+            f"private/{name}": torch.zeros(1, *[1] * len(network.shapes[name]), dtype=torch.bool, device=network.device)
+            for name in _head(network)
+        }
+
+    def prepare(self, learner: Learner, params: Params, data: Data) -> tuple[Params, Params]:
+        """Log class counts of the training samples, minus infinity for a class that is missing."""
+        outputs = len(params[_head(learner.network)[0]])
+        member = (data.y[:, None] == torch.arange(outputs, device=data.y.device)) & data.valid[:, None]
+        return params, {"log_counts": member.sum(0).to(learner.network.dtype).log()}
+
+    def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+        """The network and the private head, side by side."""
+        return (Phase((*network.trainable, *_private(network))),)
+
+    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
+        """The generic model's balanced loss plus the private head's own."""
+        z, generic = learner.features(_generic(params), batch)
+        balanced = generic
+        if self.gamma:  # padding may be of a class that the client lacks
+            balanced = generic + torch.where(batch.valid[:, None], self.gamma * context.aux["log_counts"], 0)
+        personal = generic.detach() + _correction(learner.network, params, z.detach())
+        return batch.mean(learner.losses(balanced, batch.y) + learner.losses(personal, batch.y))
+
+    def models(self, state: State, ids: Tensor, population: Population | None = None) -> dict[str, Predictor]:
+        """Both heads together, and the generic one."""
+        return self._both(self.receive(state, ids))
+
+    def predict(self, learner: Learner, params: Params, x: Tensor) -> Tensor:
+        """Sum of both heads' logits."""
+        z, generic = learner.network.features(_generic(params), x)
+        return generic + _correction(learner.network, params, z)
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """The server's model with a private head trained on it."""
+        ids = torch.arange(len(population.clients), device=device_of(state))
+        start = {name: leaf.expand(len(ids), *leaf.shape) for name, leaf in state.server.items()}
+        private = _private(population.network)
+        end = population.train(self, start, ids, (Phase(private),), state.round)
+        return self._both(start | {name: end[name] for name in private})
+
+    def _both(self, params: Params) -> dict[str, Predictor]:
+        return {
+            "personal": self.predictor(params),
+            "global": Predictor(_generic(params), super().predict),
+        }
+
+
+def _head(network: Network) -> tuple[str, ...]:
+    """Weight and bias of the last dense layer."""
+    return network.layers[network.head]
+
+
+def _private(network: Network) -> tuple[str, ...]:
+    return tuple(f"private/{name}" for name in _head(network))
+
+
+def _generic(params: Params) -> Params:
+    """Leaves of the network itself."""
+    return {name: leaf for name, leaf in params.items() if "/" not in name}
+
+
+def _correction(network: Network, params: Params, z: Tensor) -> Tensor:
+    """The private head's logits (B, Q) at features z (B, f)."""
+    private = slot(params, "private")
+    return F.linear(z, private[f"{network.head}.weight"], private.get(f"{network.head}.bias"))

@@ -1,0 +1,170 @@
+"""PFedGate: a private gate scales and cuts the blocks of a shared model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.federated.codec import Bits, Message, Part
+from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
+from fedstat.federated.method import Method, Population, Predictor, State, Update, device_of, in_slot, slot, stack
+from fedstat.federated.network import Network, Params
+from fedstat.federated.store import ClientStore
+from fedstat.methods._gate import TRAINED, Blocks, gate_leaves, moments, score
+
+GATE, KEPT = "gate", "kept"
+_TRAINED = tuple(f"{GATE}/{leaf}" for leaf in TRAINED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PFedGate(Method):
+    """A gate of each client's own gives block-wise sparse weights to the shared model, by the batch.
+
+    Every tensor is cut into blocks. The gate maps a batch to one score g in (0, 1) per block; blocks are kept within
+    a capacity, and the client computes with ``theta * g * kept``. Gradients reach both theta and the gate, the choice
+    of blocks counting as constant (Chen et al. 2023, "Efficient Personalized Federated Learning via Sparse Model-
+    Adaptation", equations 3 to 5).
+
+    Parameters
+    ----------
+    density : float
+        s, share of the elements that a client may use, in (0, 1]; 0.5 as in the public example.
+    parts : int
+        Blocks per tensor, at least 1; 5 as in the public example. A tensor has fewer if blocks of one length, rounded
+        up, fill it.
+    gate_lr : float, optional
+        Learning rate of the gate, not negative; by default that of the model. The public example has 0.1 for both.
+    alternate : bool
+        Train first the gate, then the model, each for all local epochs; by default they train together.
+    gates : {"client", "sample"}
+        What a model is evaluated with. "client": the mean scores over the client's training samples, so that no
+        prediction depends on the others in its batch. "sample": scores of each test sample by itself, the norms using
+        the training samples' moments; the choice then changes with the sample, and evaluation takes long.
+    weighting, server_lr
+        See `Method`.
+
+    Notes
+    -----
+    The gate is a switchable norm, a dense layer, a batch norm and a sigmoid, averaged over the batch; it stays with
+    the client. The first block of each tensor is always kept. Dense layers and all others choose among their
+    remaining blocks by score per size, until the next one exceeds ``s - s_min`` of their elements, where
+    ``s_min = min(max(1 / parts, 0.1), s)`` is also the floor of the scores; with ``s = 1`` all blocks are kept.
+    Norms of the gate use the moments of the batch in training, and those of all training samples afterwards.
+
+    Theta travels down whole. Up go the blocks that the client's mean scores keep, one bit per block, and running
+    statistics whole; theta counts as unchanged where nothing was sent, and is averaged there all the same. A
+    new client trains the gate alone, for one round.
+    """
+
+    density: float = 0.5
+    parts: int = 5
+    gate_lr: float | None = None
+    alternate: bool = False
+    gates: Literal["client", "sample"] = "client"
+
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "the gate scales and cuts the model also where there is nobody to share it with"
+    }
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not 0 < self.density <= 1:
+            raise ValueError(f"density must lie in (0, 1], got {self.density}.")
+        if not isinstance(self.parts, Integral) or self.parts < 1:
+            raise ValueError(f"parts must be a whole number, at least 1, got {self.parts!r}.")
+        if self.gate_lr is not None and not (np.isfinite(self.gate_lr) and self.gate_lr >= 0):
+            raise ValueError(f"gate_lr must be finite and not negative, got {self.gate_lr}.")
+        if self.gates not in ("client", "sample"):
+            raise ValueError(f'gates must be "client" or "sample", got {self.gates!r}.')
+
+    def leaves(self, network: Network, population: Population) -> Params:
+        """The model, one gate that all clients start from, and the places of what the gate makes of their samples."""
+        blocks = Blocks.of(network, self.parts).count
+        gate = gate_leaves(population.clients.train.x.shape[2:], blocks, population.rng)
+        gate = {**gate, **moments(gate), "scores": torch.full((blocks,), 0.5)}
+        return network.initial() | in_slot({n: g.to(network.device, network.dtype) for n, g in gate.items()}, GATE)
+
+    def init(self, network: Network, population: Population) -> State:
+        """The gate is the client's own, and has seen its training samples, so that every client can be evaluated."""
+        server, clients = self.leaves(network, population), len(population.clients)
+        shared = {
+            name: torch.full([1] * (1 + leaf.dim()), not name.startswith(f"{GATE}/"), dtype=torch.bool)
+            for name, leaf in server.items()
+        }
+        gate = {name: server[name] for name, mask in shared.items() if not mask.all()}
+        ids = torch.arange(clients, device=network.device)
+        seen = population.train(self, stack(gate, clients), ids, (), 0)
+        return State(server, ClientStore.of({name: seen[name] for name in gate}), shared)
+
+    def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+        """Model and gate together, or the gate first."""
+        if self.alternate:
+            return self._gate_phase(training), Phase(network.trainable, name="model")
+        rates = dict.fromkeys(network.trainable, training.lr) | dict.fromkeys(_TRAINED, self._rate(training))
+        return (Phase(tuple(rates), lr=rates),)
+
+    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
+        """Loss of the gated model, by the gates of the batch."""
+        scores, _ = score(slot(params, GATE), batch.x, batch.valid)
+        return learner.loss(self._gated(learner.network, params, batch.mean(scores)), batch)
+
+    def finish(self, learner: Learner, params: Params, data: Data, context: Context) -> Params:
+        """Score all training samples; the mean tells which blocks are sent."""
+        scores, moments = score(slot(params, GATE), data.x, data.valid)
+        mean, blocks = data.mean(scores), Blocks.of(learner.network, self.parts)
+        kept = blocks.choose(mean.clamp(min=blocks.least(self.density)), self.density)
+        return in_slot({"scores": mean, **moments}, GATE) | in_slot(blocks.spread(kept), KEPT) | {KEPT: kept}
+
+    def upload(self, state: State, update: Update) -> Message:
+        """The blocks that were kept, which they are, and running statistics."""
+        kept = slot(update.end, KEPT)
+        model = {name: update.end[name] for name in state.server if not name.startswith(f"{GATE}/")}
+        parts = {name: Part(leaf, kept[name]) if name in kept else leaf for name, leaf in model.items()}
+        return {**parts, KEPT: Bits(update.end[KEPT])}
+
+    def aggregate(self, state: State, update: Update) -> State:
+        """As FedAvg, the model being unchanged where nothing was sent."""
+        kept = slot(update.end, KEPT)
+        sent = {name: torch.where(mask, update.end[name], update.start[name]) for name, mask in kept.items()}
+        return super().aggregate(state, replace(update, end=update.end | sent))
+
+    def predict(self, learner: Learner, params: Params, x: Tensor) -> Tensor:
+        """Outputs of the gated model, one choice of blocks for all inputs or one for each."""
+        if self.gates == "client":
+            return learner.network(self._gated(learner.network, params, params[f"{GATE}/scores"]), x)
+        scores, _ = score(slot(params, GATE), x)
+        outputs = [
+            learner.network(self._gated(learner.network, params, own), one[None])
+            for own, one in zip(scores, x, strict=True)
+        ]
+        return torch.cat(outputs)
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """The shared model under a gate that trains for one round."""
+        ids = torch.arange(len(population.clients), device=device_of(state))
+        start = stack(state.server, len(ids))
+        end = population.train(self, start, ids, (self._gate_phase(population.training),), state.round)
+        gate = in_slot(slot(end, GATE), GATE)
+        return {"personal": self.predictor(start | gate)}
+
+    def _gate_phase(self, training: Training) -> Phase:
+        return Phase(_TRAINED, lr=self._rate(training), name="gate")
+
+    def _rate(self, training: Training) -> float:
+        return training.lr if self.gate_lr is None else self.gate_lr
+
+    def _gated(self, network: Network, params: Params, scores: Tensor) -> Params:
+        """Leaves of the network, each block times its score or zero; statistics are passed on themselves."""
+        blocks = Blocks.of(network, self.parts)
+        bounded = scores.clamp(min=blocks.least(self.density))
+        kept = blocks.choose(bounded.detach(), self.density)
+        factors = blocks.spread(torch.where(kept, bounded, 0))
+        model = {name: leaf for name, leaf in params.items() if not name.startswith(f"{GATE}/")}
+        return model | {name: model[name] * factor for name, factor in factors.items()}

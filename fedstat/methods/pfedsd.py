@@ -1,0 +1,134 @@
+"""pFedSD: the model a client trained last teaches the one it trains next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedstat.federated.local import Batch, Context, Data, Learner
+from fedstat.federated.method import Method, Population, Predictor, State, device_of, in_slot, only, slot, stack
+from fedstat.federated.network import Network, Params
+from fedstat.methods.ditto import bare
+
+TEACHER, MET = "teacher", "met/teacher"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PFedSD(Method):
+    """FedAvg whose clients distil from the model that they trained last.
+
+    A client's personal model v is what it trained when it last took part. The next time it trains the shared model
+    on cross-entropy plus ``penalty T^2 KL(softmax(v(x) / T) || softmax(w(x) / T))``, and keeps the outcome as its new
+    v. The first time there is no teacher, and it trains on cross-entropy alone (Jin et al. 2022, "Personalized Edge
+    Intelligence via Federated Self-Knowledge Distillation", Algorithm 1).
+
+    Parameters
+    ----------
+    penalty : float
+        lambda, not negative; 1 in the authors' code.
+    temperature : float
+        T, positive; 1 in the authors' code.
+    weighting, server_lr
+        See `Method`. The original averages uniformly; the default here is by samples, as FedAvg's.
+
+    Notes
+    -----
+    The shared model travels down and up; v never leaves the client. The teacher is fixed during a round and in
+    evaluation mode (the code leaves the mode open). The personal model of a client that was never chosen, and of a
+    new client, is the shared model after one round of local training, which needs the clients' data; it is made for
+    the evaluation and discarded. With one output and two classes the softmax runs over the logits (0, h).
+    """
+
+    penalty: float = 1.0
+    temperature: float = 1.0
+
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "the pull to a model's own past outputs has no counterpart in plain training",
+    }
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not (np.isfinite(self.penalty) and self.penalty >= 0):
+            raise ValueError(f"penalty must be finite and not negative, got {self.penalty}.")
+        if not (np.isfinite(self.temperature) and self.temperature > 0):
+            raise ValueError(f"temperature must be finite and positive, got {self.temperature}.")
+
+    def leaves(self, network: Network, population: Population) -> Params:
+        """The shared model, the client's last one, and whether it has one yet (1) or not (0).
+
+        Raises
+        ------
+        ValueError
+            If the task is regression, which has no class probabilities to distil.
+        """
+        if population.clients.classes is None:
+            raise ValueError("PFedSD distils class probabilities, and these clients' targets are numbers.")
+        flag = torch.zeros(1, dtype=network.dtype, device=network.device)
+        return network.initial() | in_slot(network.initial(), TEACHER) | {MET: flag}
+
+    def shared(self, network: Network, population: Population) -> Params:
+        """The teacher stays with the client."""
+        mine = torch.zeros(1, 1, dtype=torch.bool, device=network.device)
+        return in_slot(only(network, network.shapes), TEACHER) | {MET: mine}
+
+    def prepare(self, learner: Learner, params: Params, data: Data) -> tuple[Params, Params]:
+        """Ask the teacher about all samples once."""
+        return params, {"log_p": self._log_softmax(learner.network(slot(params, TEACHER), data.x))}
+
+    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
+        """Cross-entropy and, where there is a teacher, the divergence from it."""
+        outputs = learner.outputs(bare(params), batch)
+        log_p, log_q = context.aux["log_p"][batch.rows], self._log_softmax(outputs)
+        divergence = batch.mean((log_p.exp() * (log_p - log_q)).sum(-1))
+        weight = self.penalty * self.temperature**2 * params[MET][0]
+        return batch.mean(learner.losses(outputs, batch.y)) + weight * divergence
+
+    def finish(self, learner: Learner, params: Params, data: Data, context: Context) -> Params:
+        """The trained model is the next teacher."""
+        return in_slot(bare(params), TEACHER) | {MET: torch.ones_like(params[MET])}
+
+    def models(self, state: State, ids: Tensor, population: Population | None = None) -> dict[str, Predictor]:
+        """The models that clients trained last, and the shared one.
+
+        Raises
+        ------
+        ValueError
+            If a client has never taken part and its data are not at hand.
+        """
+        params = self.receive(state, ids)
+        unmet = (params[MET] == 0).nonzero()[:, 0]
+        if not len(unmet):
+            return self._both(params)
+        if population is None:
+            raise ValueError(
+                f"client {int(ids[unmet[0]])} never took part: its personal model is trained on its data, which a "
+                "loaded result does not hold."
+            )
+        end = self._one_round(state, {name: leaf[unmet] for name, leaf in params.items()}, ids[unmet], population)
+        return self._both({name: leaf.index_copy(0, unmet, end[name]) for name, leaf in params.items()})
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """The shared model after one round of local training; and the shared model."""
+        ids = torch.arange(len(population.clients), device=device_of(state))
+        return self._both(self._one_round(state, stack(state.server, len(ids)), ids, population))
+
+    def _one_round(self, state: State, start: Params, ids: Tensor, population: Population) -> Params:
+        """What clients without a teacher make of the shared model; the shared model stays."""
+        phases = self.phases(population.network, population.training, state.round)
+        end = population.train(self, start, ids, phases, state.round)
+        return end | bare(start)
+
+    def _both(self, params: Params) -> dict[str, Predictor]:
+        return {"personal": self.predictor(slot(params, TEACHER)), "global": self.predictor(bare(params))}
+
+    def _log_softmax(self, outputs: Tensor) -> Tensor:
+        """Log-probabilities (B, Q) at the temperature; one output stands for the logits (0, h)."""
+        logits = F.pad(outputs, (1, 0)) if outputs.shape[-1] == 1 else outputs
+        return (logits / self.temperature).log_softmax(-1)

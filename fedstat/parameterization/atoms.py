@@ -1,0 +1,84 @@
+"""Filter decomposition: filters as linear combinations of a few atoms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.parameterization.form import Params, check_shape, check_weight, gaussian
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A convolution's weight ``W[o, i, a, b] = sum_r alpha[r, o, i] D[a, b, r]``.
+
+    Parts are the coefficients ``alpha`` (atoms, out, in) and the atoms ``atoms`` (k, k, atoms), D in the formula.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (out, in, k, k).
+    atoms : int
+        Number of atoms; k^2 of them span all filters.
+    basis : {"orthonormal", "canonical"}
+        Where the parts start. "orthonormal": atoms are random orthonormal vectors of R^(k^2), uniform up to sign, or
+        independent Gaussian vectors scaled to length one if there are more than k^2, and coefficients are Gaussian
+        with variance ``2 / (atoms * in)``. Whatever the atoms, the variances of a filter's k^2 entries then average
+        He's ``2 / (in k^2)``, and for k^2 orthonormal atoms each equals it. "canonical": the k^2 atoms that are one
+        in one place and zero elsewhere, and the coefficients for which W is the network's own weight, exactly.
+
+    Raises
+    ------
+    ValueError
+        If the shape is not that of a convolution, atoms is no whole number of at least 1 (canonical: k^2), or the
+        basis is unknown.
+
+    References
+    ----------
+    "Overcome data heterogeneity in federated learning with filter decomposition", section 4; the start is ours.
+    """
+
+    shape: tuple[int, ...]
+    atoms: int
+    basis: Literal["orthonormal", "canonical"] = "orthonormal"
+
+    def __post_init__(self) -> None:
+        check_shape(self.shape)
+        if len(self.shape) != 4:
+            raise ValueError(
+                f"shape must be (out, in, k, k): only convolutions have filters, got {self.shape}; leave it plain."
+            )
+        if not isinstance(self.atoms, Integral) or self.atoms < 1:
+            raise ValueError(f"atoms must be a whole number of at least 1, got {self.atoms!r}.")
+        if self.basis not in ("orthonormal", "canonical"):
+            raise ValueError(f'basis must be "orthonormal" or "canonical", got {self.basis!r}.')
+        if self.basis == "canonical" and self.atoms != self.shape[2] ** 2:
+            raise ValueError(f"atoms must be k^2 = {self.shape[2] ** 2} in the canonical basis, got {self.atoms}.")
+
+    def parts(self, weight: Tensor, rng: np.random.Generator) -> Params:
+        """Start the coefficients and the atoms as `basis` says."""
+        check_weight(weight, self.shape)
+        out, inputs, k, _ = self.shape
+        if self.basis == "canonical":
+            alpha, atoms = weight.detach().permute(2, 3, 0, 1).reshape(k * k, out, inputs).clone(), np.eye(k * k)
+        else:
+            std = (2 / (self.atoms * inputs)) ** 0.5
+            alpha, atoms = gaussian(rng, (self.atoms, out, inputs), std, weight), _unit_vectors(rng, k * k, self.atoms)
+        return {"alpha": alpha, "atoms": torch.from_numpy(atoms.reshape(k, k, self.atoms)).to(weight)}
+
+    def compose(self, parts: Params) -> Tensor:
+        """Return the filters."""
+        return torch.einsum("roi,abr->oiab", parts["alpha"], parts["atoms"])
+
+
+def _unit_vectors(rng: np.random.Generator, dimension: int, count: int) -> np.ndarray:
+    """Columns of length one, orthogonal as far as their number allows."""
+    normal = rng.standard_normal((dimension, count))
+    if count > dimension:
+        return normal / np.linalg.norm(normal, axis=0)
+    return np.linalg.qr(normal)[0]

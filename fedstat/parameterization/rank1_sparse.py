@@ -1,0 +1,98 @@
+"""Factorized-FL: a product of thin factors plus a sparse matrix."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.parameterization.form import Params, check_shape, check_weight
+
+
+@dataclass(frozen=True)
+class Rank1Sparse:
+    """A weight that is, as a matrix, ``M = u v + mu``: a basis u, coefficients v and a sparse mu.
+
+    Dense weights have ``W[o, i] = M[i, o]``, convolutions ``W[o, i, a, b] = M[a k + b, i O + o]``: a column of u is a
+    spatial filter that v combines over pairs of channels. Parts are ``u`` (rows, rank), ``v`` (rank, columns) and
+    ``mu`` (rows, columns), M having (in, out) or (k^2, in * out) rows and columns.
+
+    At the start u and v are Xavier-uniform as matrices and mu is zero, so W has variance
+    ``4 rank / ((rows + rank)(rank + columns))``. That is far below He's in wide layers: deep networks of this form
+    rely on normalisation layers.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (out, in) or (out, in, k, k).
+    rank : int
+        Columns of u and rows of v.
+    layout : {"spatial", "flat"}
+        Arrangement of M in a convolution's weight: as above, or M's entries row by row in (out, in, k, k), as the
+        authors' code has it, where u is no spatial filter. Dense weights are the same in both.
+
+    Raises
+    ------
+    ValueError
+        If the shape is neither form, the rank below 1 or above M's full rank, or the layout unknown.
+
+    References
+    ----------
+    Factorized-FL, section 4.1, equation (3).
+    """
+
+    shape: tuple[int, ...]
+    rank: int = 1
+    layout: Literal["spatial", "flat"] = "spatial"
+
+    def __post_init__(self) -> None:
+        check_shape(self.shape)
+        full = min(self._matrix_shape)
+        if self.rank not in range(1, full + 1):
+            raise ValueError(
+                f"rank must be a whole number from 1 to {full}, the full rank of {self.shape} as a matrix, "
+                f"got {self.rank!r}."
+            )
+        if self.layout not in ("spatial", "flat"):
+            raise ValueError(f'layout must be "spatial" or "flat", got {self.layout!r}.')
+
+    @property
+    def _matrix_shape(self) -> tuple[int, int]:
+        out, inputs, *kernel = self.shape
+        return (kernel[0] ** 2, inputs * out) if kernel else (inputs, out)
+
+    def parts(self, weight: Tensor, rng: np.random.Generator) -> Params:
+        """Draw u and v; mu is zero. Of `weight` only dtype and device count."""
+        check_weight(weight, self.shape)
+        rows, columns = self._matrix_shape
+        return {
+            "u": _xavier_uniform(rng, (rows, self.rank), weight),
+            "v": _xavier_uniform(rng, (self.rank, columns), weight),
+            "mu": weight.new_zeros(rows, columns),
+        }
+
+    def compose(self, parts: Params) -> Tensor:
+        """Return ``u v + mu``, arranged as the weight."""
+        matrix = parts["u"] @ parts["v"] + parts["mu"]
+        if len(self.shape) == 2:
+            return matrix.mT
+        if self.layout == "flat":
+            return matrix.reshape(self.shape)
+        out, inputs, k, _ = self.shape
+        return matrix.reshape(k, k, inputs, out).permute(3, 2, 0, 1)
+
+    def matrix(self, weight: Tensor) -> Tensor:
+        """Return M (rows, columns) of a weight; as mu, beside u = 0, it composes to exactly that weight."""
+        check_weight(weight, self.shape)
+        if len(self.shape) == 2:
+            return weight.mT
+        return (weight if self.layout == "flat" else weight.permute(2, 3, 1, 0)).reshape(self._matrix_shape)
+
+
+def _xavier_uniform(rng: np.random.Generator, shape: tuple[int, int], like: Tensor) -> Tensor:
+    bound = math.sqrt(6 / sum(shape))
+    return torch.from_numpy(rng.uniform(-bound, bound, shape)).to(like)

@@ -1,0 +1,209 @@
+"""What a run does beside training: checkpoints, divergence, traffic, new clients, descriptions."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from settings import TRAINING, conv_net, image_clients, plain_net, run, same, traffic, trajectory, vector_clients
+from torch import nn
+
+import fedstat as fs
+from fedstat.federated import Method, Part, Phase, only
+from fedstat.federated.method import slot
+
+pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explodes(Method):
+    """A method whose loss is infinite in the third round, at whoever trains first."""
+
+    def phases(self, network, training, round):
+        return (Phase(network.trainable, name="bad" if round == 2 else "good"),)
+
+    def objective(self, learner, params, batch, context):
+        loss = learner.loss(params, batch)
+        return loss / 0 if context.phase == "bad" else loss
+
+
+def floats(network, names=None):
+    shapes = network.shapes
+    return sum(shapes[name].numel() for name in (names or shapes))
+
+
+def test_a_checkpointed_run_continues_to_the_same_bits_and_rewrites_only_changed_rows(tmp_path):
+    whole = run(fs.methods.FedPer(), rounds=4)
+    run(fs.methods.FedPer(), rounds=2, folder=tmp_path / "run", checkpoint=1)
+    rows = {p.name: p.stat().st_ino for p in (tmp_path / "run/clients/0").glob("*.safetensors")}
+    continued = run(fs.methods.FedPer(), rounds=4, folder=tmp_path / "run", resume=fs.load(tmp_path / "run", conv_net))
+    same(whole, continued, atol=0)
+    later = {p.name: p.stat().st_ino for p in (tmp_path / "run/clients/0").glob("*.safetensors")}
+    kept = rows.keys() & later.keys()
+    assert len(rows.keys() - kept) > 0
+    assert all(rows[name] == later[name] for name in kept)
+    for name, leaf in whole.states["it", 0].clients.items():
+        assert torch.equal(leaf, fs.load(tmp_path / "run").states["it", 0].clients[name])
+
+
+def test_divergence_names_round_client_and_rate_and_leaves_the_last_checkpoint(tmp_path):
+    with pytest.raises(FloatingPointError, match=r"client \d+ \(seed 0\) .* in round 3 under Explodes at lr=0.05"):
+        run(Explodes(), rounds=5, folder=tmp_path / "run", checkpoint=1)
+    saved = fs.load(tmp_path / "run", conv_net, {"it": Explodes()})
+    assert saved.config["rounds"] == 2
+    assert all(leaf.isfinite().all() for leaf in saved.states["it", 0].server.values())
+
+
+def test_methods_and_seeds_in_one_run_are_what_they_are_apart():
+    methods = {"avg": fs.FedAvg(), "rep": fs.methods.FedRep(head_epochs=1), "per": fs.methods.FedPer()}
+    options = {"participation": 0.5, "dtype": "float64"}
+    together = fs.federate(methods, conv_net, image_clients(), TRAINING, rounds=2, seed=[0, 1], **options)
+    for label, method in methods.items():
+        apart = fs.federate({label: method}, conv_net, image_clients(), TRAINING, rounds=2, seed=1, **options)
+        rows = together.history.query("method == @label and seed == 1")
+        np.testing.assert_allclose(rows["value"], apart.history["value"], rtol=0, atol=1e-12)
+
+
+def test_bytes_of_fedavg_and_of_a_split_are_counted_for_participants_only():
+    avg, per = run(fs.FedAvg()), run(fs.methods.FedPer())
+    network = avg.network(("it", 0))
+    for result, names in ((avg, None), (per, [n for n in network.shapes if not n.startswith("head")])):
+        for metric in ("bytes_up", "bytes_down"):
+            table = traffic(result, metric)
+            assert (table.count(axis=1) == 3).all()
+            assert set(np.unique(table.to_numpy()[~table.isna().to_numpy()])) == {8 * floats(network, names)}
+
+
+def test_fedfac_sends_its_analysis_before_the_first_round():
+    static = run(fs.FedFac(layers=["hidden"], kappa=0.5))
+    up, down = traffic(static, "bytes_up"), traffic(static, "bytes_down")
+    assert (up.loc[0] == 8 * 7 * 20).all()  # incoming weights of seven units
+    assert (down.loc[0] == 1).all()  # one bit for each
+    network, personal = static.network(("it", 0)), int((~static.records["it", 0]["shared hidden"][0]).sum())
+    assert up.loc[1].dropna().unique() == 8 * (floats(network) - personal * 21)
+    dynamic = run(fs.FedFac(layers=["hidden"], kappa=0.5, dynamic=True))
+    assert traffic(dynamic, "bytes_up").loc[1].dropna().unique() == 8 * floats(network)
+    shared = dynamic.records["it", 0]["shared hidden"][0].sum()
+    assert traffic(dynamic, "bytes_down").loc[2].dropna().unique() == 8 * (floats(network) - (7 - shared) * 21) + 1
+
+
+def test_units_of_a_convolution_own_the_batch_norm_that_follows():
+    mask = {"conv1": np.array([True, False, True, True])}
+    result = run(fs.FedSplit(split=mask), rounds=3, participation=1.0)
+    models = fs.FedSplit(split=mask).models(result.states["it", 0], torch.arange(6))["personal"].params
+    # a bias before batch norm has no gradient, and so no say
+    for name in ("conv1.weight", "norm1.weight", "norm1.bias", "norm1.running_mean", "norm1.running_var"):
+        units = models[name].flatten(2) if models[name].dim() > 2 else models[name][..., None]
+        spread = (units - units[:1]).abs().amax((0, 2))
+        assert torch.equal(spread > 0, ~torch.from_numpy(mask["conv1"]))
+
+
+def test_units_of_a_recurrent_layer_are_its_gate_rows():
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.head = nn.LSTM(3, 4, num_layers=2, batch_first=True), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.head(self.lstm(x)[0][:, -1])
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 5, 3))
+    clients = fs.data.from_arrays(x, (x[:, -1, 0] > 0).astype(int), np.arange(80) % 4)
+    method = fs.FedFac(layers=["lstm.l1"], kappa=0.5, dynamic=True)
+    result = run(method, clients=clients, model=Reader)
+    assert result.records["it", 0]["shared lstm.l1"].shape == (3, 16)
+    assert set(result.states["it", 0].clients) == {
+        f"lstm.{n}_l1" for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    }
+    assert isinstance(result.personal(0).lstm.weight_hh_l1, nn.Parameter)
+
+
+def test_new_clients_train_only_what_is_personal_or_take_the_ensemble():
+    method = fs.FedFac(layers=["hidden"], kappa=0.5)
+    result = run(method)
+    table = fs.newcomers(result, image_clients(3, seed=7))
+    assert set(table["estimand"]) == {"personal", "ensemble"}
+    assert sorted(table["client"].unique()) == [0, 1, 2]
+    state, new = result.states["it", 0], image_clients(3, seed=7)
+    models = [result.personal(k) for k in range(6)]
+    x, y = (torch.from_numpy(v) for v in new.test.client(1))
+    probabilities = torch.stack([model(x).softmax(1) for model in models]).mean(0)
+    loss = nn.functional.nll_loss(probabilities.log(), y).item()
+    rows = table.query("client == 1 and metric == 'log_loss'").set_index("estimand")["value"]
+    assert rows["ensemble"] == pytest.approx(loss, abs=1e-10)
+    assert state.round == 3
+
+
+def test_a_new_client_of_fedavg_gets_the_global_model_and_of_fedper_its_own_head():
+    new = image_clients(3, seed=7)
+    result = run(fs.FedAvg())
+    x, y = (torch.from_numpy(v) for v in new.test.client(0))
+    loss = nn.functional.cross_entropy(result.personal(0)(x), y).item()
+    rows = fs.newcomers(result, new).query("client == 0 and metric == 'log_loss'")
+    assert rows["value"].tolist() == pytest.approx([loss], abs=1e-10)
+    tuned = fs.newcomers(run(fs.methods.FedPer()), new)
+    assert set(tuned["estimand"]) == {"personal"}
+
+
+def test_a_method_without_a_rule_for_new_clients_says_so():
+    sharing = np.zeros((6, 7), dtype=bool)
+    sharing[:3] = True
+
+    @dataclass(frozen=True, kw_only=True)
+    class Each(Method):
+        def shared(self, network, population):
+            masks = only(network, ())
+            return {**masks, "hidden.bias": torch.from_numpy(sharing)}
+
+    with pytest.raises(ValueError, match="Each has no rule for new clients here"):
+        fs.newcomers(run(Each()), image_clients(3))
+    with pytest.raises(ValueError, match="do not fit the network"):
+        fs.newcomers(run(fs.FedAvg(), model=plain_net), vector_clients(3))
+
+
+def test_every_element_has_one_holder_and_what_travels_is_what_the_server_holds():
+    table = fs.describe(fs.FedSplit(split={"hidden": np.arange(7) < 3}), conv_net).table.set_index("leaf")
+    assert table.loc["hidden.weight", "holder"] == "server 60, client 80"
+    assert table.loc["hidden.weight", "up"] == 4 * 60
+    assert table.loc["norm1.running_mean", "holder"] == "server"
+    with pytest.raises(ValueError, match="no shape of inputs was found"):
+        fs.describe(fs.FedAvg(), lambda: nn.Sequential(nn.Embedding(4, 3), nn.Flatten()))
+
+
+def test_moves_hold_elements_still():
+    """Fine-tuning under a mask changes exactly the elements it allows."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Masked(Method):
+        def models(self, state, ids, population=None):
+            start = self.receive(state, ids)
+            moves = {"hidden.weight": torch.arange(20).view(1, 1, 20) < 5}
+            end = population.train(self, start, ids, (Phase(("hidden.weight",), 3),), state.round, moves=moves)
+            return {"tuned": self.predictor(end), "global": self.predictor(start)}
+
+    result = run(Masked())
+    models = Masked().models(result.states["it", 0], torch.arange(6), result.populations["it", 0])
+    change = models["tuned"].params["hidden.weight"] != models["global"].params["hidden.weight"]
+    assert change[..., :5].any((1, 2)).all()
+    assert not change[..., 5:].any()
+    assert len(trajectory(result, "global")) == len(trajectory(result, "tuned"))
+
+
+def test_parts_of_messages_cost_what_is_selected():
+    values = torch.zeros(2, 3, dtype=torch.float64)
+    message = {"some": Part(values, torch.tensor([[True, False, True]]))}
+    assert fs.federated.codec.size(message).tolist() == [16, 16]
+    assert slot({"a/b": values, "c": values}, "a").keys() == {"b"}
+
+
+def test_fewer_clients_than_a_method_needs_are_refused():
+    @dataclass(frozen=True, kw_only=True)
+    class Pair(Method):
+        fewest = 2
+
+    with pytest.raises(ValueError, match="Pair needs at least 2 clients, there are 1"):
+        run(Pair(), clients=vector_clients(1), model=fs.models.mlp(3, 5, 2))
+    with pytest.raises(ValueError, match="checkpoint must be a whole number"):
+        run(fs.FedAvg(), checkpoint=0)
+    assert replace(TRAINING, lr=0.0).lr == 0
