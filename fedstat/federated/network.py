@@ -127,8 +127,8 @@ class Network:
         }
 
     def compose(self, params: Params) -> Params:
-        """Return the module's own weights and statistics, built from one client's leaves."""
-        weights = {name: leaf for name, leaf in params.items() if name not in self.parts}
+        """Return the module's weights and statistics, built from one client's leaves (those of slots are ignored)."""
+        weights = {name: params[name] for name in self.shapes if name not in self.parts}
         for name, form in self.forms.items():
             weights[name] = form.compose({p: params[f"{name}.{p}"] for p in self._parts_of(name)})
         return weights

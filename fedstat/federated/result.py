@@ -169,9 +169,9 @@ class Result:
         for i, (key, state) in enumerate(self.states.items()):
             for group in _GROUPS:
                 for name, leaf in (getattr(state, group) or {}).items():
-                    tensors[f"{i}/{group}/{name}"] = np.ascontiguousarray(leaf.cpu().numpy())
+                    tensors[f"{i}/{group}/{name}"] = leaf.cpu().contiguous().numpy()
             for name, array in self.records[key].items():
-                tensors[f"{i}/records/{name}"] = np.ascontiguousarray(array)
+                tensors[f"{i}/records/{name}"] = np.asarray(array, order="C")
         with atomic_folder(folder) as temporary:
             for i, state in enumerate(self.states.values()):
                 if state.clients is not None:  # rows that have not changed are linked, not written again

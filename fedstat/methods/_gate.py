@@ -75,9 +75,10 @@ class Blocks:
         """Blocks that are kept, (blocks,): the first of each leaf, and others in the order of score per size.
 
         Dense layers and all others fill capacities of their own, ``density - least`` of the elements outside first
-        blocks, rounded, until the next block does not fit. Ties go to the lower index.
+        blocks, rounded, until the next block does not fit. Scores count as `least` at the least; ties go to the lower
+        index.
         """
-        sizes = self.sizes
+        scores, sizes = scores.double().clamp(min=self.least(density)), self.sizes
         size = np.array([n for blocks in sizes.values() for n in blocks], float)
         first = np.concatenate([np.arange(len(blocks)) == 0 for blocks in sizes.values()])
         dense = np.repeat([name in self.dense for name in sizes], [len(blocks) for blocks in sizes.values()])
@@ -85,7 +86,7 @@ class Blocks:
         for group in (dense & ~first, ~dense & ~first):
             capacity = round((density - self.least(density)) * size[group].sum())
             place, weight = (torch.from_numpy(v).to(scores.device) for v in (group, np.where(group, size, np.inf)))
-            order = torch.where(place, scores.double() / weight, -1).argsort(descending=True, stable=True)
+            order = torch.where(place, scores / weight, -1).argsort(descending=True, stable=True)
             fits = weight[order].cumsum(0) <= capacity
             kept = kept | torch.zeros_like(fits).scatter(0, order, fits)
         return kept

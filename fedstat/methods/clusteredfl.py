@@ -67,6 +67,11 @@ class ClusteredFL(Method):
     linkage: Literal["single", "complete"] = "single"
     lr_decay: float = 1.0
 
+    fewest: ClassVar[int] = 2
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "one client is nothing to cluster",
+        "clones": "the law compares with one client, which is nothing to cluster",
+    }
     example: ClassVar[Mapping[str, Any]] = {"eps1": 100.0, "eps2": 0.0, "min_rounds": 0}
 
     def __post_init__(self) -> None:

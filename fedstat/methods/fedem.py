@@ -67,16 +67,11 @@ class FedEM(Method):
         Raises
         ------
         ValueError
-            If there are too few clients, or no function that builds the network, to draw all components from.
+            If a module, with one set of weights, was given instead of a function that builds the network.
         """
-        if self.components > len(population.clients) + 1:
-            raise ValueError(
-                f"components must be at most the number of clients plus one, {len(population.clients) + 1}, got "
-                f"{self.components}."
-            )
         draws = [network.initial()]
         if self.components > 1:
-            fresh = population.fresh()
+            fresh = population.fresh(self.components - 1)
             draws += [{name: leaf[m] for name, leaf in fresh.items()} for m in range(self.components - 1)]
         pi = torch.full((self.components,), 1 / self.components, dtype=network.dtype, device=network.device)
         return {f"{m}/{name}": leaf for m, draw in enumerate(draws) for name, leaf in draw.items()} | {PI: pi}

@@ -27,8 +27,8 @@ class FedPAC(Method):
     """Clients align features to shared class centroids and get heads combined to suit their own data.
 
     In a round a client fits its head to the received body for one epoch, then trains the body under it with the loss
-    ``CE + penalty * mean_i mean_c (z_i - c_{y_i})^2``, where c are the received centroids, the features' means per class.
-    The server averages the bodies and combines the heads: client i's weights minimise
+    ``CE + penalty * mean_i mean_j (z_ij - c_{y_i j})^2``, where c are the received centroids, the features' means per
+    class. The server averages the bodies and combines the heads: client i's weights minimise
     ``sum_j a_j^2 V_j + ||h_i - sum_j a_j h_j||^2`` on the simplex, where h_j stacks client j's class means times
     class shares and V_j is the variance of h_j (Xu et al. 2023, Algorithm 1 and equation 14).
 
@@ -45,8 +45,8 @@ class FedPAC(Method):
     Raises
     ------
     ValueError
-        If `penalty` or `head_lr` is negative or infinite, the network has no head, or the task is not one of classes with
-        an output for each.
+        If `penalty` or `head_lr` is negative or infinite, the network has no head, or the task is not one of classes
+        with an output for each.
 
     Notes
     -----
@@ -193,7 +193,8 @@ def head_weights(h: np.ndarray, v: np.ndarray) -> np.ndarray:
         factor = np.vstack([np.diag(np.sqrt(v)), gaps[i]]) / np.sqrt((v + bias[i]).min())
         solution, _ = nnls(np.vstack([factor, np.ones(m)]), np.eye(len(factor) + 1)[-1], maxiter=100 * m)
         solution /= solution.sum()
-        weights[i] = np.where(solution < min(_NEGLIGIBLE, solution.max()), 0, solution)
+        kept = np.where(solution < _NEGLIGIBLE, 0, solution)
+        weights[i] = kept if kept.any() else solution
     return weights / weights.sum(1, keepdims=True)
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 
 from fedstat.federated.local import Phase, Training
-from fedstat.federated.method import Population, Predictor, State, device_of
+from fedstat.federated.method import Population, Predictor, State, device_of, stack
 from fedstat.federated.network import Network
 from fedstat.methods.fedper import FedPer
 
@@ -76,6 +76,6 @@ class FedRep(FedPer):
         network = population.network
         fit = tuple(p for p in self.phases(network, population.training, state.round) if p.name == "head")
         ids = torch.arange(len(population.clients), device=device_of(state))
-        start = {name: leaf.expand(len(ids), *leaf.shape) for name, leaf in state.server.items()}
+        start = stack(state.server, len(ids))
         end = population.train(self, start, ids, fit, state.round)
         return {"personal": self.predictor(start | {name: end[name] for name in self.private(network)})}

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
-from fedstat.federated.method import Method, Population, Predictor, State, device_of, in_slot, slot
+from fedstat.federated.method import Method, Population, Predictor, State, device_of, in_slot, slot, stack
 from fedstat.federated.network import Network, Params
 
 
@@ -109,7 +109,7 @@ class FedRoD(Method):
     def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
         """The server's model with a private head trained on it."""
         ids = torch.arange(len(population.clients), device=device_of(state))
-        start = {name: leaf.expand(len(ids), *leaf.shape) for name, leaf in state.server.items()}
+        start = stack(state.server, len(ids))
         private = _private(population.network)
         end = population.train(self, start, ids, (Phase(private),), state.round)
         return self._both(start | {name: end[name] for name in private})

@@ -119,7 +119,7 @@ class PFedGate(Method):
         """Score all training samples; the mean tells which blocks are sent."""
         scores, moments = score(slot(params, GATE), data.x, data.valid)
         mean, blocks = data.mean(scores), Blocks.of(learner.network, self.parts)
-        kept = blocks.choose(mean.clamp(min=blocks.least(self.density)), self.density)
+        kept = blocks.choose(mean, self.density)
         return in_slot({"scores": mean, **moments}, GATE) | in_slot(blocks.spread(kept), KEPT) | {KEPT: kept}
 
     def upload(self, state: State, update: Update) -> Message:
@@ -163,8 +163,7 @@ class PFedGate(Method):
     def _gated(self, network: Network, params: Params, scores: Tensor) -> Params:
         """Leaves of the network, each block times its score or zero; statistics are passed on themselves."""
         blocks = Blocks.of(network, self.parts)
-        bounded = scores.clamp(min=blocks.least(self.density))
-        kept = blocks.choose(bounded.detach(), self.density)
-        factors = blocks.spread(torch.where(kept, bounded, 0))
+        kept = blocks.choose(scores.detach(), self.density)
+        factors = blocks.spread(torch.where(kept, scores.clamp(min=blocks.least(self.density)), 0))
         model = {name: leaf for name, leaf in params.items() if not name.startswith(f"{GATE}/")}
         return model | {name: model[name] * factor for name, factor in factors.items()}
