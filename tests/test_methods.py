@@ -413,5 +413,7 @@ def test_outputs_without_their_axis_are_refused():
 def test_divergence_names_round_client_and_learning_rate():
     x = np.array([[1e20], [2e20], [1e20], [3e20]])
     clients = fs.data.from_arrays(x, np.array([1e20, -1e20, 3e20, 0.0]), np.array([0, 0, 1, 1]), test=0.0)
-    with pytest.raises(FloatingPointError, match=r"client 0 \(seed 0\) became infinite or NaN in round 1 under FedAvg at lr=10"):
+    with pytest.raises(
+        FloatingPointError, match=r"client 0 \(seed 0\) became infinite or NaN in round 1 under FedAvg at lr=10"
+    ):
         fs.federate(fs.FedAvg(), fs.models.mlp(1, 1), clients, fs.Training(lr=10.0), rounds=2)

@@ -194,6 +194,8 @@ class _Worker:
             losses = torch.vmap(single)(point, received, aux, batch.x, batch.y, batch.valid, batch.rows)
             finite &= losses.detach().isfinite()
             leaves = [point[name] for name in phase.train]
+            if not leaves:  # the forward pass alone moves statistics
+                return {}
             grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True, materialize_grads=True)
             return dict(zip(phase.train, grads, strict=True))
 

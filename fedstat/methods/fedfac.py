@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -79,6 +79,8 @@ class FedFac(Method):
     rejoin: Literal["add", "average"] = "add"
     statistic: Literal["communality", "agreement"] | Statistic = "communality"
     replicates: int = 2
+
+    example: ClassVar[Mapping[str, Any]] = {"layers": ["hidden", "head"], "tau": Count(2), "kappa": 0.5}
 
     def __post_init__(self) -> None:
         """Check ranges."""

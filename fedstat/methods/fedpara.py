@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedstat.federated.method import Method, Population, only
-from fedstat.federated.network import Network, Params, parameterize
+from fedstat.federated.network import Model, Network, Params, parameterize
+from fedstat.models import mlp
 from fedstat.parameterization import Hadamard, hadamard_rank
 
 
@@ -54,6 +55,7 @@ class FedPara(Method):
     personal: bool = False
     tanh: bool = False
 
+    example_model: ClassVar[Model | None] = mlp(3, 24, 16, 2)
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "a gradient step in the factors is no gradient step in the weights that they compose."
     }

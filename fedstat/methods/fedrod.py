@@ -91,9 +91,7 @@ class FedRoD(Method):
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
         """The generic model's balanced loss plus the private head's own."""
         z, generic = learner.features(_generic(params), batch)
-        balanced = generic
-        if self.gamma:  # padding may be of a class that the client lacks
-            balanced = generic + torch.where(batch.valid[:, None], self.gamma * context.aux["log_counts"], 0)
+        balanced = generic + self.gamma * context.aux["log_counts"] if self.gamma else generic  # 0 * inf is no number
         personal = generic.detach() + _correction(learner.network, params, z.detach())
         return batch.mean(learner.losses(balanced, batch.y) + learner.losses(personal, batch.y))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -44,6 +45,8 @@ class FedSplit(Method):
 
     split: Split | Callable[[Population], Split]
     independent: bool = False
+
+    example: ClassVar[Mapping[str, Any]] = {"split": {"hidden": np.array([True, False, True, False, True])}}
 
     def shared(self, network: Network, population: Population) -> Params:
         """Leaf masks of the given split."""
