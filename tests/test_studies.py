@@ -6,17 +6,20 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 import fedstat as fs
 from fedstat.cli import app
 from fedstat.report import typeset
+from simulations import digits
 from simulations.study import Part, run_parts
 
 ROOT = Path(__file__).parent.parent
@@ -58,6 +61,28 @@ def test_another_configuration_is_another_part():
     assert Part("a", Scale(3), fall_over).folder(ROOT) != Part("a", Scale(4), fall_over).folder(ROOT)
 
 
+def test_an_interval_of_the_digits_leaves_out_zero_where_the_t_test_passes_its_share_of_five_percent():
+    rng = np.random.default_rng(0)
+    labels = [*digits.CONTROLS, *(f"arm {k}" for k in range(6))]
+    shift = dict(zip(labels, (0, 0, -0.2, -0.1, -0.05, 0.05, 0.1, 0.2), strict=True))
+    rows = [(label, seed, shift[label] + 0.03 * rng.normal()) for label in labels for seed in range(5)]
+    table = pd.DataFrame(rows, columns=["arm", "seed", "value"]).assign(own=True, metric="accuracy")
+    wide = table.pivot(index="seed", columns="arm", values="value")
+    found = digits.differences(table)
+    p = [stats.ttest_rel(wide[row.arm], wide[row.control]).pvalue for row in found.itertuples()]
+    clear = (found["low"] > 0) | (found["high"] < 0)
+    assert clear.tolist() == [value < 0.05 / (len(labels) - 1) for value in p]
+    assert 0 < clear.sum() < len(clear)
+    below = digits.below_both({"differences": found})
+    means = wide.mean()
+    assert set(below) == {arm for arm in labels if means[arm] < min(means["Local"], means["FedAvg"])}
+
+
+def test_a_rate_at_which_training_diverges_has_no_accuracy():
+    scale = replace(digits.SCALES["smoke"], clients=4)
+    assert np.isnan(digits.tune(scale, "Local", 1e30)["tuning"]["accuracy"].iloc[0])
+
+
 def python(*arguments, **options):
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, **options)
 
@@ -65,7 +90,7 @@ def python(*arguments, **options):
 def test_a_killed_report_continues_and_ends_with_the_same_bytes(tmp_path):
     """Killed as soon as something is cached, run again; compared with a run that nobody disturbed."""
     report = ["-m", "reports", "--scale", "smoke", "--date", "2026-01-01"]
-    command = [*report, "--only", "theory", "units", "split", "stability", "resampling", "agreement", "--out"]
+    command = [*report, "--only", "theory", "units", "split", "stability", "resampling", "agreement", "digits", "--out"]
     killed = subprocess.Popen([sys.executable, *command, str(tmp_path / "killed")], cwd=ROOT, stderr=subprocess.DEVNULL)
     while not list((tmp_path / "killed").rglob("*.parquet")):
         assert killed.poll() is None
@@ -81,7 +106,13 @@ def test_a_killed_report_continues_and_ends_with_the_same_bytes(tmp_path):
     assert content["killed"] == content["whole"]
 
     study = tmp_path / "whole" / "smoke"
-    for name in ("units/heatmap.svg", "units/entropy.svg", "split/accuracy.svg", "stability/agreement.svg"):
+    for name in (
+        "units/heatmap.svg",
+        "units/entropy.svg",
+        "split/accuracy.svg",
+        "stability/agreement.svg",
+        "digits/differences.svg",
+    ):
         assert (study / name).stat().st_size > 1000
     accuracy = pd.read_csv(study / "split" / "accuracy.csv")
     assert list(accuracy.columns) == ["seed", "arm", "value", "metric", "p", "alpha", "samples"]

@@ -1,0 +1,275 @@
+"""Factorized-FL: limits, its definition client by client, neighbours, and what it sends."""
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from factor_oracles import (
+    EVERYONE,
+    FULL,
+    assert_close,
+    models,
+    population,
+    rank1,
+    stacked,
+    trained,
+)
+from settings import conv_net, image_clients, run, same, traffic
+from torch import nn
+
+from fedstat.federated import Phase, Update, build
+from fedstat.federated.codec import size
+from fedstat.federated.federate import participants
+from fedstat.federated.method import only
+from fedstat.methods import FactorizedFL, FedAvg, Local
+from fedstat.models import mlp
+
+BIASES = ("conv1.bias", "conv2.bias", "hidden.bias")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorizedLocal(Local):
+    """Training alone with factorised weights and a penalty on mu."""
+
+    def parameterize(self, network, rng):
+        return FactorizedFL().parameterize(network, rng)
+
+    def objective(self, learner, params, batch, context):
+        loss = super().objective(learner, params, batch, context)
+        return loss + 0.003 * sum(p.abs().sum() for name, p in params.items() if name.endswith(".mu"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorizedMean(FactorizedLocal):
+    """FedAvg of those leaves whose last name is in `parts`, and of the biases below the head."""
+
+    parts: tuple[str, ...]
+
+    def shared(self, network, population):
+        travel = [n for n in network.parts if n.rpartition(".")[2] in self.parts] + list(BIASES)
+        return only(network, network.shapes.keys() - set(travel))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen(FactorizedFL):
+    """Some parts never move."""
+
+    frozen: tuple[str, ...]
+
+    def phases(self, network, training, round):
+        still = {n for n in network.parts if n.rpartition(".")[2] in self.frozen}
+        return (Phase(tuple(n for n in network.trainable if n not in still)),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dense(Frozen):
+    """All weight lies in mu, which starts at the plain network's weights; u is zero and stays zero."""
+
+    frozen: tuple[str, ...] = ("u",)
+    sparsity: float = 0.0
+
+    def parameterize(self, network, rng):
+        made = super().parameterize(network, rng)
+        initial = network.initial()
+        zero = {n: torch.zeros_like(leaf) for n, leaf in made.parts.items() if n.endswith(".u")}
+        start = {f"{name}.mu": form.matrix(initial[name]) for name, form in made.forms.items()}
+        return replace(made, parts=made.parts | zero | start)
+
+
+def unbiased():
+    """Convolutions, batch norm and a hidden layer without biases."""
+    net = conv_net()
+    for layer in (net.conv1, net.conv2, net.hidden):
+        layer.register_parameter("bias", None)
+    return net
+
+
+@pytest.mark.parametrize("variant", ["alpha", "beta"])
+def test_factorizedfl_without_neighbours_is_training_alone(variant):
+    ours = run(FactorizedFL(variant=variant, tau=np.inf, sparsity=0.003), rounds=4)
+    alone = run(FactorizedLocal(), rounds=4)
+    same(ours, alone)
+    assert_close(models(FactorizedFL(tau=np.inf), ours), models(Local(), alone))
+
+
+@pytest.mark.parametrize(("variant", "parts"), [("alpha", ("u",)), ("beta", ("u", "v", "mu"))])
+def test_factorizedfl_with_all_clients_alike_takes_uniform_means(variant, parts):
+    ours = run(FactorizedFL(variant=variant, tau=-np.inf, epsilon=0.0, sparsity=0.003), **EVERYONE)
+    mean = run(FactorizedMean(parts=parts, weighting="uniform"), **EVERYONE)
+    same(ours, mean)
+    assert_close(models(FactorizedFL(tau=-np.inf, epsilon=0.0), ours), models(Local(), mean))
+
+
+def test_equal_coefficients_give_uniform_weights_whatever_epsilon():
+    same(run(Frozen(frozen=("v",), tau=1.0, epsilon=7.0)), run(Frozen(frozen=("v",), tau=-np.inf, epsilon=0.0)))
+
+
+def test_factorizedfl_alpha_without_basis_is_training_the_dense_network_alone():
+    same(*(run(method, rounds=4, model=unbiased) for method in (Dense(tau=-np.inf, epsilon=0.0), Local())))
+
+
+def test_factorizedfl_beta_without_basis_is_uniform_fedavg_with_private_head_and_norms():
+    @dataclass(frozen=True, kw_only=True)
+    class PrivateHead(FedAvg):
+        def shared(self, network, population):
+            return only(network, [n for n in network.shapes if n.startswith(("head", "norm"))])
+
+    ours = run(Dense(variant="beta", tau=-np.inf, epsilon=0.0), rounds=4, **EVERYONE)
+    same(ours, run(PrivateHead(weighting="uniform"), rounds=4, **EVERYONE))
+
+
+def test_with_common_coefficients_averaging_bases_is_averaging_weights():
+    method = Frozen(variant="beta", frozen=("v", "mu"), tau=-np.inf, epsilon=0.0)
+    result = run(method, **EVERYONE)
+    leaves = dict(result.states["it", 0].clients), models(method, result)
+    uploads, used = map(torch.vmap(population(result).network.compose), leaves)
+    for name in ("conv1.weight", "conv2.weight", "hidden.weight"):
+        assert uploads[name].std(0).max() > 1e-3
+        torch.testing.assert_close(used[name], uploads[name].mean(0).expand_as(used[name]), rtol=0, atol=1e-12)
+
+
+def factorized(network, clients, rounds, it):
+    """Factorized-FL from its definition: last uploads, cosines, neighbours, a softmax over them, client by client."""
+    last = [network.initial() for _ in range(len(clients))]
+    reported: set[int] = set()
+    neighbours = []  # how many went into each mean
+
+    def travels(name):
+        return name in BIASES or name.endswith((".u", ".v", ".mu") if it.variant == "beta" else ".u")
+
+    def mu(leaves):
+        return {name: leaf for name, leaf in leaves.items() if name.endswith(".mu")}
+
+    def pruned(leaves):
+        return leaves | {n: torch.where(p.abs() < it.sparsity, 0.0, p) for n, p in mu(leaves).items() if it.prune}
+
+    def start(k):
+        v = [leaves["hidden.weight.v"].flatten().numpy() for leaves in last]
+        cosine = {i: v[k] @ v[i] / np.linalg.norm(v[k]) / np.linalg.norm(v[i]) for i in reported | {k}} | {k: 1.0}
+        closest = sorted(cosine, key=lambda i: (i != k, -cosine[i]))
+        near = [i for place, i in enumerate(closest) if cosine[i] >= it.tau or place < it.min_neighbours]
+        neighbours.append(len(near))
+        weight = np.array([np.exp(it.epsilon * cosine[i]) for i in near])
+        weight /= weight.sum()
+        mean = {n: sum(w * last[i][n] for w, i in zip(weight, near, strict=True)) for n in last[k] if travels(n)}
+        return last[k] | mean
+
+    def penalty(leaves):
+        return it.sparsity * sum(leaf.abs().sum() for leaf in mu(leaves).values())
+
+    def rule(shape, parts):
+        return rank1(shape, parts, it.rank)
+
+    for t in range(rounds):
+        ids = participants(0, t, len(clients), 0.5)
+        for k, received in {k: start(k) for k in ids}.items():
+            phases = [(network.trainable, FULL.local_epochs)]
+            end = trained(network, rule, received, clients.train.client(k), phases, penalty)
+            last[k] = pruned(end) if it.variant == "beta" else end
+        reported |= set(ids.tolist())
+    return stacked([pruned(start(k)) for k in range(len(clients))]), neighbours
+
+
+@pytest.mark.parametrize(("variant", "prune", "rank"), [("alpha", False, 1), ("alpha", True, 2), ("beta", True, 1)])
+def test_factorizedfl_is_its_definition_client_by_client(variant, prune, rank):
+    setting = {"tau": 0.998, "epsilon": 300.0, "min_neighbours": 2, "sparsity": 2e-3}
+    method = FactorizedFL(variant=variant, prune=prune, rank=rank, **setting)
+    result = run(method, training=FULL)
+    expected, neighbours = factorized(population(result).network, image_clients(), 3, method)
+    assert len(set(neighbours[-6:])) > 1  # at the end, tau tells some clients from others
+    assert_close(models(method, result), expected)
+
+
+def state_with(v, u, **options):
+    """A state in which client k uploaded the coefficients v[k] and the basis u[k] of the layer `hidden`."""
+    method = FactorizedFL(**options)
+    plain = build(mlp(2, 2, 2), np.random.default_rng(0), torch.float64)
+    network = method.parameterize(plain, np.random.default_rng(1))
+    state = method.init(network, SimpleNamespace(clients=range(len(v))))
+    parts = {"hidden.weight.v": torch.tensor(v)[:, None], "hidden.weight.u": torch.tensor(u)[..., None]}
+    everyone = {name: torch.ones_like(who) for name, who in state.memory.items()}
+    return method, replace(state, clients=state.clients.write(torch.arange(len(v)), parts), memory=everyone)
+
+
+ANGLES = np.deg2rad([0.0, 10.0, 50.0, 90.0])
+DIRECTIONS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1) * [[1], [2], [3], [4]]
+
+
+@pytest.mark.parametrize(
+    ("options", "neighbours"),
+    [
+        ({"tau": 0.98}, {0: [0, 1], 2: [2]}),
+        ({"tau": 0.7}, {0: [0, 1], 1: [0, 1, 2], 2: [1, 2, 3], 3: [2, 3]}),
+        ({"tau": np.inf, "min_neighbours": 2}, {0: [0, 1], 1: [0, 1], 2: [1, 2, 3], 3: [2, 3]}),  # a tie: both
+        ({"tau": 0.7, "min_neighbours": 4}, {0: [0, 1, 2, 3]}),
+    ],
+)
+def test_neighbours_are_those_above_tau_and_the_most_similar_ones(options, neighbours):
+    u = np.array([[1.0, 0.0], [0.0, 1.0], [10.0, 0.0], [0.0, 10.0]])
+    method, state = state_with(DIRECTIONS, u, epsilon=2.5, **options)
+    for k, near in neighbours.items():
+        weight = np.exp(2.5 * np.cos(ANGLES[near] - ANGLES[k]))
+        received = method.receive(state, torch.tensor([k]))["hidden.weight.u"][0, :, 0]
+        np.testing.assert_allclose(received, weight @ u[near] / weight.sum(), atol=1e-12)
+
+
+def test_an_infinite_tau_parts_even_clients_with_equal_coefficients():
+    method, state = state_with(np.tile([1.0, 0.0], (4, 1)), DIRECTIONS, tau=np.inf)
+    received = method.receive(state, torch.arange(4))["hidden.weight.u"][..., 0]
+    np.testing.assert_allclose(received, DIRECTIONS, atol=1e-12)
+
+
+def test_coefficients_that_are_zero_have_no_similarity():
+    method, state = state_with(DIRECTIONS * [[1], [0], [1], [1]], np.ones((4, 2)))
+    with pytest.raises(ValueError, match=r"hidden.weight.v of client 1 must not be all zero.* lower the learning rate"):
+        method.receive(state, torch.tensor([0]))
+
+
+def test_factorizedfl_sends_what_its_paper_says():
+    alpha, beta = (FactorizedFL(variant=v, tau=-1.0, sparsity=0.003, prune=True) for v in ("alpha", "beta"))
+    u, v, biases = 9 + 9 + 20, 4 + 20 + 7, 4 + 5 + 7
+    result = run(alpha)
+    for direction, floats in (("bytes_up", u + biases + 7), ("bytes_down", u + biases)):
+        bytes_ = traffic(result, direction).to_numpy()
+        assert set(bytes_[np.isfinite(bytes_)]) == {8 * floats}
+
+    result = run(beta, rounds=1, **EVERYONE)
+    state, ids = result.states["it", 0], torch.arange(6)
+    mu = {n: leaf for n, leaf in state.clients.items() if n.endswith(".mu")}
+
+    def cost(counts):  # positions are listed, or a bitmap of the matrix: whichever is smaller
+        places = sum(np.minimum(4 * n, -(-mu[name][0].numel() // 8)) for name, n in counts.items())
+        return 8 * (u + v + biases + sum(counts.values())) + places
+
+    up = cost({name: np.count_nonzero(leaf.flatten(1), axis=1) for name, leaf in mu.items()})
+    np.testing.assert_array_equal(traffic(result, "bytes_up").to_numpy()[0], up)
+    for method in (beta, replace(beta, tau=np.inf, min_neighbours=3)):  # all, and the three most similar ones
+        near = (method._weights(state, ids) > 0).numpy()
+        union = {
+            n: np.count_nonzero((near[..., None] & (p.flatten(1) != 0).numpy()).any(1), axis=1) for n, p in mu.items()
+        }
+        down = size(method.download(state, method.receive(state, ids), ids))
+        np.testing.assert_array_equal(down, cost(union))
+        assert (up < down).any()
+
+
+def resnet9():
+    """The layers of the Factorized-FL paper's network, in a row: they never run."""
+    shapes = [(3, 64, 3), (64, 128, 5), *2 * [(128, 128, 3)], (128, 256, 3), *3 * [(256, 256, 3)]]
+    layers = [layer for i, o, k in shapes for layer in (nn.Conv2d(i, o, k, bias=False), nn.BatchNorm2d(o))]
+    return nn.Sequential(*layers, nn.Linear(256, 10))
+
+
+def test_factorizedfl_alpha_sends_65_712_floats_of_the_papers_network():
+    def floats(method):
+        network = method.parameterize(build(resnet9, np.random.default_rng(0)), np.random.default_rng(1))
+        state, ids = method.init(network, SimpleNamespace(clients=range(1))), torch.tensor([0])
+        leaves = method.receive(state, ids)
+        update = Update(ids, leaves, leaves, torch.ones(1), np.random.default_rng(), network)
+        return int(size(method.download(state, leaves, ids))[0] + size(method.upload(state, update))[0]) // 4
+
+    assert floats(FactorizedFL()) == 88 + 65_536 + 88 == 65_712
+    assert floats(FactorizedFL(variant="beta")) == 2 * (88 + 270_528)  # at the start, mu is zero
+    assert floats(FedAvg()) == 2 * 2_574_282
