@@ -6,6 +6,7 @@ shows the smallest population that breaks it.
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
@@ -19,7 +20,7 @@ from fedstat._random import stream
 from fedstat.data import Clients, Samples
 from fedstat.federated import Method, Result, State, Training, Update, federate, load
 from fedstat.federated.codec import Bits, Entry, Message, Part, Sparse, decode, encode, nonzeros, size
-from fedstat.federated.network import Model, Params, build
+from fedstat.federated.network import Model, Params
 from fedstat.methods import FedAvg, Local
 from fedstat.models import mlp
 
@@ -103,7 +104,8 @@ def check_method(
     }
     known = {*laws, "all shared", "all personal"}
     if all_shared is not None:
-        laws["all shared"] = lambda case: _limit(all_shared, FedAvg(), network, case)
+        fedavg = FedAvg(weighting=all_shared.weighting)
+        laws["all shared"] = lambda case: _limit(all_shared, fedavg, network, case)
     if all_personal is not None:
         laws["all personal"] = lambda case: _limit(all_personal, Local(), network, case)
     skipped = {*except_for, *method.exempt}
@@ -168,7 +170,7 @@ def _same(first: dict[str, Params], second: dict[str, Params], tolerance: float)
     assert first.keys() == second.keys(), f"estimands {sorted(first)} became {sorted(second)}"
     for estimand in first:
         for name, leaf in first[estimand].items():
-            gap = (leaf - second[estimand][name]).abs().max().item()
+            gap = (leaf.double() - second[estimand][name].double()).abs().max().item()
             assert gap <= tolerance, f"{estimand} {name} differs by {gap:.3g} (allowed {tolerance:g})"
 
 
@@ -189,17 +191,18 @@ def _one_client(method: Method, model: Model, case: Case) -> None:
     still, moved = (
         _run(method, model, clients, training, n, case.seed) for training, n in ((_STILL, 1), (_FULL_BATCH, 3))
     )
+    network = moved.network(("it", case.seed))
     start, end = (_models(method, result, 1) for result in (still, moved))
     for estimand, params in start.items():
-        module = build(model, stream(case.seed, "initial weights"), torch.float64).module
-        module.load_state_dict({name: leaf[0] for name, leaf in params.items()}, strict=False)
-        optimizer = torch.optim.SGD(module.parameters(), lr=_FULL_BATCH.lr)
+        assert params.keys() >= network.shapes.keys(), f"{estimand} is not a network of one client"
+        leaves = {name: params[name][0].clone() for name in network.shapes}
+        optimizer = torch.optim.SGD([leaves[name].requires_grad_() for name in network.trainable], lr=_FULL_BATCH.lr)
         for _ in range(3 * _FULL_BATCH.local_epochs):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(module(x), y).backward()
+            nn.functional.cross_entropy(network(leaves, x, train=True), y).backward()
             optimizer.step()
-        central = {name: leaf.detach()[None] for name, leaf in module.named_parameters()}
-        _same({estimand: central}, {estimand: end[estimand]}, _ROUNDING)
+        central = {name: leaf.detach()[None] for name, leaf in leaves.items()}
+        _same({estimand: central}, {estimand: {name: end[estimand][name] for name in central}}, _ROUNDING)
 
 
 def _clones(method: Method, model: Model, case: Case) -> None:
@@ -218,8 +221,12 @@ def _clones(method: Method, model: Model, case: Case) -> None:
 
 def _fixed_point(method: Method, model: Model, case: Case) -> None:
     clients = case.clients()
-    first, third = (_run(method, model, clients, _STILL, rounds, case.seed) for rounds in (1, 3))
-    _same(_models(method, first, len(clients)), _models(method, third, len(clients)), 0.0)
+    result = _run(method, model, clients, _STILL, 3, case.seed)
+    ((key, state),) = result.states.items()
+    population = replace(result.populations[key], rng=stream(case.seed, "method"))
+    begun = replace(result, states={key: method.init(result.network(key), population)})
+    assert state.round == 3, f"three rounds ended in round {state.round}"
+    _same(_models(method, begun, len(clients)), _models(method, result, len(clients)), 0.0)
 
 
 def _chunk(method: Method, model: Model, case: Case) -> None:
@@ -238,12 +245,17 @@ def _resume(method: Method, model: Model, case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run(1).save(Path(folder) / "run")
         continued = run(3, load(Path(folder) / "run"))
-    _same(_models(method, run(3), len(clients)), _models(method, continued, len(clients)), 0.0)
+    whole = run(3)
+    _same(_models(method, whole, len(clients)), _models(method, continued, len(clients)), 0.0)
+    (here,), (there,) = whole.states.values(), continued.states.values()
+    for group in ("server", "memory", "clients"):
+        _same({group: dict(getattr(here, group) or {})}, {group: dict(getattr(there, group) or {})}, 0.0)
+    assert whole.history.equals(continued.history), "the history of a continued run differs"
 
 
 def _traffic(method: Method, model: Model, case: Case) -> None:
     class Deaf(type(method)):  # type: ignore[misc]
-        """The method, whose server hears noise wherever nothing was sent."""
+        """The method, compared in every round with a server that hears noise wherever nothing was sent."""
 
         def aggregate(self, state: State, update: Update) -> State:
             down = self.download(state, update.start, update.ids)
@@ -253,18 +265,19 @@ def _traffic(method: Method, model: Model, case: Case) -> None:
             noise = np.random.default_rng(case.seed)
             end = {name: _spoilt(leaf, [up.get(name)], noise) for name, leaf in update.end.items()}
             start = {name: _spoilt(leaf, [up.get(name), down.get(name)], noise) for name, leaf in update.start.items()}
-            return super().aggregate(state, replace(update, start=start, end=end))
+            rng = copy.deepcopy(update.rng)
+            true = super().aggregate(state, update)
+            heard = super().aggregate(state, replace(update, start=start, end=end, rng=rng))
+            sent = [self.download(s, self.receive(s, everyone), everyone) for s in (true, heard)]
+            assert sent[0].keys() == sent[1].keys(), f"downloads {sorted(sent[0])} became {sorted(sent[1])}"
+            _same({"download": _readable(sent[0])}, {"download": _readable(sent[1])}, _ROUNDING)
+            return true
 
     clients = case.clients()
-    deaf = Deaf(**{f.name: getattr(method, f.name) for f in fields(method)})
-    sent = []
-    for variant in (method, deaf):
-        result = _run(variant, model, clients, _SGD, 1, case.seed)
-        (state,) = result.states.values()
-        ids = torch.arange(len(clients))
-        sent.append(variant.download(state, variant.receive(state, ids), ids))
-    assert sent[0].keys() == sent[1].keys(), f"downloads {sorted(sent[0])} became {sorted(sent[1])}"
-    _same({"download": _readable(sent[0])}, {"download": _readable(sent[1])}, _ROUNDING)
+    everyone = torch.arange(len(clients))
+    result = _run(Deaf(**{f.name: getattr(method, f.name) for f in fields(method)}), model, clients, _SGD, 3, case.seed)
+    for message in method.prelude(result.network(("it", case.seed)), len(clients)):
+        _check_encoding(message, len(clients))
 
 
 def _check_encoding(message: Message, clients: int) -> None:

@@ -20,13 +20,14 @@ from fedstat.inference import (
     p_value,
     paired_difference,
 )
+from reports.digits import chapter as digits_chapter
 from simulations import aggregation, agreement, complexity, resampling, split, stability, units, wide
 from simulations.study import Tables, read_config, read_tables
 from theory_checks import COMMITTED, all_claims
 from theory_checks.fedsplit.training import margin
 from theory_checks.judging import judge_all
 
-CHAPTERS = ("claims", "theory", "units", "split", "stability", "resampling", "agreement")
+CHAPTERS = ("claims", "theory", "units", "split", "stability", "resampling", "agreement", "digits")
 #: The studies behind each chapter; the ledger needs those that claims about training read.
 STUDIES = {
     "claims": ("wide", "complexity", "aggregation", "agreement", "split"),
@@ -36,6 +37,7 @@ STUDIES = {
     "stability": ("split", "stability"),
     "resampling": ("resampling",),
     "agreement": ("agreement",),
+    "digits": ("digits",),
 }
 #: Where the aggregation study's variances come from.
 SOURCES = ("formula", "sampling", "training")
@@ -69,6 +71,8 @@ def content(scale: str, out: Path, only: Sequence[str]) -> dict[str, Any]:
         data["resampling"] = _resampling(out / "resampling")
     if "agreement" in only:
         data["agreement"] = _agreement(out / "agreement")
+    if "digits" in only:
+        data["digits"] = digits_chapter(out / "digits", COMMITTED / "digits")
     return data
 
 

@@ -12,4 +12,5 @@ NAMES = (
     "aggregation",
     "strongly_convex",
     "agreement",
+    "digits",
 )

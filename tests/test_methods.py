@@ -67,7 +67,7 @@ def test_fedsplit_obeys_the_laws():
 def test_fedsplit_in_the_setting_of_the_theory_obeys_the_laws():
     # independent personal rows belong to positions: permuted data or clones do not start alike
     check_method(
-        fs.FedSplit(split=ALTERNATING, independent=True, weighting="uniform"),
+        fs.FedSplit(split=ALTERNATING, independent=True),
         except_for=["permutation", "clones"],
     )
 
@@ -133,6 +133,12 @@ def test_tau_zero_is_fedavg_bit_for_bit(dynamic):
 def test_everything_personal_is_local_on_equal_budgets():
     ours, local = run(fs.FedFac(layers=["hidden", "head"], tau=np.inf, dynamic=True)), run(fs.Local())
     np.testing.assert_array_equal(measured(ours), measured(local))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_fedfac_without_layers_is_fedavg(dynamic):
+    ours, fedavg = run(fs.FedFac(layers=(), dynamic=dynamic)), run(fs.FedAvg())
+    np.testing.assert_array_equal(measured(ours), measured(fedavg))
 
 
 def test_dynamic_fedfac_with_a_constant_mask_is_fedsplit():

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 import fedstat as fs
 from fedstat._random import stream
-from fedstat.federated.method import slot
-from fedstat.methods.ditto import Ditto, bare
+from fedstat.federated.method import bare, slot
+from fedstat.methods.ditto import Ditto
 from fedstat.methods.fedamp import FedAMP
 from fedstat.methods.fedavg import FedAvg
 from fedstat.methods.fedem import FedEM
@@ -321,6 +321,19 @@ def test_per_fedavg_without_an_inner_step_is_uniform_fedavg_on_every_second_batc
     assert_close(method.states[KEY].server, limit.states[KEY].server, 0)
 
 
+def in_groups(order, group):
+    """Steps of several batches within each epoch; where batches are missing their samples are dealt out evenly."""
+    dealt = []
+    for epoch in np.array_split(np.arange(len(order)), TRAINING.local_epochs):
+        batches = [order[i] for i in epoch]
+        whole = len(batches) - len(batches) % group
+        dealt += batches[:whole]
+        if whole < len(batches):
+            parts = np.array_split(np.concatenate(batches[whole:]), group)
+            dealt += [part if len(part) else parts[0] for part in parts]
+    return dealt
+
+
 @pytest.mark.parametrize("hessian_free", [False, True], ids=["first-order", "Hessian-free"])
 def test_a_round_of_per_fedavg_is_that_of_a_plain_loop(hessian_free):
     clients, a, delta, group = image_clients(3), 0.3, 1e-2, 3 if hessian_free else 2
@@ -336,8 +349,7 @@ def test_a_round_of_per_fedavg_is_that_of_a_plain_loop(hessian_free):
             outputs = torch.func.functional_call(module, at, (x[b],))
             return dict(zip(at, torch.autograd.grad(F.cross_entropy(outputs, y[b]), list(at.values())), strict=True))
 
-        order = orders(clients, k, 0, TRAINING)
-        order += order[: -len(order) % group]  # where batches are missing, the first ones serve again
+        order = in_groups(orders(clients, k, 0, TRAINING), group)
         for s in range(0, len(order), group):
             w = dict(module.named_parameters())
             inner = grad(w, order[s])
@@ -493,8 +505,6 @@ def test_new_clients_without_a_pull_train_the_shared_model_or_the_mean(method):
         (lambda: PerFedAvg(delta=0), "delta must be"),
         (lambda: PerFedAvg(adaptation="batch"), "adaptation must be"),
         (lambda: run(FedAMP(alpha=2.0, scale=9.0)), "alpha must be at most .* = 1.8 for 6 clients"),
-        (lambda: run(FedAMP(), clients=vector_clients(1), model=fs.models.mlp(3, 5, 2)), "at least 2 clients"),
-        (lambda: run(FedEM(components=8)), "components must be at most .* 7, got 8"),
         (lambda: run(FedEM(), model=conv_net()), "needs? a function"),
         (lambda: run(PerFedAvg(), training=fs.Training(lr=0.01, optimizer="adam")), "optimizer must be"),
         (lambda: run(PFedSD(), clients=regression(), model=fs.models.mlp(3, 1)), "class probabilities"),

@@ -19,6 +19,7 @@ from factor_oracles import (
 from settings import conv_net, image_clients, run, same, traffic
 from torch import nn
 
+from fedstat.data import Clients, Samples
 from fedstat.federated import Phase, Update, build
 from fedstat.federated.codec import size
 from fedstat.federated.federate import participants
@@ -182,12 +183,16 @@ def test_factorizedfl_is_its_definition_client_by_client(variant, prune, rank):
     assert_close(models(method, result), expected)
 
 
+def without_data(clients):
+    return Clients(Samples(np.zeros((clients, 1, 2)), np.ones((clients, 1)), np.ones(clients, int)))
+
+
 def state_with(v, u, **options):
     """A state in which client k uploaded the coefficients v[k] and the basis u[k] of the layer `hidden`."""
     method = FactorizedFL(**options)
     plain = build(mlp(2, 2, 2), np.random.default_rng(0), torch.float64)
     network = method.parameterize(plain, np.random.default_rng(1))
-    state = method.init(network, SimpleNamespace(clients=range(len(v))))
+    state = method.init(network, SimpleNamespace(clients=without_data(len(v))))
     parts = {"hidden.weight.v": torch.tensor(v)[:, None], "hidden.weight.u": torch.tensor(u)[..., None]}
     everyone = {name: torch.ones_like(who) for name, who in state.memory.items()}
     return method, replace(state, clients=state.clients.write(torch.arange(len(v)), parts), memory=everyone)
@@ -265,7 +270,7 @@ def resnet9():
 def test_factorizedfl_alpha_sends_65_712_floats_of_the_papers_network():
     def floats(method):
         network = method.parameterize(build(resnet9, np.random.default_rng(0)), np.random.default_rng(1))
-        state, ids = method.init(network, SimpleNamespace(clients=range(1))), torch.tensor([0])
+        state, ids = method.init(network, SimpleNamespace(clients=without_data(1))), torch.tensor([0])
         leaves = method.receive(state, ids)
         update = Update(ids, leaves, leaves, torch.ones(1), np.random.default_rng(), network)
         return int(size(method.download(state, leaves, ids))[0] + size(method.upload(state, update))[0]) // 4

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from factor_oracles import (
-    EVERYONE,
     FULL,
     assert_close,
     averaged,
@@ -20,6 +19,7 @@ from settings import image_clients, plain_net, run, same, traffic
 from torch import nn
 
 from fedstat.federated import Phase, build
+from fedstat.federated.federate import participants
 from fedstat.methods import FactorizedFL, FedAvg, FedDecomp, FedPara, Local
 from fedstat.models import mlp
 from fedstat.parameterization import Hadamard
@@ -196,20 +196,27 @@ def test_fedpara_counts_what_its_paper_counts():
 def test_a_new_client_trains_what_is_personal_from_the_start_and_nothing_else(method, layers, parts):
     old, new = run(method), run(method, rounds=1, clients=image_clients(3, seed=9))
     state, start = old.states["it", 0], population(old).network.initial()
-    untrained = replace(population(new), train=lambda method, start, *rest, **moves: start)
+    untouched = {"train": lambda method, start, *rest, **moves: start, "statistics": lambda params, ids: {}}
+    untrained = replace(population(new), **untouched)
     begun, ended = (method.newcomer(state, new)["personal"].params for new in (untrained, population(new)))
     for name, leaf in ended.items():
         personal = name.startswith(layers) or name.endswith(parts)
-        assert torch.equal(begun[name], (start if personal else state.server)[name].expand_as(leaf))
+        if personal:
+            assert torch.equal(begun[name], start[name].expand_as(leaf))
         assert torch.equal(leaf, begun[name]) != personal
 
 
-def test_the_start_of_new_clients_is_the_mean_of_the_last_uploads_by_sample_counts():
-    result = run(FactorizedFL(), **EVERYONE)
-    state, n = result.states["it", 0], image_clients().train.n
+@pytest.mark.parametrize("weighting", ["samples", "uniform"])
+def test_the_start_of_new_clients_is_the_mean_of_all_last_uploads(weighting):
+    method = FactorizedFL(weighting=weighting)
+    result = run(method, rounds=2, participation=0.4)
+    sent = np.union1d(*(participants(0, t, 6, 0.4) for t in range(2)))
+    assert len(participants(0, 1, 6, 0.4)) < len(sent) < 6
+    state, n = result.states["it", 0], image_clients().train.n[sent] if weighting == "samples" else np.ones(len(sent))
+    models = method.newcomer(state, population(result))["personal"].params
     for name in ("conv2.weight.u", "hidden.bias"):
-        mean = np.tensordot(n / n.sum(), state.clients[name].numpy(), axes=1)
-        np.testing.assert_allclose(state.server[name], mean, atol=1e-12)
+        mean = np.tensordot(n / n.sum(), state.clients[name].numpy()[sent], axes=1)
+        np.testing.assert_allclose(models[name], np.broadcast_to(mean, models[name].shape), atol=1e-12)
 
 
 WRONG = {

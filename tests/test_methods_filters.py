@@ -42,7 +42,8 @@ COEFFICIENTS, ATOM_FLOATS, HEAD_FLOATS, REST = 3 * (4 * 1 + 5 * 4), 2 * 9 * 3, 7
     ids=["global", "personal", "fast and slow", "all together"],
 )
 def test_it_obeys_the_laws(settings):
-    check_method(FilterDecomp(atoms=4, **settings), examples=4)
+    # parts that train against others as received, or are dropped between rounds, are no gradient step in all parts
+    check_method(FilterDecomp(atoms=4, **settings), examples=4, except_for=["one client"] if settings else [])
 
 
 # --- the method client by client ---------------------------------------------------------------------------------

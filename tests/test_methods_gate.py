@@ -32,7 +32,7 @@ from fedstat.federated.federate import participants
 from fedstat.federated.local import Learner
 from fedstat.federated.network import build
 from fedstat.methods import FedAvg, PFedGate
-from fedstat.methods._gate import Blocks, gate_leaves, score
+from fedstat.methods._gate import blocks_of, gate_leaves, score
 from fedstat.testing import check_method
 
 START = build(plain_net, stream(0, "initial weights"), torch.float64).initial()
@@ -75,7 +75,9 @@ def test_pfedgate_passes_the_laws():
     check_method(PFedGate(), examples=3)
 
 
-@pytest.mark.parametrize(("argument", "value"), [("density", 0.0), ("parts", 0), ("gate_lr", -1.0), ("gates", "batch")])
+@pytest.mark.parametrize(
+    ("argument", "value"), [("density", 0.0), ("parts", 0), ("gate_lr", -1.0), ("gates", "batch"), ("ranking", "size")]
+)
 def test_arguments_out_of_range_are_named(argument, value):
     with pytest.raises(ValueError, match=f"{argument} must .*{value}"):
         PFedGate(**{argument: value})
@@ -103,18 +105,20 @@ def scored(gate, x):
     return F.batch_norm(z, None, None, gate["norm.weight"], gate["norm.bias"], training=True).sigmoid()
 
 
-def chosen(scores, sizes, dense, density, floor):
+def chosen(scores, sizes, dense, density, floor, ranking="score/size"):
     """Greedy choice, block by block; sizes are listed leaf by leaf."""
     blocks = [(name, i, size) for name, cut in sizes.items() for i, size in enumerate(cut)]
     kept = [i == 0 or density == 1 for _, i, _ in blocks]
     for group in (True, False):
         rest = [b for b, (name, i, _) in enumerate(blocks) if (name in dense) == group and i > 0]
         room = round((density - floor) * sum(blocks[b][2] for b in rest))
-        for b in sorted(rest, key=lambda b: (-float(scores[b]) / blocks[b][2], b)):
-            room -= blocks[b][2]
-            if room < 0:
+        cost = {b: blocks[b][2] if ranking == "score/size" else 1 for b in rest}
+        for b in sorted(rest, key=lambda b: (-float(scores[b]) / cost[b], b)):
+            if blocks[b][2] <= room:
+                room -= blocks[b][2]
+                kept[b] = True
+            elif ranking == "score/size":
                 break
-            kept[b] = True
     return kept
 
 
@@ -217,16 +221,19 @@ def test_gates_ignore_padding_and_are_torch_layers_in_order(shape):
         torch.testing.assert_close(scores, scored(gate, x[:6].reshape(6, len(gate["input.weight"]), -1, 1)))
 
 
-@given(st.integers(0, 999), st.sampled_from([0.1, 0.25, 0.5, 0.9, 1.0]), st.integers(1, 12))
+@given(
+    st.integers(0, 999), st.sampled_from([0.1, 0.25, 0.5, 0.9, 1.0]), st.integers(1, 12),
+    st.sampled_from(["score/size", "score"]),
+)  # fmt: skip
 @settings(max_examples=40)
-def test_blocks_are_chosen_greedily(seed, density, parts):
-    blocks = Blocks.of(build(plain_net, stream(0, "x")), parts)
+def test_blocks_are_chosen_greedily(seed, density, parts, ranking):
+    blocks = blocks_of(build(plain_net, stream(0, "x")), parts)
     scores = torch.from_numpy(np.random.default_rng(seed).uniform(0, 1, blocks.count))
-    kept = blocks.choose(scores, density)
+    kept = blocks.choose(scores, density, ranking)
     pieces = {n: [len(c) for c in START[n].flatten().chunk(parts)] for n in WEIGHTS}
     dense = {n for n in WEIGHTS if n.startswith(("hidden", "head"))}
     floor = min(max(1 / parts, 0.1), density)
-    assert kept.tolist() == chosen(scores.clamp(min=floor).tolist(), pieces, dense, density, floor)
+    assert kept.tolist() == chosen(scores.clamp(min=floor).tolist(), pieces, dense, density, floor, ranking)
     spread = blocks.spread(torch.arange(blocks.count))
     assert [n for leaf in spread.values() for n in leaf.flatten().bincount().tolist() if n] == [
         *chain(*pieces.values())

@@ -463,7 +463,8 @@ def clustered(method, rounds):
         for c, m in split:
             here = [k for k in ids if k in c]
             step = mean([change[k] for k in here], shares(here)) if here else dict.fromkeys(m, 0.0)
-            clusters.append((c, {n: m[n] + method.server_lr * step[n] for n in m}))
+            rate = {n: 1 if "running" in n else method.server_lr for n in m}
+            clusters.append((c, {n: m[n] + rate[n] * step[n] for n in m}))
         lr *= method.lr_decay
     return dict(clusters), splits, lr
 

@@ -59,6 +59,7 @@ def test_saved_and_loaded(tmp_path):
         "clients",
         "config.toml",
         "environment.json",
+        "layout.json",
         "metrics.parquet",
         "state.safetensors",
     ]

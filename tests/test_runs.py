@@ -1,6 +1,6 @@
 """What a run does beside training: checkpoints, divergence, traffic, new clients, descriptions."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -142,8 +142,25 @@ def test_a_new_client_of_fedavg_gets_the_global_model_and_of_fedper_its_own_head
     loss = nn.functional.cross_entropy(result.personal(0)(x), y).item()
     rows = fs.newcomers(result, new).query("client == 0 and metric == 'log_loss'")
     assert rows["value"].tolist() == pytest.approx([loss], abs=1e-10)
-    tuned = fs.newcomers(run(fs.methods.FedPer()), new)
-    assert set(tuned["estimand"]) == {"personal"}
+    tuned = run(fs.methods.FedPer())
+    assert set(fs.newcomers(tuned, new)["estimand"]) == {"personal"}
+    state, population = tuned.states["it", 0], run(fs.methods.FedPer(), rounds=1, clients=new).populations["it", 0]
+    models = fs.methods.FedPer().newcomer(state, population)["personal"].params
+    for name, leaf in state.server.items():
+        assert torch.equal(models[name], leaf.expand_as(models[name])) != name.startswith("head")
+
+
+def test_personal_statistics_of_a_new_client_are_those_of_all_its_samples():
+    result, new = run(fs.methods.FedBN()), image_clients(3, seed=7)
+    population = run(fs.methods.FedBN(), rounds=1, clients=new).populations["it", 0]
+    params = fs.methods.FedBN().newcomer(result.states["it", 0], population)["personal"].params
+    module = conv_net().double().train()
+    module.load_state_dict({**module.state_dict(), **{name: leaf[1] for name, leaf in params.items()}})
+    for norm in (module.norm1, module.norm2):
+        norm.momentum = 1.0
+    module(torch.from_numpy(new.train.client(1)[0]))
+    for name in ("norm1.running_mean", "norm1.running_var", "norm2.running_mean", "norm2.running_var"):
+        torch.testing.assert_close(params[name][1], module.state_dict()[name], rtol=0, atol=1e-12)
 
 
 def test_a_method_without_a_rule_for_new_clients_says_so():
@@ -158,7 +175,7 @@ def test_a_method_without_a_rule_for_new_clients_says_so():
 
     with pytest.raises(ValueError, match="Each has no rule for new clients here"):
         fs.newcomers(run(Each()), image_clients(3))
-    with pytest.raises(ValueError, match="do not fit the network"):
+    with pytest.raises(ValueError, match="the new clients have classes"):
         fs.newcomers(run(fs.FedAvg(), model=plain_net), vector_clients(3))
 
 
@@ -206,4 +223,89 @@ def test_fewer_clients_than_a_method_needs_are_refused():
         run(Pair(), clients=vector_clients(1), model=fs.models.mlp(3, 5, 2))
     with pytest.raises(ValueError, match="checkpoint must be a whole number"):
         run(fs.FedAvg(), checkpoint=0)
-    assert replace(TRAINING, lr=0.0).lr == 0
+
+
+def test_frozen_layers_of_one_seed_do_not_serve_another():
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.head = nn.Linear(3, 5), nn.Linear(5, 2)
+            self.first.requires_grad_(False)
+
+        def forward(self, x):
+            return self.head(torch.tanh(self.first(x)))
+
+    together = run(fs.FedAvg(), clients=vector_clients(), model=Frozen, seed=[0, 1])
+    alone = run(fs.FedAvg(), clients=vector_clients(), model=Frozen, seed=1)
+    for name, leaf in alone.states["it", 1].server.items():
+        assert torch.equal(leaf, together.states["it", 1].server[name])
+
+
+def test_a_longer_server_step_leaves_variances_positive():
+    result = run(fs.FedAvg(server_lr=3.0), rounds=4)
+    assert (result.states["it", 0].server["norm1.running_var"] > 0).all()
+
+
+@pytest.mark.parametrize("name", fs.methods.available())
+def test_every_built_in_method_is_described_saved_and_read_again(name, tmp_path):
+    cls = fs.methods.find(name)
+    method = cls(**cls.example)
+    model = cls.example_model or fs.models.mlp(3, 5, 2)
+    table = fs.describe(method, model, vector_clients()).table
+    held = table[table["holder"] != "message"]
+    assert (held.loc[held["holder"] == "client", "down"] == 0).all() or name in SERVED
+    result = run(method, rounds=2, clients=vector_clients(), model=model)
+    result.save(tmp_path / "run")
+    again = fs.load(tmp_path / "run", model)
+    assert repr(again.methods["it"]) == repr(method) or name == "FedSplit"  # whose split is an array
+    for group in ("server", "memory"):
+        here, there = getattr(result.states["it", 0], group), getattr(again.states["it", 0], group)
+        assert list(here) == list(there)
+        assert all(torch.equal(here[leaf], there[leaf]) for leaf in here)
+
+
+#: Methods whose server makes something of what clients keep, and sends it to them.
+SERVED = {"ClusteredFL", "FactorizedFL", "FedAMP", "FedCAC", "FedFOMO", "FedPAC", "PFedGate"}
+
+
+def test_a_folder_that_holds_another_run_is_refused(tmp_path):
+    run(fs.FedAvg(), rounds=1, folder=tmp_path / "run")
+    with pytest.raises(ValueError, match="holds a run already; continue it with resume"):
+        run(fs.FedAvg(), rounds=1, folder=tmp_path / "run")
+
+
+def test_nothing_but_methods_is_called_by_reading_a_run(tmp_path):
+    run(fs.FedAvg(), rounds=1, folder=tmp_path / "run")
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'done')!r}, 'w')")
+    config = tmp_path / "run" / "config.toml"
+    text = config.read_text().replace('"fedstat.methods.fedavg.FedAvg"', '"fedstat.methods.find"')
+    config.write_text(text.replace("[methods.it]", f'[methods.it]\nname = "{tmp_path / "evil.py"}:X"'))
+    assert fs.load(tmp_path / "run").methods == {}
+    assert not (tmp_path / "done").exists()
+
+
+def test_the_ensemble_of_confident_models_has_finite_losses():
+    clients = fs.data.relu_mixture(clients=4, d=6, units=8, test=40, seed=0, balance="median")
+    method = fs.FedSplit(split={"hidden": np.zeros(5, dtype=bool), "head": np.zeros(1, dtype=bool)})
+    model = fs.models.mlp(6, 5, 1)()
+    with torch.no_grad():
+        model.head.weight.mul_(1e4)
+    result = run(method, clients=clients, model=model, training=fs.Training(lr=1e-6), dtype="float32")
+    table = fs.newcomers(result, clients).query("estimand == 'ensemble' and metric == 'log_loss'")
+    assert np.isfinite(table["value"]).all()
+
+
+def test_steps_of_several_batches_never_hold_a_sample_twice():
+    from fedstat.federated.training import Job, Pool, _BatchOrders
+
+    for n, b, g in ((10, 32, 2), (23, 5, 2), (23, 5, 3), (2, 1, 3)):
+        x = np.zeros((1, n, 1))
+        pool = Pool.stack([fs.data.Samples(x, np.zeros((1, n), dtype=int), np.array([n]))], torch.float64, "cpu")
+        steps = _BatchOrders(b, pool, 0, group=g).order(Job(0, 0, 0), 0, 2)
+        assert steps.shape[1] == g
+        if n >= g:
+            for step in steps:
+                used = step[step >= 0]
+                assert len(used) == len(set(used.tolist()))
+            for epoch in np.split(steps, 2):
+                assert sorted(epoch[epoch >= 0]) == list(range(n))

@@ -81,6 +81,7 @@ def test_an_interval_of_the_digits_leaves_out_zero_where_the_t_test_passes_its_s
 def test_a_rate_at_which_training_diverges_has_no_accuracy():
     scale = replace(digits.SCALES["smoke"], clients=4)
     assert np.isnan(digits.tune(scale, "Local", 1e30)["tuning"]["accuracy"].iloc[0])
+    assert not digits.measure(replace(scale, rates=(1e29, 1e30)), "Local", 1e30)  # nor at the smaller rate
 
 
 def python(*arguments, **options):

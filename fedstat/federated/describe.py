@@ -66,12 +66,15 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     ValueError
         If the method does not fit the network, or no shape of inputs is found for it; pass `clients` then.
     """
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
     kind = getattr(torch, dtype)
     data = _made_up(build(model, np.random.default_rng(0)), max(3, method.fewest)) if clients is None else clients
     site = make_site(data, model, 0, kind, "cpu")
     outputs = site.network(site.network.initial(), torch.as_tensor(data.train.x[0][:1], dtype=kind)).shape[-1]
     loss = choose_loss(None, None if data.classes is None else len(data.classes), outputs)
-    bench = Bench(loss, Training(lr=0.01), Pool.stack([data.train], kind, "cpu"), None)
+    # two epochs, so that methods with two phases of local training have one for each
+    bench = Bench(loss, Training(lr=0.01, local_epochs=2), Pool.stack([data.train], kind, "cpu"), None)
     run = start_run(method, site, bench)
     ids = torch.arange(len(data))
     received = method.receive(run.state, ids)
@@ -130,7 +133,7 @@ def _made_up(network: Network, clients: int) -> Clients:
         x = rng.normal(size=(clients, 8, *shape)).astype(np.float32)
         try:
             outputs = network(network.initial(), torch.from_numpy(x[0])).shape
-        except (RuntimeError, IndexError):
+        except (RuntimeError, IndexError, ValueError):
             continue
         if len(outputs) == 2 and outputs[0] == 8:
             classes = max(2, outputs[1])

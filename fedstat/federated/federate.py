@@ -21,7 +21,7 @@ from fedstat.federated.losses import choose_loss
 from fedstat.federated.method import Method, Predictor, Update
 from fedstat.federated.network import Model, Network, Params
 from fedstat.federated.progress import progress_bar
-from fedstat.federated.result import Key, Result, describe_run
+from fedstat.federated.result import Key, Result, check_folder, describe_run, plain
 from fedstat.federated.run import Bench, Run, Site, make_site, start_run
 from fedstat.federated.training import Pool
 
@@ -80,7 +80,8 @@ def federate(
         of an uninterrupted run.
     folder : path, optional
         Save the run there every `checkpoint` rounds and at its end, so that `fedstat.load` and `resume` continue
-        what was stopped. Each checkpoint replaces the one before when it is complete.
+        what was stopped. Each checkpoint replaces the one before when it is complete. A run that lies there already
+        must be the one that is resumed.
     checkpoint : int
         Rounds between checkpoints.
     progress : bool, optional
@@ -129,10 +130,13 @@ def federate(
     config = {
         **describe_run(methods, model, training, seeds, participation, dtype),
         "loss": loss,
+        "classes": {str(s): plain(site.clients.classes or ()) for s, site in sites.items()},
         "clients": {str(s): len(site.clients) for s, site in sites.items()},
         "fingerprint": {str(s): _fingerprint(site) for s, site in sites.items()},
     }
     first = 0 if resume is None else resume.check_continues(config, rounds)
+    if folder is not None:
+        check_folder(Path(folder), continues=resume is not None)
     distinct = {site.offset: site.clients.train for site in sites.values()}
     pool = Pool.stack(list(distinct.values()), getattr(torch, dtype), device)
     runs = {
@@ -183,6 +187,8 @@ def round_half_up(value: float) -> int:
 
 
 def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[str, Method]:
+    if isinstance(method, type):
+        raise ValueError(f"method must be a fedstat Method, got the class {method.__name__}; call it to make one.")
     if isinstance(method, Mapping):
         methods = dict(method)
     else:
@@ -231,11 +237,12 @@ def _task(network: Network, clients: Clients) -> tuple[int | None, int]:
     weights = {name: leaf[None] for name, leaf in network.initial().items()}
     try:
         outputs = network.forward(weights, sample)
-    except (RuntimeError, IndexError, AttributeError) as error:
+    except (RuntimeError, IndexError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"the network does not take inputs of shape {tuple(clients.train.x.shape[2:])}, or does not return a "
-            f"tensor: {error}"
+            f"the network does not take inputs of shape {tuple(clients.train.x.shape[2:])}: {error}"
         ) from None
+    if not isinstance(outputs, Tensor):
+        raise ValueError(f"the network must return a tensor of outputs, it returns {type(outputs).__name__}.")
     if outputs.shape[:-1] != sample.shape[:2]:
         raise ValueError(
             f"the network must map B samples to (B, outputs), with one output to (B, 1); for B = {sample.shape[1]} it "
@@ -245,29 +252,32 @@ def _task(network: Network, clients: Clients) -> tuple[int | None, int]:
 
 
 def _fingerprint(site: Site) -> str:
-    """Hash of a seed's training data and initial weights, so that a run is continued on nothing else."""
+    """Hash of a seed's training data and network, so that a run is continued on nothing else."""
     digest = hashlib.sha256()
     for array in (site.clients.train.x, site.clients.train.y, site.clients.train.n):
         digest.update(np.ascontiguousarray(array).tobytes())
-    for leaf in site.network.initial().values():
+    for leaf in site.network.module.state_dict().values():
         digest.update(leaf.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
 
 
 def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[pd.DataFrame]:
     """One round of all runs: gather what everybody received, train equal local steps as one stack, hand it back."""
-    ids: dict[Key, np.ndarray] = {}
-    starts: dict[Key, Params] = {}
     stacks: dict[tuple[object, ...], list[Key]] = {}
     for key, run in runs.items():
-        ids[key] = participants(run.site.seed, t, len(run.site.clients), participation)
-        starts[key] = run.method.receive(run.state, torch.from_numpy(ids[key]).to(run.network.device))
-        stacks.setdefault(_local_steps(key, run, starts[key], t), []).append(key)
+        stacks.setdefault(_local_steps(key, run), []).append(key)
     tables = []
     for keys in stacks.values():
-        run = runs[keys[0]]
-        stacked = {name: torch.cat([starts[key][name] for key in keys]) for name in starts[keys[0]]}
+        ids = {key: participants(runs[key].site.seed, t, len(runs[key].site.clients), participation) for key in keys}
+        starts = {}
+        for key in keys:
+            run = runs[key]
+            starts[key] = run.method.receive(run.state, torch.from_numpy(ids[key]).to(run.network.device))
+        stacked = starts[keys[0]]
+        if len(keys) > 1:
+            stacked = {name: torch.cat([starts[key][name] for key in keys]) for name in stacked}
         jobs = [job for key in keys for job in runs[key].site.jobs(ids[key].tolist())]
+        run = runs[keys[0]]
         ends = run.bench.train(run.method, run.network, stacked, jobs, t)
         first = 0
         for key in keys:
@@ -278,13 +288,15 @@ def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[pd.Dat
     return tables
 
 
-def _local_steps(key: Key, run: Run, start: Params, t: int) -> tuple[object, ...]:
-    """Say which runs train as one stack: one method under several seeds, and methods whose local steps are FedAvg's."""
-    own = ("prepare", "phases", "objective", "gradient", "finish", "held_out", "batches")
+def _local_steps(key: Key, run: Run) -> tuple[object, ...]:
+    """Say which runs train as one stack: one method under several seeds, and methods whose local steps are FedAvg's.
+
+    A module with frozen weights or constants of its own trains apart from those of other seeds.
+    """
+    own = ("receive", "leaves", "prepare", "phases", "objective", "gradient", "finish", "held_out", "batches")
     kind = type(run.method)
-    plain = all(getattr(kind, step) is getattr(Method, step) for step in own) and not run.network.forms
-    shapes = tuple((name, leaf.shape[1:]) for name, leaf in start.items())
-    return (None if plain and len(start) == len(run.network.shapes) else key[0], shapes)
+    plain = all(getattr(kind, step) is getattr(Method, step) for step in own) and run.network is run.site.network
+    return (None if plain else key[0], run.network.constants and run.site.seed)
 
 
 def _aggregated(key: Key, run: Run, t: int, chosen: np.ndarray, start: Params, end: Params) -> pd.DataFrame:

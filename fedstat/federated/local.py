@@ -79,6 +79,8 @@ class Phase:
     first_epoch : int, optional
         Which epoch's batches come first: by default those after the previous phase's. Two phases with the same
         value see the same batches.
+    steps : int, optional
+        Steps at most, whatever the epochs.
     name : str
         By which an objective tells phases apart.
     """
@@ -87,6 +89,7 @@ class Phase:
     epochs: int | None = None
     lr: float | Mapping[str, float] | None = None
     first_epoch: int | None = None
+    steps: int | None = None
     name: str = "train"
 
 

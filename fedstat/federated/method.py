@@ -101,7 +101,7 @@ class Population:
     training : Training
         How.
     rng : numpy Generator
-        Randomness for the method's own draws.
+        Randomness for draws in ``init``.
     warmup : callable
         ``warmup(start, replicate=0)`` trains all clients, stacked (K, ...), for one round of the training
         configuration and returns their leaves, still on the engine. Each replicate has its own batch orders.
@@ -111,6 +111,9 @@ class Population:
         ``train(method, start, ids, phases, round, moves=None)`` trains clients `ids` from `start` (m, ...) by the
         method's local steps, in batches of their own, and returns their leaves; where `moves`, broadcastable to
         (m, ...), is false an element stays.
+    statistics : callable
+        ``statistics(params, ids)`` returns the running statistics of batch norm of clients `ids` from one pass over
+        all their training samples, under leaves `params` (m, ...); empty without batch norm.
     """
 
     clients: Clients
@@ -120,6 +123,7 @@ class Population:
     warmup: Callable[..., Params] = field(repr=False)
     fresh: Callable[..., Params] = field(repr=False)
     train: Callable[..., Params] = field(repr=False)
+    statistics: Callable[[Params, Tensor], Params] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +198,8 @@ class Method:
         server, masks = self.leaves(network, population), self.shared(network, population)
         if masks is None:
             return State(server)
+        if unknown := masks.keys() - server.keys():
+            raise ValueError(f"shared names unknown leaves {sorted(unknown)}; leaves are {', '.join(server)}.")
         shared = {name: masks.get(name, torch.ones(1, *[1] * leaf.dim(), dtype=torch.bool, device=leaf.device))
                   for name, leaf in server.items()}  # fmt: skip
         kept = {name: leaf for name, leaf in server.items() if not shared[name].all()}
@@ -265,7 +271,8 @@ class Method:
     def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
         """Return models of new clients: the shared part as it is; the personal part, from its start, trains alone.
 
-        A method without personal parts gives its global model.
+        Personal statistics of batch norm are then those of all the client's training samples. A method without
+        personal parts gives its global model.
 
         Raises
         ------
@@ -284,6 +291,8 @@ class Method:
         personal = {name: ~mask for name, mask in state.shared.items()}
         phase = Phase(tuple(n for n in population.network.trainable if n in personal and personal[n].any()))
         end = population.train(self, start, ids, (phase,), state.round, moves=personal)
+        if any(personal[name].any() for name in population.network.statistics if name in personal):
+            end |= population.statistics(end, ids)
         return {"personal": self.predictor({n: torch.where(personal[n], end[n], start[n]) for n in start})}
 
     def record(self, state: State) -> Mapping[str, Tensor]:
@@ -307,6 +316,16 @@ def only(network: Network, personal: Collection[str]) -> Params:
 def slot(params: Params, name: str) -> Params:
     """Leaves of one slot, by their own names: ``slot(params, "personal")["w"]`` is ``params["personal/w"]``."""
     return {leaf.removeprefix(f"{name}/"): value for leaf, value in params.items() if leaf.startswith(f"{name}/")}
+
+
+def bare(params: Params) -> Params:
+    """The network's own leaves, without those of slots."""
+    return {name: leaf for name, leaf in params.items() if "/" not in name}
+
+
+def squared_distance(params: Params, anchor: Params, names: Collection[str]) -> Tensor:
+    """Squared Euclidean distance of one client's leaves `names` from an anchor, a scalar."""
+    return torch.stack([(params[name] - anchor[name]).square().sum() for name in names]).sum()
 
 
 def in_slot(params: Params, name: str) -> Params:
@@ -346,18 +365,19 @@ def keep(clients: ClientStore | None, update: Update) -> ClientStore | None:
 def step_to_mean(server: Params, update: Update, shared: Params | None, server_lr: float) -> Params:
     """Move shared elements by ``server_lr`` times the weighted mean of the participants' changes.
 
-    Where clients differ in what they share, the mean runs over those that share the element; an element that
-    no participant shares stays as it is.
+    Where clients differ in what they share, the mean runs over those that share the element; an element that no
+    participant shares stays as it is.
     """
     new = {}
     for name, leaf in server.items():
+        step = step_size(name, server_lr)
         mask = None if shared is None else shared[name]
         if mask is not None and not mask.any():
             new[name] = leaf
             continue
         change = update.end[name] - update.start[name]
         if mask is None:
-            new[name] = leaf + server_lr * torch.tensordot(update.weight, change, dims=1)
+            new[name] = leaf + step * torch.tensordot(update.weight, change, dims=1)
             continue
         if mask.shape[0] == 1:
             mean = torch.tensordot(update.weight, change, dims=1)
@@ -365,8 +385,13 @@ def step_to_mean(server: Params, update: Update, shared: Params | None, server_l
             weight = update.weight.view(-1, *[1] * (change.dim() - 1)) * mask
             total = weight.sum(0)
             mean = (weight * change).sum(0) / torch.where(total > 0, total, 1)
-        new[name] = torch.where(mask.any(0), leaf + server_lr * mean, leaf)
+        new[name] = torch.where(mask.any(0), leaf + step * mean, leaf)
     return new
+
+
+def step_size(leaf: str, server_lr: float) -> float:
+    """Server's step for a leaf: one for running statistics, as a longer one could turn a variance negative."""
+    return 1.0 if leaf.endswith((".running_mean", ".running_var")) else server_lr
 
 
 def _elements(params: Params, state: State, ids: Tensor) -> Message:

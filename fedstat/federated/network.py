@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedstat.federated.layers import norm_layers, stackable
+from fedstat.federated.layers import UnrolledLSTM, norm_layers, stackable
 from fedstat.parameterization import Form
 
 Params = dict[str, Tensor]
@@ -67,6 +67,12 @@ class Network:
         """Shape of every leaf."""
         return {name: leaf.shape for name, leaf in self.initial().items()}
 
+    @cached_property
+    def constants(self) -> bool:
+        """Whether the module has frozen weights or buffers that are no leaves: they differ between seeds."""
+        tensors = {*dict(self.module.named_parameters()), *dict(self.module.named_buffers())}
+        return bool(tensors - self.weights.keys() - set(self.statistics) - set(self._masks))
+
     @property
     def device(self) -> torch.device:
         """Where weights live."""
@@ -98,7 +104,7 @@ class Network:
             groups.setdefault(layer, []).append(leaf)
         return {name: tuple(leaves) for name, leaves in groups.items()}
 
-    @property
+    @cached_property
     def head(self) -> str:
         """Name of the last dense layer.
 
@@ -111,6 +117,21 @@ class Network:
         if not dense or not dense[-1]:
             raise ValueError("the network needs a dense layer (nn.Linear) as its head, below a body; it has none.")
         return dense[-1]
+
+    @cached_property
+    def head_leaves(self) -> tuple[str, ...]:
+        """Leaves of the head, as `head` finds it."""
+        return tuple(leaf for leaf in self.shapes if leaf.startswith(f"{self.head}."))
+
+    @cached_property
+    def kernels(self) -> dict[str, torch.Size]:
+        """Shapes of the weights of dense, convolutional and recurrent layers, which can be made of parts."""
+        found = {}
+        for name, shape in self.weights.items():
+            layer = self.module.get_submodule(name.rpartition(".")[0])
+            if isinstance(layer, nn.Linear | nn.Conv2d | UnrolledLSTM) and len(shape) > 1:
+                found[name] = shape
+        return found
 
     @cached_property
     def norm_leaves(self) -> tuple[str, ...]:
@@ -200,8 +221,13 @@ class Network:
         """Names of the buffers that tell batch norm which rows count."""
         return [f"{name}.valid".removeprefix(".") for name in norm_layers(self.module)]
 
+    @cached_property
+    def _suffixes(self) -> dict[str, list[str]]:
+        """Names of the parts of each parameterised weight."""
+        return {name: [p.rpartition(".")[2] for p in self.parts if _weight_of(p) == name] for name in self.forms}
+
     def _parts_of(self, name: str) -> list[str]:
-        return [leaf.rpartition(".")[2] for leaf in self.parts if _weight_of(leaf) == name]
+        return self._suffixes[name]
 
     def _in_order(self) -> list[str]:
         """All leaves, each layer's parameters before its statistics, in the module's order."""
@@ -241,7 +267,9 @@ def parameterize(network: Network, forms: Mapping[str, Form], rng: np.random.Gen
     parts = dict(network.parts)
     for name, form in forms.items():
         if name not in weights or name in network.forms:
-            raise ValueError(f"forms names {name!r}; plain weights are {', '.join(set(weights) - set(network.forms))}.")
+            raise ValueError(
+                f"forms names {name!r}; plain weights are {', '.join(sorted(weights.keys() - network.forms.keys()))}."
+            )
         if tuple(weights[name]) != tuple(form.shape):
             raise ValueError(f"the form of {name!r} is for shape {tuple(form.shape)}, it has {tuple(weights[name])}.")
         made = form.parts(tensors[name].detach().cpu().to(network.dtype), rng)

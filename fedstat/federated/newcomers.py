@@ -11,7 +11,8 @@ from fedstat.data import Clients
 from fedstat.federated.evaluation import evaluate
 from fedstat.federated.local import Learner, Training
 from fedstat.federated.method import Predictor, on_device
-from fedstat.federated.result import Result
+from fedstat.federated.network import Network
+from fedstat.federated.result import Key, Result, plain
 from fedstat.federated.run import Bench, make_population, make_site
 from fedstat.federated.training import Pool
 
@@ -51,6 +52,7 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
             result.network(key)  # says what is missing
         assert result.model is not None
         site = make_site(clients, result.model, key[1], dtype, device)
+        _check_fit(result, key, clients, site.network)
         pool = Pool.stack([clients.train], dtype, device)
         bench = Bench(result.config["loss"], Training(**spec), pool, chunk)
         method = result.methods[key[0]]
@@ -59,15 +61,30 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
 
         def rows(ids: Tensor, models: dict[str, Predictor] = models) -> dict[str, Predictor]:
             return {
-                name: Predictor({n: leaf[ids] for n, leaf in predictor.params.items()}, predictor.outputs)
+                name: Predictor(
+                    {n: leaf[ids[0] : ids[-1] + 1] for n, leaf in predictor.params.items()}, predictor.outputs
+                )
                 for name, predictor in models.items()
             }
 
-        learner = Learner(population.network, bench.loss)
-        try:
-            table = evaluate(learner, bench.loss, rows, site.held_out, chunk)
-        except (RuntimeError, IndexError) as error:
-            raise ValueError(f"the new clients do not fit the network of {key[0]!r}: {error}") from error
+        table = evaluate(Learner(population.network, bench.loss), bench.loss, rows, site.held_out, chunk)
         tables.append(table.assign(method=key[0], seed=key[1], round=state.round, split=site.split))
     columns = ["method", "seed", "round", "client", "estimand", "split", "metric", "value"]
     return pd.concat(tables, ignore_index=True)[columns].astype({"client": np.int64})
+
+
+def _check_fit(result: Result, key: Key, clients: Clients, network: Network) -> None:
+    """Refuse new clients with other classes or inputs than the network was trained on."""
+    classes = plain(clients.classes or ())
+    if classes != result.config["classes"][str(key[1])]:
+        raise ValueError(
+            f"the new clients have classes {classes}, the run had {result.config['classes'][str(key[1])]}."
+        )
+    sample = torch.zeros(2, *clients.train.x.shape[2:], dtype=network.dtype, device=network.device)
+    try:
+        network(network.initial(), sample)
+    except (RuntimeError, IndexError, ValueError) as error:
+        shape = tuple(clients.train.x.shape[2:])
+        raise ValueError(
+            f"the new clients' inputs of shape {shape} do not fit the network of {key[0]!r}: {error}"
+        ) from None

@@ -10,7 +10,7 @@ import platform
 import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -163,8 +163,7 @@ class Result:
             If `folder` exists and holds something else than a run.
         """
         folder = Path(folder)
-        if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / "config.toml").exists()):
-            raise ValueError(f"{folder} exists and is no fedstat run; choose another folder, nothing was written.")
+        check_folder(folder, continues=True)
         tensors = {}
         for i, (key, state) in enumerate(self.states.items()):
             for group in _GROUPS:
@@ -176,10 +175,21 @@ class Result:
             for i, state in enumerate(self.states.values()):
                 if state.clients is not None:  # rows that have not changed are linked, not written again
                     state.clients.save(temporary / "clients" / str(i), folder / "clients" / str(i))
-            (temporary / "config.toml").write_text(tomli_w.dumps(self.config))
+            # safetensors sorts; the order of leaves decides the rounding of sums over them
+            layout = {"tensors": list(tensors), "stores": [i for i, s in enumerate(self.states.values()) if s.clients]}
+            (temporary / "layout.json").write_text(json.dumps(layout) + "\n")
+            (temporary / "config.toml").write_text(tomli_w.dumps(self.config), encoding="utf-8")
             self.history.to_parquet(temporary / "metrics.parquet", index=False)
             save_file(tensors, temporary / "state.safetensors")
             (temporary / "environment.json").write_text(json.dumps(environment(), indent=2) + "\n")
+
+
+def check_folder(folder: Path, *, continues: bool) -> None:
+    """Refuse a folder that holds something else than a run, or a run that is not continued."""
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / "config.toml").exists()):
+        raise ValueError(f"{folder} exists and is no fedstat run; choose another folder, nothing was written.")
+    if not continues and (folder / "config.toml").exists():
+        raise ValueError(f"{folder} holds a run already; continue it with resume=fs.load(...), or remove it.")
 
 
 def load(folder: str | Path, model: Model | None = None, methods: Mapping[str, Method] | None = None) -> Result:
@@ -200,25 +210,31 @@ def load(folder: str | Path, model: Model | None = None, methods: Mapping[str, M
         If the folder holds no complete run.
     """
     folder = Path(folder)
-    missing = [f for f in ("config.toml", "metrics.parquet", "state.safetensors") if not (folder / f).is_file()]
+    missing = [
+        f for f in ("config.toml", "metrics.parquet", "state.safetensors", "layout.json") if not (folder / f).is_file()
+    ]
     if missing:
         raise ValueError(f"{folder} is no fedstat run: {', '.join(missing)} is missing.")
-    config = tomllib.loads((folder / "config.toml").read_text())
+    config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    layout = json.loads((folder / "layout.json").read_text())
     keys = [(label, seed) for label in config["methods"] for seed in config["seeds"]]
     groups: list[dict[str, dict[str, Any]]] = [{name: {} for name in (*_GROUPS, "records")} for _ in keys]
-    for name, array in load_file(folder / "state.safetensors").items():
+    arrays = load_file(folder / "state.safetensors")
+    if absent := set(layout["tensors"]) - arrays.keys():
+        raise ValueError(f"{folder / 'state.safetensors'} lacks {sorted(absent)[0]!r}; the run is damaged.")
+    for name in layout["tensors"]:
         i, group, leaf = name.split("/", 2)
-        groups[int(i)][group][leaf] = array if group == "records" else torch.from_numpy(array)
-    stores = [folder / "clients" / str(i) for i in range(len(keys))]
+        groups[int(i)][group][leaf] = arrays[name] if group == "records" else torch.from_numpy(arrays[name])
+    stores = {i: ClientStore.load(folder / "clients" / str(i)) for i in layout["stores"]}
     states = {
         key: State(
             server=g["server"],
-            clients=ClientStore.load(store) if store.is_dir() else None,
+            clients=stores.get(i),
             shared=g["shared"] or None,
             memory=g["memory"],
             round=config["rounds"],
         )
-        for key, g, store in zip(keys, groups, stores, strict=True)
+        for i, (key, g) in enumerate(zip(keys, groups, strict=True))
     }
     text = ["method", "estimand", "split", "metric"]
     return Result(
@@ -227,7 +243,8 @@ def load(folder: str | Path, model: Model | None = None, methods: Mapping[str, M
         records={key: g["records"] for key, g in zip(keys, groups, strict=True)},
         config=config,
         model=model if model is not None else _own_factory(config["model"]),
-        methods=methods or {k: m for k, spec in config["methods"].items() if (m := _revived(spec)) is not None},
+        methods={k: m for k, spec in config["methods"].items() if (m := _revived(spec)) is not None}
+        | dict(methods or {}),
     )
 
 
@@ -261,7 +278,9 @@ def plain(value: Any) -> Any:
         return {str(k): plain(v) for k, v in value.items() if v is not None}
     if isinstance(value, np.ndarray | Tensor):
         return value.tolist()
-    if isinstance(value, Sequence | Set) and not isinstance(value, str):
+    if isinstance(value, Set):
+        return sorted(plain(v) for v in value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [plain(v) for v in value]
     if isinstance(value, nn.Module):
         return f"module {type(value).__name__}"
@@ -327,12 +346,14 @@ def _revived(spec: Any) -> Any:
     """Rebuild a method of fedstat from its description; None for anybody else's, or where arguments were functions."""
     if isinstance(spec, Mapping) and "type" in spec:
         module, _, name = str(spec["type"]).rpartition(".")
-        if not module.startswith("fedstat.methods"):
+        if not f"{module}.".startswith("fedstat.methods."):
             return None
-        cls = getattr(importlib.import_module(module), name, None)
         try:
-            return cls and cls(**{k: _revived(v) for k, v in spec.items() if k != "type"})
-        except (TypeError, ValueError):
+            cls = getattr(importlib.import_module(module), name)
+            if not (isinstance(cls, type) and is_dataclass(cls) and cls.__module__ == module):
+                return None  # nothing but the methods and their arguments is ever called
+            return cls(**{f.name: _revived(spec.get(f.name)) for f in fields(cls)})
+        except (ImportError, AttributeError, TypeError, ValueError):
             return None
     if isinstance(spec, Mapping):
         return {k: _revived(v) for k, v in spec.items()}

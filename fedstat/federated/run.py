@@ -17,7 +17,7 @@ from fedstat.federated.local import Learner, Phase, Training
 from fedstat.federated.losses import LossName
 from fedstat.federated.method import Method, Population, State, on_device
 from fedstat.federated.network import Model, Network, Params, build
-from fedstat.federated.training import Job, Pool, train
+from fedstat.federated.training import Job, Pool, moments, train
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +96,22 @@ def make_population(method: Method, site: Site, bench: Bench) -> Population:
         return {name: torch.stack([leaves[name] for leaves in built]).to(device) for name in built[0]}
 
     def trained(
-        by: Method, start: Params, ids: Tensor, phases: tuple[Phase, ...], t: int, moves: Params | None = None
+        method: Method,
+        start: Params,
+        ids: Tensor,
+        phases: tuple[Phase, ...],
+        round: int,
+        moves: Params | None = None,
     ) -> Params:
         how = {"phases": phases, "moves": moves, "purpose": "tuning batches"}
-        return bench.train(by, network, start, site.jobs(ids.tolist()), t, **how)
+        return bench.train(method, network, start, site.jobs(ids.tolist()), round, **how)
 
-    return Population(site.clients, network, bench.training, stream(site.seed, "method"), warmup, fresh, trained)
+    def statistics(params: Params, ids: Tensor) -> Params:
+        return moments(network, bench.pool, params, site.jobs(ids.tolist()))
+
+    return Population(
+        site.clients, network, bench.training, stream(site.seed, "method"), warmup, fresh, trained, statistics
+    )
 
 
 def make_site(data: Clients, model: Model, seed: int, dtype: torch.dtype, device: str, offset: int = 0) -> Site:

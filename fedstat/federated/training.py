@@ -15,9 +15,10 @@ from torch import Tensor
 
 from fedstat._random import stream
 from fedstat.data import Samples
+from fedstat.federated.layers import MaskedBatchNorm
 from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
 from fedstat.federated.method import Method
-from fedstat.federated.network import Params
+from fedstat.federated.network import Network, Params
 from fedstat.federated.optimizers import SGD, Adam
 
 #: Stacked leaves of one chunk of clients: about the size at which more clients stop paying on a CPU.
@@ -120,6 +121,13 @@ def train(
     """
     size = chunk_size(start) if chunk is None else chunk
     phases = method.phases(learner.network, training, round) if phases is None else phases
+    for phase in phases:
+        rates = phase.lr if isinstance(phase.lr, Mapping) else {}
+        if unknown := {*phase.train, *rates} - start.keys() or (rates and set(phase.train) - rates.keys()):
+            raise ValueError(
+                f"a phase of {type(method).__name__} names leaves {sorted(unknown)} that it has not received, or has "
+                f"no rate for; leaves are {', '.join(start)}."
+            )
     orders = _BatchOrders(training.batch_size, pool, round, purpose, method.held_out, method.batches)
     chunks = []
     for first in range(0, len(jobs), size):
@@ -128,7 +136,43 @@ def train(
         received = {name: leaf[part] for name, leaf in start.items()}
         worker = _Worker(method, learner, training, pool, orders, jobs[part], round)
         chunks.append(worker.run(received, phases, some))
-    return {name: torch.cat([part[name] for part in chunks]) for name in chunks[0]}
+    return chunks[0] if len(chunks) == 1 else {name: torch.cat([part[name] for part in chunks]) for name in chunks[0]}
+
+
+@torch.no_grad()
+def moments(network: Network, pool: Pool, params: Params, jobs: Sequence[Job]) -> Params:
+    """Running statistics of batch norm from one pass over all of each job's training samples.
+
+    Parameters
+    ----------
+    network : Network
+        Supplies the statistics' names; without batch norm nothing is returned.
+    pool : Pool
+        The training samples.
+    params : dict of Tensor, each (J, ...)
+        Leaves of each row.
+    jobs : sequence of Job, length J
+        Data row of each row.
+
+    Returns
+    -------
+    dict of Tensor, each (J, ...)
+    """
+    norms = [layer for layer in network.module.modules() if isinstance(layer, MaskedBatchNorm)]
+    before = [layer.momentum for layer in norms]
+    found: list[Params] = []
+    try:
+        for layer in norms:
+            layer.momentum = 1.0  # the batch's own moments, whatever stood there
+        for k, job in enumerate(jobs if norms else ()):
+            row = slice(job.row * pool.n_max, job.row * pool.n_max + int(pool.n[job.row]))
+            leaves = {name: leaf[k].clone() for name, leaf in params.items()}
+            network(leaves, pool.x[row], train=True)
+            found.append({name: leaves[name] for name in network.statistics})
+    finally:
+        for layer, momentum in zip(norms, before, strict=True):
+            layer.momentum = momentum
+    return {name: torch.stack([one[name] for one in found]) for name in found[0]} if found else {}
 
 
 def chunk_size(start: Params) -> int:
@@ -173,7 +217,7 @@ class _Worker:
 
             with torch.no_grad():
                 params |= torch.vmap(finished)(params, received, aux, data)
-        return params
+        return params | {name: torch.where(mask, params[name], received[name]) for name, mask in moves.items()}
 
     def train(
         self, params: Params, received: Params, aux: Params, phase: Phase, index: Tensor, sizes: Tensor, moves: Params
@@ -200,7 +244,7 @@ class _Worker:
             return dict(zip(phase.train, grads, strict=True))
 
         full = bool((sizes == index.shape[-1]).all())
-        for rows, size in zip(index, sizes, strict=True):
+        for rows, size in zip(index[: phase.steps], sizes[: phase.steps], strict=True):
             batches = tuple(
                 Batch(pool.x[group], pool.y[group], group >= 0, (group - own).clamp(min=0)) for group in rows
             )
@@ -218,6 +262,8 @@ class _Worker:
             return
         job = self.jobs[int((~finite).nonzero()[0])]
         when = f"round {self.round + 1}" if self.round >= 0 else "the training before the first round"
+        if self.orders.purpose == "tuning batches":
+            when = f"tuning after round {self.round}"
         lr = self.training.lr if phase.lr is None else phase.lr
         raise FloatingPointError(
             f"loss or weights of client {job.client} (seed {job.seed}) became infinite or NaN in {when} under "
@@ -253,14 +299,31 @@ class _BatchOrders:
         """Sample places of one job, (steps, group, B), -1 at padding; `first` epochs go before."""
         key = (job, first, epochs)
         if key not in self.known:
-            places, b = self.split(job)[0], self.batch_size
+            places = self.split(job)[0]
             rng = stream(job.seed, self.purpose, self.round, job.client)
             shuffled = rng.permuted(np.tile(places, (first + epochs, 1)), axis=1)[first:]
-            padded = np.pad(shuffled, ((0, 0), (0, -len(places) % b)), constant_values=-1)
-            batches = padded.reshape(-1, b)
-            steps = -(-len(batches) // self.group)  # where batches are missing, the first ones serve again
-            self.known[key] = np.resize(batches, (steps, self.group, b))
+            self.known[key] = np.concatenate([self.steps(epoch) for epoch in shuffled])
         return self.known[key]
+
+    def steps(self, epoch: np.ndarray) -> np.ndarray:
+        """Cut one epoch's samples into steps of `group` batches, (steps, group, B); no sample comes twice in a step.
+
+        Where samples are too few to fill a step's batches they are spread over them evenly; a batch that still has
+        none repeats the step's first.
+        """
+        b, g = self.batch_size, self.group
+        batches = np.pad(epoch, (0, -len(epoch) % b), constant_values=-1).reshape(-1, b)
+        if g == 1:
+            return batches[:, None]
+        steps = []
+        for i in range(0, len(batches), g):
+            group = batches[i : i + g]
+            if len(group) < g:
+                rest = np.array_split(group[group >= 0], g)
+                rest = [part if len(part) else rest[0] for part in rest]
+                group = np.stack([np.pad(part, (0, b - len(part)), constant_values=-1) for part in rest])
+            steps.append(group)
+        return np.stack(steps)
 
     def of(self, jobs: Sequence[Job], first: int, epochs: int) -> tuple[Tensor, Tensor]:
         """Positions in the pool, (S, G, c, B) with -1 at padding, and batch sizes, (S, G, c)."""

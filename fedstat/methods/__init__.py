@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from pathlib import Path
 
 from fedstat.federated.method import Method
@@ -31,11 +32,16 @@ def find(name: str) -> type[Method]:
                              '"file.py:Name".')  # fmt: skip
         return _found()[name]
     path = Path(file)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(f"fedstat_file_{path.stem}", path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise ValueError(f"{file!r} is no Python file; {name!r} should read like mine.py:MyMethod.")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
     cls = getattr(module, wanted, None)
     if not (isinstance(cls, type) and issubclass(cls, Method)):
         raise ValueError(f"{file} defines no subclass of fedstat.Method called {wanted!r}.")

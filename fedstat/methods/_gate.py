@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,6 +20,8 @@ TRAINED = (
     *(f"{layer}.{leaf}" for layer in ("linear", "norm") for leaf in ("weight", "bias")),
 )
 _EPS = 1e-5
+
+Ranking = Literal["score/size", "score"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,16 +42,7 @@ class Blocks:
     dense: frozenset[str]
     parts: int
 
-    @classmethod
-    def of(cls, network: Network, parts: int) -> Blocks:
-        """Cut the leaves that train."""
-        weights, pieces = network.weights, network.parts
-        shapes = {n: pieces[n].shape if n in pieces else weights[n] for n in network.trainable}
-        layers = [name for name, layer in network.module.named_modules() if isinstance(layer, nn.Linear)]
-        inside = tuple(f"{layer}." if layer else "" for layer in layers)
-        return cls(shapes, frozenset(name for name in shapes if name.startswith(inside)), parts)
-
-    @property
+    @cached_property
     def sizes(self) -> dict[str, list[int]]:
         """Elements of each block, leaf by leaf."""
         lengths = {name: (shape.numel(), -(-shape.numel() // self.parts)) for name, shape in self.shapes.items()}
@@ -71,12 +66,12 @@ class Blocks:
         """Share of the elements that the first blocks are counted as, and lower bound of the scores."""
         return min(max(1 / self.parts, 0.1), density)
 
-    def choose(self, scores: Tensor, density: float) -> Tensor:
-        """Blocks that are kept, (blocks,): the first of each leaf, and others in the order of score per size.
+    def choose(self, scores: Tensor, density: float, ranking: Ranking = "score/size") -> Tensor:
+        """Blocks that are kept, (blocks,): the first of each leaf, and others in the order of the ranking.
 
         Dense layers and all others fill capacities of their own, ``density - least`` of the elements outside first
-        blocks, rounded, until the next block does not fit. Scores count as `least` at the least; ties go to the lower
-        index.
+        blocks, rounded: by "score/size" until the next block does not fit, by "score" with blocks that do not fit left
+        out. Scores count as `least` at the least; ties go to the lower index.
         """
         scores, sizes = scores.double().clamp(min=self.least(density)), self.sizes
         size = np.array([n for blocks in sizes.values() for n in blocks], float)
@@ -86,10 +81,30 @@ class Blocks:
         for group in (dense & ~first, ~dense & ~first):
             capacity = round((density - self.least(density)) * size[group].sum())
             place, weight = (torch.from_numpy(v).to(scores.device) for v in (group, np.where(group, size, np.inf)))
-            order = torch.where(place, scores / weight, -1).argsort(descending=True, stable=True)
-            fits = weight[order].cumsum(0) <= capacity
+            value = scores / weight if ranking == "score/size" else scores
+            order = torch.where(place, value, -1).argsort(descending=True, stable=True)
+            fits = weight[order].cumsum(0) <= capacity if ranking == "score/size" else _fitting(weight[order], capacity)
             kept = kept | torch.zeros_like(fits).scatter(0, order, fits)
         return kept
+
+
+@lru_cache(maxsize=8)
+def blocks_of(network: Network, parts: int) -> Blocks:
+    """Cut the leaves that train; kept for the next steps of the same network."""
+    weights, pieces = network.weights, network.parts
+    shapes = {n: pieces[n].shape if n in pieces else weights[n] for n in network.trainable}
+    layers = [name for name, layer in network.module.named_modules() if isinstance(layer, nn.Linear)]
+    inside = tuple(f"{layer}." if layer else "" for layer in layers)
+    return Blocks(shapes, frozenset(name for name in shapes if name.startswith(inside)), parts)
+
+
+def _fitting(sizes: Tensor, capacity: float) -> Tensor:
+    """Which blocks, taken in turn, find room beside those taken before."""
+    fits, used = [], torch.zeros_like(sizes[0])
+    for size in sizes.unbind():
+        fits.append(used + size <= capacity)
+        used = used + torch.where(fits[-1], size, 0)
+    return torch.stack(fits)
 
 
 def gate_leaves(shape: tuple[int, ...], blocks: int, rng: np.random.Generator) -> Params:

@@ -14,7 +14,7 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from fedstat.federated.local import Phase, Training
-from fedstat.federated.method import Method, Population, Predictor, State, Update, device_of, in_slot, slot
+from fedstat.federated.method import Method, Population, Predictor, State, Update, device_of, in_slot, slot, step_size
 from fedstat.federated.network import Network, Params
 from fedstat.federated.store import ClientStore
 
@@ -126,7 +126,7 @@ class ClusteredFL(Method):
         total = weight.sum(1, keepdim=True)
         weight = weight / torch.where(total > 0, total, 1)
         for name, leaf in slot(memory, NODE).items():
-            memory[f"{NODE}/{name}"] = leaf + self.server_lr * torch.tensordot(weight, change[name], 1)
+            memory[f"{NODE}/{name}"] = leaf + step_size(name, self.server_lr) * torch.tensordot(weight, change[name], 1)
         root = {name: leaf[0] for name, leaf in slot(memory, NODE).items()}
         return replace(state, server=root, clients=clients, memory=memory, round=state.round + 1)
 

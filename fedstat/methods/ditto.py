@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import ClassVar
@@ -12,7 +12,19 @@ import torch
 from torch import Tensor
 
 from fedstat.federated.local import Batch, Context, Learner, Phase, Training
-from fedstat.federated.method import Method, Population, Predictor, State, device_of, in_slot, only, slot, stack
+from fedstat.federated.method import (
+    Method,
+    Population,
+    Predictor,
+    State,
+    bare,
+    device_of,
+    in_slot,
+    only,
+    slot,
+    squared_distance,
+    stack,
+)
 from fedstat.federated.network import Network, Params
 
 PERSONAL = "personal"
@@ -94,13 +106,3 @@ class Ditto(Method):
 
     def _both(self, params: Params) -> dict[str, Predictor]:
         return {"personal": self.predictor(slot(params, PERSONAL)), "global": self.predictor(bare(params))}
-
-
-def bare(params: Params) -> Params:
-    """The network's own leaves, without those of slots."""
-    return {name: leaf for name, leaf in params.items() if "/" not in name}
-
-
-def squared_distance(params: Params, anchor: Params, names: Collection[str]) -> Tensor:
-    """Squared Euclidean distance of one client's leaves `names` from an anchor, a scalar."""
-    return torch.stack([(params[name] - anchor[name]).square().sum() for name in names]).sum()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from fedstat.federated.local import Learner
 from fedstat.federated.method import Method, Predictor, State, device_of
@@ -33,8 +36,8 @@ def ensemble(method: Method, state: State, newcomers: int, *, of: str = "probabi
         ])  # fmt: skip
         if of == "outputs" or learner.task == "squared":
             return each.mean(0)
-        if learner.task == "logistic":
-            return each.sigmoid().mean(0).logit()
-        return each.log_softmax(-1).logsumexp(0) - torch.tensor(float(count)).log()
+        if learner.task == "logistic":  # the log-odds of the mean probability, without saturation
+            return logsigmoid(each).logsumexp(0) - logsigmoid(-each).logsumexp(0)
+        return each.log_softmax(-1).logsumexp(0) - math.log(count)
 
     return Predictor({name: leaf.expand(newcomers, *leaf.shape) for name, leaf in members.items()}, outputs)

@@ -18,6 +18,8 @@ from fedstat.federated.network import Network, Params, parameterize
 from fedstat.federated.store import ClientStore
 from fedstat.parameterization import Rank1Sparse
 
+#: Under which name the server remembers how clients weigh.
+SIZE = "size"
 #: By how much the cosine of equal vectors may miss 1.
 _ROUNDING = 1e-12
 
@@ -71,8 +73,8 @@ class FactorizedFL(Method):
     -----
     "alpha" sends u and the last layer's v up, and a mean of u down. "beta" sends u, v and the non-zero entries of mu
     both ways; down these lie where any neighbour's do. Biases of factorised layers go with u. Head and norm layers,
-    with their statistics, are personal. A new client has no v yet: it starts from the mean over the round's
-    participants, weighted by samples, and trains what is personal for one round's epochs.
+    with their statistics, are personal. A new client has no v yet: it starts from the mean, weighted by samples, of
+    what all clients uploaded last, and trains what is personal for one round's epochs.
 
     Our choices: the server keeps everybody's last upload, so that absent clients are neighbours, too, and a client
     starts from the newest mean; who has not taken part yet is nobody's neighbour, and is itself judged by the common
@@ -90,7 +92,7 @@ class FactorizedFL(Method):
     layout: Literal["spatial", "flat"] = "spatial"
 
     exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "a penalised step in the parts is no gradient step in the weights that they compose."
+        "one client": "the penalty on mu is a force that plain training does not feel, also where a client is alone."
     }
 
     def __post_init__(self) -> None:
@@ -114,8 +116,8 @@ class FactorizedFL(Method):
         """Factorise every dense, recurrent and convolutional weight below the head."""
         forms = {
             name: Rank1Sparse(tuple(shape), self.rank, self.layout)
-            for name, shape in network.weights.items()
-            if len(shape) in (2, 4) and name != f"{network.head}.weight"
+            for name, shape in network.kernels.items()
+            if name != f"{network.head}.weight"
         }
         if not forms:
             raise ValueError("the network needs a dense or convolutional layer below its head; it has none.")
@@ -133,7 +135,7 @@ class FactorizedFL(Method):
         return only(network, [leaf for leaf in network.shapes if not travels(leaf)])
 
     def init(self, network: Network, population: Population) -> State:
-        """Keep all leaves of every client; remember, for the leaves v of layer L-1, who has uploaded them."""
+        """Keep all leaves of every client; remember their weights and, for the leaves v of layer L-1, who sent them."""
         clients = len(population.clients)
         if self.min_neighbours > clients:
             raise ValueError(
@@ -144,18 +146,22 @@ class FactorizedFL(Method):
                         for layer in network.layers.values()]  # fmt: skip
         last = next(leaves for leaves in reversed(coefficients) if leaves)
         nobody = torch.zeros(clients, dtype=torch.bool, device=network.device)
-        return replace(state, clients=ClientStore.filled(state.server, clients), memory=dict.fromkeys(last, nobody))
+        n = torch.from_numpy(population.clients.train.n).to(network.device, torch.float64)
+        size = n if self.weighting == "samples" else torch.ones_like(n)
+        memory = {SIZE: size} | dict.fromkeys(last, nobody)
+        return replace(state, clients=ClientStore.filled(state.server, clients), memory=memory)
 
     def receive(self, state: State, ids: Tensor) -> Params:
         """What a client keeps, with its own mean of what all clients uploaded last."""
         assert state.clients is not None
         assert state.shared is not None
         params, weights = state.clients.rows(ids), self._weights(state, ids)
+        near = weights.any(0).nonzero()[:, 0]
+        uploads, weights = state.clients.rows(near), weights[:, near]
         for name in (name for name, mask in state.shared.items() if mask.all()):
             # around the server's value, from which equal uploads do not differ; a zero of mu has to stay zero
             centre = torch.zeros_like(params[name][0]) if _is_sparse(name) else state.server[name]
-            change = state.clients[name].to(centre.device) - centre
-            params[name] = centre + torch.tensordot(weights.to(centre.dtype), change, dims=1)
+            params[name] = centre + torch.tensordot(weights.to(centre.dtype), uploads[name] - centre, dims=1)
         return params
 
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
@@ -171,20 +177,30 @@ class FactorizedFL(Method):
         """What is averaged, and the v by which clients are compared; of mu its non-zero entries."""
         end = self._pruned(update.end)
         return _sparse(
-            {**super().upload(state, replace(update, end=end)), **{name: end[name] for name in state.memory}}
+            {**super().upload(state, replace(update, end=end)), **{name: end[name] for name in _last(state)}}
         )
 
     def aggregate(self, state: State, update: Update) -> State:
-        """Keep what was uploaded, and its mean for new clients; everybody's own mean is taken in ``receive``."""
-        assert state.shared is not None
+        """Keep what was uploaded; everybody's own mean is taken in ``receive``, that of new clients in ``newcomer``."""
         end = self._pruned(update.end) if self.variant == "beta" else update.end
-        server = {
-            name: leaf + torch.tensordot(update.weight, end[name] - leaf, dims=1) if state.shared[name].all() else leaf
-            for name, leaf in state.server.items()
-        }
-        sent = {name: who.index_fill(0, update.ids, True) for name, who in state.memory.items()}
+        sent = {name: state.memory[name].index_fill(0, update.ids, True) for name in _last(state)}
         clients = keep(state.clients, replace(update, end=end))
-        return replace(state, server=server, clients=clients, memory=sent, round=state.round + 1)
+        return replace(state, clients=clients, memory=state.memory | sent, round=state.round + 1)
+
+    def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
+        """The mean of all that was uploaded; the rest trains from the start."""
+        assert state.clients is not None
+        assert state.shared is not None
+        who = state.memory[_last(state)[0]].nonzero()[:, 0]
+        if not len(who):
+            return super().newcomer(state, population)
+        uploads, size = state.clients.rows(who), state.memory[SIZE][who]
+        mean = {
+            name: leaf + torch.tensordot((size / size.sum()).to(leaf.dtype), uploads[name] - leaf, dims=1)
+            for name, leaf in state.server.items()
+            if state.shared[name].all()
+        }
+        return super().newcomer(replace(state, server=state.server | mean), population)
 
     def predictor(self, params: Params) -> Predictor:
         """Return models, with small entries of mu left out if `prune`."""
@@ -193,16 +209,16 @@ class FactorizedFL(Method):
     def _weights(self, state: State, ids: Tensor) -> Tensor:
         """Weights (m, K) of all clients in the means of clients `ids`, in float64; see the class."""
         assert state.clients is not None
-        v = torch.cat([state.clients[name].flatten(1) for name in state.memory], dim=1).to(ids.device).double()
+        v = torch.cat([state.clients[name].flatten(1) for name in _last(state)], dim=1).to(ids.device).double()
         length = v.norm(dim=1, keepdim=True)
         if (length == 0).any():
             raise ValueError(
-                f"{', '.join(state.memory)} of client {int(length[:, 0].argmin())} must not be all zero, since its "
+                f"{', '.join(_last(state))} of client {int(length[:, 0].argmin())} must not be all zero, since its "
                 "cosine with other clients is not defined then; lower the learning rate."
             )
         direction = v / length
         own = torch.arange(len(v), device=ids.device) == ids[:, None]
-        known = own | next(iter(state.memory.values()))
+        known = own | state.memory[_last(state)[0]]
         cosine = torch.where(own, 1.0, direction[ids] @ direction.mT)
         # the client itself comes first, even before clients with the same v
         ranked = cosine.masked_fill(~known, -np.inf).masked_fill(own, np.inf)
@@ -216,6 +232,11 @@ class FactorizedFL(Method):
             n: torch.where(p.abs() < self.sparsity, 0, p) for n, p in params.items() if self.prune and _is_sparse(n)
         }
         return params | small
+
+
+def _last(state: State) -> list[str]:
+    """Leaves v of layer L-1."""
+    return [name for name in state.memory if name != SIZE]
 
 
 def _is_sparse(leaf: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,9 +12,21 @@ from torch import Tensor
 
 from fedstat.federated.codec import Message
 from fedstat.federated.local import Batch, Context, Learner
-from fedstat.federated.method import Method, Population, Predictor, State, Update, device_of, in_slot, only, slot
+from fedstat.federated.method import (
+    Method,
+    Population,
+    Predictor,
+    State,
+    Update,
+    bare,
+    device_of,
+    in_slot,
+    only,
+    slot,
+    squared_distance,
+    stack,
+)
 from fedstat.federated.network import Network, Params
-from fedstat.methods.ditto import bare, squared_distance
 
 CLOUD = "cloud"
 
@@ -58,6 +70,7 @@ class FedAMP(Method):
     scale: float = 1e6
     start: Literal["w", "u"] = "w"
 
+    example: ClassVar[Mapping[str, Any]] = {"alpha": 0.15, "scale": 1.0}
     fewest: ClassVar[int] = 2
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "a mix of other clients' models needs other clients",
@@ -98,10 +111,8 @@ class FedAMP(Method):
     def receive(self, state: State, ids: Tensor) -> Params:
         """Each participant's own model, and the mix in the slot ``cloud``."""
         own, xi, cloud = super().receive(state, ids), self.attention(state, ids), {}
-        for (
-            name,
-            w0,
-        ) in state.server.items():  # weights sum to one: mixing distances from w0 is exact where all are at w0
+        for name, w0 in state.server.items():
+            # weights sum to one: mixing distances from w0 is exact where all are at w0
             cloud[name] = w0 + torch.tensordot(xi.to(w0.dtype), _everyone(state, name) - w0, dims=1)
         return (cloud if self.start == "u" else own) | in_slot(cloud, CLOUD)
 
@@ -136,9 +147,7 @@ class FedAMP(Method):
     def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
         """The uniform mean of all clients' models, trained with the pull to it."""
         ids = torch.arange(len(population.clients), device=device_of(state))
-        mean = {
-            name: _everyone(state, name).mean(0).expand(len(ids), *leaf.shape) for name, leaf in state.server.items()
-        }
+        mean = stack({name: _everyone(state, name).mean(0) for name in state.server}, len(ids))
         phases = self.phases(population.network, population.training, state.round)
         end = population.train(self, mean | in_slot(mean, CLOUD), ids, phases, state.round)
         return {"personal": self.predictor({name: end[name] for name in mean})}

@@ -88,8 +88,7 @@ class FedDecomp(Method):
         """Add a low-rank part to every dense, recurrent and convolutional weight."""
         forms = {
             name: LowRankSum(tuple(shape), self.dense_ratio if len(shape) == 2 else self.conv_ratio, self.scale)
-            for name, shape in network.weights.items()
-            if len(shape) in (2, 4)
+            for name, shape in network.kernels.items()
         }
         return parameterize(network, forms, rng)
 

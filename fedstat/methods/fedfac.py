@@ -36,18 +36,22 @@ class FedFac(Method):
     Parameters
     ----------
     layers : sequence of str
-        Layers whose units are split (the paper's Lambda).
+        Layers whose units are split (the paper's Lambda); none makes FedAvg.
     kappa : float
-        Share of the correlations' eigenvalues that the factors must reach, in (0, 1].
+        Share of the correlations' eigenvalues that the factors must reach, in (0, 1] (0.85, our choice from the paper's
+        grid 0.5, 0.75, 0.85, 0.9, 0.95).
     tau : float, Quantile or Count
-        The cut: a number, a quantile of the communalities, or how many units are shared.
+        The cut: a number, a quantile of the communalities, or how many units are shared (the median, our choice from
+        the paper's grid of quartiles).
     dynamic : bool
         Algorithm 2 instead of Algorithm 1.
     source : {"updates", "weights"}
-        What the dynamic analysis looks at; the paper says "weights or gradients".
+        What the dynamic analysis looks at; the paper says "weights or gradients" ("updates", our choice: weights repeat
+        the common start, and correlate for that reason).
     rejoin : {"add", "average"}
         A unit that turns shared: add the mean change to the server's old value, as the paper's formula does, or
-        take the mean of the participants' weights. Both agree on units that never flip.
+        take the mean of the participants' weights ("add", the paper's). With ``server_lr=1`` both agree on units that
+        never flip.
     statistic : {"communality", "agreement"} or callable
         What is cut. "communality" is the paper's. It cannot tell whether clients agree: inputs permuted within
         each client leave it unchanged. "agreement" is ours, each unit's `intraclass_correlation` over clients. It
@@ -58,17 +62,26 @@ class FedFac(Method):
         the communality would see, and a generator to one value per unit, NaN where undefined.
     replicates : int
         Batch orders in which all clients train from the common start for the first "agreement", one local round
-        each; two or more separate the clients' differences from the noise of their batches.
+        each; two or more separate the clients' differences from the noise of their batches (2, ours).
     weighting, server_lr
         See `Method`.
 
     Notes
     -----
-    Shared units travel both ways. Before the first round every client sends the split layers' incoming weights and
-    hears the split; under `dynamic` it sends all units in every round and hears one bit for each. The analysis starts
-    from squared multiple correlations and takes the diagonal of R - A A' for the unique variances: as printed, without
-    the diagonal, the iteration would be principal components. A new client gets LocalTrain ("personal": its personal
-    units train alone) and, untrained, the mean of all clients' predicted probabilities ("ensemble").
+    Shared units travel both ways: d numbers, as many as the model has, less (personal units) x (numbers of a unit)
+    summed over `layers`. Before the first round every client sends the incoming weights of the split layers, for
+    "agreement" once per replicate, and hears one bit per unit. Under `dynamic` it sends all d numbers in every round,
+    and receives the shared units and one bit for each unit of the split layers.
+
+    Under `dynamic` a unit that turns personal goes on, at a participant, from what it trained in that round; at an
+    absent client from its own row, which dates from when it last took part (before that, the common start). The
+    server's value of the unit stays what it was when it was last shared.
+
+    The analysis starts from squared multiple correlations and takes the diagonal of R - A A' for the unique variances:
+    as printed, without the diagonal, the iteration would be principal components.
+
+    A new client gets LocalTrain ("personal": its personal units train alone, from the common start or, under `dynamic`,
+    from the server's value) and, untrained, the mean of all clients' predicted probabilities ("ensemble").
     """
 
     layers: Sequence[str]
@@ -85,7 +98,7 @@ class FedFac(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if isinstance(self.layers, str) or not self.layers:
+        if isinstance(self.layers, str):
             raise ValueError(f'layers must be a sequence of layer names such as ["hidden"], got {self.layers!r}.')
         if not 0 < self.kappa <= 1:
             raise ValueError(f"kappa must lie in (0, 1], got {self.kappa}.")
@@ -113,7 +126,7 @@ class FedFac(Method):
         """Split by what all clients make of the common start in one local round."""
         units = {layer: network.shapes[network.incoming(layer)[0]][0] for layer in self.layers}
         everything = {layer: np.ones(n, dtype=bool) for layer, n in units.items()}
-        if self._decided_by_tau():
+        if self._is_decided():
             split = {layer: is_shared(np.full(n, np.nan), self.tau, everything[layer]) for layer, n in units.items()}
         else:
             start = stack(network.initial(), len(population.clients))
@@ -129,7 +142,7 @@ class FedFac(Method):
     def init(self, network: Network, population: Population) -> State:
         """As FedSplit; under `dynamic` clients keep all units of the split layers, as any may turn personal."""
         state = super().init(network, population)
-        if not self.dynamic or self._decided_by_tau():
+        if not self.dynamic or self._is_decided():
             return state
         split = [name for layer in self.layers for name in network.unit_leaves(layer)]
         kept = {name: state.server[name] for name in split}
@@ -137,7 +150,7 @@ class FedFac(Method):
 
     def aggregate(self, state: State, update: Update) -> State:
         """As FedSplit; the dynamic version first decides anew which units are shared."""
-        if not self.dynamic or self._decided_by_tau():
+        if not self.dynamic or self._is_decided():
             return super().aggregate(state, update)
         assert state.shared is not None
         seen = _changes(update.start, update.end) if self.source == "updates" else update.end
@@ -157,7 +170,7 @@ class FedFac(Method):
 
     def prelude(self, network: Network, clients: int) -> tuple[Message, Message]:
         """For the first split all clients send the layers' incoming weights, or changes, and hear which are shared."""
-        if self._decided_by_tau():
+        if self._is_decided():
             return {}, {}
         times = self.replicates if self.statistic == "agreement" else 1
         up, down = {}, {}
@@ -170,14 +183,14 @@ class FedFac(Method):
     def download(self, state: State, received: Params, ids: Tensor) -> Message:
         """Shared elements; under `dynamic` with one bit per unit of the split layers."""
         message = super().download(state, received, ids)
-        if not self.dynamic or self._decided_by_tau():
+        if not self.dynamic or self._is_decided():
             return message
         bits = {name: mask.expand(len(ids), -1) for name, mask in self.record(state).items()}
         return {**message, **{name: Bits(mask) for name, mask in bits.items()}}
 
     def upload(self, state: State, update: Update) -> Message:
         """Shared elements; under `dynamic` everything, since the analysis looks at all units."""
-        if not self.dynamic or self._decided_by_tau():
+        if not self.dynamic or self._is_decided():
             return super().upload(state, update)
         return {name: update.end[name] for name in state.server}
 
@@ -192,9 +205,9 @@ class FedFac(Method):
         assert state.shared is not None
         return {f"shared {layer}": _units(_layer_mask(state.shared, layer)) for layer in self.layers}
 
-    def _decided_by_tau(self) -> bool:
-        """Tell whether tau alone shares all units or none, so that no analysis is needed."""
-        return isinstance(self.tau, float | int) and (self.tau == 0 or self.tau == np.inf)
+    def _is_decided(self) -> bool:
+        """Tell whether no analysis is needed, since tau alone shares all units or none, or no layer is split."""
+        return not self.layers or (isinstance(self.tau, float | int) and (self.tau == 0 or self.tau == np.inf))
 
     def _split(
         self,

@@ -78,11 +78,11 @@ class FedPAC(Method):
 
     def shared(self, network: Network, population: Population) -> Params:
         """The body."""
-        return only(network, _head(network))
+        return only(network, network.head_leaves)
 
     def init(self, network: Network, population: Population) -> State:
         """No centroids yet; the server knows how many samples of each class a client has."""
-        weight = network.initial()[_head(network)[0]]
+        weight = network.initial()[network.head_leaves[0]]
         train, classes = population.clients.train, population.clients.classes
         if classes is None or len(weight) < len(classes):
             raise ValueError(
@@ -112,7 +112,7 @@ class FedPAC(Method):
 
     def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
         """One epoch on the head, then the body."""
-        head = _head(network)
+        head = network.head_leaves
         body = tuple(name for name in network.trainable if name not in head)
         both = (Phase(head, epochs=1, lr=self.head_lr, name="head"), Phase(body, name="body"))
         return tuple(phase for phase in both if phase.train)
@@ -196,11 +196,6 @@ def head_weights(h: np.ndarray, v: np.ndarray) -> np.ndarray:
         kept = np.where(solution < _NEGLIGIBLE, 0, solution)
         weights[i] = kept if kept.any() else solution
     return weights / weights.sum(1, keepdims=True)
-
-
-def _head(network: Network) -> tuple[str, ...]:
-    """Weight and bias of the last dense layer."""
-    return network.layers[network.head]
 
 
 def _moments(learner: Learner, params: Params, data: Data) -> tuple[Tensor, Tensor, Tensor]:

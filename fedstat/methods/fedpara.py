@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -56,9 +55,6 @@ class FedPara(Method):
     tanh: bool = False
 
     example_model: ClassVar[Model | None] = mlp(3, 24, 16, 2)
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "a gradient step in the factors is no gradient step in the weights that they compose."
-    }
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -68,7 +64,7 @@ class FedPara(Method):
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Factorise the dense, recurrent and convolutional weights below the head that are large enough."""
-        shapes = {n: tuple(s) for n, s in network.weights.items() if len(s) in (2, 4) and n != f"{network.head}.weight"}
+        shapes = {name: tuple(shape) for name, shape in network.kernels.items() if name != f"{network.head}.weight"}
         forms = {
             name: Hadamard(shape, self.gamma, personal=self.personal, tanh=self.tanh)
             for name, shape in shapes.items()

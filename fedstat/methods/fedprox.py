@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fedstat.federated.local import Batch, Context, Learner
+from fedstat.federated.method import squared_distance
 from fedstat.federated.network import Params
 from fedstat.methods.fedavg import FedAvg
 
@@ -59,5 +59,5 @@ class FedProx(FedAvg):
 
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
         """The plain loss and half of `mu` times the squared distance from the received weights."""
-        moved = [(params[name] - context.received[name]).square().sum() for name in learner.network.trainable]
-        return learner.loss(params, batch) + self.mu / 2 * torch.stack(moved).sum()
+        pull = squared_distance(params, context.received, learner.network.trainable)
+        return learner.loss(params, batch) + self.mu / 2 * pull

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
-from fedstat.federated.method import Method, Population, Predictor, State, device_of, in_slot, slot, stack
+from fedstat.federated.method import Method, Population, Predictor, State, bare, device_of, in_slot, only, slot, stack
 from fedstat.federated.network import Network, Params
 
 
@@ -63,24 +63,22 @@ class FedRoD(Method):
     def leaves(self, network: Network, population: Population) -> Params:
         """The network's, and a private head of zeros."""
         start = network.initial()
-        return start | in_slot({name: torch.zeros_like(start[name]) for name in _head(network)}, "private")
+        return start | in_slot({name: torch.zeros_like(start[name]) for name in network.head_leaves}, "private")
 
     def shared(self, network: Network, population: Population) -> Params:
         """All of the network; not the private head."""
-        outputs, classes = network.shapes[_head(network)[0]][0], population.clients.classes
+        outputs, classes = network.shapes[network.head_leaves[0]][0], population.clients.classes
         if classes is None or outputs < len(classes):
             raise ValueError(
                 f"FedRoD needs class labels and a network with one output for each class, got {outputs} output(s) for "
                 f"{'numbers' if classes is None else f'{len(classes)} classes'}."
             )
-        return {
-            f"private/{name}": torch.zeros(1, *[1] * len(network.shapes[name]), dtype=torch.bool, device=network.device)
-            for name in _head(network)
-        }
+        masks = only(network, network.head_leaves)
+        return in_slot({name: masks[name] for name in network.head_leaves}, "private")
 
     def prepare(self, learner: Learner, params: Params, data: Data) -> tuple[Params, Params]:
         """Log class counts of the training samples, minus infinity for a class that is missing."""
-        outputs = len(params[_head(learner.network)[0]])
+        outputs = len(params[learner.network.head_leaves[0]])
         member = (data.y[:, None] == torch.arange(outputs, device=data.y.device)) & data.valid[:, None]
         return params, {"log_counts": member.sum(0).to(learner.network.dtype).log()}
 
@@ -90,7 +88,7 @@ class FedRoD(Method):
 
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
         """The generic model's balanced loss plus the private head's own."""
-        z, generic = learner.features(_generic(params), batch)
+        z, generic = learner.features(bare(params), batch)
         balanced = generic + self.gamma * context.aux["log_counts"] if self.gamma else generic  # 0 * inf is no number
         personal = generic.detach() + _correction(learner.network, params, z.detach())
         return batch.mean(learner.losses(balanced, batch.y) + learner.losses(personal, batch.y))
@@ -101,7 +99,7 @@ class FedRoD(Method):
 
     def predict(self, learner: Learner, params: Params, x: Tensor) -> Tensor:
         """Sum of both heads' logits."""
-        z, generic = learner.network.features(_generic(params), x)
+        z, generic = learner.network.features(bare(params), x)
         return generic + _correction(learner.network, params, z)
 
     def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
@@ -115,22 +113,12 @@ class FedRoD(Method):
     def _both(self, params: Params) -> dict[str, Predictor]:
         return {
             "personal": self.predictor(params),
-            "global": Predictor(_generic(params), super().predict),
+            "global": Predictor(bare(params), super().predict),
         }
 
 
-def _head(network: Network) -> tuple[str, ...]:
-    """Weight and bias of the last dense layer."""
-    return network.layers[network.head]
-
-
 def _private(network: Network) -> tuple[str, ...]:
-    return tuple(f"private/{name}" for name in _head(network))
-
-
-def _generic(params: Params) -> Params:
-    """Leaves of the network itself."""
-    return {name: leaf for name, leaf in params.items() if "/" not in name}
+    return tuple(f"private/{name}" for name in network.head_leaves)
 
 
 def _correction(network: Network, params: Params, z: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,10 +20,12 @@ Split = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, kw_only=True)
 class FedSplit(Method):
-    """Only shared units are averaged (FedSplit/FedFac paper, section 3.2).
+    """Only shared units are averaged, by a split that is given.
 
     Clients train all their weights jointly; the server moves shared units by the mean change, personal units
-    stay with the client. A unit is an output neuron or channel of a layer with its incoming weights and bias.
+    stay with the client. A unit is an output neuron or channel of a layer with its incoming weights and bias, and
+    what a norm layer after it holds for it (FedSplit/FedFac paper, section 3.2, parallel gradient descent on
+    objective (5)).
 
     Parameters
     ----------
@@ -32,19 +34,24 @@ class FedSplit(Method):
         receives the `Population` and returns such a mapping (an oracle reads the truth there).
     independent : bool
         Draw each client's personal units anew instead of starting all clients alike, as the paper's theory has
-        it (together with ``weighting="uniform"``). Needs a function that builds the network: a module instance
-        has one set of weights.
-    weighting, server_lr
-        See `Method`.
+        it. Needs a function that builds the network: a module instance has one set of weights.
+    weighting : {"samples", "uniform"}
+        By default participants count alike, as in the paper.
+    server_lr
+        See `Method`; the paper's eta_g.
 
     Notes
     -----
     Shared units travel both ways. A new client trains its personal units alone ("personal"), or takes the mean of
     all clients' predicted probabilities ("ensemble"); where clients share different units only the ensemble is offered.
+
+    The paper's network, its model (4), is `fedstat.models.split_relu`. Its gradients average over a client's n samples,
+    as ours do, but the accumulated updates that its Theorem 1 speaks of do not: the theorem's eta_l is our ``lr / n``.
     """
 
     split: Split | Callable[[Population], Split]
     independent: bool = False
+    weighting: Literal["samples", "uniform"] = "uniform"
 
     example: ClassVar[Mapping[str, Any]] = {"split": {"hidden": np.array([True, False, True, False, True])}}
 
@@ -59,7 +66,10 @@ class FedSplit(Method):
         if not self.independent or state.clients is None or state.shared is None:
             return state
         fresh, shared = population.fresh(), state.shared
-        clients = {name: torch.where(shared[name], leaf, fresh[name]) for name, leaf in state.clients.items()}
+        clients = {
+            name: torch.where(shared[name], leaf.to(fresh[name].device), fresh[name])
+            for name, leaf in state.clients.items()
+        }
         return replace(state, clients=ClientStore.of(clients))
 
     def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:

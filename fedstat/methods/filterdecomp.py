@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedstat.federated.codec import Message, Part
 from fedstat.federated.local import Batch, Context, Learner, Phase, Training
-from fedstat.federated.method import Method, Population, Predictor, State, Update, in_slot, slot
+from fedstat.federated.method import Method, Population, Predictor, State, Update, bare, in_slot, only, slot, stack
 from fedstat.federated.network import Model, Network, Params, parameterize
 from fedstat.parameterization import Atoms
 
@@ -88,9 +88,6 @@ class FilterDecomp(Method):
 
     example: ClassVar[Mapping[str, Any]] = {"atoms": 4}
     example_model: ClassVar[Model | None] = staticmethod(_three_pixels)
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "steps in coefficients and atoms are no gradient step in the filters that they compose."
-    }
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -134,11 +131,11 @@ class FilterDecomp(Method):
 
     def shared(self, network: Network, population: Population) -> Params | None:
         """All of the global model, nothing else."""
-        private = {name: leaf for name, leaf in self.leaves(network, population).items() if "/" in name}
-        return {
-            name: torch.zeros(1, *[1] * leaf.dim(), dtype=torch.bool, device=leaf.device)
-            for name, leaf in private.items()
-        } or None
+        if not (self.personal or self.keep_local_slow):
+            return None
+        own = only(network, network.shapes)
+        masks = in_slot(own, "local") | in_slot(own, "slow")
+        return {name: masks[name] for name in self.leaves(network, population) if name in masks}
 
     def init(self, network: Network, population: Population) -> State:
         """Remember, for every leaf of the slow group, which version of it each client holds: at first none."""
@@ -160,8 +157,8 @@ class FilterDecomp(Method):
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
         """The global model's loss, or that of the received model with the personal leaves."""
         if context.phase != "personal":
-            return learner.loss(_global(params), batch)
-        received = _global(context.received)
+            return learner.loss(bare(params), batch)
+        received = bare(context.received)
         still = {name: received[name].clone() for name in learner.network.statistics}  # training mode would move them
         return learner.loss(received | still | slot(params, "local"), batch)
 
@@ -186,7 +183,7 @@ class FilterDecomp(Method):
 
     def models(self, state: State, ids: Tensor, population: Population | None = None) -> dict[str, Predictor]:
         """The newest global model, before it the same with a client's personal leaves."""
-        params = {name: leaf.expand(len(ids), *leaf.shape) for name, leaf in _global(state.server).items()}
+        params = stack(bare(state.server), len(ids))
         found = {"global": self.predictor(params)}
         if not self.personal or state.clients is None:
             return found
@@ -195,17 +192,17 @@ class FilterDecomp(Method):
     def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
         """The global model; where there are personal leaves, new ones are trained for it."""
         ids = torch.arange(len(population.clients), device=population.network.device)
-        start = {name: leaf.expand(len(ids), *leaf.shape) for name, leaf in state.server.items()}
+        start = stack(state.server, len(ids))
         if not self.personal:
-            return {"global": self.predictor(_global(start))}
+            return {"global": self.predictor(bare(start))}
         end = population.train(self, start, ids, (self._personal(population.network),), state.round)
-        return {"personal": self.predictor(_global(start) | slot(end, "local"))}
+        return {"personal": self.predictor(bare(start) | slot(end, "local"))}
 
     def _local(self, network: Network) -> tuple[str, ...]:
         """Leaves of which clients keep their own."""
         if not self.personal:
             return ()
-        return (*_parts(network, "atoms"), *(_head(network) if self.head == "local" else ()))
+        return (*_parts(network, "atoms"), *(network.head_leaves if self.head == "local" else ()))
 
     def _personal(self, network: Network) -> Phase:
         return Phase(tuple(f"local/{name}" for name in self._local(network)), first_epoch=0, name="personal")
@@ -216,7 +213,7 @@ class FilterDecomp(Method):
             return ()
         if self.slow == "alpha":
             return _parts(network, "alpha")
-        fast = {*_parts(network, "atoms"), *_head(network)}
+        fast = {*_parts(network, "atoms"), *network.head_leaves}
         return tuple(name for name in network.shapes if name not in fast)
 
     def _averages(self, state: State) -> bool:
@@ -233,15 +230,6 @@ class FilterDecomp(Method):
         return (held < self._version(state)).view(-1, *[1] * state.server[name].dim())
 
 
-def _global(params: Params) -> Params:
-    """Leaves of the global model, those in no slot."""
-    return {name: leaf for name, leaf in params.items() if "/" not in name}
-
-
 def _parts(network: Network, part: str) -> tuple[str, ...]:
     """One part of every decomposed weight."""
     return tuple(name for name in network.parts if name.endswith(f".{part}"))
-
-
-def _head(network: Network) -> tuple[str, ...]:
-    return tuple(name for name in network.trainable if name.startswith(f"{network.head}."))

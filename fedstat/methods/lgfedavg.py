@@ -21,8 +21,9 @@ class LGFedAvg(Method):
     Parameters
     ----------
     top : int
-        How many layers, from the output down, are shared (2: the last two dense layers of the original's networks).
-        The FedFac paper tunes it from 1 to all but one.
+        How many weight layers, from the output down, are shared; norm layers do not count, they go with the layer
+        before (2: the last two dense layers of the original's networks). The FedFac paper tunes it from 1 to all but
+        one.
     weighting : {"samples", "uniform"}
         By default participants count alike, as in the original.
     server_lr

@@ -15,9 +15,14 @@ class Local(Method):
     A client trains in the rounds in which it takes part, so that its budget of local steps equals that of the
     methods it is compared with. Everybody starts from the same weights.
 
+    Parameters
+    ----------
+    weighting, server_lr
+        Without effect: there is no server.
+
     Notes
     -----
-    Nothing travels. A new client trains alone from the common start.
+    Nothing travels. A new client trains alone from the common start, for one round.
     """
 
     def shared(self, network: Network, population: Population) -> Params:

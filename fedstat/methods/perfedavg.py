@@ -54,6 +54,8 @@ class PerFedAvg(Method):
 
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the gradient is taken at the adapted weights, not at the client's own",
+        "permutation": "which samples of a full batch go to which part of a step is drawn by the client's number",
+        "clones": "clients with the same data draw different parts of a step",
     }
 
     def __post_init__(self) -> None:
@@ -118,14 +120,10 @@ class PerFedAvg(Method):
         return self._adapted(state, torch.arange(len(population.clients), device=device_of(state)), population)
 
     def _adapted(self, state: State, ids: Tensor, population: Population) -> dict[str, Predictor]:
-        steps = -(-int(population.clients.train.n.max()) // population.training.batch_size)
-
-        class Plain(Method):
-            batches = steps if self.adaptation == "step" else 1  # one step takes an epoch's batches and uses the first
-
         start = stack(state.server, len(ids))
-        phase = Phase(population.network.trainable, epochs=1, lr=self.inner_lr)
-        end = population.train(Plain(), start, ids, (phase,), 0)
+        steps = 1 if self.adaptation == "step" else None
+        phase = Phase(population.network.trainable, epochs=1, lr=self.inner_lr, steps=steps)
+        end = population.train(Method(), start, ids, (phase,), 0)
         return {"personal": self.predictor(end), "global": self.predictor(start)}
 
 

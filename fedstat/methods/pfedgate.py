@@ -16,7 +16,7 @@ from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Traini
 from fedstat.federated.method import Method, Population, Predictor, State, Update, device_of, in_slot, slot, stack
 from fedstat.federated.network import Network, Params
 from fedstat.federated.store import ClientStore
-from fedstat.methods._gate import TRAINED, Blocks, gate_leaves, moments, score
+from fedstat.methods._gate import TRAINED, Ranking, blocks_of, gate_leaves, moments, score
 
 GATE, KEPT = "gate", "kept"
 _TRAINED = tuple(f"{GATE}/{leaf}" for leaf in TRAINED)
@@ -34,7 +34,8 @@ class PFedGate(Method):
     Parameters
     ----------
     density : float
-        s, share of the elements that a client may use, in (0, 1]; 0.5 as in the public example.
+        s, share of the elements that a client may use, in (0, 1]; 0.5 as in the public example. The first blocks are
+        used in any case, so that ``1 / parts`` is the least share, whatever lies below it.
     parts : int
         Blocks per tensor, at least 1; 5 as in the public example. A tensor has fewer if blocks of one length, rounded
         up, fill it.
@@ -46,6 +47,9 @@ class PFedGate(Method):
         What a model is evaluated with. "client": the mean scores over the client's training samples, so that no
         prediction depends on the others in its batch. "sample": scores of each test sample by itself, the norms using
         the training samples' moments; the choice then changes with the sample, and evaluation takes long.
+    ranking : {"score/size", "score"}
+        How blocks are ranked: by score per size until the next one does not fit, or by score alone, passing
+        over those that do not fit (the published code, which also rounds scores to tenths).
     weighting, server_lr
         See `Method`.
 
@@ -53,7 +57,7 @@ class PFedGate(Method):
     -----
     The gate is a switchable norm, a dense layer, a batch norm and a sigmoid, averaged over the batch; it stays with
     the client. The first block of each tensor is always kept. Dense layers and all others choose among their
-    remaining blocks by score per size, until the next one exceeds ``s - s_min`` of their elements, where
+    remaining blocks in the order of `ranking`, within ``s - s_min`` of their elements, where
     ``s_min = min(max(1 / parts, 0.1), s)`` is also the floor of the scores; with ``s = 1`` all blocks are kept.
     Norms of the gate use the moments of the batch in training, and those of all training samples afterwards.
 
@@ -67,6 +71,7 @@ class PFedGate(Method):
     gate_lr: float | None = None
     alternate: bool = False
     gates: Literal["client", "sample"] = "client"
+    ranking: Ranking = "score/size"
 
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the gate scales and cuts the model also where there is nobody to share it with"
@@ -83,10 +88,12 @@ class PFedGate(Method):
             raise ValueError(f"gate_lr must be finite and not negative, got {self.gate_lr}.")
         if self.gates not in ("client", "sample"):
             raise ValueError(f'gates must be "client" or "sample", got {self.gates!r}.')
+        if self.ranking not in ("score/size", "score"):
+            raise ValueError(f'ranking must be "score/size" or "score", got {self.ranking!r}.')
 
     def leaves(self, network: Network, population: Population) -> Params:
         """The model, one gate that all clients start from, and the places of what the gate makes of their samples."""
-        blocks = Blocks.of(network, self.parts).count
+        blocks = blocks_of(network, self.parts).count
         gate = gate_leaves(population.clients.train.x.shape[2:], blocks, population.rng)
         gate = {**gate, **moments(gate), "scores": torch.full((blocks,), 0.5)}
         return network.initial() | in_slot({n: g.to(network.device, network.dtype) for n, g in gate.items()}, GATE)
@@ -118,8 +125,8 @@ class PFedGate(Method):
     def finish(self, learner: Learner, params: Params, data: Data, context: Context) -> Params:
         """Score all training samples; the mean tells which blocks are sent."""
         scores, moments = score(slot(params, GATE), data.x, data.valid)
-        mean, blocks = data.mean(scores), Blocks.of(learner.network, self.parts)
-        kept = blocks.choose(mean, self.density)
+        mean, blocks = data.mean(scores), blocks_of(learner.network, self.parts)
+        kept = blocks.choose(mean, self.density, self.ranking)
         return in_slot({"scores": mean, **moments}, GATE) | in_slot(blocks.spread(kept), KEPT) | {KEPT: kept}
 
     def upload(self, state: State, update: Update) -> Message:
@@ -162,8 +169,8 @@ class PFedGate(Method):
 
     def _gated(self, network: Network, params: Params, scores: Tensor) -> Params:
         """Leaves of the network, each block times its score or zero; statistics are passed on themselves."""
-        blocks = Blocks.of(network, self.parts)
-        kept = blocks.choose(scores.detach(), self.density)
+        blocks = blocks_of(network, self.parts)
+        kept = blocks.choose(scores.detach(), self.density, self.ranking)
         factors = blocks.spread(torch.where(kept, scores.clamp(min=blocks.least(self.density)), 0))
         model = {name: leaf for name, leaf in params.items() if not name.startswith(f"{GATE}/")}
         return model | {name: model[name] * factor for name, factor in factors.items()}

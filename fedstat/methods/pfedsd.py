@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedstat.federated.local import Batch, Context, Data, Learner
-from fedstat.federated.method import Method, Population, Predictor, State, device_of, in_slot, only, slot, stack
+from fedstat.federated.method import Method, Population, Predictor, State, bare, device_of, in_slot, only, slot, stack
 from fedstat.federated.network import Network, Params
-from fedstat.methods.ditto import bare
 
 TEACHER, MET = "teacher", "met/teacher"
 
