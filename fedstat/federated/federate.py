@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from fedstat._random import stream
 from fedstat.data import Clients
-from fedstat.federated.codec import Message, size
+from fedstat.federated.codec import size
 from fedstat.federated.evaluation import evaluate
 from fedstat.federated.local import Learner, Training
 from fedstat.federated.losses import choose_loss
@@ -146,7 +147,7 @@ def federate(
         for label, m in methods.items()
         for s in seeds
     }
-    history = [] if resume is None else [resume.history]
+    history: list[pd.DataFrame | _Traffic] = [] if resume is None else [resume.history]
 
     def result(done: int) -> Result:
         before = {} if resume is None else resume.records
@@ -261,12 +262,12 @@ def _fingerprint(site: Site) -> str:
     return digest.hexdigest()[:16]
 
 
-def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[pd.DataFrame]:
+def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[_Traffic]:
     """One round of all runs: gather what everybody received, train equal local steps as one stack, hand it back."""
     stacks: dict[tuple[object, ...], list[Key]] = {}
     for key, run in runs.items():
         stacks.setdefault(_local_steps(key, run), []).append(key)
-    tables = []
+    sent = []
     for keys in stacks.values():
         ids = {key: participants(runs[key].site.seed, t, len(runs[key].site.clients), participation) for key in keys}
         starts = {}
@@ -283,9 +284,9 @@ def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[pd.Dat
         for key in keys:
             stop = first + len(ids[key])
             end = {name: leaf[first:stop] for name, leaf in ends.items()}
-            tables.append(_aggregated(key, runs[key], t, ids[key], starts[key], end))
+            sent.append(_aggregated(key, runs[key], t, ids[key], starts[key], end))
             first = stop
-    return tables
+    return sent
 
 
 def _local_steps(key: Key, run: Run) -> tuple[object, ...]:
@@ -299,7 +300,7 @@ def _local_steps(key: Key, run: Run) -> tuple[object, ...]:
     return (None if plain else key[0], run.network.constants and run.site.seed)
 
 
-def _aggregated(key: Key, run: Run, t: int, chosen: np.ndarray, start: Params, end: Params) -> pd.DataFrame:
+def _aggregated(key: Key, run: Run, t: int, chosen: np.ndarray, start: Params, end: Params) -> _Traffic:
     """Hand a round's outcome to the method; return the bytes that travelled."""
     n = run.site.clients.train.n[chosen]
     weight = n / n.sum() if run.method.weighting == "samples" else np.full(len(n), 1 / len(n))
@@ -316,23 +317,45 @@ def _aggregated(key: Key, run: Run, t: int, chosen: np.ndarray, start: Params, e
     run.state = run.method.aggregate(run.state, update)
     for name, value in run.method.record(run.state).items():
         run.records.setdefault(name, []).append(value.cpu().numpy())
-    return _traffic(key, up, down, chosen, t + 1)
+    return _Traffic(key, t + 1, chosen, size(up), size(down))
 
 
-def _opened(key: Key, run: Run) -> pd.DataFrame:
+@dataclass(frozen=True, eq=False)
+class _Traffic:
+    """Bytes that travelled in one round of one run."""
+
+    key: Key
+    round: int
+    ids: np.ndarray
+    up: np.ndarray
+    down: np.ndarray
+
+
+def _opened(key: Key, run: Run) -> _Traffic:
     """Bytes that travelled before the first round, where any did."""
     everyone = np.arange(len(run.site.clients))
     up, down = run.method.prelude(run.network, len(everyone))
-    return _traffic(key, up, down, everyone if up or down else everyone[:0], 0)
+    return _Traffic(key, 0, everyone if up or down else everyone[:0], size(up), size(down))
 
 
-def _traffic(key: Key, up: Message, down: Message, ids: np.ndarray, t: int) -> pd.DataFrame:
-    parts = [
-        pd.DataFrame({"client": ids, "metric": metric, "value": np.broadcast_to(size(message), len(ids)).astype(float)})
-        for metric, message in (("bytes_up", up), ("bytes_down", down))
-    ]
-    where = {"method": key[0], "seed": key[1], "round": t, "estimand": "traffic", "split": "train"}
-    return pd.concat(parts, ignore_index=True).assign(**where)
+def _traffic_table(records: Sequence[_Traffic]) -> pd.DataFrame:
+    """One row per record, client and direction."""
+    counts = np.array([2 * len(r.ids) for r in records])
+    sent = [np.concatenate([np.broadcast_to(v, len(r.ids)) for v in (r.up, r.down)]) for r in records]
+    return pd.DataFrame(
+        {
+            "method": np.repeat(np.array([r.key[0] for r in records], dtype=object), counts),
+            "seed": np.repeat([r.key[1] for r in records], counts),
+            "round": np.repeat([r.round for r in records], counts),
+            "client": np.concatenate([np.tile(r.ids, 2) for r in records]),
+            "estimand": "traffic",
+            "split": "train",
+            "metric": np.concatenate([np.repeat(["bytes_up", "bytes_down"], len(r.ids)) for r in records]).astype(
+                object
+            ),
+            "value": np.concatenate(sent).astype(float),
+        }
+    )
 
 
 def _evaluated(key: Key, run: Run, t: int) -> pd.DataFrame:
@@ -344,13 +367,16 @@ def _evaluated(key: Key, run: Run, t: int) -> pd.DataFrame:
     return table.assign(method=key[0], seed=key[1], round=t, split=run.site.split)
 
 
-def _tidy(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _tidy(parts: Sequence[pd.DataFrame | _Traffic]) -> pd.DataFrame:
+    """Join what was recorded, round after round, in each first what travelled and then what was measured."""
     columns = ["method", "seed", "round", "client", "estimand", "split", "metric", "value"]
-    if not parts:
-        return pd.DataFrame(columns=columns)
+    tables = [part for part in parts if isinstance(part, pd.DataFrame)]
+    records = [part for part in parts if isinstance(part, _Traffic)]
+    tables += [_traffic_table(records)] if records else []
     text = ["method", "estimand", "split", "metric"]
-    joined = pd.concat([part.astype(dict.fromkeys(text, "object")) for part in parts], ignore_index=True)
-    return joined[columns].astype(dict.fromkeys(text, "category"))
+    joined = pd.concat([part.astype(dict.fromkeys(text, "object")) for part in tables], ignore_index=True)
+    order = np.lexsort((joined["estimand"] != "traffic", joined["round"]))
+    return joined.iloc[order][columns].reset_index(drop=True).astype(dict.fromkeys(text, "category"))
 
 
 def _joined(before: Mapping[str, np.ndarray], now: Mapping[str, list[np.ndarray]]) -> dict[str, np.ndarray]:

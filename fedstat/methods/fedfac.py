@@ -231,7 +231,10 @@ class FedFac(Method):
                     f"statistic must return one value for each of the {len(before[layer])} units of layer {layer!r}, "
                     f"got shape {np.shape(values)}."
                 )
-            split[layer] = is_shared(values, self.tau, before[layer])
+            try:
+                split[layer] = is_shared(values, self.tau, before[layer])
+            except ValueError as error:
+                raise ValueError(f"layer {layer!r}: {error}") from None
         return split
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -52,7 +53,7 @@ class Rank1Sparse:
     def __post_init__(self) -> None:
         check_shape(self.shape)
         full = min(self._matrix_shape)
-        if self.rank not in range(1, full + 1):
+        if not isinstance(self.rank, Integral) or not 1 <= self.rank <= full:
             raise ValueError(
                 f"rank must be a whole number from 1 to {full}, the full rank of {self.shape} as a matrix, "
                 f"got {self.rank!r}."
