@@ -88,7 +88,8 @@ def networks(scale: Scale, width: int, start: str, convention: str, seeds: range
         evaluate_at=range(scale.rounds + 1),
         progress=False,
     )
-    total = result.history.groupby(["seed", "round"])["value"].sum().unstack("round")
+    losses = result.history[result.history["metric"] == "mse"]
+    total = losses.groupby(["seed", "round"])["value"].sum().unstack("round")
     ratio = total.div(total[0], axis=0).stack().rename("ratio").reset_index()
     return {"ratios": ratio.assign(start=start, convention=convention, width=width)}
 

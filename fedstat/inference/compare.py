@@ -66,7 +66,7 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd
     -------
     DataFrame
         Indexed by seed, one column per method, in the order of the history. A method with several estimands
-        contributes its personal one.
+        contributes its personal one, or the first where none is called so ("fine-tuned" before "global").
     """
     rows = history[history["metric"] == metric]
     if last < 1:
@@ -75,13 +75,9 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd
         known = ", ".join(map(str, history["metric"].unique()))
         raise ValueError(f"metric {metric!r} is not in the history; it has {known}.")
     rows = rows[rows["round"] > rows["round"].max() - last]
-    for label, estimands in rows.groupby("method", observed=True)["estimand"].unique().items():
-        if len(estimands) > 1 and "personal" not in list(estimands):
-            raise ValueError(
-                f"method {label!r} has estimands {', '.join(estimands)}, none of them 'personal'; keep one."
-            )
-    several = rows.groupby("method", observed=True)["estimand"].nunique()
-    rows = rows[(rows["method"].map(several).astype(int) == 1) | (rows["estimand"] == "personal")]
+    estimands = rows.groupby("method", observed=True)["estimand"].unique()
+    own = {label: "personal" if "personal" in list(found) else found[0] for label, found in estimands.items()}
+    rows = rows[rows["estimand"].astype(object) == rows["method"].astype(object).map(own)]
     table = rows.pivot_table(index="seed", columns="method", values="value", aggfunc="mean", observed=True)
     return table[list(dict.fromkeys(rows["method"]))]
 
@@ -118,6 +114,7 @@ def compare(
 
     listed = results if isinstance(results, list | tuple) else [results]
     histories = [r if isinstance(r, pd.DataFrame) else r.history for r in listed]
+    histories = [h[h["estimand"] != "traffic"] for h in histories]  # what travelled is no metric of a model
     if not histories:
         raise ValueError("results must hold at least one result.")
     rounds, splits = ({v for h in histories for v in read(h)} for read in (_last_round, _splits))
