@@ -149,12 +149,12 @@ def test_a_layer_of_a_checkpoint(tmp_path):
 
 
 def test_clients_of_a_saved_run(tmp_path):
-    """Their weights are stacked, and the tensor's name in the run's file says so."""
+    """Every client has a file of its own; the index beside them stacks their weights."""
     clients = fs.data.relu_mixture(clients=3, d=6, units=8, samples=20, test=40, seed=0, balance="median")
     result = fs.federate(fs.Local(), fs.models.mlp(6, 8, 1), clients, fs.Training(lr=0.05), rounds=1, seed=0)
     result.save(tmp_path / "run")
     stacked = next(iter(result.states.values())).clients["hidden.weight"].numpy()
-    done = found(tmp_path / "run" / "state.safetensors", "--layer", "0/clients/hidden", "--factors", 2)
+    done = found(tmp_path / "run" / "clients" / "0" / "index.json", "--layer", "hidden", "--factors", 2)
     np.testing.assert_array_equal(done["communalities"], PrincipalAxis(2).fit(units_as_columns(stacked)).communalities_)
     np.save(tmp_path / "stacked.npy", stacked)
     assert found(tmp_path / "stacked.npy", "--clients", "--factors", 2)["communalities"] == done["communalities"]

@@ -198,7 +198,7 @@ def test_layers_of_a_checkpoint(tmp_path):
         "conv.weight": rng.normal(size=(4, 3, 2, 2)).astype(np.float32),
         "conv.bias": np.zeros(4, np.float32),
         "head.weight": rng.normal(size=(2, 4)),
-        "0/clients/hidden.weight": rng.normal(size=(5, 3, 2)),  # a saved run's name
+        "stacked.weight": rng.normal(size=(5, 3, 2)),
         "rotary": np.ones((2, 2), np.complex64),
     }
     path = tmp_path / "model.safetensors"
@@ -207,8 +207,11 @@ def test_layers_of_a_checkpoint(tmp_path):
     np.testing.assert_array_equal(table.values, tensors["conv.weight"].reshape(4, 12).T)
     assert (table.values.dtype, table.weights) == (np.float32, True)
     np.testing.assert_array_equal(read_table(path, layer="head.weight").values, tensors["head.weight"].T)
-    run = tensors["0/clients/hidden.weight"]
-    np.testing.assert_array_equal(read_table(path, layer="0/clients/hidden").values, units_as_columns(run))
+    stacked = read_table(path, layer="stacked", clients=True)
+    np.testing.assert_array_equal(stacked.values, units_as_columns(tensors["stacked.weight"]))
+    (tmp_path / "index.json").write_text("{}")
+    with pytest.raises(ValueError, match="is not what the clients of a saved run keep"):
+        read_table(tmp_path / "index.json", layer="stacked")
     stacked = read_table(path, layer="conv", clients=True)
     np.testing.assert_array_equal(stacked.values, units_as_columns(tensors["conv.weight"]))
     for layer, message in [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import re
 import shlex
@@ -68,7 +69,8 @@ def read_table(
     Text has one row a line, separated by commas, semicolons or tabs. Its first line is a header unless it holds
     numbers only; its first column holds row names if the header calls it rownames or leaves it nameless (as R and
     pandas write), or if it is made of distinct texts. An .npy array of two axes is a table too. Weights have the
-    units on their first axis, as PyTorch's linear and convolutional layers do, or on the second after the clients.
+    units on their first axis, as PyTorch's linear and convolutional layers do, or on the second after the clients. What
+    the clients of a saved run of fedstat keep is read by its index, ``run/clients/0/index.json``.
 
     Parameters
     ----------
@@ -77,7 +79,7 @@ def read_table(
     layer : str, optional
         For safetensors: a tensor, or a layer whose weight it is ("conv1" for "conv1.weight").
     clients : bool
-        Whether the first axis of the weights is the client. For what clients keep in a saved run of fedstat it is.
+        Whether the first axis of the weights is the client.
     without : sequence of str
         Columns to leave out, whatever they hold.
     drop_missing : bool
@@ -165,12 +167,13 @@ def _read(path: str | Path, layer: str | None, clients: bool, without: Sequence[
             f"{path} is a pickle or an archive of them, which could run code and is never opened; save tensors with "
             'safetensors.torch.save_file(model.state_dict(), "model.safetensors") or one array with numpy.save.'
         )
+    if suffix == ".json":
+        return _weights(f"{path}, layer {layer!r}", _kept_by_clients(path, layer), True), None
     if layer is not None and suffix != ".safetensors":
         raise ValueError(f"{path} has no layers; leave out --layer {layer}, which is for .safetensors files.")
     if suffix == ".safetensors":
         name, array = _tensor(path, layer)
-        kept_by_clients = re.match(r"\d+/clients/", name) is not None  # as a saved run of fedstat calls them
-        return _weights(f"{path}, tensor {name!r}", array, clients or kept_by_clients), None
+        return _weights(f"{path}, tensor {name!r}", array, clients), None
     if suffix == ".npy":
         array = _array(path)
         if clients:
@@ -379,6 +382,18 @@ def _tensor(path: Path, layer: str | None) -> tuple[str, np.ndarray]:
             return name, file.get_tensor(name).float().numpy()
     except (SafetensorError, AttributeError, TypeError) as error:
         raise ValueError(f"{path} is no whole .safetensors file of numbers ({error}); save it anew.") from None
+
+
+def _kept_by_clients(index: Path, layer: str | None) -> np.ndarray:
+    """Stack one tensor of all clients of a saved run, (clients, ...); its index names every client's file."""
+    try:
+        versions = json.loads(index.read_text())["clients"]
+        rows = {version: _tensor(index.with_name(f"{version}.safetensors"), layer)[1] for version in set(versions)}
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{index} is not what the clients of a saved run keep (run/clients/0/index.json): {error!r}."
+        ) from None
+    return np.stack([rows[version] for version in versions])
 
 
 def _choices(layer: str | None, shapes: dict[str, tuple[int, ...]]) -> str:

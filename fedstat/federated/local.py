@@ -114,8 +114,7 @@ class Batch:
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of `values` (B, ...) over the samples."""
-        valid = self.valid.view(-1, *[1] * (values.dim() - 1))
-        return torch.where(valid, values, 0).sum(0) / self.valid.sum().clamp(min=1)
+        return _mean(values, self.valid)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +136,13 @@ class Data:
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of `values` (n_max, ...) over the samples that train."""
-        valid = self.valid.view(-1, *[1] * (values.dim() - 1))
-        return torch.where(valid, values, 0).sum(0) / self.valid.sum().clamp(min=1)
+        return _mean(values, self.valid)
+
+
+def _mean(values: Tensor, valid: Tensor) -> Tensor:
+    """Mean of `values` (n, ...) over the rows where `valid` (n,) is true; zero if there is none."""
+    rows = valid.view(-1, *[1] * (values.dim() - 1))
+    return torch.where(rows, values, 0).sum(0) / valid.sum().clamp(min=1)
 
 
 @dataclass(frozen=True, eq=False)
