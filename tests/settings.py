@@ -1,5 +1,7 @@
 """Small clients, networks and comparisons for the tests of methods."""
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import nn
@@ -70,6 +72,20 @@ def run(method, rounds=3, *, clients=None, model=conv_net, training=TRAINING, **
     options = {"participation": 0.5, "dtype": "float64", "progress": False} | options
     data = image_clients() if clients is None else clients
     return fs.federate({"it": method}, model, data, training, rounds=rounds, **options)
+
+
+@cache
+def reference(method, model=conv_net, training=TRAINING, **options):
+    """Runs that several tests compare with."""
+    return run(method, model=model, training=training, **options)
+
+
+def final(result, estimand=None):
+    """Leaves of all clients' models after the last round."""
+    ((key, state),) = result.states.items()
+    population = result.populations[key]
+    models = result.methods[key[0]].models(state, torch.arange(len(population.clients)), population)
+    return models[estimand or next(iter(models))].params
 
 
 def trajectory(result, estimand=None):

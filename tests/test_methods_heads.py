@@ -1,7 +1,6 @@
 """Methods that keep or replace layers: the laws, limit cases, bytes, bad input."""
 
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -11,7 +10,9 @@ from settings import (
     SIDE,
     TRAINING,
     conv_net,
+    final,
     plain_net,
+    reference,
     run,
     same,
     traffic,
@@ -27,20 +28,6 @@ from fedstat.testing import check_method
 
 LAYERS = ("conv1", "conv2", "hidden", "head")
 HEAD = ("head.weight", "head.bias")
-
-
-@cache
-def reference(method, model=conv_net, training=TRAINING, **options):
-    """Runs that several tests compare with."""
-    return run(method, model=model, training=training, **options)
-
-
-def final(result, estimand=None):
-    """Leaves of all clients' models after the last round."""
-    ((key, state),) = result.states.items()
-    population = result.populations[key]
-    models = result.methods[key[0]].models(state, torch.arange(len(population.clients)), population)
-    return models[estimand or next(iter(models))].params
 
 
 def equal(here, there, atol=1e-10, estimands=(None, None)):

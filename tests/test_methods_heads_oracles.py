@@ -1,6 +1,5 @@
 """Methods that keep or replace layers against plain loops over torch modules; their new clients."""
 
-from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from settings import CLASSES, SIDE, TRAINING, conv_net, image_clients, plain_net, run
+from settings import CLASSES, SIDE, TRAINING, conv_net, final, image_clients, plain_net, reference, run
 from torch import nn
 from torch.nn import functional as F
 
@@ -22,20 +21,6 @@ from fedstat.methods import FedAvg, FedBN, FedPAC, FedPer, FedProx, FedRep, FedR
 # full batches make the order of samples immaterial
 FULL = fs.Training(lr=0.05, momentum=0.5, batch_size=100, local_epochs=3)
 HEAD = ("head.weight", "head.bias")
-
-
-@cache
-def reference(method, model=conv_net, training=TRAINING, **options):
-    """Runs that several tests compare with."""
-    return run(method, model=model, training=training, **options)
-
-
-def final(result, estimand=None):
-    """Leaves of all clients' models after the last round."""
-    ((key, state),) = result.states.items()
-    population = result.populations[key]
-    models = result.methods[key[0]].models(state, torch.arange(len(population.clients)), population)
-    return models[estimand or next(iter(models))].params
 
 
 def network_of(result):
