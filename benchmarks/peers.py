@@ -43,7 +43,6 @@ from torch import nn
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import Clients
-from fedstat.data.clients import pad
 from fedstat.federated.network import build
 
 Weights = dict[str, np.ndarray]
@@ -60,7 +59,8 @@ def population() -> Clients:
     """Clients whose inputs and labels differ in distribution, so that their local models drift apart."""
     rng = np.random.default_rng(1)
     parts = [(rng.normal(k / 2, 1, (n, INPUTS)), (rng.integers(2, size=n) + k) % CLASSES) for k, n in enumerate(SIZES)]
-    return Clients(pad(parts), classes=tuple(range(CLASSES)))
+    x, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return fs.data.from_arrays(x, y, np.repeat(np.arange(len(SIZES)), SIZES), test=0.0)
 
 
 def network() -> nn.Module:

@@ -1,6 +1,7 @@
 from . import (
     claims,
     data,
+    experiment,
     factor,
     federated,
     inference,
@@ -44,6 +45,7 @@ __all__ = [
     "compare",
     "data",
     "describe",
+    "experiment",
     "factor",
     "federate",
     "federated",

@@ -1,45 +1,137 @@
-"""Outputs appear whole or not at all: written under a temporary name, then renamed."""
+"""Outputs appear whole or not at all, whatever ends the process that writes them.
+
+What is written lies beside its place under a hidden name (``.NAME.new``), reaches the disk, and is then renamed. A
+folder cannot be renamed over another one: the old one steps aside (``.NAME.old``) for the moment between two renames,
+and `standing` finds it there if the process was killed in that moment. The next writer puts it back and removes what
+the last one left. A lock (``.NAME.lock``), which ends with its process, keeps writers apart.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows, where two writers of one output are not kept apart
+    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` that replaces it when the block succeeds."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    try:
-        yield Path(name)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    path = Path(path).resolve()  # what a link points to is replaced, and not the link
+    with locked(path, wait=True):
+        new = path.with_name(f".{path.stem}.new{path.suffix}")
+        new.unlink(missing_ok=True)
+        try:
+            yield new
+            _reach_disk(new)
+            os.replace(new, path)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path` that replaces it when the block succeeds."""
-    path = Path(path)
+    path = Path(path).resolve()
+    with locked(path, wait=True), replaced(path) as new:
+        yield new
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Do as `atomic_folder`, for a caller that holds the lock of `path`."""
+    new, old = _beside(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    settle(path)
     try:
-        yield temporary
-        os.chmod(temporary, 0o755)
+        new.mkdir()
+        yield new
+        # what is linked reached the disk with the folder before; disks take many small files together in one step
+        fresh = [file for file in new.rglob("*") if file.is_dir() or file.stat().st_nlink == 1]
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(_reach_disk, [*fresh, new]))
         if path.exists():
-            old = path.with_name(f"{temporary.name}-old")
             os.replace(path, old)
-            os.replace(temporary, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(temporary, path)
+        os.replace(new, path)
+        _reach_disk(path.parent)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        settle(path)
+
+
+def settle(path: Path) -> None:
+    """Put back a folder that stepped aside, remove what a writer left; for a caller that holds the lock of `path`."""
+    new, old = _beside(path)
+    if new.exists():
+        shutil.rmtree(new)
+    if old.exists():
+        os.replace(old, new if path.exists() else path)  # removing takes time: under a name that nobody reads
+    if new.exists():
+        shutil.rmtree(new)
+
+
+def standing(path: str | Path) -> Path:
+    """Return where the complete folder `path` lies: aside, if its writer is or was between two renames."""
+    path = Path(path)
+    _, old = _beside(path.resolve())
+    return old if old.exists() and not path.exists() else path
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Keep other writers from `path` until the block, or this process, ends.
+
+    Raises
+    ------
+    BlockingIOError
+        If another writer holds it and `wait` is false.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    lock = path.with_name(f".{path.name}.lock")
+    handle = _acquire(lock, wait)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _acquire(lock: Path, wait: bool) -> int:
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            os.close(handle)
+            raise
+        except OSError:  # some network file systems know no locks
+            return handle
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(lock)):
+                return handle
+        os.close(handle)  # its last holder removed the file meanwhile: what is held is the lock of nothing
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    return path.with_name(f".{path.name}.new"), path.with_name(f".{path.name}.old")
+
+
+def _reach_disk(path: Path) -> None:
+    """Wait until a file or folder would survive a loss of power."""
+    if os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError) if path.is_dir() else nullcontext():  # some file systems cannot do it for folders
+            os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fedstat.claims import Judgement
-from fedstat.federated.result import environment
+from fedstat.federated.environment import environment
 from fedstat.inference import (
     PairedDifference,
     equivalence,

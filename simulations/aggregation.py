@@ -125,7 +125,7 @@ def trained(scale: Scale, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def _local(
-    scale: Scale, method: fs.Method, model: nn.Module | fs.models.networks.Factory, clients: data.Clients, seed: int
+    scale: Scale, method: fs.Method, model: nn.Module | fs.models.Factory, clients: data.Clients, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """One round of local training: what the clients of a FedAvg round send."""
     result = fs.federate(method, model, clients, scale.training, rounds=1, seed=seed, evaluate_at=(), progress=False)

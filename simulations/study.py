@@ -20,8 +20,8 @@ import pandas as pd
 
 import fedstat
 from fedstat._files import atomic_file, atomic_folder
+from fedstat.federated.environment import environment
 from fedstat.federated.progress import progress_bar
-from fedstat.federated.result import environment
 
 Tables = dict[str, pd.DataFrame]
 Scale = Literal["smoke", "quick", "paper"]

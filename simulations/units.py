@@ -42,7 +42,7 @@ class Scale:
     dataset: Literal["digits", "MNIST"] = "digits"
 
 
-_FOUND: Literal["digits", "MNIST"] = "MNIST" if data.mnist_folder() else "digits"
+_FOUND: Literal["digits", "MNIST"] = "MNIST" if "mnist" in data.datasets.present() else "digits"
 SCALES = {
     "smoke": Scale(clients=20, units=50, epochs=5, probe=100, seeds=2),
     # MNIST has forty times as many images: two passes over them are as many steps as eighty over the digits
@@ -54,11 +54,10 @@ SCALES = {
 def images(scale: Scale, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Images and labels for the clients, and probe images that no client holds."""
     if scale.dataset == "MNIST":
-        folder = data.mnist_folder()
-        assert folder is not None
-        x, y = data.mnist(folder)
-        probe, _ = data.mnist(folder, train=False)
-        return x, y, np.random.default_rng(seed).permutation(probe)[: scale.probe]
+        mnist = data.datasets.read("mnist")
+        x = (mnist.x / 255).astype(np.float32)
+        probe = np.random.default_rng(seed).permutation(x[mnist.test])[: scale.probe]
+        return x[~mnist.test], mnist.y[~mnist.test], probe
     x, y = data.digits()
     order = np.random.default_rng(seed).permutation(len(x))
     held, used = order[: scale.probe], order[scale.probe :]

@@ -10,9 +10,10 @@ from torch import nn
 
 import fedstat as fs
 from fedstat.data import Samples
-from fedstat.federated.local import Learner, Training
+from fedstat.federated.local import Learner, Phase, Training
 from fedstat.federated.network import build
-from fedstat.federated.training import Job, Pool, _BatchOrders, train
+from fedstat.federated.pool import BatchOrders, Job, Pool
+from fedstat.federated.training import train
 
 
 def samples(sizes, shape=(6,), classes=3, seed=0):
@@ -24,16 +25,17 @@ def samples(sizes, shape=(6,), classes=3, seed=0):
 
 
 def order(training, pool, job, round):
-    return _BatchOrders(training.batch_size, pool, round).order(job, 0, training.local_epochs)[:, 0]
+    return BatchOrders(training.batch_size, pool, round).order(job, 0, training.local_epochs)[:, 0]
 
 
 def alone(network, training, pool, job, round):
     """One client in plain torch: its own module, torch.optim, the same batches."""
     module = build(network.module, np.random.default_rng(0), torch.float64).module
+    options = {"lr": training.lr * training.lr_decay**round, "weight_decay": training.weight_decay}
     if training.optimizer == "adam":
-        optimizer = torch.optim.Adam(module.parameters(), lr=training.lr)
+        optimizer = torch.optim.Adam(module.parameters(), **options)
     else:
-        optimizer = torch.optim.SGD(module.parameters(), lr=training.lr, momentum=training.momentum)
+        optimizer = torch.optim.SGD(module.parameters(), momentum=training.momentum, **options)
     for batch in order(training, pool, job, round):
         rows = torch.from_numpy(batch[batch >= 0]) + job.row * pool.n_max
         optimizer.zero_grad()
@@ -49,16 +51,20 @@ def alone(network, training, pool, job, round):
         Training(lr=0.1, momentum=0.9, batch_size=4, local_epochs=3),
         Training(lr=0.01, optimizer="adam", batch_size=4, local_epochs=3),
         Training(lr=0.1, momentum=0.5, batch_size=100, local_epochs=2),
+        Training(lr=0.1, momentum=0.9, batch_size=4, local_epochs=2, weight_decay=0.2, lr_decay=0.7),
+        Training(lr=0.01, optimizer="adam", batch_size=4, local_epochs=2, weight_decay=0.2, lr_decay=0.7),
     ],
-    ids=["sgd", "momentum", "adam", "batch larger than the client"],
+    ids=["sgd", "momentum", "adam", "batch larger than the client", "decays", "adam decays"],
 )
 @pytest.mark.parametrize("sizes", [(8, 8, 8), (1, 5, 13, 8)], ids=["equal", "unequal"])
-def test_each_client_trains_as_alone_in_torch(training, sizes):
+@pytest.mark.parametrize("sequential", [False, True], ids=["stacked", "sequential"])
+def test_each_client_trains_as_alone_in_torch(training, sizes, sequential):
     network = build(fs.models.mlp(6, 5, 3), np.random.default_rng(1), torch.float64)
     pool = Pool.stack([samples(sizes)], torch.float64, "cpu")
     jobs = [Job(k, 3, k) for k in range(len(sizes))]
     start = {name: leaf.expand(len(sizes), *leaf.shape) for name, leaf in network.initial().items()}
-    end = train(fs.FedAvg(), Learner(network, "cross_entropy"), training, pool, start, jobs, round=2)
+    learner = Learner(network, "cross_entropy")
+    end = train(fs.FedAvg(), learner, training, pool, start, jobs, round=2, sequential=sequential)
     for k, job in enumerate(jobs):
         for name, leaf in alone(network, training, pool, job, 2).items():
             torch.testing.assert_close(end[name][k], leaf, rtol=0, atol=1e-12)
@@ -117,6 +123,26 @@ def test_batches_cover_every_sample_once_per_epoch_and_depend_on_nothing_else():
     for epoch in all_epochs.reshape(4, -1):
         np.testing.assert_array_equal(np.sort(epoch[epoch >= 0]), np.arange(7))
     assert not np.array_equal(first, order(short, pool, job, 1))
+
+
+def test_elements_that_stay_feel_no_weight_decay_and_phases_with_rates_of_their_own_decay():
+    network = build(fs.models.mlp(6, 5, 3), np.random.default_rng(1), torch.float64)
+    pool = Pool.stack([samples((8, 8))], torch.float64, "cpu")
+    start = {name: leaf.expand(2, *leaf.shape) for name, leaf in network.initial().items()}
+    here = (fs.FedAvg(), Learner(network, "cross_entropy"))
+    jobs, name = [Job(k, 3, k) for k in range(2)], "hidden.weight"
+    decaying = Training(lr=0.1, weight_decay=0.3, momentum=0.5)
+    moves = {name: torch.rand(2, *start[name].shape[1:]) > 0.5}
+    end = train(*here, decaying, pool, start, jobs, 0, moves=moves)
+    assert torch.equal(end[name][~moves[name]], start[name][~moves[name]])
+    assert not (end[name] == start[name])[moves[name]].any()
+    rates = dict.fromkeys(start, 0.1)
+    for lr in (0.1, rates):
+        phases = (Phase(tuple(start), lr=lr),)
+        late = train(*here, Training(lr=9, lr_decay=0.5), pool, start, jobs, 2, phases=phases)
+        phases = (Phase(tuple(start), lr=0.1 / 4),)
+        plain = train(*here, Training(lr=9), pool, start, jobs, 2, phases=phases)
+        torch.testing.assert_close(late, plain, rtol=0, atol=1e-14)
 
 
 def test_global_generators_are_untouched():

@@ -17,7 +17,6 @@ from factor_oracles import (
     trained,
 )
 from settings import conv_net, image_clients, run, same, traffic
-from torch import nn
 
 from fedstat.data import Clients, Samples
 from fedstat.federated import Phase, Update, build
@@ -25,7 +24,7 @@ from fedstat.federated.codec import size
 from fedstat.federated.federate import participants
 from fedstat.federated.method import only
 from fedstat.methods import FactorizedFL, FedAvg, Local
-from fedstat.models import mlp
+from fedstat.models import mlp, resnet9
 
 BIASES = ("conv1.bias", "conv2.bias", "hidden.bias")
 
@@ -260,16 +259,9 @@ def test_factorizedfl_sends_what_its_paper_says():
         assert (up < down).any()
 
 
-def resnet9():
-    """The layers of the Factorized-FL paper's network, in a row: they never run."""
-    shapes = [(3, 64, 3), (64, 128, 5), *2 * [(128, 128, 3)], (128, 256, 3), *3 * [(256, 256, 3)]]
-    layers = [layer for i, o, k in shapes for layer in (nn.Conv2d(i, o, k, bias=False), nn.BatchNorm2d(o))]
-    return nn.Sequential(*layers, nn.Linear(256, 10))
-
-
 def test_factorizedfl_alpha_sends_65_712_floats_of_the_papers_network():
     def floats(method):
-        network = method.parameterize(build(resnet9, np.random.default_rng(0)), np.random.default_rng(1))
+        network = method.parameterize(build(resnet9(10), np.random.default_rng(0)), np.random.default_rng(1))
         state, ids = method.init(network, SimpleNamespace(clients=without_data(1))), torch.tensor([0])
         leaves = method.receive(state, ids)
         update = Update(ids, leaves, leaves, torch.ones(1), np.random.default_rng(), network)

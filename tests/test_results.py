@@ -1,14 +1,19 @@
 """Runs on disk: saved, loaded, continued, never half-written."""
 
+import io
 import json
+from functools import partial
+from time import perf_counter
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 
 import fedstat as fs
 from fedstat._files import atomic_file, atomic_folder
+from fedstat.federated.progress import in_brief
 
 # the networks here are too small for kappa to leave identified factors
 pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
@@ -69,7 +74,10 @@ def test_saved_and_loaded(tmp_path):
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
     for label in METHODS:
         assert torch.equal(back.personal(2, label, 3)(x), result.personal(2, label, 3)(x))
-    assert json.loads((tmp_path / "run" / "environment.json").read_text())["packages"]["fedstat"] == fs.__version__
+    origin = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert origin["packages"]["fedstat"] == fs.__version__
+    assert origin["seeds"] == [0, 3]
+    assert origin["device"]
 
 
 def test_a_continued_run_ends_with_the_same_bits(tmp_path):
@@ -100,16 +108,42 @@ def test_numpy_values_and_sets_are_saved_too(tmp_path):
 
 def test_only_the_rounds_may_differ_when_continuing():
     first = run(2)
-    with pytest.raises(ValueError, match="another training; only rounds may differ"):
+    with pytest.raises(
+        ValueError, match=r"another training; only rounds may differ. training.lr: 0.05 there, 0.1 here;"
+    ):
         fs.federate(
             METHODS, fs.models.mlp(6, 8, 1), clients, fs.Training(lr=0.1), rounds=3, participation=0.6, seed=[0, 3],
             resume=first,
         )  # fmt: skip
-    with pytest.raises(ValueError, match="another fingerprint; only rounds may differ"):
+    with pytest.raises(ValueError, match=r"another fingerprint; only rounds may differ. fingerprint.0: '\w+' there"):
         other = {"method": METHODS, "model": fs.models.mlp(6, 8, 1), "training": TRAINING, "participation": 0.6}
         fs.federate(**other, clients=lambda s: clients(s + 1), rounds=3, seed=[0, 3], resume=first)
     with pytest.raises(ValueError, match="already holds 2 rounds"):
         run(2, resume=first)
+
+
+def test_the_history_of_many_checkpoints_is_that_of_one_run(tmp_path):
+    often = run(5, folder=tmp_path / "run", checkpoint=1, evaluate_at=[0, 2, 5])
+    once = run(5, evaluate_at=[0, 2, 5])
+    pd.testing.assert_frame_equal(often.history, once.history)
+    pd.testing.assert_frame_equal(fs.load(tmp_path / "run").history, once.history)
+    assert (once.history["round"].diff().dropna() >= 0).all()
+
+
+def test_progress_shows_means_over_clients_and_runs(capsys, monkeypatch):
+    history = run(1, progress=False).history
+    assert capsys.readouterr().err == ""
+    tables = [t for _, t in history[history["estimand"] != "traffic"].groupby(["method", "seed"], observed=True)]
+    means = [t.loc[t["metric"] == "accuracy", "value"].mean() for t in tables]
+    aside = tables[0].assign(client=-1, value=1e9)
+    text = in_brief([pd.concat([tables[0], aside]), *tables[1:]], 30, perf_counter() - 2)
+    assert f"accuracy {np.mean(means):.4g} (mean of 4 runs), 15 clients/s" in text
+    assert in_brief([], 30, perf_counter() - 2) == "15 clients/s"
+    screen = io.StringIO()
+    monkeypatch.setattr("fedstat.federated.progress.Console", partial(Console, file=screen, force_terminal=True))
+    run(1, progress=True)
+    assert "1/1" in screen.getvalue()
+    assert "(mean of 4 runs)" in screen.getvalue()
 
 
 def test_saving_replaces_runs_and_nothing_else(tmp_path):

@@ -1,6 +1,8 @@
 """What a run does beside training: checkpoints, divergence, traffic, new clients, descriptions."""
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -280,6 +282,10 @@ def test_nothing_but_methods_is_called_by_reading_a_run(tmp_path):
     config = tmp_path / "run" / "config.toml"
     text = config.read_text().replace('"fedstat.methods.fedavg.FedAvg"', '"fedstat.methods.find"')
     config.write_text(text.replace("[methods.it]", f'[methods.it]\nname = "{tmp_path / "evil.py"}:X"'))
+    layout = tmp_path / "run" / "layout.json"
+    content = json.loads(layout.read_text())
+    content["sha256"]["config.toml"] = hashlib.sha256(config.read_bytes()).hexdigest()
+    layout.write_text(json.dumps(content))
     assert fs.load(tmp_path / "run").methods == {}
     assert not (tmp_path / "done").exists()
 
@@ -296,12 +302,12 @@ def test_the_ensemble_of_confident_models_has_finite_losses():
 
 
 def test_steps_of_several_batches_never_hold_a_sample_twice():
-    from fedstat.federated.training import Job, Pool, _BatchOrders
+    from fedstat.federated.pool import BatchOrders, Job, Pool
 
     for n, b, g in ((10, 32, 2), (23, 5, 2), (23, 5, 3), (2, 1, 3)):
         x = np.zeros((1, n, 1))
         pool = Pool.stack([fs.data.Samples(x, np.zeros((1, n), dtype=int), np.array([n]))], torch.float64, "cpu")
-        steps = _BatchOrders(b, pool, 0, group=g).order(Job(0, 0, 0), 0, 2)
+        steps = BatchOrders(b, pool, 0, group=g).order(Job(0, 0, 0), 0, 2)
         assert steps.shape[1] == g
         if n >= g:
             for step in steps:
@@ -309,3 +315,30 @@ def test_steps_of_several_batches_never_hold_a_sample_twice():
                 assert len(used) == len(set(used.tolist()))
             for epoch in np.split(steps, 2):
                 assert sorted(epoch[epoch >= 0]) == list(range(n))
+
+
+def test_a_common_test_set_measures_global_models_once_and_no_mean_over_clients_sees_it():
+    own, rng = image_clients(), np.random.default_rng(1)
+    x, y = rng.normal(size=(1, 30, 6, 6)), rng.integers(0, 4, (1, 30))
+    clients = replace(own, common=fs.data.Samples(x, y, np.array([30])))
+    methods = {"avg": fs.FedAvg(), "ditto": fs.methods.Ditto(), "per": fs.methods.FedPer()}
+    options = {"rounds": 2, "participation": 0.5, "dtype": "float64", "seed": [0, 1]}
+    result = fs.federate(methods, conv_net, clients, TRAINING, **options)
+    common = result.history.query("split == 'common'")
+    assert set(common["client"]) == {-1}
+    assert set(common["estimand"]) == {"global"}
+    assert set(common["method"]) == {"avg", "ditto"}
+    assert not common.duplicated(["method", "seed", "round", "metric"]).any()
+    for label in ("avg", "ditto"):
+        network = result.personal(0, label, 1, "global")
+        loss = nn.functional.cross_entropy(network(torch.from_numpy(x[0])), torch.from_numpy(y[0])).item()
+        rows = common.query("method == @label and seed == 1 and round == 2").set_index("metric")["value"]
+        assert rows["log_loss"] == pytest.approx(loss, abs=1e-10)
+    alone = fs.federate(methods, conv_net, own, TRAINING, **options)
+    assert str(fs.compare(result)) == str(fs.compare(alone))
+    shared = fs.compare(result, split="common", metric="log_loss", last=1)
+    assert "the global model on the common test set" in shared.estimand
+    expected = common.query("method == 'ditto' and round == 2 and metric == 'log_loss'")["value"].mean()
+    assert shared.summary.loc["ditto", "mean"] == pytest.approx(expected)
+    with pytest.raises(ValueError, match="a result has none of split 'common'"):
+        fs.compare(alone, split="common")

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from fedstat.cli._data import data
 from fedstat.cli._factor import factor
+from fedstat.cli._run import run
 
 
 class _Sentences(TyperGroup):
@@ -54,7 +56,9 @@ def demo(
     typer.echo(f"\n{pdf}")
 
 
+app.command()(run)
 app.command()(factor)
+app.add_typer(data, name="data")
 
 
 @app.command()

@@ -1,34 +1,55 @@
 """Where samples come from: own arrays and files, synthetic generators with known truth, partitions."""
 
-from fedstat.data.arrays import from_arrays, from_csv, from_indices
+from fedstat.data import datasets
+from fedstat.data.arrays import from_arrays, from_csv, from_indices, from_npz
 from fedstat.data.clients import Clients, Samples
+from fedstat.data.datasets import digits
 from fedstat.data.gaussian_task import GaussianTruth, gaussian_task
-from fedstat.data.images import digits, mnist, mnist_folder
-from fedstat.data.partition import dirichlet, iid, one_label_shards
+from fedstat.data.partition import (
+    CIFAR100_DOMAINS,
+    Partition,
+    by_group,
+    dirichlet,
+    dirichlet_draws,
+    domains,
+    iid,
+    one_label_shards,
+    own_test,
+    permute_labels,
+    shards,
+)
 from fedstat.data.product_clients import product_clients
 from fedstat.data.quadratics import Quadratics, random_quadratics
 from fedstat.data.relu_mixture import ReluTruth, relu_mixture
 from fedstat.data.split_teacher import TeacherTruth, split_teacher
 
 __all__ = [
+    "CIFAR100_DOMAINS",
     "Clients",
     "GaussianTruth",
+    "Partition",
     "Quadratics",
     "ReluTruth",
     "Samples",
     "TeacherTruth",
+    "by_group",
+    "datasets",
     "digits",
     "dirichlet",
+    "dirichlet_draws",
+    "domains",
     "from_arrays",
     "from_csv",
     "from_indices",
+    "from_npz",
     "gaussian_task",
     "iid",
-    "mnist",
-    "mnist_folder",
     "one_label_shards",
+    "own_test",
+    "permute_labels",
     "product_clients",
     "random_quadratics",
     "relu_mixture",
+    "shards",
     "split_teacher",
 ]

@@ -1,15 +1,19 @@
-"""One's own data: arrays with a client column, index lists of a partition, or a CSV file."""
+"""One's own data: arrays with a client column, a partition of them, or a CSV or npz file."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedstat._random import stream
-from fedstat.data.clients import Clients, pad
+from fedstat.data.clients import Clients, Samples
+from fedstat.data.npz import read_npz
+from fedstat.data.partition import Partition, by_group
 
 
 def from_arrays(
@@ -46,72 +50,150 @@ def from_arrays(
     if client.ndim != 1 or len(client) == 0:
         raise ValueError(f"client must be a non-empty vector with one label per sample, got shape {client.shape}.")
     _check_labels("client", client)
-    names, code = np.unique(client, return_inverse=True)
-    indices = [np.flatnonzero(code == k) for k in range(len(names))]
-    _check_labels("client", client)
     if np.shape(y) != client.shape:
         raise ValueError(f"y and client must have one entry per sample, got shapes {np.shape(y)} and {client.shape}.")
-    return from_indices(x, y, indices, test=test, validation=validation, seed=seed, names=[str(v) for v in names])
+    return from_indices(x, y, by_group(client), test=test, validation=validation, seed=seed)
 
 
 def from_indices(
     x: np.ndarray,
     y: np.ndarray,
-    indices: Sequence[np.ndarray],
+    indices: Partition | Sequence[np.ndarray],
     *,
     test: float = 0.2,
     validation: float = 0.0,
     seed: int = 0,
     names: Sequence[str] | None = None,
+    tokens: bool = False,
+    classes: Sequence[Any] | None = None,
+    common: np.ndarray | None = None,
 ) -> Clients:
-    """Make clients from samples and one index array per client, as the partitions return them.
+    """Make clients from samples and a partition, or one index array per client.
 
-    Parameters and errors are those of `from_arrays`; `indices` may overlap between clients, and ``print``
-    then says so.
+    Parameters
+    ----------
+    x : array_like, shape (N, ...)
+        Inputs, numeric and finite. Unsigned bytes with two axes or more per sample are images and stay bytes (the
+        engine reads them as shares of 255); other whole numbers become floating ones, unless they are tokens.
+    y : array_like, shape (N,)
+        Integer, boolean or text labels make a classification task, floating values a regression.
+    indices : Partition or sequence of arrays of int
+        Samples of each client. Clients may hold the same samples; ``print`` then says so.
+    test, validation : float
+        Share of each client's samples held out, in [0, 1), as in `from_arrays`. Where the partition decides on test
+        samples, they are those, and `test` is not used.
+    seed : int
+        Decides which samples are held out.
+    names : sequence of str, optional
+        The clients' names, where the partition does not say them.
+    tokens : bool
+        `x` holds whole numbers for an embedding, and keeps them.
+    classes : sequence, optional
+        What the codes ``0..Q-1`` in `y` mean, where `y` holds such codes; classes that do not occur count as well.
+    common : array of int, optional
+        Samples of a test set that belongs to nobody, kept once.
+
+    Raises
+    ------
+    ValueError
+        As `from_arrays`; also if an index or a label is out of range, a client has no test samples, or there is a
+        `common` test set for clients that name the classes differently.
     """
     x, y = np.asarray(x), np.asarray(y)
     if y.ndim != 1 or x.ndim < 1 or len(x) != len(y):
         raise ValueError(f"x and y must have one entry per sample, got shapes {x.shape} and {y.shape}.")
     if x.dtype.kind not in "biuf":
         raise ValueError(f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first.")
+    if tokens and (x.dtype.kind not in "iu" or x.min(initial=0) < 0):
+        raise ValueError(f"x must hold tokens 0, 1, ..., got {x.dtype} from {x.min(initial=0)}.")
     if not (test >= 0 and validation >= 0 and test + validation < 1):
         raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
-    if not np.issubdtype(x.dtype, np.floating):
-        x = x.astype(np.float32)
+    y, meanings = _coded(y, classes)
+    if len(indices) == 0:
+        raise ValueError("indices must hold at least one client.")
+    partition = indices if isinstance(indices, Partition) else Partition(tuple(indices))
+    if names is not None:
+        partition = replace(partition, names=tuple(names))
+    rows = _hold_out(partition, len(y), 0.0 if partition.test is not None else test, validation, seed)
 
-    classes = None
+    table = partition.labels
+    if table is not None and (meanings is None or table.shape[1] != len(meanings)):
+        raise ValueError(
+            f"the partition permutes {table.shape[1]} classes, and y has "
+            f"{'none' if meanings is None else len(meanings)}."
+        )
+    if table is not None and common is not None:
+        raise ValueError("clients that permute labels share no common test set; give own_test to each of them.")
+    if tokens:  # signed, since unsigned bytes are pixels
+        dtype = np.min_scalar_type(-1 - int(x.max(initial=0)))
+    else:
+        dtype = x.dtype if x.dtype.kind == "f" or (x.dtype == np.uint8 and x.ndim >= 3) else np.dtype(np.float32)
+
+    def gathered(parts: Sequence[np.ndarray]) -> Samples:
+        n = np.array([len(part) for part in parts])
+        held_x = np.zeros((len(parts), n.max(), *x.shape[1:]), dtype)
+        held_y = np.zeros((len(parts), n.max()), y.dtype)
+        for k, part in enumerate(parts):
+            held_x[k, : n[k]] = x[part]
+            held_y[k, : n[k]] = y[part] if table is None else table[k, y[part]]
+        return Samples(held_x, held_y, n)
+
+    if common is not None:
+        common = np.asarray(common)
+        if common.dtype.kind not in "iu" or common.size == 0 or common.min() < 0 or common.max() >= len(y):
+            raise ValueError(f"common must hold sample numbers 0..{len(y) - 1}, got {common[:5].tolist()}.")
+    return Clients(
+        **{name: gathered(parts) for name, parts in rows.items()},
+        classes=meanings,
+        names=partition.names,
+        common=None if common is None else gathered([common]),
+        labels=table,
+    )
+
+
+def _coded(y: np.ndarray, classes: Sequence[Any] | None) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+    """Return targets as codes and what these mean, or as they are for a regression."""
+    if classes is not None:
+        if y.dtype.kind not in "iu":
+            raise ValueError(f"y must hold codes 0..{len(classes) - 1} of the classes, got dtype {y.dtype}.")
+        outside = np.flatnonzero((y < 0) | (y >= len(classes)))
+        if len(outside):
+            i = outside[0]
+            raise ValueError(f"y must hold codes 0..{len(classes) - 1} of the classes; sample {i} has {y[i]}.")
+        return y.astype(np.int64), tuple(classes)
     if np.issubdtype(y.dtype, np.floating):
         if not np.isfinite(y).all():
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")
-    else:
-        _check_labels("y", y)
-        labels, y = np.unique(y, return_inverse=True)
-        classes = tuple(labels.tolist())
+        return y, None
+    _check_labels("y", y)
+    labels, y = np.unique(y, return_inverse=True)
+    return y, tuple(labels.tolist())
 
-    if len(indices) == 0:
-        raise ValueError("indices must hold at least one client.")
-    parts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {"train": [], "validation": [], "test": []}
-    for k, index in enumerate(indices):
-        index = np.asarray(index)
-        if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= len(y)):
-            raise ValueError(f"indices[{k}] must hold sample numbers 0..{len(y) - 1}, got {index[:5].tolist()}...")
-        shuffled = stream(seed, "holdout", k).permutation(index.astype(np.int64))
-        held = {name: int(np.ceil(share * len(index))) for name, share in (("test", test), ("validation", validation))}
-        if len(index) - sum(held.values()) < 1:
+
+def _hold_out(
+    partition: Partition, samples: int, test: float, validation: float, seed: int
+) -> dict[str, list[np.ndarray]]:
+    """Return each client's sample numbers by split."""
+    splits: dict[str, list[np.ndarray]] = {"test": [], "validation": [], "train": []}
+    for k, (name, index) in enumerate(zip(partition.names, partition.train, strict=True)):
+        tested = index[:0] if partition.test is None else partition.test[k]
+        if (most := max(index.max(initial=0), tested.max(initial=0))) >= samples:
+            raise ValueError(f"client {name} must hold sample numbers 0..{samples - 1}, got {most}.")
+        if partition.test is not None and len(tested) == 0:
+            raise ValueError(f"client {name} has no test samples. Give it some, or leave it out.")
+        held = [int(np.ceil(share * len(index))) for share in (test, validation)]
+        if len(index) - sum(held) < 1:
             raise ValueError(
-                f"client {names[k] if names else k} has {len(index)} samples: too few for a training sample "
+                f"client {name} has {len(index)} samples: too few for a training sample "
                 f"beside test={test} and validation={validation}. Merge or drop such clients, or lower the shares."
             )
-        cuts = np.cumsum([held["test"], held["validation"]])
-        for name, rows in zip(("test", "validation", "train"), np.split(shuffled, cuts), strict=True):
-            parts[name].append((x[rows], y[rows]))
-    return Clients(
-        train=pad(parts["train"]),
-        test=pad(parts["test"]) if test > 0 else None,
-        validation=pad(parts["validation"]) if validation > 0 else None,
-        classes=classes,
-        names=tuple(names) if names is not None else (),
-    )
+        shuffled = stream(seed, "holdout", k).permutation(index)
+        for split, part in zip(splits, np.split(shuffled, np.cumsum(held)), strict=True):
+            splits[split].append(part)
+    if partition.test is not None:
+        splits["test"] = list(partition.test)
+    wanted = {"test": test > 0 or partition.test is not None, "validation": validation > 0, "train": True}
+    return {split: parts for split, parts in splits.items() if wanted[split]}
 
 
 def _check_labels(name: str, labels: np.ndarray) -> None:
@@ -190,11 +272,52 @@ def from_csv(
     if inputs.shape[1] == 0:
         raise ValueError(f"{path} has no input columns beside {client!r} and {target!r}.")
     y = table[target].to_numpy()
-    return from_arrays(
-        inputs.to_numpy(dtype=np.float32),
-        y if y.dtype.kind in "biuf" else y.astype(str),
-        table[client].to_numpy(),
-        test=test,
-        validation=validation,
-        seed=seed,
-    )
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+        x = inputs.to_numpy(dtype=np.float32)
+    try:
+        return from_arrays(
+            x,
+            y if y.dtype.kind in "biuf" else y.astype(str),
+            table[client].to_numpy(),
+            test=test,
+            validation=validation,
+            seed=seed,
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def from_npz(
+    path: str | Path, *, test: float = 0.2, validation: float = 0.0, seed: int = 0, tokens: bool = False
+) -> Clients:
+    """Read clients from an ``.npz`` file with arrays ``x``, ``y`` and ``client``, never unpickling.
+
+    Parameters
+    ----------
+    path : path
+        The file. Beside ``x`` (N, ...), ``y`` (N,) and ``client`` (N,), which are as in `from_arrays`, it may hold
+        ``test`` (N,), true for the clients' test samples; without it the share `test` is held out.
+    test, validation, seed, tokens
+        As in `from_indices`.
+
+    Raises
+    ------
+    ValueError
+        If the file is corrupt, an array is missing or of another kind, or they do not belong together.
+    """
+    arrays = read_npz(path, {"x": "biuf", "y": "biufU", "client": "biuU"}, optional={"test": "b"})
+    x, y, client = arrays["x"], arrays["y"], arrays["client"]
+    held = arrays.get("test", np.zeros(client.shape, dtype=bool))
+    if client.ndim != 1 or len(client) == 0:
+        raise ValueError(f"{path}: client must be a vector with one label per sample, got shape {client.shape}.")
+    for name, values in (("y", y), ("x", x), ("test", held)):
+        if values.shape[:1] != client.shape:
+            raise ValueError(f"{path}: {name} has shape {values.shape}; each array needs one entry per sample.")
+    partition = by_group(client)
+    if held.any():
+        trained = tuple(index[~held[index]] for index in partition)
+        partition = replace(partition, train=trained, test=tuple(index[held[index]] for index in partition))
+    try:
+        return from_indices(x, y, partition, test=test, validation=validation, seed=seed, tokens=tokens)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +57,13 @@ class Samples:
         """Count labels per client; shape (K, classes)."""
         return np.stack([np.bincount(self.client(k)[1], minlength=classes) for k in range(len(self.n))])
 
-    def row_hashes(self) -> list[list[int]]:
-        """One hash per sample's input, client by client: equal inputs have equal hashes."""
-        return [[hash(row.tobytes()) for row in self.client(k)[0]] for k in range(len(self.n))]
+    def row_hashes(self) -> np.ndarray:
+        """One 64-bit hash per sample's input, client after client: equal inputs have equal hashes; shape (sum n,)."""
+        hashes: list[int] = []
+        for k in range(len(self.n)):
+            rows = np.ascontiguousarray(self.client(k)[0]).reshape(self.n[k], -1)
+            hashes += map(hash, rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel().tolist())
+        return np.array(hashes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,10 @@ class Clients:
         The clients' names.
     truth : object or None
         What a generator knows about its own data, e.g. `ReluTruth`.
+    common : Samples or None
+        A test set that belongs to nobody, as one row (K = 1).
+    labels : ndarray of int, shape (K, Q), or None
+        Where clients name the classes differently: what is class ``q`` elsewhere is ``labels[k, q]`` at client `k`.
     """
 
     train: Samples
@@ -87,14 +94,17 @@ class Clients:
     classes: tuple[Any, ...] | None = None
     names: tuple[str, ...] = ()
     truth: Any = None
+    common: Samples | None = None
+    labels: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Check that all splits speak of the same clients."""
         if not self.names:
             object.__setattr__(self, "names", tuple(str(k) for k in range(len(self.train.n))))
-        for name, samples in self.splits.items():
-            if len(samples.n) != len(self.names):
-                raise ValueError(f"{name} has {len(samples.n)} clients, but there are {len(self.names)} names.")
+        for name, samples in self._all_splits.items():
+            rows = 1 if name == "common" else len(self.names)
+            if len(samples.n) != rows:
+                raise ValueError(f"{name} has {len(samples.n)} rows, but there must be {rows}.")
             if self.classes is not None and not np.issubdtype(samples.y.dtype, np.integer):
                 raise ValueError(f"{name}.y must hold integer class codes, got dtype {samples.y.dtype}.")
             if self.classes is not None and not 0 <= samples.y.min() <= samples.y.max() < len(self.classes):
@@ -112,15 +122,19 @@ class Clients:
 
     @property
     def splits(self) -> dict[str, Samples]:
-        """The splits that exist, by name."""
+        """The clients' splits that exist, by name."""
         named = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: samples for name, samples in named.items() if samples is not None}
+
+    @property
+    def _all_splits(self) -> dict[str, Samples]:
+        return self.splits if self.common is None else {**self.splits, "common": self.common}
 
     def majority_share(self, split: str = "train") -> np.ndarray:
         """Share of each client's largest class; shape (K,)."""
         if self.classes is None:
             raise ValueError("majority_share needs class labels, and these clients hold regression targets.")
-        counts = self.splits[split].class_counts(len(self.classes))
+        counts = self._all_splits[split].class_counts(len(self.classes))
         return counts.max(axis=1) / counts.sum(axis=1)
 
     def __str__(self) -> str:
@@ -130,7 +144,7 @@ class Clients:
         if self.classes is not None:
             header += "   majority share: min / median / max   one-class clients"
         lines.append(header)
-        for name, samples in self.splits.items():
+        for name, samples in self._all_splits.items():
             low, mid, high = samples.n.min(), int(np.median(samples.n)), samples.n.max()
             line = f"{name:<10} {samples.n.sum():>8}   {low:>15} / {mid:>6} / {high:>3}"
             if self.classes is not None:
@@ -142,27 +156,21 @@ class Clients:
         return "\n".join(lines)
 
     def _overlap(self) -> str:
-        """Say how many held-out inputs some client trains on, and how many inputs several clients hold."""
-        train = self.train.row_hashes()
-        holders: dict[int, int] = {}
-        for rows in train:
-            for row in set(rows):
-                holders[row] = holders.get(row, 0) + 1
-        several = sum(count > 1 for count in holders.values())
-        parts = [f"{several} training inputs are held by several clients"]
-        for name, samples in self.splits.items():
-            if name != "train":
-                seen = sum(row in holders for rows in samples.row_hashes() for row in rows)
-                parts.append(f"{seen} of {samples.n.sum()} {name} inputs also occur in training data")
-        return "overlap: " + "; ".join(parts)
-
-
-def pad(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Samples:
-    """Stack one (x, y) pair per client, padding with zeros to the largest client."""
-    n = np.array([len(y) for _, y in parts])
-    x0, y0 = parts[0]
-    x = np.zeros((len(parts), max(n.max(), 1), *x0.shape[1:]), dtype=x0.dtype)
-    y = np.zeros((len(parts), max(n.max(), 1)), dtype=y0.dtype)
-    for k, (xk, yk) in enumerate(parts):
-        x[k, : n[k]], y[k, : n[k]] = xk, yk
-    return Samples(x, y, n)
+        """Say how many inputs several clients train on, and how many held-out inputs somebody trains on."""
+        held = {name: samples for name, samples in self._all_splits.items() if name != "train"}
+        hashes = {name: samples.row_hashes() for name, samples in self._all_splits.items()}
+        inputs, train = np.unique(hashes["train"], return_inverse=True)
+        owners = np.repeat(np.arange(len(self)), self.train.n)
+        trained = np.unique(train * len(self) + owners)  # (input, client) as one number
+        holders = np.bincount(trained // len(self))
+        parts = [f"{(holders > 1).sum()} training inputs are held by several clients"]
+        for name, samples in held.items():
+            place = np.searchsorted(inputs, hashes[name]).clip(max=len(inputs) - 1)
+            somebody = np.where(inputs[place] == hashes[name], holders[place], 0)
+            line = f"{(somebody > 0).sum()} of {samples.n.sum()} {name} inputs also occur in training data"
+            if name != "common":
+                mine = place * len(self) + np.repeat(np.arange(len(self)), samples.n)
+                own = (somebody > 0) & np.isin(mine, trained)
+                line += f" ({own.sum()} in the client's own, {(somebody > own).sum()} in that of others)"
+            parts.append(line)
+        return "overlap: " + "\n         ".join(parts)

@@ -1,19 +1,171 @@
-"""Partitions: who holds which sample. Each returns one index array per client, disjoint and complete."""
+"""Partitions: who holds which sample."""
 
 from __future__ import annotations
 
+import hashlib
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import overload
+
 import numpy as np
 
+from fedstat._files import atomic_file
 from fedstat._random import stream
+from fedstat.data.npz import read_npz
+
+#: Factorized-FL's five domains of CIFAR-100. The paper names the domains and not their classes; the pairs of
+#: superclasses are ours.
+CIFAR100_DOMAINS = {
+    "household": ("household_electrical_devices", "household_furniture"),
+    "fruits and foods": ("food_containers", "fruit_and_vegetables"),
+    "trees and flowers": ("flowers", "trees"),
+    "transport": ("vehicles_1", "vehicles_2"),
+    "animals": ("large_carnivores", "large_omnivores_and_herbivores"),
+}
 
 
-def iid(samples: int, clients: int, *, seed: int = 0) -> list[np.ndarray]:
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition(Sequence[np.ndarray]):
+    """Which samples each client holds; a sequence of the clients' training samples, whose slices are partitions.
+
+    Attributes
+    ----------
+    train : tuple of ndarray of int
+        Numbers of each client's samples.
+    test : tuple of ndarray of int, optional
+        Numbers of each client's test samples, where the partition decides on them; else they are to be taken from
+        `train`.
+    names : tuple of str
+        The clients' names.
+    labels : ndarray of int, shape (K, Q), optional
+        Each client's permutation of the classes: code ``q`` becomes ``labels[k, q]``.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not belong together, or hold anything but sample numbers.
+    """
+
+    train: tuple[np.ndarray, ...]
+    test: tuple[np.ndarray, ...] | None = None
+    names: tuple[str, ...] = ()
+    labels: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        """Check that all parts speak of the same clients."""
+        if len(self.train) == 0:
+            raise ValueError("a partition must hold at least one client.")
+        object.__setattr__(self, "train", _numbers("train", self.train))
+        if self.test is not None:
+            object.__setattr__(self, "test", _numbers("test", self.test))
+        object.__setattr__(self, "names", tuple(self.names) or tuple(str(k) for k in range(len(self.train))))
+        for name, part in (("test", self.test), ("names", self.names), ("labels", self.labels)):
+            if part is not None and len(part) != len(self.train):
+                raise ValueError(f"{name} speaks of {len(part)} clients, train of {len(self.train)}.")
+        if self.labels is not None:
+            table = np.asarray(self.labels)
+            if table.ndim != 2 or table.dtype.kind not in "iu" or (np.sort(table) != np.arange(table.shape[1])).any():
+                raise ValueError(
+                    f"labels must hold a permutation of the classes in each row, got {table[:1].tolist()}."
+                )
+            object.__setattr__(self, "labels", table.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    @overload
+    def __getitem__(self, k: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, k: slice) -> Partition: ...
+    def __getitem__(self, k: int | slice) -> np.ndarray | Partition:
+        if not isinstance(k, slice):
+            return self.train[operator.index(k)]
+        return Partition(
+            self.train[k],
+            None if self.test is None else self.test[k],
+            self.names[k],
+            None if self.labels is None else self.labels[k],
+        )
+
+    def __repr__(self) -> str:
+        sizes = [len(part) for part in self.train]
+        return f"<Partition: {len(self)} clients with {min(sizes)} to {max(sizes)} samples>"
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of the content: equal exactly where partitions are."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self._arrays().items()):
+            digest.update(f"{name} {array.shape} {array.dtype.str} ".encode() + array.tobytes())
+        return digest.hexdigest()[:16]
+
+    def within(self, pool: np.ndarray) -> Partition:
+        """Return the same partition in numbers of a larger data set, where it was made for ``y[pool]``."""
+        pool = np.asarray(pool)
+        test = None if self.test is None else tuple(pool[part] for part in self.test)
+        return replace(self, train=tuple(pool[part] for part in self.train), test=test)
+
+    def save(self, path: str | Path) -> None:
+        """Write an ``.npz`` file of plain arrays, whole or not at all."""
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, fingerprint=np.array(self.fingerprint), **self._arrays())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Partition:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or holds something else.
+        """
+        wanted = {"train": "i", "train_sizes": "i", "names": "U", "fingerprint": "U"}
+        arrays = read_npz(path, wanted, optional={"test": "i", "test_sizes": "i", "labels": "i"})
+        try:
+            parts = {}
+            for name in ("train", "test"):
+                flat, sizes = arrays.get(name), arrays.get(f"{name}_sizes")
+                if (flat is None) != (sizes is None):
+                    raise ValueError(f"{name} and {name}_sizes go together.")
+                if flat is not None and sizes is not None:
+                    if flat.ndim != 1 or sizes.ndim != 1 or (sizes < 0).any() or sum(sizes.tolist()) != len(flat):
+                        raise ValueError(f"{name}_sizes do not add up to the {len(flat)} numbers of {name}.")
+                    parts[name] = tuple(np.split(flat, np.cumsum(sizes)[:-1]))
+            if arrays["names"].ndim != 1:
+                raise ValueError("names must be a list.")
+            partition = cls(parts["train"], parts.get("test"), tuple(arrays["names"].tolist()), arrays.get("labels"))
+            if partition.fingerprint != arrays["fingerprint"].item():
+                raise ValueError("its fingerprint is that of another one.")
+            return partition
+        except ValueError as error:
+            raise ValueError(f"{path} holds no partition: {error}") from None
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = {"names": np.array(self.names)}
+        for name, parts in (("train", self.train), ("test", self.test)):
+            if parts is not None:
+                arrays |= {name: np.concatenate(parts), f"{name}_sizes": np.array([len(part) for part in parts])}
+        return arrays if self.labels is None else arrays | {"labels": self.labels}
+
+
+def _numbers(name: str, parts: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    arrays = [np.asarray(part) for part in parts]
+    for k, part in enumerate(arrays):
+        if part.ndim != 1 or (part.size and (part.dtype.kind not in "iu" or part.min() < 0)):
+            raise ValueError(f"client {k} must hold sample numbers in {name}, got {part.ravel()[:5].tolist()}.")
+    return tuple(part.astype(np.int64) for part in arrays)
+
+
+def iid(samples: int, clients: int, *, seed: int = 0) -> Partition:
     """Deal `samples` indices to `clients` at random, as evenly as possible."""
     _check(samples, clients)
-    return [np.sort(part) for part in np.array_split(stream(seed, "partition").permutation(samples), clients)]
+    shuffled = stream(seed, "partition").permutation(samples)
+    return Partition(tuple(np.sort(part) for part in np.array_split(shuffled, clients)))
 
 
-def one_label_shards(y: np.ndarray, clients: int, *, seed: int = 0) -> list[np.ndarray]:
+def one_label_shards(y: np.ndarray, clients: int, *, seed: int = 0) -> Partition:
     """Give every client samples of one class only; classes get equally many clients.
 
     Parameters
@@ -40,14 +192,68 @@ def one_label_shards(y: np.ndarray, clients: int, *, seed: int = 0) -> list[np.n
         rare = labels[counts.argmin()]
         raise ValueError(f"class {rare} has {counts.min()} samples, fewer than its {each} clients.")
     rng = stream(seed, "partition")
-    return [
-        np.sort(part) for label in labels for part in np.array_split(rng.permutation(np.flatnonzero(y == label)), each)
-    ]
+    by_class = (np.array_split(rng.permutation(np.flatnonzero(y == label)), each) for label in labels)
+    return Partition(tuple(np.sort(part) for parts in by_class for part in parts))
+
+
+def shards(y: np.ndarray, clients: int, classes_per_client: int, *, seed: int = 0) -> Partition:
+    """Cut the samples into one-class shards and give every client shards of different classes (FilterDecomp).
+
+    All shards have ``N / (clients * classes_per_client)`` samples, or that number rounded up and down in turn; where
+    the classes' sizes are not multiples of it, a class gets as many shards as come nearest to its share
+    (Sainte-Laguë) and cuts itself evenly.
+
+    Parameters
+    ----------
+    y : ndarray of int, shape (N,)
+        Class labels.
+    clients : int
+        Number of clients.
+    classes_per_client : int
+        Number of classes that every client holds.
+    seed : int
+        Decides which client holds which classes and samples.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer classes than `classes_per_client`, or a class has fewer samples than shards.
+    """
+    y = np.asarray(y)
+    _check(len(y), clients)
+    labels, counts = np.unique(y, return_counts=True)
+    if not 1 <= classes_per_client <= len(labels):
+        raise ValueError(f"classes_per_client must lie between 1 and {len(labels)}, got {classes_per_client}.")
+    claims = counts[:, None] / (2 * np.arange(clients) + 1)  # at most one shard of a class for each client
+    strongest = np.argsort(-claims, axis=None, kind="stable")[: clients * classes_per_client]
+    left = np.bincount(strongest // clients, minlength=len(labels))  # shards of each class
+    if (counts < left).any():
+        c = int((counts < left).argmax())
+        raise ValueError(
+            f"class {labels[c]} has {counts[c]} samples, fewer than its {left[c]} shards. "
+            "Lower clients or classes_per_client."
+        )
+    rng = stream(seed, "partition")
+    cuts = []
+    for label, count, pieces in zip(labels, counts, left, strict=True):
+        edges = np.arange(pieces + 1) * count // max(pieces, 1)  # 2 and 3 in turn, where 2.5 would be right
+        cuts.append(np.split(rng.permutation(np.flatnonzero(y == label)), edges[1:-1]))
+    parts = []
+    for waiting in range(clients, 0, -1):
+        forced = left == waiting  # everybody who still waits must take one of these
+        weights = np.where(forced, 0, left)
+        free = classes_per_client - int(forced.sum())
+        mine = np.flatnonzero(forced)
+        if free:
+            mine = np.append(mine, rng.choice(len(left), free, replace=False, p=weights / weights.sum()))
+        left[mine] -= 1
+        parts.append(np.sort(np.concatenate([cuts[c][left[c]] for c in mine])))
+    return Partition(tuple(parts))
 
 
 def dirichlet(
     y: np.ndarray, clients: int, alpha: float, *, min_size: int = 1, tries: int = 100, seed: int = 0
-) -> list[np.ndarray]:
+) -> Partition:
     """Split each class over the clients in proportions drawn from Dirichlet(alpha, ..., alpha).
 
     Parameters
@@ -72,8 +278,7 @@ def dirichlet(
     """
     y = np.asarray(y)
     _check(len(y), clients)
-    if not alpha > 0:
-        raise ValueError(f"alpha must be positive, got {alpha}.")
+    _check_alpha(alpha)
     smallest = 0
     if y.dtype.kind == "f" and np.isnan(y).any():
         raise ValueError(f"y has no label at sample {np.flatnonzero(np.isnan(y))[0]}.")
@@ -87,7 +292,7 @@ def dirichlet(
                 parts[k].append(part)
         sizes = [sum(map(len, part)) for part in parts]
         if min(sizes) >= min_size:
-            return [np.sort(np.concatenate(part)) for part in parts]
+            return Partition(tuple(np.sort(np.concatenate(part)) for part in parts))
         smallest = max(smallest, min(sizes))
     raise ValueError(
         f"no Dirichlet({alpha}) partition of {len(y)} samples over {clients} clients had min_size={min_size} "
@@ -95,6 +300,190 @@ def dirichlet(
     )
 
 
+def dirichlet_draws(
+    y: np.ndarray,
+    test: np.ndarray,
+    clients: int,
+    alpha: float,
+    *,
+    train: int = 500,
+    held_out: int = 100,
+    seed: int = 0,
+) -> Partition:
+    """Draw every client's class proportions from Dirichlet(alpha, ..., alpha), then its samples (FedDecomp).
+
+    Clients draw independently of one another, so samples may repeat between them. Within a client a sample comes
+    twice only where more are drawn of its class than there are: then all of them come equally often, up to one.
+
+    Parameters
+    ----------
+    y : ndarray of int, shape (N,)
+        Class labels.
+    test : ndarray of bool, shape (N,)
+        Which samples are for testing: clients' test samples are drawn from them, training samples from the others,
+        with the same proportions.
+    clients : int
+        Number of clients.
+    alpha : float
+        Concentration: near 0 a client holds one class.
+    train, held_out : int
+        Training and test samples of each client.
+    seed : int
+        Seed of the draws.
+
+    Raises
+    ------
+    ValueError
+        If a class has no training or no test samples.
+    """
+    y, test = np.asarray(y), _mask(test, len(y))
+    _check_alpha(alpha)
+    for name, value in (("clients", clients), ("train", train), ("held_out", held_out)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
+    labels = np.unique(y)
+    pools = [[np.flatnonzero((y == label) & (test == held)) for label in labels] for held in (False, True)]
+    for pool, kind in zip(pools, ("training", "test"), strict=True):
+        for label, index in zip(labels, pool, strict=True):
+            if len(index) == 0:
+                raise ValueError(f"class {label} has no {kind} samples to draw from.")
+    drawn: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for k in range(clients):
+        rng = stream(seed, "partition", k)
+        share = rng.dirichlet(np.full(len(labels), alpha))
+        for pool, size, parts in zip(pools, (train, held_out), drawn, strict=True):
+            counts = rng.multinomial(size, share)
+            parts.append(
+                np.sort(
+                    np.concatenate(
+                        [np.resize(rng.permutation(index), n) for index, n in zip(pool, counts, strict=True)]
+                    )
+                )
+            )
+    return Partition(tuple(drawn[0]), tuple(drawn[1]))
+
+
+def by_group(group: np.ndarray, *, min_size: int = 1) -> Partition:
+    """Make one client of every natural group, such as a writer or a role; sorted and named by group.
+
+    Parameters
+    ----------
+    group : ndarray of str or int, shape (N,)
+        What each sample belongs to.
+    min_size : int
+        Groups with fewer samples are left out.
+
+    Raises
+    ------
+    ValueError
+        If no group has `min_size` samples.
+    """
+    names, code, counts = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
+    kept = counts >= min_size
+    if not kept.any():
+        raise ValueError(f"no group has min_size={min_size} samples; the largest has {counts.max(initial=0)}.")
+    parts = np.split(np.argsort(code, kind="stable"), np.cumsum(counts)[:-1])
+    return Partition(
+        tuple(part for part, keep in zip(parts, kept, strict=True) if keep),
+        names=tuple(str(name) for name in names[kept]),
+    )
+
+
+def domains(group: np.ndarray, domains: Mapping[str, Sequence[str]], clients: int, *, seed: int = 0) -> Partition:
+    """Split clients over domains, and the samples of each domain over its clients at random (Factorized-FL).
+
+    Parameters
+    ----------
+    group : ndarray of str, shape (N,)
+        What each sample belongs to, such as its superclass.
+    domains : mapping of str to sequence of str
+        The groups of each domain, such as `CIFAR100_DOMAINS`. Samples of other groups are left out.
+    clients : int
+        Number of clients, a multiple of the number of domains. Clients of one domain are neighbours and named after
+        it.
+    seed : int
+        Decides which client of a domain holds which samples.
+
+    Raises
+    ------
+    ValueError
+        If `clients` is no multiple of the number of domains, or a group is unknown or in two domains.
+    """
+    group = np.asarray(group)
+    listed = [name for names in domains.values() for name in names]
+    for name in listed:
+        if listed.count(name) > 1:
+            raise ValueError(f"group {name!r} is listed twice in domains.")
+        if not (group == name).any():
+            raise ValueError(f"no sample belongs to group {name!r}; there are {', '.join(np.unique(group).tolist())}.")
+    each, rest = divmod(clients, len(domains))
+    if rest or each < 1:
+        raise ValueError(f"clients must be a multiple of the {len(domains)} domains, got {clients}.")
+    parts, titles = [], []
+    for number, (title, names) in enumerate(domains.items()):
+        index = np.flatnonzero(np.isin(group, names))
+        _check(len(index), each)
+        parts += np.array_split(stream(seed, "partition", number).permutation(index), each)
+        titles += [f"{title} {i}" for i in range(1, each + 1)]
+    return Partition(tuple(np.sort(part) for part in parts), names=tuple(titles))
+
+
+def permute_labels(partition: Partition, classes: int, *, seed: int = 0) -> Partition:
+    """Give every client its own random permutation of the codes ``0..classes-1`` (Factorized-FL)."""
+    tables = [stream(seed, "labels", k).permutation(classes) for k in range(len(partition))]
+    return replace(partition, labels=np.stack(tables))
+
+
+def own_test(
+    partition: Partition, y: np.ndarray, test: np.ndarray, *, most: int | None = None, seed: int = 0
+) -> Partition:
+    """Let every client be tested on all test samples of the classes that it trains on (FilterDecomp).
+
+    Parameters
+    ----------
+    partition : Partition
+        Who trains on which samples.
+    y : ndarray of int, shape (N,)
+        Class labels.
+    test : ndarray of bool, shape (N,)
+        Which samples are for testing.
+    most : int, optional
+        At most so many for a client, drawn at random: clients hold copies, and a thousand of them with two thousand
+        colour images each take 6 GB.
+    seed : int
+        Decides which samples are drawn.
+
+    Raises
+    ------
+    ValueError
+        If a client has no test samples, or one of them is among its training samples.
+    """
+    y, test = np.asarray(y), _mask(test, len(y))
+    parts = []
+    for k, (name, index) in enumerate(zip(partition.names, partition.train, strict=True)):
+        if test[index].any():
+            raise ValueError(f"client {name} trains on test sample {index[test[index]][0]}; partition the others only.")
+        mine = np.flatnonzero(test & np.isin(y, y[index]))
+        if len(mine) == 0:
+            raise ValueError(f"client {name} has no test samples: none is of classes {np.unique(y[index]).tolist()}.")
+        if most is not None and len(mine) > most:
+            mine = np.sort(stream(seed, "own test", k).choice(mine, most, replace=False))
+        parts.append(mine)
+    return replace(partition, test=tuple(parts))
+
+
 def _check(samples: int, clients: int) -> None:
     if not 1 <= clients <= samples:
         raise ValueError(f"clients must be between 1 and the number of samples, {samples}; got {clients}.")
+
+
+def _check_alpha(alpha: float) -> None:
+    if not (alpha > 0 and np.isfinite(alpha)):
+        raise ValueError(f"alpha must be positive, got {alpha}.")
+
+
+def _mask(test: np.ndarray, samples: int) -> np.ndarray:
+    test = np.asarray(test)
+    if test.dtype != bool or test.shape != (samples,):
+        raise ValueError(f"test must be true or false for each of {samples} samples, got {test.dtype} {test.shape}.")
+    return test

@@ -9,7 +9,7 @@ from pathlib import Path
 import fedstat as fs
 from fedstat._files import atomic_file
 from fedstat.data import Clients
-from fedstat.federated.result import environment
+from fedstat.federated.environment import environment
 from fedstat.inference import Comparison, interval, mean_interval, number, p_value, primary_summary
 from fedstat.report import typeset
 from fedstat.report.figures import style

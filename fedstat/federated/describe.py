@@ -71,7 +71,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     kind = getattr(torch, dtype)
     data = _made_up(build(model, np.random.default_rng(0)), max(3, method.fewest)) if clients is None else clients
     site = make_site(data, model, 0, kind, "cpu")
-    outputs = site.network(site.network.initial(), torch.as_tensor(data.train.x[0][:1], dtype=kind)).shape[-1]
+    outputs = site.network(site.network.initial(), site.network.inputs(torch.from_numpy(data.train.x[0, :1]))).shape[-1]
     loss = choose_loss(None, None if data.classes is None else len(data.classes), outputs)
     # two epochs, so that methods with two phases of local training have one for each
     bench = Bench(loss, Training(lr=0.01, local_epochs=2), Pool.stack([data.train], kind, "cpu"), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,14 +11,15 @@ import torch
 from torch import Tensor
 
 from fedstat.data import Samples
+from fedstat.federated.executor import chunk_size, cost, of_one, one_by_one
 from fedstat.federated.local import Learner
 from fedstat.federated.losses import LossName, metrics
 from fedstat.federated.method import Predictor
-from fedstat.federated.network import Params
-from fedstat.federated.training import chunk_size
+from fedstat.federated.network import Network, Params
+from fedstat.federated.pool import stored
 
-#: Outputs of hidden layers alive at once, in floats: bounds the memory of evaluation.
-_BLOCK = 2**22
+#: Outputs of hidden layers alive at once, in bytes: bounds the memory of evaluation.
+_BLOCK = 2**26
 #: Stacked leaves alive at once, in bytes.
 _MODELS = 2**28
 
@@ -31,6 +33,8 @@ def evaluate(
     models: Callable[[Tensor], dict[str, Predictor]],
     held_out: HeldOut,
     chunk: int | None = None,
+    *,
+    sequential: bool = False,
 ) -> pd.DataFrame:
     """Return metrics of all clients, in float64, as rows (client, estimand, metric, value).
 
@@ -43,7 +47,9 @@ def evaluate(
     held_out : tuple of Tensor, shapes (K, n_max, ...), (K, n_max) and (K,)
         Inputs, targets and counts of held-out samples.
     chunk : int, optional
-        Clients evaluated at once; by default as many as training takes.
+        Clients stacked at once; by default as many as training takes.
+    sequential : bool
+        Evaluate client by client, without stacking, on worker threads.
     """
     x, y, n = held_out
     step = max(1, _MODELS // learner.network.bytes)
@@ -52,7 +58,12 @@ def evaluate(
         part = slice(first, first + step)
         ids = torch.arange(first, min(first + step, len(n)), device=n.device)
         for estimand, predictor in models(ids).items():
-            for metric, values in _measured(learner, loss, predictor, (x[part], y[part], n[part]), chunk).items():
+            if sequential:
+                outputs = _one_by_one(learner, predictor, x[part], n[part])
+            else:
+                outputs = _stacked(learner, predictor, x[part], chunk)
+            valid = torch.arange(x.shape[1], device=x.device) < n[part, None]
+            for metric, values in metrics(outputs.double(), y[part], valid, loss).items():
                 found.setdefault((estimand, metric), []).append(values)
     tables = [
         pd.DataFrame(
@@ -64,33 +75,43 @@ def evaluate(
 
 
 @torch.no_grad()
-def _measured(
-    learner: Learner, loss: LossName, predictor: Predictor, held_out: HeldOut, chunk: int | None
-) -> dict[str, Tensor]:
-    """Metrics of some clients, each (m,)."""
-    x, y, n = held_out
-    width = max([shape[0] for shape in learner.network.weights.values() if shape] + [x[0, 0].numel()])
-    size = min(len(n), chunk or chunk_size(predictor.params))
-    block = max(1, _BLOCK // (size * width))
-    valid = torch.arange(x.shape[1], device=x.device) < n[:, None]
+def _stacked(learner: Learner, predictor: Predictor, x: Tensor, chunk: int | None) -> Tensor:
+    """Outputs (m, n_max, Q) of some clients on their inputs (m, n_max, ...)."""
+    network = learner.network
+    size = min(len(x), chunk or chunk_size(predictor.params, network, x[0], 1))
+    block = max(1, _BLOCK // (size * cost(network, x[0]).activations))
 
     def single(params: Params, piece: Tensor) -> Tensor:
         return predictor.outputs(learner, params, piece)
 
     parts = []
-    for first in range(0, len(n), size):
+    for first in range(0, len(x), size):
         rows = slice(first, first + size)
         params = {name: leaf[rows] for name, leaf in predictor.params.items()}
-        outputs = torch.cat([torch.vmap(single)(params, piece) for piece in x[rows].split(block, dim=1)], dim=1)
-        parts.append(metrics(outputs.double(), y[rows], valid[rows], loss))
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        pieces = x[rows].split(block, dim=1)
+        parts.append(torch.cat([torch.vmap(single)(params, network.inputs(piece)) for piece in pieces], dim=1))
+    return torch.cat(parts)
+
+
+def _one_by_one(learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
+    """The same without stacking, zero at padding; a client's samples are cut into pieces of their own."""
+    block = max(1, _BLOCK // cost(learner.network, x[0]).activations)
+    pieces = [
+        (k, slice(first, min(first + block, own))) for k, own in enumerate(n.tolist()) for first in range(0, own, block)
+    ]
+
+    def outputs(network: Network, piece: tuple[int, slice]) -> Tensor:
+        k, rows = piece
+        params = of_one(predictor.params, k)
+        return predictor.outputs(replace(learner, network=network), params, network.inputs(x[k, rows]))
+
+    parts = one_by_one(learner.network, outputs, pieces, grad=False)
+    joined = parts[0].new_zeros(*x.shape[:2], parts[0].shape[-1])
+    for (k, rows), part in zip(pieces, parts, strict=True):
+        joined[k, rows] = part
+    return joined
 
 
 def to_tensors(samples: Samples, dtype: torch.dtype, device: torch.device) -> HeldOut:
     """Return x, y and n of `samples` on the device."""
-    y = torch.from_numpy(samples.y).to(device)
-    return (
-        torch.from_numpy(samples.x).to(device, dtype),
-        y.to(dtype) if y.is_floating_point() else y.long(),
-        torch.from_numpy(samples.n).to(device),
-    )
+    return (*stored(samples.x, samples.y, dtype, device), torch.from_numpy(samples.n).to(device))

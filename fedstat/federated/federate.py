@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from functools import partial
 from numbers import Integral
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pandas as pd
@@ -16,15 +18,16 @@ from torch import Tensor
 from fedstat._random import stream
 from fedstat.data import Clients
 from fedstat.federated.codec import size
-from fedstat.federated.evaluation import evaluate
-from fedstat.federated.local import Learner, Training
+from fedstat.federated.executor import EXECUTORS, Executor
+from fedstat.federated.history import Traffic, tidy
+from fedstat.federated.local import Training
 from fedstat.federated.losses import choose_loss
 from fedstat.federated.method import Method, Predictor, Update
-from fedstat.federated.network import Model, Network, Params
-from fedstat.federated.progress import progress_bar
-from fedstat.federated.result import Key, Result, check_folder, describe_run, plain
+from fedstat.federated.network import MIXED, Model, Network, Params, floating
+from fedstat.federated.pool import Pool
+from fedstat.federated.progress import in_brief, progress_bar
+from fedstat.federated.result import Key, Result, check_free, claimed, describe_run, plain, write_run
 from fedstat.federated.run import Bench, Run, Site, make_site, start_run
-from fedstat.federated.training import Pool
 
 
 def federate(
@@ -40,6 +43,7 @@ def federate(
     chunk: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
+    executor: Executor = "auto",
     resume: Result | None = None,
     folder: str | Path | None = None,
     checkpoint: int = 10,
@@ -70,19 +74,23 @@ def federate(
     evaluate_at : iterable of int, optional
         Rounds after which all clients are evaluated, 0 for the start; by default every one from 1 on.
     chunk : int, optional
-        Clients trained at once; by default as many as fill a fixed number of bytes. Results do not depend on
-        it beyond rounding; 1 is the sequential loop.
-    dtype : {"float32", "float64"}
-        Floating type.
+        Clients stacked at once; by default as many as fill a fixed number of bytes. Results do not depend on
+        it beyond rounding.
+    dtype : {"float32", "float64", "bf16-mixed"}
+        Floating type. Under "bf16-mixed" layers compute in bfloat16, while weights, sums, statistics and losses stay
+        in float32.
     device : str
         Torch device.
+    executor : {"auto", "stacked", "sequential"}
+        Whether clients train as one stack or one by one on worker threads; by default one by one on a CPU where the
+        network has convolutions that are large enough. Results do not depend on it beyond rounding.
     resume : Result, optional
         Continue from an earlier result of the same configuration with fewer rounds; the outcome equals that
         of an uninterrupted run.
     folder : path, optional
         Save the run there every `checkpoint` rounds and at its end, so that `fedstat.load` and `resume` continue
-        what was stopped. Each checkpoint replaces the one before when it is complete. A run that lies there already
-        must be the one that is resumed.
+        what was stopped or killed. Each checkpoint replaces the one before when it is complete and has reached the
+        disk. A run that lies there already must be the one that is resumed, and nobody else may write there.
     checkpoint : int
         Rounds between checkpoints.
     progress : bool, optional
@@ -92,12 +100,16 @@ def federate(
     -------
     Result
         With the tidy table ``history`` (method, seed, round, client, estimand, split, metric, value). Its rows of
-        the estimand ``traffic`` count the bytes that went up from and down to each participant in each round.
+        the estimand ``traffic`` count the bytes that went up from and down to each participant in each round; those
+        of the split ``common``, with client -1, measure a global model on the test set that all clients have in common.
 
     Raises
     ------
     ValueError
-        For arguments out of range, duplicate labels, or a network that does not fit the data.
+        For arguments out of range, duplicate labels, or a network that does not fit the data; for a folder that holds
+        something else.
+    OSError
+        If the folder cannot be written, before training where that can be known. The last checkpoint stays.
     FloatingPointError
         If a client's loss or weights become infinite or NaN; round, client and learning rate are named. The last
         checkpoint stays.
@@ -113,8 +125,9 @@ def federate(
         raise ValueError(f"resume must be a Result, as fs.load returns it, got {resume!r}.")
     if not isinstance(clients, Clients) and not callable(clients):
         raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")
-    if dtype not in ("float32", "float64"):
-        raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
+    if executor not in EXECUTORS:
+        raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}.")
+    floats = floating(dtype)
     methods, seeds = _labels(method), _seeds(seed)
     every = range(1, rounds + 1)
     if isinstance(evaluate_at, int | str) or not (evaluated := set(every if evaluate_at is None else evaluate_at)) <= {
@@ -123,57 +136,67 @@ def federate(
     }:
         raise ValueError(f"evaluate_at must hold rounds between 0 and {rounds}, got {evaluate_at!r}.")
 
-    sites = _sites(clients, model, seeds, getattr(torch, dtype), device)
+    sites = _sites(clients, model, seeds, dtype, device)
     tasks = {choose_loss(training.loss, *_task(site.network, site.clients)) for site in sites.values()}
     if len(tasks) > 1:
         raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
     (loss,) = tasks
     config = {
         **describe_run(methods, model, training, seeds, participation, dtype),
+        "executor": executor,
         "loss": loss,
         "classes": {str(s): plain(site.clients.classes or ()) for s, site in sites.items()},
         "clients": {str(s): len(site.clients) for s, site in sites.items()},
         "fingerprint": {str(s): _fingerprint(site) for s, site in sites.items()},
     }
     first = 0 if resume is None else resume.check_continues(config, rounds)
-    if folder is not None:
-        check_folder(Path(folder), continues=resume is not None)
-    distinct = {site.offset: site.clients.train for site in sites.values()}
-    pool = Pool.stack(list(distinct.values()), getattr(torch, dtype), device)
-    runs = {
-        (label, s): start_run(
-            m, sites[s], Bench(loss, training, pool, chunk), None if resume is None else resume.states[label, s]
-        )
-        for label, m in methods.items()
-        for s in seeds
-    }
-    history: list[pd.DataFrame | _Traffic] = [] if resume is None else [resume.history]
+    before = {} if resume is None else resume.records
+    history = None if resume is None else resume.history
+    recent: list[pd.DataFrame | Traffic] = []  # what the history does not hold yet
+    with nullcontext() if folder is None else claimed(folder) as place:
+        if place is not None:
+            check_free(place, None if resume is None else config)
+        distinct = {site.offset: site.clients.train for site in sites.values()}
+        pool = Pool.stack(list(distinct.values()), floats, device)
+        bench = Bench(loss, training, pool, chunk, executor)
+        runs = {
+            (label, s): start_run(m, sites[s], bench, None if resume is None else resume.states[label, s])
+            for label, m in methods.items()
+            for s in seeds
+        }
 
-    def result(done: int) -> Result:
-        before = {} if resume is None else resume.records
-        return Result(
-            history=_tidy(history),
-            states={key: run.state for key, run in runs.items()},
-            records={key: _joined(before.get(key, {}), run.records) for key, run in runs.items()},
-            config={**config, "rounds": int(done)},
-            model=model,
-            methods=methods,
-            populations={key: run.population for key, run in runs.items()},
-        )
+        def result(done: int) -> Result:
+            nonlocal history
+            history = tidy(history, recent)
+            recent.clear()
+            return Result(
+                history=history,
+                states={key: run.state for key, run in runs.items()},
+                records={key: _joined(before.get(key, {}), run.records) for key, run in runs.items()},
+                config={**config, "rounds": int(done)},
+                model=model,
+                methods=methods,
+                populations={key: run.population for key, run in runs.items()},
+            )
 
-    if resume is None:
-        history += [_opened(key, run) for key, run in runs.items()]
-    if resume is None and 0 in evaluated:
-        history += [_evaluated(key, run, 0) for key, run in runs.items()]
-    with progress_bar("rounds", rounds - first, progress) as advance:
-        for t in range(first, rounds):
-            history += _round(runs, t, participation)
-            if t + 1 in evaluated:
-                history += [_evaluated(key, run, t + 1) for key, run in runs.items()]
-            if folder is not None and ((t + 1) % checkpoint == 0 or t + 1 == rounds):
-                result(t + 1).save(folder)
-            advance()
-    return result(rounds)
+        measured: list[pd.DataFrame] = []
+        if resume is None:
+            recent += [_opened(key, run) for key, run in runs.items()]
+            measured = [_evaluated(key, run, 0) for key, run in runs.items() if 0 in evaluated]
+            recent += measured
+        with progress_bar("rounds", rounds - first, progress) as advance:
+            trained, begun = 0, perf_counter()
+            for t in range(first, rounds):
+                sent = _round(runs, t, participation)
+                recent += sent
+                if t + 1 in evaluated:
+                    measured = [_evaluated(key, run, t + 1) for key, run in runs.items()]
+                    recent += measured
+                if place is not None and ((t + 1) % checkpoint == 0 or t + 1 == rounds):
+                    write_run(result(t + 1), place)
+                trained += sum(len(record.ids) for record in sent)
+                advance(partial(in_brief, measured, trained, begun))
+        return result(rounds)
 
 
 def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:
@@ -218,14 +241,14 @@ def _sites(
     clients: Clients | Callable[[int], Clients],
     model: Model,
     seeds: Sequence[int],
-    dtype: torch.dtype,
+    dtype: str,
     device: str,
 ) -> dict[int, Site]:
     sites: dict[int, Site] = {}
     offset = 0
     for seed in seeds:
         data = clients if isinstance(clients, Clients) else clients(seed)
-        sites[seed] = make_site(data, model, seed, dtype, device, offset)
+        sites[seed] = make_site(data, model, seed, floating(dtype), device, offset, mixed=dtype == MIXED)
         offset += 0 if isinstance(clients, Clients) else len(data)  # one population is stored once
     shapes = {site.clients.train.x.shape[2:] for site in sites.values()}
     if len(shapes) > 1:
@@ -234,7 +257,8 @@ def _sites(
 
 
 def _task(network: Network, clients: Clients) -> tuple[int | None, int]:
-    sample = torch.zeros(1, 2, *clients.train.x.shape[2:], device=network.device, dtype=network.dtype)
+    x = clients.train.x
+    sample = network.inputs(torch.from_numpy(np.zeros((1, 2, *x.shape[2:]), x.dtype)).to(network.device))
     weights = {name: leaf[None] for name, leaf in network.initial().items()}
     try:
         outputs = network.forward(weights, sample)
@@ -262,7 +286,7 @@ def _fingerprint(site: Site) -> str:
     return digest.hexdigest()[:16]
 
 
-def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[_Traffic]:
+def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[Traffic]:
     """One round of all runs: gather what everybody received, train equal local steps as one stack, hand it back."""
     stacks: dict[tuple[object, ...], list[Key]] = {}
     for key, run in runs.items():
@@ -300,7 +324,7 @@ def _local_steps(key: Key, run: Run) -> tuple[object, ...]:
     return (None if plain else key[0], run.network.constants and run.site.seed)
 
 
-def _aggregated(key: Key, run: Run, t: int, chosen: np.ndarray, start: Params, end: Params) -> _Traffic:
+def _aggregated(key: Key, run: Run, t: int, chosen: np.ndarray, start: Params, end: Params) -> Traffic:
     """Hand a round's outcome to the method; return the bytes that travelled."""
     n = run.site.clients.train.n[chosen]
     weight = n / n.sum() if run.method.weighting == "samples" else np.full(len(n), 1 / len(n))
@@ -317,66 +341,28 @@ def _aggregated(key: Key, run: Run, t: int, chosen: np.ndarray, start: Params, e
     run.state = run.method.aggregate(run.state, update)
     for name, value in run.method.record(run.state).items():
         run.records.setdefault(name, []).append(value.cpu().numpy())
-    return _Traffic(key, t + 1, chosen, size(up), size(down))
+    return Traffic(key, t + 1, chosen, size(up), size(down))
 
 
-@dataclass(frozen=True, eq=False)
-class _Traffic:
-    """Bytes that travelled in one round of one run."""
-
-    key: Key
-    round: int
-    ids: np.ndarray
-    up: np.ndarray
-    down: np.ndarray
-
-
-def _opened(key: Key, run: Run) -> _Traffic:
+def _opened(key: Key, run: Run) -> Traffic:
     """Bytes that travelled before the first round, where any did."""
     everyone = np.arange(len(run.site.clients))
     up, down = run.method.prelude(run.network, len(everyone))
-    return _Traffic(key, 0, everyone if up or down else everyone[:0], size(up), size(down))
-
-
-def _traffic_table(records: Sequence[_Traffic]) -> pd.DataFrame:
-    """One row per record, client and direction."""
-    counts = np.array([2 * len(r.ids) for r in records])
-    sent = [np.concatenate([np.broadcast_to(v, len(r.ids)) for v in (r.up, r.down)]) for r in records]
-    return pd.DataFrame(
-        {
-            "method": np.repeat(np.array([r.key[0] for r in records], dtype=object), counts),
-            "seed": np.repeat([r.key[1] for r in records], counts),
-            "round": np.repeat([r.round for r in records], counts),
-            "client": np.concatenate([np.tile(r.ids, 2) for r in records]),
-            "estimand": "traffic",
-            "split": "train",
-            "metric": np.concatenate([np.repeat(["bytes_up", "bytes_down"], len(r.ids)) for r in records]).astype(
-                object
-            ),
-            "value": np.concatenate(sent).astype(float),
-        }
-    )
+    return Traffic(key, 0, everyone if up or down else everyone[:0], size(up), size(down))
 
 
 def _evaluated(key: Key, run: Run, t: int) -> pd.DataFrame:
     def models(some: Tensor) -> dict[str, Predictor]:
         return run.method.models(run.state, some, run.population)
 
-    learner = Learner(run.network, run.bench.loss)
-    table = evaluate(learner, run.bench.loss, models, run.site.held_out, run.bench.chunk)
-    return table.assign(method=key[0], seed=key[1], round=t, split=run.site.split)
+    def shared(one: Tensor) -> dict[str, Predictor]:
+        return {"global": models(one)["global"]}
 
-
-def _tidy(parts: Sequence[pd.DataFrame | _Traffic]) -> pd.DataFrame:
-    """Join what was recorded, round after round, in each first what travelled and then what was measured."""
-    columns = ["method", "seed", "round", "client", "estimand", "split", "metric", "value"]
-    tables = [part for part in parts if isinstance(part, pd.DataFrame)]
-    records = [part for part in parts if isinstance(part, _Traffic)]
-    tables += [_traffic_table(records)] if records else []
-    text = ["method", "estimand", "split", "metric"]
-    joined = pd.concat([part.astype(dict.fromkeys(text, "object")) for part in tables], ignore_index=True)
-    order = np.lexsort((joined["estimand"] != "traffic", joined["round"]))
-    return joined.iloc[order][columns].reset_index(drop=True).astype(dict.fromkeys(text, "category"))
+    tables = [run.bench.evaluate(run.network, models, run.site.held_out).assign(split=run.site.split)]
+    if run.site.common is not None and (tables[0]["estimand"] == "global").any():
+        everybody = run.bench.evaluate(run.network, shared, run.site.common)
+        tables.append(everybody.assign(client=-1, split="common"))
+    return pd.concat(tables, ignore_index=True).assign(method=key[0], seed=key[1], round=t)
 
 
 def _joined(before: Mapping[str, np.ndarray], now: Mapping[str, list[np.ndarray]]) -> dict[str, np.ndarray]:

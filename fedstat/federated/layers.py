@@ -20,9 +20,10 @@ _RANKS = {nn.BatchNorm1d: (2, 3), nn.BatchNorm2d: (4,), nn.BatchNorm3d: (5,)}
 class MaskedBatchNorm(nn.Module):
     """Batch norm whose moments count valid rows only.
 
-    It takes over the parameters and running statistics of a torch layer, under the same names, and equals it
-    whenever all rows are valid. In training mode the outputs at other rows are the bias alone, and whatever stands
-    in those rows has no influence. With running statistics the evaluation mode works row by row and needs no mask.
+    It takes over the parameters and running statistics of a torch layer, under the same names, and is torch's own
+    operation whenever all rows are valid. In training mode the outputs at other rows are the bias alone, and whatever
+    stands in those rows has no influence. With running statistics the evaluation mode works row by row and needs no
+    mask.
 
     Where torch raises because a channel has a single value, the variance is zero: the output is the bias, and
     the running variance moves towards zero. Without any valid row the running statistics stay as they are, bit for
@@ -82,14 +83,15 @@ class MaskedBatchNorm(nn.Module):
                 f"x has shape {tuple(x.shape)}; this batch norm needs {' or '.join(map(str, self.ranks))} axes with "
                 f"{self.num_features} channels on the second."
             )
+        batch = self.training or self.running_mean is None or self.running_var is None
+        if not batch or (not self.valid.numel() and x.shape[0] * x.shape[2:].numel() > 1):
+            mean, variance = self.running_mean, self.running_var
+            return F.batch_norm(x, mean, variance, self.weight, self.bias, batch, self.momentum, self.eps)
         channel = (-1, *[1] * (x.ndim - 2))
-        if self.training or self.running_mean is None or self.running_var is None:
-            centred, variance = self._centre(x)
-        else:
-            centred, variance = x - self.running_mean.view(channel), self.running_var
+        centred, variance = self._centre(x.to(torch.promote_types(x.dtype, torch.float32)))
         scale = torch.rsqrt(variance + self.eps)
         outputs = centred * (scale if self.weight is None else scale * self.weight).view(channel)
-        return outputs if self.bias is None else outputs + self.bias.view(channel)
+        return (outputs if self.bias is None else outputs + self.bias.view(channel)).to(x.dtype)
 
     def _centre(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Deviations from the valid rows' mean (zero at other rows) and their biased variance, (C,).

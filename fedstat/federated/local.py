@@ -30,6 +30,11 @@ class Training:
         Its state starts afresh in every round and phase.
     momentum : float
         Heavy-ball momentum of SGD, in [0, 1).
+    weight_decay : float
+        Strength of the L2 penalty ``weight_decay / 2 * |w|^2``, whose gradient is added to that of all leaves that
+        train, as in ``torch.optim``; not negative.
+    lr_decay : float
+        Factor of all learning rates from one round to the next, in (0, 1]: round t (from 0) has ``lr * lr_decay**t``.
     batch_size : int
         Samples per step. A client with fewer takes all of them in every step; an epoch's last batch holds what
         is left over.
@@ -46,6 +51,8 @@ class Training:
     batch_size: int = 32
     local_epochs: int = 1
     loss: LossName | None = None
+    weight_decay: float = 0.0
+    lr_decay: float = 1.0
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -57,6 +64,10 @@ class Training:
             raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}.")
         if self.momentum and self.optimizer == "adam":
             raise ValueError(f"momentum belongs to SGD, but optimizer is 'adam' (momentum={self.momentum}).")
+        if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise ValueError(f"weight_decay must be finite and not negative, got {self.weight_decay}.")
+        if not 0 < self.lr_decay <= 1:
+            raise ValueError(f"lr_decay must lie in (0, 1], got {self.lr_decay}.")
         for name, value in (("batch_size", self.batch_size), ("local_epochs", self.local_epochs)):
             if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
@@ -105,16 +116,24 @@ class Batch:
         False at padding.
     rows : Tensor of int, shape (B,)
         Places of the samples among the client's training samples, for what ``prepare`` computed per sample.
+    full : bool
+        Whether it is known that no row is padding, of this client or of one stacked with it.
     """
 
     x: Tensor
     y: Tensor
     valid: Tensor
     rows: Tensor
+    full: bool = False
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of `values` (B, ...) over the samples."""
-        return _mean(values, self.valid)
+        return values.mean(0) if self.full else _mean(values, self.valid)
+
+    @property
+    def mask(self) -> Tensor | None:
+        """Rows that count, None for all."""
+        return None if self.full else self.valid
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,11 +205,11 @@ class Learner:
 
     def outputs(self, params: Params, batch: Batch) -> Tensor:
         """Outputs (B, Q) in training mode: batch norm moves the statistics in `params`."""
-        return self.network(params, batch.x, batch.valid, train=True)
+        return self.network(params, batch.x, batch.mask, train=True)
 
     def features(self, params: Params, batch: Batch) -> tuple[Tensor, Tensor]:
         """Inputs of the head (B, f) and outputs (B, Q) in training mode."""
-        return self.network.features(params, batch.x, batch.valid, train=True)
+        return self.network.features(params, batch.x, batch.mask, train=True)
 
     def loss(self, params: Params, batch: Batch) -> Tensor:
         """Mean loss of a batch in training mode."""

@@ -17,6 +17,10 @@ from fedstat.parameterization import Form
 Params = dict[str, Tensor]
 Model = nn.Module | Callable[[], nn.Module]
 
+#: Layers compute in bfloat16; weights, sums of gradients, statistics and losses stay in float32.
+MIXED = "bf16-mixed"
+DTYPES = {"float32": torch.float32, "float64": torch.float64, MIXED: torch.float32}
+
 
 @dataclass(frozen=True, eq=False)
 class Network:
@@ -35,12 +39,15 @@ class Network:
         How the parameterised weights are composed of parts.
     parts : dict of Tensor
         Initial parts of those weights, by the name of the leaf.
+    mixed : bool
+        Whether layers compute in bfloat16.
     """
 
     module: nn.Module
     dtype: torch.dtype = torch.float32
     forms: Mapping[str, Form] = field(default_factory=dict)
     parts: Params = field(default_factory=dict)
+    mixed: bool = False
 
     @cached_property
     def weights(self) -> dict[str, torch.Size]:
@@ -154,6 +161,12 @@ class Network:
             weights[name] = form.compose({p: params[f"{name}.{p}"] for p in self._parts_of(name)})
         return weights
 
+    def inputs(self, x: Tensor) -> Tensor:
+        """What the network sees of stored inputs: bytes are pixels, shares of 255; whole numbers are tokens."""
+        if x.dtype == torch.uint8:
+            return x.to(self.dtype) / 255
+        return x.to(self.dtype) if x.is_floating_point() else x.long()
+
     def __call__(self, params: Params, x: Tensor, valid: Tensor | None = None, *, train: bool = False) -> Tensor:
         """Outputs (B, outputs) of one client's leaves on its inputs (B, ...).
 
@@ -163,7 +176,11 @@ class Network:
         if self.module.training != train:
             self.module.train(train)
         masks = {} if valid is None else dict.fromkeys(self._masks, valid)
-        return torch.func.functional_call(self.module, {**self.compose(params), **masks}, (x,))
+        weights = {**self.compose(params), **masks}
+        if not self.mixed:
+            return torch.func.functional_call(self.module, weights, (x,))
+        with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):
+            return torch.func.functional_call(self.module, weights, (x,)).to(self.dtype)
 
     def features(
         self, params: Params, x: Tensor, valid: Tensor | None = None, *, train: bool = False
@@ -175,7 +192,7 @@ class Network:
             outputs = self(params, x, valid, train=train)
         finally:
             hook.remove()
-        return seen[0], outputs
+        return seen[0].to(self.dtype), outputs
 
     def forward(self, params: Params, x: Tensor) -> Tensor:
         """Apply client k's leaves ``params[...][k]`` to its inputs ``x[k]`` in evaluation mode.
@@ -277,7 +294,22 @@ def parameterize(network: Network, forms: Mapping[str, Form], rng: np.random.Gen
     return replace(network, forms={**network.forms, **forms}, parts=parts)
 
 
-def build(model: Model, rng: np.random.Generator, dtype: torch.dtype = torch.float32) -> Network:
+def floating(dtype: str) -> torch.dtype:
+    """Floating type of weights and sums of a run whose ``dtype`` has this name.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}.")
+    return DTYPES[dtype]
+
+
+def build(
+    model: Model, rng: np.random.Generator, dtype: torch.dtype = torch.float32, *, mixed: bool = False
+) -> Network:
     """Build a network whose weights are drawn from `rng`; global generators are left as they were.
 
     Parameters
@@ -289,6 +321,8 @@ def build(model: Model, rng: np.random.Generator, dtype: torch.dtype = torch.flo
         Source of the seed for the module's constructor.
     dtype : torch.dtype
         Floating type to compute in.
+    mixed : bool
+        Let layers compute in bfloat16.
 
     Raises
     ------
@@ -305,4 +339,4 @@ def build(model: Model, rng: np.random.Generator, dtype: torch.dtype = torch.flo
             raise ValueError(f"model must be an nn.Module or a function returning one, got {type(module).__name__}.")
     if not any(leaf.requires_grad for leaf in module.parameters()):
         raise ValueError("model has no parameters to train.")
-    return Network(stackable(module).to(dtype), dtype)
+    return Network(stackable(module).to(dtype), dtype, mixed=mixed)

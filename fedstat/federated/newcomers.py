@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from fedstat.data import Clients
-from fedstat.federated.evaluation import evaluate
-from fedstat.federated.local import Learner, Training
+from fedstat.federated.local import Training
 from fedstat.federated.method import Predictor, on_device
-from fedstat.federated.network import Network
+from fedstat.federated.network import MIXED, Network, floating
+from fedstat.federated.pool import Pool
 from fedstat.federated.result import Key, Result, plain
 from fedstat.federated.run import Bench, make_population, make_site
-from fedstat.federated.training import Pool
 
 
 def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: int | None = None) -> pd.DataFrame:
@@ -44,14 +43,14 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
         If a method has no rule for new clients, the network or a method of the result is unknown, or the new clients
         have other inputs or classes.
     """
-    dtype = getattr(torch, result.config["dtype"])
+    dtype, mixed = floating(result.config["dtype"]), result.config["dtype"] == MIXED
     spec = {k: v for k, v in result.config["training"].items() if k != "type"}
     tables = []
     for key, state in result.states.items():
         if result.model is None or key[0] not in result.methods:
             result.network(key)  # says what is missing
         assert result.model is not None
-        site = make_site(clients, result.model, key[1], dtype, device)
+        site = make_site(clients, result.model, key[1], dtype, device, mixed=mixed)
         _check_fit(result, key, clients, site.network)
         pool = Pool.stack([clients.train], dtype, device)
         bench = Bench(result.config["loss"], Training(**spec), pool, chunk)
@@ -67,7 +66,7 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
                 for name, predictor in models.items()
             }
 
-        table = evaluate(Learner(population.network, bench.loss), bench.loss, rows, site.held_out, chunk)
+        table = bench.evaluate(population.network, rows, site.held_out)
         tables.append(table.assign(method=key[0], seed=key[1], round=state.round, split=site.split))
     columns = ["method", "seed", "round", "client", "estimand", "split", "metric", "value"]
     return pd.concat(tables, ignore_index=True)[columns].astype({"client": np.int64})
@@ -80,9 +79,9 @@ def _check_fit(result: Result, key: Key, clients: Clients, network: Network) -> 
         raise ValueError(
             f"the new clients have classes {classes}, the run had {result.config['classes'][str(key[1])]}."
         )
-    sample = torch.zeros(2, *clients.train.x.shape[2:], dtype=network.dtype, device=network.device)
+    sample = torch.from_numpy(np.zeros_like(clients.train.x[0, :1])).to(network.device)
     try:
-        network(network.initial(), sample)
+        network(network.initial(), network.inputs(sample))
     except (RuntimeError, IndexError, ValueError) as error:
         shape = tuple(clients.train.x.shape[2:])
         raise ValueError(

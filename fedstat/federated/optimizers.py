@@ -14,18 +14,12 @@ from torch import Tensor
 
 from fedstat.federated.network import Params
 
-
-def _rows(active: Tensor | None, like: Tensor) -> Tensor | None:
-    """Reshape a row mask (K,) so that it broadcasts against `like` (K, ...)."""
-    return None if active is None else active.view(-1, *[1] * (like.dim() - 1))
-
-
 Rate = float | Mapping[str, float]
 
 
-def _rate(lr: Rate, name: str) -> float:
-    """Learning rate of one leaf: of all, or by name."""
-    return lr[name] if isinstance(lr, Mapping) else lr
+def _rows(active: Tensor, like: Tensor) -> Tensor:
+    """Reshape a row mask (K,) so that it broadcasts against `like` (K, ...)."""
+    return active.view(-1, *[1] * (like.dim() - 1))
 
 
 @dataclass
@@ -39,18 +33,20 @@ class SGD:
     @torch.no_grad()
     def step(self, params: Params, grads: Params, active: Tensor | None) -> None:
         """Update `params` in place; `active` (K,) marks the rows that move, None means all."""
-        for name, p in params.items():
-            g, rows = grads[name], _rows(active, p)
-            if rows is not None:
-                g = torch.where(rows, g, 0)
-            if self.momentum:
-                v = self.velocity.get(name)
-                if v is None:
-                    v = self.velocity[name] = torch.zeros_like(p)
-                # an inactive row may change its velocity: it never moves again in this phase
-                v.mul_(self.momentum).add_(g)
-                g = v if rows is None else torch.where(rows, v, 0)
-            p.add_(g, alpha=-_rate(self.lr, name))
+        steps = {name: grads[name] for name in params}
+        if self.momentum:
+            if not self.velocity:
+                self.velocity = {name: torch.zeros_like(p) for name, p in params.items()}
+            # an inactive row may change its velocity: it never moves again in this phase
+            torch._foreach_mul_(list(self.velocity.values()), self.momentum)
+            torch._foreach_add_(list(self.velocity.values()), list(steps.values()))
+            steps = self.velocity
+        if active is not None:
+            steps = {name: torch.where(_rows(active, g), g, 0) for name, g in steps.items()}
+        if isinstance(self.lr, Mapping):
+            torch._foreach_add_(list(params.values()), [self.lr[name] * g for name, g in steps.items()], alpha=-1)
+        else:
+            torch._foreach_add_(list(params.values()), list(steps.values()), alpha=-self.lr)
 
 
 @dataclass
@@ -75,12 +71,13 @@ class Adam:
         b1, b2 = self.betas
         root = (1 - b2**self.steps) ** 0.5
         for name, p in params.items():
-            g, rows = grads[name], _rows(active, p)
+            g = grads[name]
             if name not in self.first:
                 self.first[name], self.second[name] = torch.zeros_like(p), torch.zeros_like(p)
             m, v = self.first[name], self.second[name]
             m.mul_(b1).add_(g, alpha=1 - b1)
             v.mul_(b2).addcmul_(g, g, value=1 - b2)
             step = m / (v.sqrt() / root + self.eps)
-            scale = _rate(self.lr, name) / (1 - b1**self.steps)
-            p.add_(step if rows is None else torch.where(rows, step, 0), alpha=-scale)
+            lr = self.lr[name] if isinstance(self.lr, Mapping) else self.lr
+            step = step if active is None else torch.where(_rows(active, step), step, 0)
+            p.add_(step, alpha=-lr / (1 - b1**self.steps))

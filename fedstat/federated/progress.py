@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 
-from rich.console import Console
+import pandas as pd
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,13 +17,25 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
+
+
+class _Noted(Progress):
+    """A bar with a note on the line below it."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield from super().get_renderables()
+        yield from (Text(task.fields["note"], style="dim") for task in self.tasks if task.fields["note"])
 
 
 @contextmanager
-def progress_bar(what: str, total: int, show: bool | None = None) -> Iterator[Callable[[], None]]:
-    """Yield a function that advances the bar by one; quiet when standard error is no terminal."""
+def progress_bar(what: str, total: int, show: bool | None = None) -> Iterator[Callable[..., None]]:
+    """Yield a function that advances the bar by one, and shows the note that it is given a function for.
+
+    The bar is quiet, and notes are not made, when standard error is no terminal.
+    """
     visible = sys.stderr.isatty() if show is None else show
-    bar = Progress(
+    bar = _Noted(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -33,5 +47,27 @@ def progress_bar(what: str, total: int, show: bool | None = None) -> Iterator[Ca
         transient=True,
     )
     with bar:
-        task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)
+        task = bar.add_task(what, total=total, note="")
+
+        def advance(note: Callable[[], str] = str) -> None:
+            if visible:
+                bar.update(task, advance=1, note=note())
+
+        yield advance
+
+
+def in_brief(evaluated: Sequence[pd.DataFrame], clients: int, since: float) -> str:
+    """Say in one line how the latest evaluation went: means over clients, and over methods and seeds where several.
+
+    Each table holds one method under one seed; what counts is the method's own estimand, its first. `clients` were
+    trained since the moment `since` of the performance counter.
+    """
+    speed = f"{clients / (perf_counter() - since):.0f} clients/s"
+    if not evaluated:
+        return speed
+    own = pd.concat([table[table["estimand"] == table["estimand"].iloc[0]] for table in evaluated])
+    own = own[own["client"] >= 0]  # not the common test set
+    means = own.groupby("metric", sort=False)["value"].mean()
+    shown = [f"{name.replace('_', ' ')} {means[name]:.4g}" for name in ("log_loss", "mse", "accuracy") if name in means]
+    several = f" (mean of {len(evaluated)} runs)" if len(evaluated) > 1 else ""
+    return f"{', '.join(shown)}{several}, {speed}"

@@ -7,22 +7,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from fedstat._random import stream
 from fedstat.data import Clients
-from fedstat.federated.evaluation import HeldOut, to_tensors
+from fedstat.federated.evaluation import HeldOut, evaluate, to_tensors
+from fedstat.federated.executor import Executor, is_sequential
 from fedstat.federated.local import Learner, Phase, Training
 from fedstat.federated.losses import LossName
-from fedstat.federated.method import Method, Population, State, on_device
+from fedstat.federated.method import Method, Population, Predictor, State, on_device
 from fedstat.federated.network import Model, Network, Params, build
-from fedstat.federated.training import Job, Pool, moments, train
+from fedstat.federated.pool import Job, Pool
+from fedstat.federated.training import moments, train
 
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """Data and initial network of one seed; `offset` is its first row in the pool."""
+    """Data and initial network of one seed; `offset` is its first row in the pool, `common` everybody's test set."""
 
     seed: int
     clients: Clients
@@ -31,6 +34,7 @@ class Site:
     draw: Callable[[int], Network]
     split: str
     held_out: HeldOut
+    common: HeldOut | None = None
 
     def jobs(self, ids: Iterable[int]) -> list[Job]:
         """Work of clients `ids`."""
@@ -45,11 +49,22 @@ class Bench:
     training: Training
     pool: Pool
     chunk: int | None
+    executor: Executor = "auto"
 
     def train(self, method: Method, network: Network, start: Params, jobs: Sequence[Job], t: int, **how: Any) -> Params:
         """Train each row of `start`."""
-        learner = Learner(network, self.loss)
-        return train(method, learner, self.training, self.pool, start, jobs, t, self.chunk, **how)
+        learner, alone = Learner(network, self.loss), self._sequential(network)
+        return train(method, learner, self.training, self.pool, start, jobs, t, self.chunk, sequential=alone, **how)
+
+    def evaluate(
+        self, network: Network, models: Callable[[Tensor], dict[str, Predictor]], held_out: HeldOut
+    ) -> pd.DataFrame:
+        """Measure what `models` gives to each client."""
+        learner, alone = Learner(network, self.loss), self._sequential(network)
+        return evaluate(learner, self.loss, models, held_out, self.chunk, sequential=alone)
+
+    def _sequential(self, network: Network) -> bool:
+        return is_sequential(self.executor, network, self.pool.x, self.training.batch_size)
 
 
 @dataclass(eq=False)
@@ -114,15 +129,19 @@ def make_population(method: Method, site: Site, bench: Bench) -> Population:
     )
 
 
-def make_site(data: Clients, model: Model, seed: int, dtype: torch.dtype, device: str, offset: int = 0) -> Site:
+def make_site(
+    data: Clients, model: Model, seed: int, dtype: torch.dtype, device: str, offset: int = 0, *, mixed: bool = False
+) -> Site:
     """Pair one seed's data with its initial network."""
-    network = build(model, stream(seed, "initial weights"), dtype)
+    network = build(model, stream(seed, "initial weights"), dtype, mixed=mixed)
     network.module.to(device)
 
     def draw(k: int) -> Network:
         if isinstance(model, nn.Module):
             raise ValueError("independent initial weights need a function that builds the network, not a module.")
-        return build(model, stream(seed, "client weights", k), dtype)
+        return build(model, stream(seed, "client weights", k), dtype, mixed=mixed)
 
     split = next(name for name in ("test", "validation", "train") if name in data.splits)
-    return Site(seed, data, network, offset, draw, split, to_tensors(data.splits[split], dtype, network.device))
+    held_out = to_tensors(data.splits[split], dtype, network.device)
+    common = None if data.common is None else to_tensors(data.common, dtype, network.device)
+    return Site(seed, data, network, offset, draw, split, held_out, common)

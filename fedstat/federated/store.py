@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,6 @@ from weakref import WeakSet
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -112,26 +112,31 @@ class ClientStore(Mapping[str, Tensor]):
         """
         index = Path(folder) / _INDEX
         try:
-            content = json.loads(index.read_text())
+            content = json.loads(index.read_text(encoding="utf-8"))
+            if not content["clients"] or not all(re.fullmatch("[0-9a-f]{40}", name) for name in content["clients"]):
+                raise ValueError("clients must be a list of hashes")
             shapes = {name: torch.Size(shape) for name, shape in content["shapes"].items()}
-            dtype: torch.dtype = getattr(torch, content["dtype"])
             versions, client_row = np.unique(content["clients"], return_inverse=True)
-            pool = _Pool(shapes, dtype, len(client_row), limit)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            pool = _Pool(shapes, getattr(torch, content["dtype"]), len(client_row), limit)
+        except Exception as error:  # any bytes may lie there
             raise ValueError(f"{index} is not the index of a complete client store: {error!r}.") from error
-        slots = pool.take(len(versions))
-        for slot, version in zip(slots, versions, strict=True):
-            file = index.with_name(f"{version}.safetensors")
+        files = [index.with_name(f"{version}.safetensors") for version in versions]
+        if missing := [file for file in files if not file.is_file()]:
+            raise ValueError(f"{missing[0]} is missing.")
+        slots = np.empty(0, int)
+        for i, (file, version) in enumerate(zip(files, versions, strict=True)):
             try:
                 row = load_file(file)
-            except (OSError, SafetensorError) as error:
-                raise ValueError(f"{file} is missing or damaged: {error!r}.") from error
+            except Exception as error:
+                raise ValueError(f"{file} is damaged: {error!r}.") from error
             fits = {name: (leaf.shape, leaf.dtype) for name, leaf in row.items()} == {
-                name: (shape, dtype) for name, shape in shapes.items()
+                name: (shape, pool.dtype) for name, shape in shapes.items()
             }
+            if fits and i == 0:  # space is taken for what was seen, not for what an index claims
+                slots = pool.take(len(versions))
             if fits:
-                pool.put(slot[None], {name: leaf[None] for name, leaf in row.items()})
-            if not fits or pool.version(int(slot)) != version:
+                pool.put(slots[i : i + 1], {name: leaf[None] for name, leaf in row.items()})
+            if not fits or pool.version(int(slots[i])) != version:
                 raise ValueError(f"{file} is damaged: its content is not what its name, a hash, promises.")
         return cls(pool, slots[client_row])
 
@@ -152,18 +157,22 @@ class ClientStore(Mapping[str, Tensor]):
         int
             Number of rows written anew.
         """
+        with atomic_folder(folder) as temporary:
+            return self.fill(temporary, previous)
+
+    def fill(self, folder: Path, previous: str | Path | None = None) -> int:
+        """Do as `save`, in an empty folder that the caller makes appear whole."""
         written = 0
         versions = self.versions
-        with atomic_folder(folder) as temporary:
-            for version, slot in dict(zip(versions, self._slots, strict=True)).items():
-                file = temporary / f"{version}.safetensors"
-                if previous is not None and (old := Path(previous) / file.name).is_file():
-                    _link(old, file)
-                else:
-                    file.write_bytes(save({name: leaf[0] for name, leaf in self._pool.get(slot[None]).items()}))
-                    written += 1
-            content = {**self._pool.layout, "clients": versions}
-            (temporary / _INDEX).write_text(json.dumps(content) + "\n")
+        for version, slot in dict(zip(versions, self._slots, strict=True)).items():
+            file = folder / f"{version}.safetensors"
+            if previous is not None and (old := Path(previous) / file.name).is_file():
+                _link(old, file)
+            else:
+                file.write_bytes(save({name: leaf[0] for name, leaf in self._pool.get(slot[None]).items()}))
+                written += 1
+        content = {**self._pool.layout, "clients": versions}
+        (folder / _INDEX).write_text(json.dumps(content) + "\n")
         return written
 
     @property

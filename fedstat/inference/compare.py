@@ -50,17 +50,24 @@ def _splits(history: pd.DataFrame) -> list[str]:
     return [str(v) for v in history["split"].unique()]
 
 
-def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd.DataFrame:
+def _of_split(history: pd.DataFrame, split: str | None) -> pd.DataFrame:
+    """Rows of one split; by default those of the clients' own samples, whatever their split is called."""
+    return history[history["split"] == split if split else history["split"] != "common"]
+
+
+def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:
     """Return one number per seed and method: mean over clients (equally) and the last evaluated rounds.
 
     Parameters
     ----------
     history : DataFrame
-        Tidy history with columns method, seed, round, client, estimand, metric, value.
+        Tidy history with columns method, seed, round, client, estimand, split, metric, value.
     metric : str
         Which metric.
     last : int
         Rounds averaged, among the evaluated ones with ``round > rounds - last``.
+    split : str, optional
+        Which samples, "common" for the test set that all clients have in common; by default the clients' own.
 
     Returns
     -------
@@ -68,12 +75,14 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10) -> pd
         Indexed by seed, one column per method, in the order of the history. A method with several estimands
         contributes its personal one, or the first where none is called so ("fine-tuned" before "global").
     """
-    rows = history[history["metric"] == metric]
+    rows = _of_split(history[history["metric"] == metric], split)
     if last < 1:
         raise ValueError(f"last must be at least 1 round, got {last}.")
     if rows.empty:
-        known = ", ".join(map(str, history["metric"].unique()))
-        raise ValueError(f"metric {metric!r} is not in the history; it has {known}.")
+        known = ", ".join(map(str, _of_split(history, split)["metric"].unique())) or "nothing"
+        raise ValueError(
+            f"metric {metric!r} is not in the history{f' of split {split!r}' * bool(split)}; it has {known}."
+        )
     rows = rows[rows["round"] > rows["round"].max() - last]
     estimands = rows.groupby("method", observed=True)["estimand"].unique()
     own = {label: "personal" if "personal" in list(found) else found[0] for label, found in estimands.items()}
@@ -89,6 +98,7 @@ def compare(
     control: str | None = None,
     last: int = 10,
     level: float = 0.95,
+    split: str | None = None,
 ) -> Comparison:
     """Compare the methods of one or several results, paired on seeds.
 
@@ -104,6 +114,9 @@ def compare(
         The primary summary is the mean over clients and over the last so many rounds.
     level : float
         Confidence level of each interval.
+    split : str, optional
+        Which samples, "common" for the test set that all clients have in common (global models only); by default
+        the clients' own held-out samples.
 
     Raises
     ------
@@ -114,9 +127,12 @@ def compare(
 
     listed = results if isinstance(results, list | tuple) else [results]
     histories = [r if isinstance(r, pd.DataFrame) else r.history for r in listed]
-    histories = [h[h["estimand"] != "traffic"] for h in histories]  # what travelled is no metric of a model
+    # what travelled is no metric of a model
+    histories = [_of_split(h[h["estimand"] != "traffic"], split) for h in histories]
     if not histories:
         raise ValueError("results must hold at least one result.")
+    if any(h.empty for h in histories):
+        raise ValueError(f"results must hold evaluations, a result has none{f' of split {split!r}' if split else ''}.")
     rounds, splits = ({v for h in histories for v in read(h)} for read in (_last_round, _splits))
     if len(rounds) > 1 or len(splits) > 1:
         raise ValueError(
@@ -125,7 +141,7 @@ def compare(
         )
     if metric is None:
         metric = "accuracy" if (histories[0]["metric"] == "accuracy").any() else "mse"
-    tables = [primary_summary(h, metric, last=last) for h in histories]
+    tables = [primary_summary(h, metric, last=last, split=split) for h in histories]
     labels = [str(c) for t in tables for c in t.columns]
     if len(set(labels)) < len(labels):
         raise ValueError(f"methods of different results share a label: {', '.join(sorted(labels))}. Rename them.")
@@ -150,11 +166,14 @@ def compare(
     differences = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
     if len(differences):
         differences["p (Holm)"] = holm(np.asarray(differences["p (t)"]))
-    (last_round,), (split,) = rounds, splits
+    (last_round,), (of,) = rounds, splits
+    whose = (
+        "the global model on the common test set, mean over"
+        if of == "common"
+        else f"each client's model on its {of} samples, mean over clients and"
+    )
     first_round = min(int(h.loc[h["round"] > h["round"].max() - last, "round"].min()) for h in histories)
-    estimand = (
-        f"{metric} of each client's model on its {split} samples, mean over clients and evaluated rounds "
-        f"{first_round} to {last_round}"
-        + (f"; differences to {control}, paired on seeds, {level:.0%} intervals" if len(differences) else "")
+    estimand = f"{metric} of {whose} evaluated rounds {first_round} to {last_round}" + (
+        f"; differences to {control}, paired on seeds, {level:.0%} intervals" if len(differences) else ""
     )
     return Comparison(summary, differences, estimand)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import pkgutil
-import sys
-from pathlib import Path
 
+from fedstat._own import own
 from fedstat.federated.method import Method
 from fedstat.methods.cut import Count, Quantile
 
@@ -25,27 +23,17 @@ def find(name: str) -> type[Method]:
     ValueError
         If there is no such method, file or class.
     """
-    file, separator, wanted = name.rpartition(":")
-    if not separator:
-        if name not in _found():
-            raise ValueError(f"there is no method {name!r}; built in are {', '.join(available())}, one's own is "
-                             '"file.py:Name".')  # fmt: skip
-        return _found()[name]
-    path = Path(file)
-    spec = importlib.util.spec_from_file_location(f"fedstat_file_{path.stem}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise ValueError(f"{file!r} is no Python file; {name!r} should read like mine.py:MyMethod.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up there
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[spec.name]
-        raise
-    cls = getattr(module, wanted, None)
-    if not (isinstance(cls, type) and issubclass(cls, Method)):
-        raise ValueError(f"{file} defines no subclass of fedstat.Method called {wanted!r}.")
-    return cls
+    if ":" in name:
+        cls = own(name)
+        if not (isinstance(cls, type) and issubclass(cls, Method)):
+            file, _, wanted = name.rpartition(":")
+            raise ValueError(f"{file} defines no subclass of fedstat.Method called {wanted!r}.")
+        return cls
+    if name not in _found():
+        raise ValueError(
+            f'there is no method {name!r}; built in are {", ".join(available())}, one\'s own is "file.py:Name".'
+        )
+    return _found()[name]
 
 
 def _found() -> dict[str, type[Method]]:

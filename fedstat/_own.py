@@ -1,0 +1,36 @@
+"""One's own code: an object out of a Python file, named like ``mine.py:MyMethod``."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def own(name: str) -> Any:
+    """Run a Python file and return what it calls by the name after the colon.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, running it fails, or it defines no such name.
+    """
+    file, _, wanted = name.rpartition(":")
+    path = Path(file)
+    spec = importlib.util.spec_from_file_location(f"fedstat_file_{path.stem}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise ValueError(f"{file!r} is no Python file; {name!r} should read like mine.py:Name.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[spec.name]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        where = f", line {lines[-1]}" if lines else ""
+        raise ValueError(f"{file}{where} cannot be run: {type(error).__name__}: {error}.") from error
+    if not hasattr(module, wanted):
+        raise ValueError(f"{file} defines nothing called {wanted!r}.")
+    return getattr(module, wanted)

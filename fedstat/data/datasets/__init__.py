@@ -1,0 +1,71 @@
+"""Real data sets, one file each: a file in this folder that makes a `Source` is all that a data set needs.
+
+They lie under one root, each in its own folder, as downloaded: archives are read in place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+from pathlib import Path
+
+from fedstat.data.datasets.base import Dataset, Download, Source
+from fedstat.data.datasets.digits import digits
+
+
+def available() -> dict[str, Source]:
+    """Return the data sets that fedstat can read, by name."""
+    modules = [importlib.import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
+    sources = [value for module in modules for value in vars(module).values() if isinstance(value, Source)]
+    return {source.name: source for source in sorted(sources, key=lambda source: source.name)}
+
+
+def data_root() -> Path:
+    """Return the folder under which data sets lie: ``FEDSTAT_DATA``, else the platform's cache folder."""
+    from platformdirs import user_cache_path
+
+    given = os.environ.get("FEDSTAT_DATA")
+    return Path(given) if given else user_cache_path("fedstat")
+
+
+def present(root: str | Path | None = None) -> dict[str, list[Path]]:
+    """Return the data sets that are there, by name, with the files that `read` would use, best first."""
+    root = data_root() if root is None else Path(root)
+    found = {name: source.find(root / source.folder) for name, source in available().items()}
+    return {name: paths for name, paths in found.items() if paths}
+
+
+def read(name: str, root: str | Path | None = None) -> Dataset:
+    """Read a data set.
+
+    Parameters
+    ----------
+    name : str
+        As in `available`.
+    root : path, optional
+        Where the folders of the data sets lie; by default `data_root`.
+
+    Raises
+    ------
+    ValueError
+        If there is no data set of that name, or its files are damaged.
+    FileNotFoundError
+        If it is not there.
+    """
+    root = data_root() if root is None else Path(root)
+    sources = available()
+    if name not in sources:
+        raise ValueError(f"there is no data set {name!r}; fedstat reads {', '.join(sources)}.")
+    source = sources[name]
+    if not source.find(root / source.folder):
+        wanted = f" ({', '.join(download.file for download in source.downloads)})" if source.downloads else ""
+        remedy = f"`fedstat data fetch {name}` downloads it" if source.downloads else source.note
+        raise FileNotFoundError(
+            f"{name} is not in {root / source.folder}{wanted}. Under {root} there are {', '.join(present(root))}. "
+            f"{remedy}; FEDSTAT_DATA names another root."
+        )
+    return source.read(root / source.folder)
+
+
+__all__ = ["Dataset", "Download", "Source", "available", "data_root", "digits", "present", "read"]

@@ -1,0 +1,155 @@
+"""Members of a tar or zip file, read in place; the rules of what is safe stand here and nowhere else."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+_Member = tuple[str, int, bool, Callable[[], Any]]  # name, size, whether it is a plain file, how to open it
+
+MEMBER_BYTES = 1 << 30
+TOTAL_BYTES = 1 << 33
+MEMBERS = 300_000
+_PIECE = 1 << 20
+
+
+def safe_members(path: str | Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
+    """Go through the files of a .tar, .tar.gz or .zip archive in their order, without unpacking it.
+
+    Folders are passed over. A member can be opened until the next one is asked for.
+
+    Yields
+    ------
+    name : str
+        Relative, with forward slashes.
+    size : int
+        Bytes when unpacked; reading gives exactly as many.
+    open : callable
+        Returns a stream for reading; errors while reading are ValueErrors that name the archive.
+
+    Raises
+    ------
+    ValueError
+        If the archive is truncated or corrupt, or holds what no data set needs: absolute names or names with "..",
+        one name twice, links or devices, encrypted files, more than `MEMBERS` files, `MEMBER_BYTES` in one of them
+        or `TOTAL_BYTES` in all.
+    """
+    path = Path(path)
+    with path.open("rb") as file:
+        magic = file.read(4)
+    seen: set[str] = set()
+    total = 0
+    for name, size, plain, opener in (_zip_members if magic[:2] == b"PK" else _tar_members)(path):
+        parts = PurePosixPath(name).parts
+        if not parts or ".." in parts or name[0] == "/" or any(c in name for c in "\\:") or not name.isprintable():
+            raise ValueError(f"{path} holds a file named {name!r}, which could lie outside its folder.")
+        name = "/".join(parts)
+        total += size
+        if not plain:
+            raise ValueError(f"{path} holds {name!r}, which is no plain file.")
+        if name in seen:
+            raise ValueError(f"{path} holds {name!r} twice.")
+        if size > MEMBER_BYTES or total > TOTAL_BYTES or len(seen) >= MEMBERS:
+            raise ValueError(f"{path} grows too large at {name!r}: at most {MEMBERS:,} files, {MEMBER_BYTES:,} bytes "
+                             f"each and {TOTAL_BYTES:,} bytes in all are unpacked.")  # fmt: skip
+        seen.add(name)
+        yield name, size, partial(_open_member, path, opener, size)
+
+
+def members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
+    """Go through the files of a folder by name, or those of an archive by `safe_members`."""
+    if not path.is_dir():
+        yield from safe_members(path)
+        return
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            yield file.relative_to(path).as_posix(), file.stat().st_size, partial(_open_file, file)
+
+
+def _open_file(path: Path) -> IO[bytes]:
+    return io.BytesIO(content(path))
+
+
+def content(path: Path, limit: int = MEMBER_BYTES) -> bytes:
+    """Return a file's bytes, or raise a ValueError that names it if they are too many for a data set."""
+    size = path.stat().st_size
+    if size > limit:
+        raise ValueError(f"{path} has {size:,} bytes, more than the {limit:,} that it may have here.")
+    return path.read_bytes()
+
+
+@contextmanager
+def named(path: str | Path) -> Iterator[None]:
+    """Turn whatever the parsers of packed files raise at damaged ones into a ValueError that names the file."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{path} cannot be unpacked: {str(error)[:200] or type(error).__name__}.") from None
+
+
+def _tar_members(path: Path) -> Iterator[_Member]:
+    with named(path), path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        stream = cast(IO[bytes], gzip.GzipFile(fileobj=file) if packed else file)
+        tar = tarfile.TarFile(fileobj=cast(IO[bytes], _InPieces(stream)))
+        while (member := tar.next()) is not None:
+            if not member.isdir():
+                plain = member.isreg() and not member.issparse()
+                yield member.name, member.size, plain, partial(tar.extractfile, member)
+        stream.seek(tar.offset)  # tarfile takes a damaged header for the end
+        rest = stream.read(_PIECE)  # up to the end, where gzip compares its checksum
+        if not 512 <= len(rest) < _PIECE or any(rest):
+            raise tarfile.ReadError("it does not end where its last file does")
+
+
+def _zip_members(path: Path) -> Iterator[_Member]:
+    with named(path), path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            if not member.is_dir():
+                kind = member.external_attr >> 28  # the type of file in Unix, 0 where none is noted
+                yield member.filename, member.file_size, kind in (0, 0o10), partial(archive.open, member)
+
+
+class _InPieces:
+    """A stream that is never read in one huge piece, as a header with a forged size would have it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream = stream
+        self.seek, self.tell = stream.seek, stream.tell
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _PIECE:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return self.stream.read(size)
+
+
+class _Stream(io.RawIOBase):
+    """One member as a stream of exactly its size."""
+
+    def __init__(self, path: Path, stream: IO[bytes], size: int) -> None:
+        self.path, self.stream, self.left = path, stream, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        with named(self.path):
+            piece = self.stream.read(min(len(buffer), _PIECE))
+            if not piece and self.left and len(buffer):
+                raise EOFError("a file in it is cut short")
+        self.left -= len(piece)
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def _open_member(path: Path, opener: Callable[[], IO[bytes]], size: int) -> IO[bytes]:
+    with named(path):
+        return io.BufferedReader(_Stream(path, opener(), size))

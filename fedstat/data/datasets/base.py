@@ -1,0 +1,97 @@
+"""What a real data set is to fedstat, and where one comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Samples of a real data set, before anybody holds them.
+
+    Attributes
+    ----------
+    name : str
+        As `fedstat data list` prints it.
+    x : ndarray, shape (N, ...)
+        Images as unsigned bytes, (N, height, width) in grey or (N, 3, height, width) in colour; sequences of token
+        numbers as small integers, (N, length); else floating values.
+    y : ndarray of int64, shape (N,)
+        Codes ``0..Q-1`` of the classes.
+    classes : tuple of str, length Q
+        What the codes mean.
+    test : ndarray of bool, shape (N,)
+        True for samples of the official test part; all false where there is none.
+    groups : mapping of str to ndarray of str, each (N,)
+        What samples belong to by nature: "writer", "role", "superclass".
+    vocabulary : int, optional
+        Number of different tokens, where `x` holds tokens.
+    lossy : str
+        How the pixels differ from the original's; empty where they do not. Whoever reports a number says so.
+    """
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+    classes: tuple[str, ...]
+    test: np.ndarray
+    groups: Mapping[str, np.ndarray] = field(default_factory=dict)
+    vocabulary: int | None = None
+    lossy: str = ""
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file of the official distribution.
+
+    Attributes
+    ----------
+    url : str
+        The official address.
+    file : str
+        Its name in the data set's folder.
+    size : int, optional
+        Bytes, where they are known.
+    md5 : str, optional
+        The published checksum.
+    """
+
+    url: str
+    file: str
+    size: int | None = None
+    md5: str | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set's format: every file in this folder that holds a `SOURCE` is found.
+
+    Attributes
+    ----------
+    name : str
+        Such as "cifar10".
+    about : str
+        One line: what it holds.
+    folder : str
+        Its folder under the data root.
+    find : callable
+        ``find(folder)`` returns the files or folders there that `read` would use, best first; none if absent.
+    read : callable
+        ``read(folder)`` returns the `Dataset`.
+    downloads : tuple of Download
+        What `fedstat data fetch` takes; none where the data set cannot be fetched so.
+    note : str
+        How to get what cannot be fetched, and under which terms.
+    """
+
+    name: str
+    about: str
+    folder: str
+    find: Callable[[Path], list[Path]]
+    read: Callable[[Path], Dataset]
+    downloads: tuple[Download, ...] = ()
+    note: str = ""

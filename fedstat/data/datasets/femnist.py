@@ -1,0 +1,64 @@
+"""FEMNIST: handwritten digits and letters by their writers, as LEAF makes it from NIST's Special Database 19."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase, digits
+
+import numpy as np
+
+from fedstat.data.datasets.base import Dataset, Source
+from fedstat.data.datasets.checks import check_labels
+from fedstat.data.datasets.leaf import find_leaf, read_leaf
+
+_CLASSES = tuple(digits + ascii_uppercase + ascii_lowercase)
+_SIDE = 28
+
+
+def _read(folder: Path) -> Dataset:
+    """Read all files; the background is white (255), unlike MNIST's.
+
+    LEAF divides bytes by 255. Where every value is such a share, the bytes are returned, else floats in [0, 1].
+    """
+    images, labels, writers, test = [], [], [], []
+    for path in find_leaf(folder):
+        for writer, x, y in read_leaf(path):
+            if x:
+                images.append(_images(path, writer, x))
+                labels.append(check_labels(f"{path}: writer {writer!r}", y, _CLASSES, len(x)))
+                writers.append(np.full(len(y), writer))
+                test.append(np.full(len(y), path.parent.name == "test"))
+    if not images:
+        raise ValueError(f"{folder} holds files of LEAF without a single sample.")
+    if not all(image.dtype == np.uint8 for image in images):
+        images = [image / np.float32(255) if image.dtype == np.uint8 else image for image in images]
+    return Dataset(
+        "femnist",
+        np.concatenate(images),
+        np.concatenate(labels),
+        _CLASSES,
+        np.concatenate(test),
+        {"writer": np.concatenate(writers)},
+    )
+
+
+def _images(path: Path, writer: str, x: list) -> np.ndarray:
+    try:
+        shares = np.array(x, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        shares = np.empty(0)
+    if shares.shape != (len(x), _SIDE * _SIDE) or not (shares.min() >= 0 and shares.max() <= 1):
+        raise ValueError(f"{path}: writer {writer!r} should have images of {_SIDE * _SIDE} numbers from 0 to 1.")
+    pixels = np.rint(shares * 255)
+    exact = pixels.astype(np.uint8) if (pixels / 255 == shares).all() else shares.astype(np.float32)
+    return exact.reshape(-1, _SIDE, _SIDE)
+
+
+SOURCE = Source(
+    name="femnist",
+    about="handwritten digits and letters by some 3,500 writers, 28x28 grey, 62 classes",
+    folder="femnist",
+    find=find_leaf,
+    read=_read,
+    note="Made by data/femnist/preprocess.sh of github.com/TalwalkarLab/leaf; put its data/train and data/test here.",
+)

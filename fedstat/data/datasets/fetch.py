@@ -1,0 +1,143 @@
+"""Downloading data sets from their official addresses: resumed where broken off, checked, and whole or not there.
+
+What has arrived lies in ``NAME.part`` until it is complete; beside it ``NAME.tag`` says which version of the file it
+is, so that pieces of two versions are never glued together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from fedstat._files import locked
+from fedstat.data.datasets.base import Download, Source
+
+_SECONDS = 30  # without an answer
+_PIECE = 2**18
+Show = Callable[[str, int, int | None], None]
+
+
+def fetch(source: Source, root: str | Path, *, show: Show | None = None) -> Path:
+    """Download the files of a data set that are not there yet.
+
+    Archives stay as they are: the readers read them in place, and nothing in them can name a place outside.
+
+    Parameters
+    ----------
+    source : Source
+        The data set.
+    root : path
+        The data root, of which ``source.folder`` becomes a folder.
+    show : callable, optional
+        ``show(file, done, total)`` is called as bytes arrive; `total` is None where it is unknown.
+
+    Returns
+    -------
+    Path
+        The data set's folder.
+
+    Raises
+    ------
+    ValueError
+        If the data set cannot be fetched, or a file is not the published one; that file is not kept.
+    OSError
+        If there is no network or no space, or the connection breaks off; the next call goes on from there.
+    """
+    if not source.downloads:
+        raise ValueError(f"{source.name} cannot be fetched. {source.note}")
+    folder = Path(root) / source.folder
+    for download in source.downloads:
+        path = folder / download.file
+        if path.exists():
+            _check(download, path, f"Remove {path} to fetch it anew.")
+            continue
+        try:
+            with locked(path):
+                _fetch(download, path, show or (lambda file, done, total: None))
+        except BlockingIOError:
+            raise OSError(f"another process is fetching {path}.") from None
+    return folder
+
+
+def _fetch(download: Download, path: Path, show: Show) -> None:
+    part, tag = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.tag")
+    try:
+        _receive(download, part, tag, show)
+        _check(download, part, "Nothing was kept; try again later.")
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 416:  # what is asked for lies beyond its end: the file changed
+            part.unlink(missing_ok=True)
+        raise OSError(f"{download.url}: the server answers {error.code} {error.reason}.") from None
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        reason = getattr(error, "reason", error)
+        raise OSError(f"no network, or the server cannot be reached: {reason} ({download.url}).") from None
+    except ValueError:
+        part.unlink(missing_ok=True)
+        tag.unlink(missing_ok=True)
+        raise
+    os.replace(part, path)
+    tag.unlink(missing_ok=True)
+
+
+def _receive(download: Download, part: Path, tag: Path, show: Show) -> None:
+    """Bring `part` to its full length."""
+    done = part.stat().st_size if part.exists() else 0
+    if done == download.size:
+        return
+    request = urllib.request.Request(download.url, headers={"User-Agent": "fedstat", "Accept-Encoding": "identity"})
+    if done and tag.exists() and (version := tag.read_text()):
+        request.add_header("Range", f"bytes={done}-")
+        request.add_header("If-Range", version)
+    with urllib.request.urlopen(request, timeout=_SECONDS) as response:
+        if response.status != 206:  # all of it: the server knows no ranges, or the file changed
+            done = 0
+        elif not response.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
+            raise ValueError(f"{download.url}: the server sent other bytes than were asked for. Fetch again.")
+        length = response.headers.get("Content-Length")
+        total = download.size if length is None else done + int(length)
+        if download.size not in (None, total):
+            raise ValueError(f"{download.url} has {total:,} bytes, and {download.size:,} are published.")
+        if total is not None and (free := shutil.disk_usage(part.parent).free) < total - done:
+            raise OSError(f"{part.parent} has {free:,} bytes free, and {download.file} needs {total - done:,} more.")
+        whole = False
+        with (
+            part.open("ab" if done else "wb") as file,
+            suppress(http.client.HTTPException, ConnectionError, TimeoutError),
+        ):
+            tag.write_text(_version(response.headers))
+            while piece := response.read(_PIECE):
+                file.write(piece)
+                done += len(piece)
+                show(download.file, done, total)
+                if total is not None and done > total:
+                    raise ValueError(f"{download.url} sends more than the {total:,} bytes it said.")
+            whole = total in (None, done)
+    if not whole:
+        wanted = f" of {total:,}" if total else ""
+        raise OSError(f"{download.url} broke off after {done:,}{wanted} bytes. Fetch again to go on from there.")
+
+
+def _version(headers: http.client.HTTPMessage) -> str:
+    """What the server calls this version of the file, empty if nothing."""
+    tag = headers.get("ETag", "")
+    return tag if tag.startswith('"') else headers.get("Last-Modified", "")
+
+
+def _check(download: Download, path: Path, remedy: str) -> None:
+    """Refuse a file that is not the published one."""
+    size = path.stat().st_size
+    if download.size not in (None, size):
+        raise ValueError(f"{path} has {size:,} bytes, where {download.size:,} are published. {remedy}")
+    if download.md5 is not None:
+        with path.open("rb") as file:
+            md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        if md5 != download.md5:
+            raise ValueError(f"{path} has md5 {md5}, where {download.md5} is published. {remedy}")

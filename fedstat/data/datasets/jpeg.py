@@ -1,0 +1,26 @@
+"""JPEG images of one known size."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+
+
+def decode_jpeg(raw: bytes, name: str, side: int) -> np.ndarray:
+    """Return the colours of a square JPEG as bytes, shape (3, side, side); a grey one has three equal planes.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are no complete JPEG of that size. `name` is the file that the message blames.
+    """
+    from PIL.JpegImagePlugin import JpegImageFile
+
+    try:
+        with JpegImageFile(io.BytesIO(raw)) as image:
+            if image.size != (side, side):  # known before anything is decoded
+                raise ValueError(f"it has {image.size[0]}x{image.size[1]} pixels")
+            return np.asarray(image.convert("RGB")).transpose(2, 0, 1)
+    except (OSError, ValueError, SyntaxError) as error:  # Pillow raises the last for broken headers
+        raise ValueError(f"{name} is no JPEG image of {side}x{side} pixels: {error}.") from None

@@ -1,0 +1,121 @@
+"""Shakespeare's plays by role, for next-character prediction, by LEAF's rules (Caldas and others 2018).
+
+From the text itself (Project Gutenberg's eBook 100, the edition of 1994) or from the json files that LEAF makes of it.
+On the text these rules give LEAF's published 1,129 clients and 4,226,158 samples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from fedstat.data.datasets.archive import content, members
+from fedstat.data.datasets.base import Dataset, Download, Source
+from fedstat.data.datasets.leaf import find_leaf, read_leaf
+from fedstat.data.datasets.text import ALPHABET, TEXT_BYTES, WINDOW, decode_text, encode, windows
+
+_ARCHIVE = "1994-01-100.zip"
+_TEXTS = ("pg100.txt", "100.txt", "raw_data.txt")
+_FEWEST_LINES = 3
+_SPEECH = re.compile(r"  ([a-zA-Z][a-zA-Z ]*)\. (.*)")
+_CONTINUED = re.compile(r"    (.*)")
+_FLUSH_PLAY = "THE COMEDY OF ERRORS"  # set without indentation
+_FLUSH_SPEECH = re.compile(r"([a-zA-Z][a-zA-Z ]*)\. (.*)")
+
+
+def plays(text: str) -> dict[str, dict[str, list[str]]]:
+    """Return the lines of each role of each play.
+
+    Works in which at most one name speaks, such as the sonnets, are no plays.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    roles: dict[str, list[str]] = {}
+    lines: list[str] | None = None
+    title = above = ""
+    for line in text.split("\n"):
+        if "by William Shakespeare" in line:
+            title, lines = above.strip(), None
+            roles = found.setdefault(title, {})
+        flush = title == _FLUSH_PLAY
+        if speech := (_FLUSH_SPEECH if flush else _SPEECH).match(line):
+            role = speech[1].upper()
+            lines = None if flush and role.startswith("ACT ") else roles.setdefault(role, [])
+            if lines is not None:
+                lines.append(speech[2])
+        elif lines is not None and flush and line.startswith("<"):
+            lines = None
+        elif lines is not None and flush:
+            lines.append(line)
+        elif lines is not None and (continued := _CONTINUED.match(line)):
+            lines.append(continued[1])
+        above = line if line.strip() else above
+    return {title: roles for title, roles in found.items() if len(roles) > 1}
+
+
+def _find(folder: Path) -> list[Path]:
+    names = (*_TEXTS, _ARCHIVE)
+    texts = [folder / name for name in names if (folder / name).is_file()]
+    return texts + find_leaf(folder)
+
+
+def _read(folder: Path) -> Dataset:
+    """Read the text where there is one, else LEAF's files; a client is a role of a play, named as LEAF names it."""
+    path = _find(folder)[0]
+    if path.suffix == ".json":
+        return _read_samples(find_leaf(folder))
+    raw = _packed(path) if path.name == _ARCHIVE else content(path, TEXT_BYTES)
+    spoken = {
+        re.sub(r"\W+", "_", f"{play}_{role}"): lines
+        for play, roles in plays(decode_text(raw, path)).items()
+        for role, lines in roles.items()
+        if len(lines) >= _FEWEST_LINES
+    }
+    return windows("shakespeare", path, spoken)
+
+
+def _packed(path: Path) -> bytes:
+    for member, size, open_member in members(path):
+        if PurePosixPath(member).suffix.lower() == ".txt" and size <= TEXT_BYTES:
+            return open_member().read()
+    raise ValueError(f"{path} holds no text.")
+
+
+def _read_samples(paths: Iterable[Path]) -> Dataset:
+    xs, ys, roles, test = [], [], [], []
+    for path in paths:
+        for role, x, y in read_leaf(path):
+            for texts, length in ((x, WINDOW), (y, 1)):
+                if any(type(text) is not str or len(text) != length for text in texts):
+                    raise ValueError(
+                        f"{path}: role {role!r} should have texts of {WINDOW} characters and the next one."
+                    )
+            xs.append(encode("".join(x)).reshape(-1, WINDOW))
+            ys.append(encode("".join(y)).astype(np.int64))
+            roles.append(np.full(len(y), role, dtype=object))
+            test.append(np.full(len(y), path.parent.name == "test"))
+    if not any(map(len, ys)):
+        raise ValueError("LEAF's files of Shakespeare hold no sample.")
+    return Dataset(
+        "shakespeare",
+        np.concatenate(xs),
+        np.concatenate(ys),
+        tuple(ALPHABET),
+        np.concatenate(test),
+        {"role": np.concatenate(roles)},
+        vocabulary=len(ALPHABET),
+    )
+
+
+SOURCE = Source(
+    name="shakespeare",
+    about="4,226,158 windows of 80 characters from 36 plays, the next character as class, 1,129 roles",
+    folder="shakespeare",
+    find=_find,
+    read=_read,
+    downloads=(Download(f"https://www.gutenberg.org/files/100/old/old/{_ARCHIVE}", _ARCHIVE),),
+    note="Project Gutenberg's eBook 100 of January 1994: free copying for non-commercial use with its header. It has "
+    "moved more than once; t8.shakespeare.txt of MIT's course 6.006, named raw_data.txt, is the same edition.",
+)

@@ -1,0 +1,70 @@
+"""Reading ``.npz`` files that anybody may have written: plain arrays or an error that names the file and the array."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+
+#: What an array may be larger than its compressed form, beyond the first gigabyte.
+_RATIO, _FREE = 200, 2**30
+_PIECE = 2**20
+
+
+def read_npz(path: str | Path, wanted: Mapping[str, str], *, optional: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Read arrays of a ``.npz`` file, never unpickling.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    wanted, optional : mapping of str to str
+        Names of arrays and the kinds of dtype they may have, such as "biuf". Other arrays are not read.
+
+    Raises
+    ------
+    ValueError
+        If the file is no archive or corrupt, an array is missing, of another kind, or unpacks to far more than its
+        size in the file explains.
+    """
+    path = Path(path)
+    with path.open("rb") as file:
+        try:
+            archive = zipfile.ZipFile(file)
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+        except Exception as error:  # a hostile archive may fail in any way
+            raise ValueError(f"{path} is no .npz file: {error}.") from None
+        arrays = {}
+        for name, kinds in {**wanted, **optional}.items():
+            if name in names:
+                arrays[name] = _read(path, archive, name, kinds)
+            elif name in wanted:
+                raise ValueError(f"{path} has no array {name!r}; it has {', '.join(map(repr, names)) or 'none'}.")
+        return arrays
+
+
+def _read(path: Path, archive: zipfile.ZipFile, name: str, kinds: str) -> np.ndarray:
+    try:
+        member = archive.getinfo(f"{name}.npy")
+        if member.file_size > _FREE + _RATIO * member.compress_size:
+            raise ValueError(f"it would unpack from {member.compress_size:,} to {member.file_size:,} bytes")
+        with archive.open(member) as stream:
+            read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+            shape, fortran, dtype = read_header[npy.read_magic(stream)](stream)
+            if dtype.kind not in kinds:
+                raise ValueError(f"it has dtype {dtype}, where one of kind {' or '.join(kinds)} is needed")
+            if any(side < 0 for side in shape) or stream.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
+                raise ValueError(f"its shape {shape} does not fit its {member.file_size:,} bytes")
+            flat = np.empty(math.prod(shape), dtype)
+            rest = flat.view(np.uint8).data
+            while piece := stream.read(_PIECE):
+                rest[: len(piece)], rest = piece, rest[len(piece) :]
+            if len(rest):
+                raise ValueError("it is cut short")
+        return flat.astype(dtype.newbyteorder("="), copy=False).reshape(shape, order="F" if fortran else "C")
+    except Exception as error:
+        raise ValueError(f"{path}: array {name!r} cannot be read: {error}.") from None

@@ -1,0 +1,302 @@
+"""From a configuration to what it stands for: samples, partitions, clients, the network and the methods."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import fedstat as fs
+from fedstat._random import stream
+from fedstat.data import Clients, Partition, datasets
+from fedstat.data.datasets.base import Dataset
+from fedstat.data.npz import read_npz
+from fedstat.experiment import config
+from fedstat.experiment.reading import FACTS, make_method, network
+from fedstat.federated import Method
+from fedstat.federated.losses import choose_loss
+from fedstat.federated.network import Network, build
+from fedstat.federated.pool import stored
+from fedstat.models import Factory
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What a configuration stands for, ready to run.
+
+    Attributes
+    ----------
+    experiment : Experiment
+        The configuration.
+    dataset : Dataset
+        The samples, before anybody holds them.
+    partitions : dict of int to Partition
+        Who holds what, by seed, new clients included.
+    clients, unseen : dict of int to Clients
+        Who trains, and who comes later, by seed; `unseen` is empty without new clients.
+    model : callable
+        Builds the network.
+    network : Network
+        It, as the first seed starts it.
+    methods : dict of str to Method
+        By label.
+    """
+
+    experiment: config.Experiment
+    dataset: Dataset
+    partitions: Mapping[int, Partition]
+    clients: Mapping[int, Clients]
+    unseen: Mapping[int, Clients]
+    model: Factory
+    network: Network
+    methods: Mapping[str, Method]
+
+    @property
+    def sample(self) -> torch.Tensor:
+        """A few inputs as the engine stores them."""
+        first = next(iter(self.clients.values()))
+        return stored(first.train.x[0, :2], first.train.y[0, :2], self.network.dtype, self.network.device)[0]
+
+    @property
+    def natural(self) -> bool:
+        """Whether all seeds have the same clients, because nature made them."""
+        return isinstance(self.experiment.partition, config.Group)
+
+
+def set_up(experiment: config.Experiment) -> Setup:
+    """Read the data, deal them, and build network and methods.
+
+    Raises
+    ------
+    ValueError, OSError
+        If data are missing or damaged, or do not fit the rest of the configuration; a key or a file is named.
+    """
+    _check_device(experiment.device)
+    data = experiment.data
+    dataset = _from_file(data) if data.file is not None else datasets.read(str(data.name), data.root)
+    spec = experiment.partition
+    common = _common(experiment, dataset)
+    partitions, clients, unseen = {}, {}, {}
+    for seed in experiment.seeds:
+        partitions[seed] = part = told("partition", _deal, spec, dataset, data.pool, seed)
+        new = _new_clients(spec, len(part), seed)
+        gather = partial(_gather, spec=spec, dataset=dataset, seed=seed)
+        clients[seed] = told("partition", gather, _some(part, ~new), common=common)
+        if new.any():
+            unseen[seed] = told("partition", gather, _some(part, new))
+    model, built = _network(experiment, dataset)
+    methods = {label: make_method(choice) for label, choice in experiment.method.items()}
+    setup = Setup(experiment, dataset, partitions, clients, unseen, model, built, methods)
+    _check_fit(setup)
+    return setup
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.ones(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f'device must be one that torch finds here, such as "cpu"; got {device!r}: {reason}') from None
+
+
+def told(key: str, make: Any, *args: Any, **kwargs: Any) -> Any:
+    """Make something of the table `key`; errors name it."""
+    try:
+        return make(*args, **kwargs)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
+def _from_file(data: config.Data) -> Dataset:
+    """Read samples of one's own, grouped by client."""
+    path = Path(str(data.file))
+    if path.suffix.lower() == ".csv":
+        read = fs.data.from_csv(path, client=data.client, target=data.target, test=0.0)
+        pairs = [read.train.client(k) for k in range(len(read))]
+        x, y = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+        return Dataset(
+            name=path.name,
+            x=x,
+            y=y,
+            classes=tuple(map(str, read.classes or ())),
+            test=np.zeros(len(y), dtype=bool),
+            groups={data.client: np.repeat(read.names, read.train.n)},
+        )
+    kinds = {"x": "biuf", data.target: "biufU", data.client: "biuU"}
+    arrays = read_npz(path, kinds, optional={"test": "b"})
+    x, y, client = arrays["x"], arrays[data.target], arrays[data.client]
+    test = arrays.get("test", np.zeros(len(y), dtype=bool))
+    for name, array in ((data.target, y), (data.client, client), ("test", test)):
+        if array.ndim != 1 or x.shape[:1] != array.shape or not len(array):
+            raise ValueError(
+                f"{path}: {name} has shape {array.shape}; x, of shape {x.shape}, needs one entry per sample."
+            )
+    classes: tuple[str, ...] = ()
+    if y.dtype.kind != "f":
+        labels, y = np.unique(y, return_inverse=True)
+        classes = tuple(map(str, labels.tolist()))
+    return Dataset(name=path.name, x=x, y=y, classes=classes, test=test, groups={data.client: client.astype(str)})
+
+
+def _common(experiment: config.Experiment, dataset: Dataset) -> np.ndarray | None:
+    """Numbers of the official test samples, where global models are tested on them."""
+    if not experiment.evaluation.common:
+        return None
+    if experiment.data.pool or not dataset.test.any():
+        raise ValueError(
+            f"evaluation.common needs an official test part that is kept aside; {dataset.name} has none, or "
+            "data.pool is true."
+        )
+    return np.flatnonzero(dataset.test)
+
+
+def _deal(spec: config.Split, dataset: Dataset, pool: bool, seed: int) -> Partition:
+    """Deal the samples that may be held: all of them, or those outside the official test part."""
+    held = np.arange(len(dataset.y)) if pool else np.flatnonzero(~dataset.test)
+    y, test = dataset.y, dataset.test
+    official = isinstance(spec, config.DirichletDraws) or (
+        isinstance(spec, config.Tested) and isinstance(spec.test, str)
+    )
+    if official and (pool or not test.any()):
+        raise ValueError(
+            f"test samples come from an official test part here; {dataset.name} has none, or data.pool is true."
+        )
+    if not dataset.classes and not isinstance(spec, config.Iid | config.Group):
+        raise ValueError(f'kind = "{spec.kind}" needs class labels, and the targets of {dataset.name} are numbers.')
+    match spec:
+        case config.Iid():
+            part = fs.data.iid(len(held), spec.clients, seed=seed).within(held)
+        case config.Dirichlet():
+            part = fs.data.dirichlet(
+                y[held], spec.clients, spec.alpha, min_size=spec.min_size, tries=spec.tries, seed=seed
+            ).within(held)
+        case config.DirichletDraws():
+            part = fs.data.dirichlet_draws(
+                y, test, spec.clients, spec.alpha, train=spec.train, held_out=spec.held_out, seed=seed
+            )
+        case config.Shards():
+            part = fs.data.shards(y[held], spec.clients, spec.classes_per_client, seed=seed).within(held)
+        case config.OneLabel():
+            part = fs.data.one_label_shards(y[held], spec.clients, seed=seed).within(held)
+        case config.Group():
+            part = fs.data.by_group(_groups(dataset, spec.by)[held], min_size=spec.min_size).within(held)
+        case config.Domains():
+            part = fs.data.domains(_groups(dataset, spec.by)[held], spec.groups, spec.clients, seed=seed).within(held)
+        case _:
+            raise TypeError(f"no rule for {type(spec).__name__}")
+    if isinstance(spec, config.Tested) and spec.test == "own classes":
+        part = fs.data.own_test(part, y, test, most=spec.most_test, seed=seed)
+    elif isinstance(spec, config.Tested) and spec.test == "all":
+        part = replace(part, test=(np.flatnonzero(test),) * len(part))
+    return fs.data.permute_labels(part, len(dataset.classes), seed=seed) if spec.permute_labels else part
+
+
+def _groups(dataset: Dataset, by: str | None) -> np.ndarray:
+    """What samples belong to by nature."""
+    known = dataset.groups
+    if by is None and len(known) == 1:
+        return next(iter(known.values()))
+    if by is None or by not in known:
+        raise ValueError(f"by must be one of {', '.join(known) or 'none'} for {dataset.name}, got {by!r}.")
+    return known[by]
+
+
+def _new_clients(spec: config.Split, clients: int, seed: int) -> np.ndarray:
+    """Tell which clients come after training, drawn at random."""
+    new = np.zeros(clients, dtype=bool)
+    if spec.new_clients:
+        count = max(1, math.floor(spec.new_clients * clients + 0.5))
+        if count >= clients:
+            raise ValueError(f"partition: new_clients = {spec.new_clients} leaves none of {clients} clients to train.")
+        new[stream(seed, "new clients").choice(clients, count, replace=False)] = True
+    return new
+
+
+def _some(part: Partition, chosen: np.ndarray) -> Partition:
+    """The clients of a partition where `chosen` is true."""
+    ids = np.flatnonzero(chosen)
+    return Partition(
+        tuple(part.train[k] for k in ids),
+        None if part.test is None else tuple(part.test[k] for k in ids),
+        tuple(part.names[k] for k in ids),
+        None if part.labels is None else part.labels[ids],
+    )
+
+
+def _gather(
+    part: Partition, *, spec: config.Split, dataset: Dataset, seed: int, common: np.ndarray | None = None
+) -> Clients:
+    test = spec.test if isinstance(spec, config.Tested) and not isinstance(spec.test, str) else 0.0
+    if part.test is None and test == 0:
+        raise ValueError("test = 0 leaves clients without test samples.")
+    return fs.data.from_indices(
+        dataset.x,
+        dataset.y,
+        part,
+        test=test,
+        validation=spec.validation,
+        seed=seed,
+        tokens=dataset.vocabulary is not None,
+        classes=dataset.classes or None,
+        common=common,
+    )
+
+
+def _network(experiment: config.Experiment, dataset: Dataset) -> tuple[Factory, Network]:
+    """Return what builds the network, told about the data what it asks for, and what it builds."""
+    function, given = network(experiment.model)
+    facts = _facts(dataset)
+    args: list[Any] = []
+    named: dict[str, Any] = {}
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is p.VAR_POSITIONAL:  # sizes of hidden layers, and the outputs last
+            args += [*given[p.name], facts["classes"]]
+        elif p.kind is not p.VAR_KEYWORD:
+            value = given[p.name]
+            if value is None and p.name in FACTS:
+                value = facts.get(p.name, p.default)
+                if value is p.empty:
+                    raise ValueError(f"model.{p.name} is missing, and {dataset.name} does not tell it.")
+            if p.kind is p.KEYWORD_ONLY:
+                named[p.name] = value
+            else:
+                args.append(value)
+    try:
+        model = partial(function, *args, **named) if ":" in experiment.model.name else function(*args, **named)
+        dtype = torch.float64 if experiment.dtype == "float64" else torch.float32
+        built = build(
+            model, stream(experiment.seeds[0], "initial weights"), dtype, mixed=experiment.dtype == "bf16-mixed"
+        )
+        built.module.to(experiment.device)
+        return model, built
+    except Exception as error:  # a function of one's own may fail in any way
+        raise ValueError(f"model: {experiment.model.name} builds no network: {error}") from None
+
+
+def _check_fit(setup: Setup) -> None:
+    """Refuse a network that does not take the inputs, or has other outputs than the task."""
+    network, name = setup.network, setup.experiment.model.name
+    try:
+        outputs = network(network.initial(), network.inputs(setup.sample))
+    except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
+        shape = tuple(setup.sample.shape[1:])
+        raise ValueError(f"model: {name} does not take inputs of shape {shape}: {error}") from None
+    told("model", choose_loss, setup.experiment.training.loss, len(setup.dataset.classes) or None, outputs.shape[-1])
+
+
+def _facts(dataset: Dataset) -> dict[str, int]:
+    """What a network may be told about the data."""
+    shape: Sequence[int] = dataset.x.shape[1:]
+    facts = {"inputs": math.prod(shape), "classes": len(dataset.classes) or 1}
+    if dataset.vocabulary is not None:
+        facts["vocabulary"] = dataset.vocabulary
+    elif len(shape) in (2, 3):
+        facts |= {"side": shape[-1], "channels": shape[0] if len(shape) == 3 else 1}
+    return facts

@@ -1,0 +1,282 @@
+"""What a configuration may say: the tables of an ``experiment.toml`` as frozen dataclasses.
+
+`fedstat.experiment.read` makes an `Experiment` of a file. All values are plain, so that `to_table` can write them
+back; `fedstat.experiment.build` makes data, network and methods of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from fedstat.data.partition import CIFAR100_DOMAINS
+from fedstat.federated import Training
+
+Counted = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """``[data]``: where samples come from, a data set by its name or a file of one's own.
+
+    Parameters
+    ----------
+    name : str, optional
+        A data set, as ``fedstat data list`` prints them.
+    root : str, optional
+        The folder that holds the data sets; by default ``FEDSTAT_DATA``, else the user's cache folder.
+    file : str, optional
+        Instead of `name`: a ``.csv`` with a header, or an ``.npz`` with arrays ``x``, `target` and `client`.
+    client, target : str
+        Columns, or arrays, of a file.
+    pool : bool
+        Take the official training and test parts together; otherwise clients hold samples of the training part alone.
+    """
+
+    name: str | None = None
+    root: str | None = None
+    file: str | None = None
+    client: str = "client"
+    target: str = "y"
+    pool: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that there is one source."""
+        if (self.name is None) == (self.file is None):
+            raise ValueError("give either name (a data set) or file (one's own .csv or .npz).")
+        if self.file is not None and not self.file.lower().endswith((".csv", ".npz")):
+            raise ValueError(f"file must end in .csv or .npz, got {self.file!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """``[partition]``: who holds what; one subclass for each ``kind``.
+
+    Parameters
+    ----------
+    validation : float
+        Share of each client's own samples that neither trains nor tests.
+    new_clients : float
+        Share of the clients that stay away from training, and are offered what the methods learnt afterwards.
+    permute_labels : bool
+        Give every client its own permutation of the labels.
+    """
+
+    kind: ClassVar[str]
+
+    validation: Share = 0.0
+    new_clients: Share = 0.0
+    permute_labels: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirichletDraws(Split):
+    """``kind = "dirichlet-draws"``: see `fedstat.data.dirichlet_draws`, which draws the test samples as well."""
+
+    kind = "dirichlet-draws"
+    clients: Counted
+    alpha: Positive
+    train: Counted = 500
+    held_out: Counted = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested(Split):
+    """A partition that leaves the choice of test samples to the user.
+
+    Parameters
+    ----------
+    test : float, "own classes" or "all"
+        Where clients' test samples come from: a share of each client's own samples, or the official test part, of
+        which a client gets the samples of the classes it holds, or all. Clients hold copies.
+    most_test : int, optional
+        With "own classes", at most so many test samples for each client, drawn at random.
+    """
+
+    test: Share | Literal["own classes", "all"] = 0.2
+    most_test: Counted | None = None
+
+    def __post_init__(self) -> None:
+        """Check that something is left to train on."""
+        if not isinstance(self.test, str) and not self.test + self.validation < 1:
+            raise ValueError(f"test + validation must be less than 1, got {self.test} + {self.validation}.")
+        if self.most_test is not None and self.test != "own classes":
+            raise ValueError(f'most_test goes with test = "own classes", got test = {self.test}.')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iid(Tested):
+    """``kind = "iid"``: see `fedstat.data.iid`."""
+
+    kind = "iid"
+    clients: Counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dirichlet(Tested):
+    """``kind = "dirichlet"``: see `fedstat.data.dirichlet`; that no client has less than ten samples is ours."""
+
+    kind = "dirichlet"
+    clients: Counted
+    alpha: Positive
+    min_size: Counted = 10
+    tries: Counted = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shards(Tested):
+    """``kind = "shards"``: see `fedstat.data.shards`."""
+
+    kind = "shards"
+    clients: Counted
+    classes_per_client: Counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneLabel(Tested):
+    """``kind = "one-label"``: see `fedstat.data.one_label_shards`."""
+
+    kind = "one-label"
+    clients: Counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group(Tested):
+    """``kind = "group"``: see `fedstat.data.by_group`; `by` may be left out where the data have one grouping."""
+
+    kind = "group"
+    by: str | None = None
+    min_size: Counted = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domains(Tested):
+    """``kind = "domains"``: see `fedstat.data.domains`."""
+
+    kind = "domains"
+    clients: Counted
+    by: str = "superclass"
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: CIFAR100_DOMAINS)
+
+
+KINDS: dict[str, type[Split]] = {
+    cls.kind: cls for cls in (Iid, Dirichlet, DirichletDraws, Shards, OneLabel, Group, Domains)
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """``[model]`` or ``[method.LABEL]``: what is chosen, and its options.
+
+    Parameters
+    ----------
+    name : str
+        A network of `fedstat.models` or a method of `fedstat.methods`; or one's own, as ``/path/mine.py:Name``.
+    options : dict
+        Arguments in plain values.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """``[evaluation]``: when models are tested, and on what.
+
+    Parameters
+    ----------
+    every : int
+        Rounds between evaluations; the last `last` rounds are all evaluated.
+    last : int
+        The primary summary is the mean over so many last rounds.
+    common : bool
+        Test global models on the whole official test part as well.
+    """
+
+    every: Counted = 1
+    last: Counted = 10
+    common: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """The keys above the tables.
+
+    Parameters
+    ----------
+    rounds : int
+        Communication rounds.
+    seed : int or list of int
+        Master seeds; clients, initial weights, participants and batches follow from each.
+    participation : float
+        Share of the clients in each round.
+    device, dtype, executor, checkpoint
+        As in `fedstat.federate`.
+    """
+
+    rounds: Annotated[int, Field(ge=1, le=10**6)]
+    seed: Seed | Annotated[tuple[Seed, ...], Field(min_length=1)] = 0
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    device: str = "cpu"
+    dtype: Literal["float32", "float64", "bf16-mixed"] = "float32"
+    executor: Literal["auto", "stacked", "sequential"] = "auto"
+    checkpoint: Counted = 10
+
+    def __post_init__(self) -> None:
+        """Check that seeds differ."""
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seed must hold different numbers, got {list(self.seeds)}.")
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """All master seeds."""
+        return (self.seed,) if isinstance(self.seed, int) else self.seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Run):
+    """A whole configuration; `fedstat.experiment.read` makes it of a file.
+
+    Parameters
+    ----------
+    data, partition, model, method, training, evaluation
+        The tables; methods by label.
+    """
+
+    data: Data
+    partition: Split
+    model: Choice
+    method: Mapping[str, Choice]
+    training: Training
+    evaluation: Evaluation = field(default_factory=Evaluation)
+
+    @property
+    def evaluated(self) -> list[int]:
+        """Rounds after which models are tested."""
+        first = max(1, self.rounds - self.evaluation.last + 1)
+        return sorted(
+            {*range(self.evaluation.every, self.rounds + 1, self.evaluation.every), *range(first, self.rounds + 1)}
+        )
+
+
+def to_table(experiment: Experiment) -> dict[str, Any]:
+    """Return the configuration as a TOML file would hold it, with every default filled in."""
+    table = asdict(experiment)
+    table["partition"] = {"kind": experiment.partition.kind, **table["partition"]}
+    table["model"] = {"name": experiment.model.name, **experiment.model.options}
+    table["method"] = {label: {"name": c.name, **c.options} for label, c in experiment.method.items()}
+    return _plain(table)
+
+
+def _plain(value: Any) -> Any:
+    """Leave out what is None, which TOML lacks, and write tuples as lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items() if entry is not None}
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value

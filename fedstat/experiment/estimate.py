@@ -1,0 +1,218 @@
+"""What a run will take: memory by a formula, time from a rehearsal of a few batches whose outcome is thrown away."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
+
+import numpy as np
+import torch
+
+import fedstat as fs
+from fedstat.data import Clients, Samples
+from fedstat.experiment.build import Setup, told
+from fedstat.federated.executor import COPIES, chunk_size, cost, is_sequential
+from fedstat.federated.federate import participants
+from fedstat.federated.method import Method, State
+from fedstat.federated.store import IN_MEMORY_BYTES
+
+#: Bytes of a row of the history, while it is appended to or summarised.
+_HISTORY_ROW = 200
+#: Stacks of the participants' leaves that a round holds: received, trained, and what the server makes of them.
+_STACKS = 4
+#: Samples of a client in the first round that is rehearsed (some methods keep a few from training); the seconds above
+#: which it is the only one; and the rounds whose time is taken otherwise.
+_FEW, _SLOW, _ROUNDS = 8, 2.0, 3
+#: A sample costs about a third in evaluation of what it costs in a training step: no way back through the network.
+_FORWARD = 1 / 3
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take, roughly.
+
+    Attributes
+    ----------
+    seconds : float
+        Time, on a machine as busy as during the rehearsal.
+    memory : int
+        Bytes on the device and beside it, without the program's own.
+    disk : int
+        Bytes of clients' rows in the temporary folder, where they are too large for memory.
+    """
+
+    seconds: float
+    memory: int
+    disk: int
+
+    def __str__(self) -> str:
+        disk = f", {_bytes(self.disk)} in the temporary folder" if self.disk else ""
+        return f"{duration(self.seconds)}, {_bytes(self.memory)} of memory{disk}"
+
+
+def estimate(setup: Setup, done: int = 0) -> Estimate:
+    """Rehearse a run and estimate what the rounds after `done` take.
+
+    All methods train a few clients of the first seed for a few rounds, on one batch each; nothing of it is kept.
+
+    Raises
+    ------
+    ValueError
+        If methods, network and data do not fit together.
+    FloatingPointError
+        If losses become infinite or NaN already.
+    """
+    experiment, training = setup.experiment, setup.experiment.training
+    clients = setup.clients[experiment.seeds[0]]
+    chosen = len(participants(experiment.seeds[0], 0, len(clients), experiment.participation))
+    count = max(2, min(chosen, _chunk(setup)), *(method.fewest for method in setup.methods.values()))
+    count = min(count, len(clients))
+    few = partial(_first, clients, count)
+    start, evaluation = 0.0, 0.0
+    try:
+        a_round, states = _rehearse(setup, few(_FEW), 1)
+    except ValueError:
+        for label, method in setup.methods.items():  # whose error is it?
+            told(f"method.{label}", _rehearse, replace(setup, methods={label: method}), few(_FEW), 1)
+        raise
+    if a_round > _SLOW:  # arithmetic is all that counts, and goes by samples
+        a_round *= clients.train.n.mean() / np.minimum(clients.train.n, _FEW).mean()
+    else:  # what happens once in a process is over now; what remains goes by steps
+        batch = few(max(training.batch_size, _FEW))
+        start, _ = _rehearse(setup, batch, 1)
+        trained, _ = _rehearse(setup, batch, 1 + _ROUNDS)
+        tested, _ = _rehearse(setup, batch, 1 + _ROUNDS, evaluate=True)
+        a_round = max(trained - start, 0) / _ROUNDS * _steps(setup, clients.train) / _steps(setup, batch.train)
+        evaluation = max(tested - trained, 0) / (1 + _ROUNDS)
+    a_round *= chosen / count
+    forward = a_round / (chosen * clients.train.n.mean() * training.local_epochs) * _FORWARD
+    evaluation += forward * sum(
+        int(of.n.sum()) for of in (clients.test, clients.validation, clients.common) if of is not None
+    )
+    evaluations = sum(t > done for t in experiment.evaluated)
+    seconds = start + (experiment.rounds - done) * a_round + evaluations * evaluation
+    rows, disk = _rows(states, len(clients), chosen)
+    runs = len(experiment.seeds)
+    memory = _data(setup) + runs * rows + _stacks(setup, states, chosen) + _history(setup, len(clients))
+    return Estimate(runs * seconds, int(memory), runs * disk)
+
+
+def _rehearse(setup: Setup, clients: Clients, rounds: int, evaluate: bool = False) -> tuple[float, list[State]]:
+    """Run under one seed; return the seconds it took, and the states of all methods."""
+    experiment = setup.experiment
+    begun = monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the run itself says it
+        result = fs.federate(
+            setup.methods,
+            setup.model,
+            clients,
+            experiment.training,
+            rounds=rounds,
+            seed=experiment.seeds[0],
+            evaluate_at=range(1, rounds + 1) if evaluate else [],
+            dtype=experiment.dtype,
+            executor=experiment.executor,
+            device=experiment.device,
+            progress=False,
+        )
+    return monotonic() - begun, list(result.states.values())
+
+
+def _first(clients: Clients, count: int, most: int) -> Clients:
+    """The first `count` clients, with at most so many training samples each, and one for testing."""
+
+    def cut(samples: Samples, most: int) -> Samples:
+        return Samples(samples.x[:count, :most], samples.y[:count, :most], np.minimum(samples.n[:count], most))
+
+    return Clients(cut(clients.train, most), cut(clients.test or clients.train, 1), classes=clients.classes)
+
+
+def _steps(setup: Setup, samples: Samples) -> float:
+    """Steps of an epoch, mean over clients; those that train as one chunk all wait for the longest."""
+    steps = -(-samples.n // setup.experiment.training.batch_size)
+    chunk = min(_chunk(setup), len(steps))
+    longest = np.maximum.reduceat(steps, np.arange(0, len(steps), chunk))
+    return float(np.repeat(longest, chunk)[: len(steps)].mean())
+
+
+def _chunk(setup: Setup) -> int:
+    """Clients that the engine trains at once."""
+    network, batch_size, x = setup.network, setup.experiment.training.batch_size, setup.sample
+    if is_sequential(setup.experiment.executor, network, x, batch_size):
+        return 1
+    return chunk_size({name: leaf[None] for name, leaf in network.initial().items()}, network, x, batch_size)
+
+
+def _data(setup: Setup) -> int:
+    """The data set, every seed's clients, and what the engine makes of these."""
+    total = setup.dataset.x.nbytes
+    for clients in (*setup.clients.values(), *setup.unseen.values()):
+        for name, samples in (*clients.splits.items(), ("common", clients.common)):
+            if samples is not None:
+                held = samples.x.nbytes + samples.y.nbytes
+                engine = samples.x.size * _itemsize(setup, samples.x) + samples.y.nbytes
+                total += held + (2 if name == "train" else 1) * engine  # training samples are stacked over seeds
+    return total
+
+
+def _itemsize(setup: Setup, x: np.ndarray) -> int:
+    """Bytes of an input on the device: pixels and tokens stay as they are."""
+    return x.itemsize if x.dtype.kind in "iu" else setup.network.dtype.itemsize
+
+
+def _rows(states: list[State], clients: int, chosen: int) -> tuple[int, int]:
+    """Bytes of what clients keep, of all methods: in memory, and on disk."""
+    memory = disk = 0
+    for state in states:
+        if state.clients is not None:
+            row = sum(leaf.nbytes for leaf in state.clients.rows(torch.tensor([0])).values())
+            if clients * row > IN_MEMORY_BYTES:
+                disk += (clients + chosen) * row
+            else:
+                memory += (clients + chosen) * row
+    return memory, disk
+
+
+def _stacks(setup: Setup, states: list[State], chosen: int) -> int:
+    """Participants' leaves of the methods and seeds that train as one stack, and what a chunk of them trains."""
+    leaves = {
+        label: sum(leaf.nbytes for leaf in s.server.values()) for label, s in zip(setup.methods, states, strict=True)
+    }
+    together = sum(size for label, size in leaves.items() if _is_plain(setup.methods[label]))
+    rows = chosen * len(setup.experiment.seeds)
+    largest = max(leaves.values())
+    kept = setup.experiment.training.batch_size * cost(setup.network, setup.sample).activations
+    return _STACKS * rows * max(together, largest) + min(rows, _chunk(setup)) * (COPIES * largest + kept)
+
+
+def _is_plain(method: Method) -> bool:
+    """Whether the engine may stack a method with others, since its local steps are FedAvg's."""
+    steps = ("receive", "leaves", "prepare", "phases", "objective", "gradient", "finish", "held_out", "batches")
+    return all(getattr(type(method), step) is getattr(Method, step) for step in steps)
+
+
+def _history(setup: Setup, clients: int) -> int:
+    """Rows of the history: a few metrics of every client, and the bytes of every participant."""
+    experiment = setup.experiment
+    metrics = 4 if setup.dataset.classes else 1
+    each = metrics * clients * len(experiment.evaluated) + 2 * experiment.participation * clients * experiment.rounds
+    return int(_HISTORY_ROW * each * len(experiment.seeds) * len(setup.methods))
+
+
+def duration(seconds: float) -> str:
+    """Say how long something takes, in two units at most."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return "less than a minute"
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"about {days} d" + f" {hours} h" * (days < 10)
+    return f"about {hours} h {minutes} min" if hours else f"about {minutes} min"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{max(1, round(count / 2**20))} MiB"

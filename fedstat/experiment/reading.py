@@ -1,0 +1,392 @@
+"""From a TOML file to an `Experiment`, or to one sentence for each thing that is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from torch import nn
+
+import fedstat as fs
+from fedstat._own import own
+from fedstat.data import datasets
+from fedstat.experiment.config import KINDS, Choice, Data, Evaluation, Experiment, Run, Split
+from fedstat.federated import Method, Training
+
+T = TypeVar("T")
+Table = Mapping[str, Any]
+
+#: What a network is told about the data, where it has a parameter of that name for a whole number.
+FACTS = ("inputs", "side", "channels", "vocabulary", "classes")
+_TABLES = ("data", "partition", "model", "method", "training", "evaluation")
+_STRICT = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a finite number",
+    "bool": "true or false",
+    "string": "text",
+    "list": "a list",
+    "tuple": "a list",
+    "sequence": "a list",
+    "dataclass": "a table",
+    "dict": "a table",
+    "mapping": "a table",
+    "too": "a list that is not empty",
+}
+
+
+def read(path: str | Path, changes: Table | None = None) -> Experiment:
+    """Read a configuration.
+
+    Paths in it are relative to the file, and Python files that it names are run.
+
+    Parameters
+    ----------
+    path : path
+        A TOML file.
+    changes : mapping of str to object, optional
+        Values to set first, by dotted keys such as ``{"rounds": 5, "partition.alpha": 0.1}``.
+
+    Raises
+    ------
+    ValueError
+        With a line for each thing that is wrong; it names the file, the key, its value and what is allowed.
+    """
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no TOML: {error}.") from None
+    for key, value in (changes or {}).items():
+        table = _changed(table, _dotted(key), value)
+    try:
+        return parse(table, path.parent)
+    except ValueError as error:
+        raise ValueError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """Split ``KEY=VALUE``, the value as TOML writes it; a bare word is text.
+
+    Raises
+    ------
+    ValueError
+        If there is no ``=``, or the value is neither TOML nor a word.
+    """
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"{text!r} should read KEY=VALUE, such as partition.alpha=0.1.")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except (ValueError, RecursionError):
+        if re.fullmatch(r"[^\s\"'\[\]{},=#]([^\"'\[\]{}=#\n]*\S)?", value):
+            return key, value
+        raise ValueError(f"{text!r}: {value!r} is no TOML value; text with signs needs quotes.") from None
+
+
+def parse(table: Table, folder: Path) -> Experiment:
+    """Make an `Experiment` of a TOML table; `folder` is what paths are relative to.
+
+    Raises
+    ------
+    ValueError
+        With a line for each thing that is wrong.
+    """
+    problems: list[str] = []
+
+    def attempt(make: Callable[..., T], *args: Any) -> T | None:
+        try:
+            return make(*args)
+        except ValueError as error:
+            problems.extend(str(error).splitlines())
+            return None
+
+    own_keys = {name: value for name, value in table.items() if name not in _TABLES}
+    run = attempt(_validated, Run, own_keys, "", _TABLES)
+    data = attempt(_data, table, folder)
+    partition = attempt(_partition, table)
+    model = attempt(_model, table, folder)
+    methods = attempt(_table, table, "method") or {}
+    chosen = {label: attempt(_method, methods, label, folder) for label in methods}
+    if table.get("method") == {}:
+        problems.append("[method] is empty; name at least one, such as [method.FedAvg].")
+    training = attempt(lambda: _validated(Training, _table(table, "training"), "training"))
+    evaluation = attempt(
+        lambda: _validated(Evaluation, _table({"evaluation": {}, **table}, "evaluation"), "evaluation")
+    )
+    if problems:
+        raise ValueError("\n".join(problems))
+    made: dict[str, Any] = {
+        "data": data,
+        "partition": partition,
+        "model": model,
+        "method": chosen,
+        "training": training,
+        "evaluation": evaluation,
+    }
+    return Experiment(**{f.name: getattr(run, f.name) for f in fields(Run)}, **made)
+
+
+def make_method(choice: Choice, key: str = "method") -> Method:
+    """Return the method that a choice names, with its options.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method, or an option does not fit.
+    """
+    known = fs.methods.available()
+    if ":" not in choice.name and choice.name not in known:
+        raise ValueError(_no_such(f"{key}.name", choice.name, known, 'or one\'s own, as "mine.py:Name"'))
+    return _validated(_told(key, fs.methods.find, choice.name), choice.options, key, ("name",))
+
+
+def network(choice: Choice) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return the function that a choice names, and its arguments; facts about the data that are not given are None.
+
+    Raises
+    ------
+    ValueError
+        If there is no such function, or an option does not fit.
+    """
+    known = [name for name in fs.models.__all__ if inspect.isfunction(getattr(fs.models, name))]
+    if ":" not in choice.name and choice.name not in known:
+        raise ValueError(_no_such("model.name", choice.name, known, 'or one\'s own, as "mine.py:name"'))
+    function = _told("model", own, choice.name) if ":" in choice.name else getattr(fs.models, choice.name)
+    if not callable(function) or isinstance(function, nn.Module):
+        raise ValueError(f"model.name: {choice.name} must be a function that builds a network, it is no function.")
+    options: Any = _validated(_told("model", _arguments, function), choice.options, "model", ("name",))
+    return function, {f.name: getattr(options, f.name) for f in fields(options)}
+
+
+def _data(table: Table, folder: Path) -> Data:
+    data = dict(_table(table, "data"))
+    for name in ("root", "file"):
+        if isinstance(data.get(name), str):
+            data[name] = _absolute(folder, data[name])
+    known = sorted(datasets.available())
+    if isinstance(data.get("name"), str) and data["name"] not in known:
+        raise ValueError(_no_such("data.name", data["name"], known))
+    return _validated(Data, data, "data")
+
+
+def _partition(table: Table) -> Split:
+    split = dict(_table(table, "partition"))
+    if "kind" not in split:
+        raise ValueError(f"partition.kind is missing; it is one of {_listed(KINDS)}.")
+    kind = split.pop("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(_no_such("partition.kind", kind, KINDS))
+    return _validated(KINDS[kind], split, "partition", ("kind",))
+
+
+def _model(table: Table, folder: Path) -> Choice:
+    choice = _choice(_table(table, "model"), "model", folder)
+    return _filled(choice, network(choice)[1])
+
+
+def _method(methods: Table, label: str, folder: Path) -> Choice:
+    key = f"method.{_quoted(label)}"
+    choice = _choice({"name": label, **_table(methods, label, key)}, key, folder)
+    return _filled(choice, asdict(make_method(choice, key)))
+
+
+def _filled(choice: Choice, options: Table) -> Choice:
+    """The choice with every default filled in, but for None, which TOML lacks."""
+    return Choice(name=choice.name, options={name: value for name, value in options.items() if value is not None})
+
+
+def _choice(table: Table, key: str, folder: Path) -> Choice:
+    """Take the name from a table of options; a file in it becomes absolute."""
+    options: dict[str, Any] = dict(table)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise ValueError(f"{key}.name must be text, got {_shown(name)}." if name else f"{key}.name is missing.")
+    file, colon, wanted = name.rpartition(":")
+    return Choice(name=f"{_absolute(folder, file)}:{wanted}" if colon else name, options=options)
+
+
+def _table(table: Table, name: str, key: str = "") -> Table:
+    if name not in table:
+        raise ValueError(f"[{key or name}] is missing.")
+    if not isinstance(table[name], dict):
+        raise ValueError(f"{key or name} must be a table, got {_shown(table[name])}.")
+    return table[name]
+
+
+def _absolute(folder: Path, file: str) -> str:
+    return os.path.abspath(os.path.join(folder, os.path.expanduser(file)))
+
+
+def _told(key: str, find: Callable[[Any], T], what: Any) -> T:
+    """Look something up; errors name the key."""
+    try:
+        return find(what)
+    except (ValueError, TypeError, NameError) as error:
+        raise ValueError(f"{key}: {_line(error)}") from None
+
+
+def _arguments(function: Callable[..., Any]) -> type:
+    """A dataclass of a function's parameters, by which options are checked."""
+    made: list[tuple[str, Any, Any]] = []
+    for p in inspect.signature(function, eval_str=True).parameters.values():
+        kind: Any = Any if p.annotation is p.empty else p.annotation
+        if p.kind is p.VAR_POSITIONAL:
+            made.append((p.name, tuple[kind, ...], field(default=())))
+        elif p.name in FACTS and kind in (int, Any):
+            made.append((p.name, int | None, field(default=None)))
+        elif p.kind is not p.VAR_KEYWORD:
+            made.append(
+                (p.name, kind, field() if p.default is p.empty else field(default_factory=partial(_same, p.default)))
+            )
+    return make_dataclass("Arguments", made, kw_only=True)
+
+
+def _same(value: T) -> T:
+    return value
+
+
+def _validated(cls: type[T], table: Table, key: str, beside: Iterable[str] = ()) -> T:
+    """Make a dataclass of a table; `beside` are keys of the table that were taken out before."""
+    try:
+        (made,) = TypeAdapter(tuple[cls], config=_STRICT).validate_json(json.dumps([table], default=_no_text))  # type: ignore[valid-type]
+        return made
+    except ValidationError as error:
+        names = [*beside, *(f.name for f in fields(cls) if f.init)]  # type: ignore[arg-type]
+        raise ValueError("\n".join(_sentences(error, table, key, names))) from None
+    except Exception as error:  # a class of one's own may fail in any way
+        raise ValueError(f"{key}: {type(error).__name__}: {_line(error)}") from None
+
+
+def _no_text(value: Any) -> dict[str, str]:
+    """Keep dates from passing for text."""
+    return {type(value).__name__: str(value)}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where in the table an error is, and whether it is one of several that a value might have avoided."""
+
+    path: tuple[Any, ...]
+    alternative: bool
+
+
+def _sentences(error: ValidationError, table: Table, key: str, names: Sequence[str]) -> list[str]:
+    """One sentence for each value that pydantic refused."""
+    places: dict[_Place, list[Any]] = {}
+    for one in error.errors():
+        places.setdefault(_place(one, table), []).append(one)
+    found = []
+    for place, errors in places.items():
+        where = ".".join([*([key] if key else []), *(_quoted(str(step)) for step in place.path)])
+        kinds = {one["type"]: one for one in errors}
+        if "value_error" in kinds:
+            found.append(f"{where}: {_line(kinds['value_error']['ctx']['error'])}".removeprefix(": "))
+        elif kinds.keys() == {"missing"} and not place.alternative:
+            found.append(f"{where} is missing.")
+        elif kinds.keys() == {"unexpected_keyword_argument"} and not place.alternative:
+            of = f"[{key}]" if key else "the file"
+            close = _close(str(place.path[-1]), names)
+            found.append(f"there is no key {where}{close}; {of} may hold {', '.join(names)}.")
+        else:
+            value = _at(table, place.path)
+            wanted = dict.fromkeys(filter(None, map(_wanted, errors)))
+            found.append(f"{where or 'the table'} must be {' or '.join(wanted)}, got {_shown(value)}.")
+    return found
+
+
+def _place(error: Any, table: Table) -> _Place:
+    """Follow an error's location as far as the table goes: what is not in it is an alternative's name."""
+    steps, found = error["loc"][1:], table
+    for depth, step in enumerate(steps):
+        if error["type"] in ("missing", "unexpected_keyword_argument") and depth == len(steps) - 1:
+            break
+        if not (step in found if isinstance(found, dict) else isinstance(found, list) and isinstance(step, int)):
+            return _Place(steps[:depth], True)
+        found = found[step]
+    return _Place(steps, False)
+
+
+def _at(table: Any, path: Sequence[Any]) -> Any:
+    for step in path:
+        table = table[step]
+    return table
+
+
+def _wanted(error: Any) -> str:
+    """What would have been right."""
+    kind = error["type"]
+    if kind == "missing":
+        return f"a table with {error['loc'][-1]}"
+    if kind == "literal_error":
+        return error["ctx"]["expected"].replace("'", '"')
+    if kind in ("unexpected_keyword_argument", "callable_type", "is_instance_of"):
+        return ""
+    if kind.endswith(("_type", "_from_float", "_short", "_number")) and (word := _WORDS.get(kind.split("_")[0])):
+        return word
+    return error["msg"].removeprefix("Input should be ").lower()
+
+
+def _no_such(key: str, value: Any, known: Iterable[str], also: str = "") -> str:
+    close = _close(value, known) if isinstance(value, str) else ""
+    return f"{key} must be one of {_listed(known)}{also and '; '}{also}; got {_shown(value)}{close}."
+
+
+def _close(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = json.dumps(value, default=str)
+    except (ValueError, RecursionError):
+        return "something huge"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _quoted(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
+
+
+def _dotted(key: str) -> list[str]:
+    """The steps of a dotted key, as TOML writes them."""
+    try:
+        found = tomllib.loads(f"{key} = 0")
+    except (ValueError, RecursionError):
+        found = {}
+    steps = []
+    while isinstance(found, dict) and len(found) == 1:
+        ((step, found),) = found.items()
+        steps.append(step)
+    if found != 0 or isinstance(found, dict):
+        raise ValueError(f"{key!r} is no key such as rounds or partition.alpha.")
+    return steps
+
+
+def _changed(table: Table, path: Sequence[str], value: Any) -> dict[str, Any]:
+    """A copy of the table with one value set."""
+    step, *rest = path
+    if rest:
+        inner = table.get(step)
+        value = _changed(inner if isinstance(inner, dict) else {}, rest, value)
+    return {**table, step: value}

@@ -1,0 +1,194 @@
+"""From a configuration to a run folder: what it ran, who held what, the run itself, and what it amounts to."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomli_w
+
+import fedstat as fs
+from fedstat._files import atomic_file, standing
+from fedstat.data import Partition
+from fedstat.experiment.build import Setup, set_up
+from fedstat.experiment.config import Experiment, to_table
+from fedstat.experiment.estimate import estimate
+from fedstat.experiment.summaries import Summary, per_client, summarise
+from fedstat.federated import Result
+
+#: Keys in which a run and the one that continues it may differ.
+_FREE = ("rounds", "checkpoint")
+
+
+def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progress: bool | None = None) -> Result:
+    """Run an experiment into a folder.
+
+    The folder holds ``experiment.toml``, ``partition-SEED.npz`` and ``.svg``, ``run/`` (`fedstat.load` reads it),
+    ``clients.csv`` and ``summary.csv``, with ``new-clients.csv`` where there are any. A process that is killed leaves a
+    folder that `resume` continues.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        As `fedstat.experiment.read` returns it.
+    out : path
+        The folder.
+    resume : bool
+        Continue what lies there, which must be the same experiment with as many rounds or fewer. A finished run is only
+        summarised again; where nothing lies yet the run starts.
+    progress : bool, optional
+        As in `fedstat.federate`.
+
+    Raises
+    ------
+    ValueError, OSError
+        If data, network and methods do not fit together, or the folder holds something else; nothing is written then.
+    FloatingPointError
+        As in `fedstat.federate`.
+    """
+    check_folder(Path(out), experiment, resume)
+    setup = set_up(experiment)
+    estimate(setup)  # a rehearsal: what does not fit together fails before anything is written
+    result, _ = carry_out(setup, Path(out), progress)
+    return result
+
+
+def check_folder(out: Path, experiment: Experiment, resume: bool) -> int:
+    """Return how many rounds of the experiment a folder holds.
+
+    Raises
+    ------
+    ValueError
+        If it holds something else, or is not to be continued.
+    """
+    if not (out / "experiment.toml").exists():
+        # hidden is what was not finished when a process was killed
+        if out.is_file() or (out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())):
+            raise ValueError(f"{out} exists and is no run folder; choose another with --out. Nothing was written.")
+        return 0
+    if not resume:
+        raise ValueError(f"{out} holds a run already; continue it with --resume, or choose another folder with --out.")
+    before = dict(_flat(tomllib.loads((out / "experiment.toml").read_text(encoding="utf-8"))))
+    now = dict(_flat(to_table(experiment)))
+    keys = [key for key in (before | now) if before.get(key) != now.get(key) and key not in _FREE]
+    if keys:
+        differing = "; ".join(f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in keys)
+        raise ValueError(f"{out} holds another experiment: {differing}. Only {' and '.join(_FREE)} may differ.")
+    if not standing(out / "run").exists():
+        return 0
+    done = int(fs.load(out / "run").config["rounds"])
+    if done > experiment.rounds:
+        raise ValueError(f"{out} holds {done} rounds already, more than rounds = {experiment.rounds}.")
+    return done
+
+
+def carry_out(setup: Setup, out: Path, progress: bool | None = None) -> tuple[Result, Summary]:
+    """Run, or continue, what was set up, in a folder that `check_folder` found right; then summarise it."""
+    experiment = setup.experiment
+    with atomic_file(out / "experiment.toml") as path:
+        path.write_text(tomli_w.dumps(to_table(experiment)), encoding="utf-8")
+    for seed, partition in setup.partitions.items():
+        _keep_partition(out / f"partition-{seed}.npz", partition, setup)
+    before = None
+    if standing(out / "run").exists():
+        before = fs.load(out / "run", model=setup.model, methods=setup.methods)
+    if before is not None and before.config["rounds"] == experiment.rounds:
+        result = before
+    else:
+        result = fs.federate(
+            setup.methods,
+            setup.model,
+            lambda seed: setup.clients[seed],
+            experiment.training,
+            rounds=experiment.rounds,
+            participation=experiment.participation,
+            seed=experiment.seeds,
+            evaluate_at=experiment.evaluated,
+            dtype=experiment.dtype,
+            executor=experiment.executor,
+            device=experiment.device,
+            resume=before,
+            folder=out / "run",
+            checkpoint=experiment.checkpoint,
+            progress=progress,
+        )
+    return result, _summarised(setup, result, out)
+
+
+def _keep_partition(path: Path, partition: Partition, setup: Setup) -> None:
+    """Write a partition and its picture, or make sure that it is the one that was written."""
+    if path.exists():
+        if Partition.load(path).fingerprint != partition.fingerprint:
+            raise ValueError(f"{path} holds another partition: the data, or how they are dealt, have changed since.")
+    else:
+        partition.save(path)
+    if setup.dataset.classes:
+        import matplotlib.pyplot as plt
+
+        from fedstat.report.partition import who_holds_what
+
+        figure = who_holds_what(partition, setup.dataset.y, setup.dataset.classes)
+        with plt.rc_context({"svg.hashsalt": "fedstat"}), atomic_file(path.with_suffix(".svg")) as temporary:
+            figure.savefig(temporary, metadata={"Date": None})
+        plt.close(figure)
+
+
+def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
+    """Write the tables of a finished run."""
+    last = setup.experiment.evaluation.last
+    offered, notes = _offered(setup, result)
+    known = {
+        seed: pd.DataFrame(
+            {
+                "name": clients.names,
+                **{f"{split}_samples": samples.n for split, samples in clients.splits.items()},
+                **({"train_majority_share": clients.majority_share()} if clients.classes else {}),
+            }
+        )
+        for seed, clients in setup.clients.items()
+    }
+    summary = summarise(
+        result.history,
+        {seed: clients.train.n for seed, clients in setup.clients.items()},
+        np.concatenate([table["test_samples"] for table in known.values()]),
+        last=last,
+        natural=setup.natural,
+        newcomers=offered,
+        notes=notes,
+        lossy=setup.dataset.lossy,
+    )
+    tables = {"clients.csv": per_client(result.history, known, last), "summary.csv": summary.table()}
+    if offered is not None:
+        tables["new-clients.csv"] = offered
+    for name, table in tables.items():
+        with atomic_file(out / name) as path:
+            (table.assign(data=summary.stamp) if summary.stamp else table).to_csv(path, index=False)
+    return summary
+
+
+def _offered(setup: Setup, result: Result) -> tuple[pd.DataFrame | None, tuple[str, ...]]:
+    """What every method offers new clients, and which have no rule for them."""
+    tables, notes = [], dict[str, None]()
+    for key, state in result.states.items():
+        if (unseen := setup.unseen.get(key[1])) is not None:
+            try:
+                one = replace(result, states={key: state})
+                table = fs.newcomers(one, unseen, device=setup.experiment.device)
+                tables.append(table.assign(name=np.asarray(unseen.names)[table["client"]]))
+            except ValueError as error:
+                notes[f"{key[0]} offers new clients nothing: {error}"] = None
+    return (pd.concat(tables, ignore_index=True) if tables else None), tuple(notes)
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All values by dotted keys."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

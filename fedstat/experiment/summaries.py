@@ -1,0 +1,301 @@
+"""What a run amounts to: the primary summary, the papers' own ones under their names, new clients, a line per client.
+
+The primary summary is the mean over clients and the last rounds, compared between methods by `fedstat.compare`. The
+papers print other numbers; those that are a maximum over rounds are taken on the samples that choose the round, and
+are marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fedstat.inference import Comparison, compare, primary_summary
+
+WINDOW = 10  # rounds that the FedFac paper averages
+
+
+@dataclass(frozen=True)
+class _Paper:
+    """One paper's summary: which rounds of a curve count, and how clients are averaged."""
+
+    name: str
+    weighted: bool
+    rounds: Callable[[pd.Series], list[int]]
+    optimistic: bool = False
+
+
+def _windows(curve: pd.Series) -> pd.Series:
+    """Means of `WINDOW` consecutive rounds, by the last of them; where a round was not evaluated there is none."""
+    return curve.reindex(range(int(curve.index[0]), int(curve.index[-1]) + 1)).rolling(WINDOW).mean().dropna()
+
+
+def _best_window(curve: pd.Series) -> list[int]:
+    means = _windows(curve)
+    return [] if means.empty else list(range(int(means.idxmax()) - WINDOW + 1, int(means.idxmax()) + 1))
+
+
+def _last_window(curve: pd.Series) -> list[int]:
+    last = int(curve.index[-1])
+    return list(range(last - WINDOW + 1, last + 1)) if last in _windows(curve).index else []
+
+
+def _best(curve: pd.Series) -> list[int]:
+    return [int(curve.idxmax())]
+
+
+def _last(curve: pd.Series) -> list[int]:
+    return [int(curve.index[-1])]
+
+
+PAPERS = (
+    _Paper(f"FedFac: best {WINDOW} consecutive rounds, by samples", True, _best_window, optimistic=True),
+    _Paper(f"FedFac: last {WINDOW} rounds, by samples", True, _last_window),
+    _Paper("FedFac: best round, by samples", True, _best, optimistic=True),
+    _Paper("FedDecomp, Factorized-FL: best round", False, _best, optimistic=True),
+    _Paper("FilterDecomp (personal), Factorized-FL: last round", False, _last),
+)
+GLOBAL = "FilterDecomp (global): last round, all official test samples"
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """A run in numbers; ``print`` it, or write `table`.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        The primary summary, with differences paired on seeds.
+    beside : DataFrame
+        The same rounds in the other metrics, and the bytes that travelled; a row for each method.
+    papers : DataFrame
+        Columns summary, method, mean, sd over seeds, seeds, optimistic, chosen on validation.
+    newcomers : DataFrame or None
+        Columns method, estimand, metric, mean, sd over seeds, seeds, clients (for each seed).
+    notes : tuple of str
+        What must be known to read the numbers.
+    stamp : str
+        What is wrong with the data; empty if nothing.
+    """
+
+    comparison: Comparison
+    beside: pd.DataFrame
+    papers: pd.DataFrame
+    newcomers: pd.DataFrame | None
+    notes: tuple[str, ...]
+    stamp: str
+
+    def __str__(self) -> str:
+        parts = [
+            str(self.comparison),
+            "the same models in other metrics, and megabytes sent in a run\n" + _text(self.beside),
+        ]
+        if len(self.papers):
+            wide = self.papers.assign(summary=self.papers["summary"] + np.where(self.papers["optimistic"], " *", ""))
+            order = {"index": list(dict.fromkeys(wide["summary"])), "columns": list(dict.fromkeys(wide["method"]))}
+            shown = wide.pivot(index="summary", columns="method", values="mean").reindex(**order)
+            parts.append("accuracy as the papers summarise it, mean over seeds\n" + _text(shown))
+            chosen = wide.dropna(subset="chosen on validation")
+            if len(chosen):
+                values = chosen.pivot(index="summary", columns="method", values="chosen on validation")
+                order["index"] = [name for name in order["index"] if name in values.index]
+                parts.append("* with rounds chosen on validation samples instead\n" + _text(values.reindex(**order)))
+        if self.newcomers is not None:
+            whose = ["method", "estimand"]
+            wide = self.newcomers.pivot_table(index=whose, columns="metric", values="mean", sort=False, observed=True)
+            count = self.newcomers["clients"].iloc[0]
+            parts.append(f"new clients, after training: mean over {count} for each seed, and over seeds\n{_text(wide)}")
+        parts.append("\n".join(f"note: {note}" for note in self.notes))
+        return (f"{self.stamp}\n\n" if self.stamp else "") + "\n\n".join(parts)
+
+    def table(self) -> pd.DataFrame:
+        """Return all numbers, one per row, with what they are."""
+        primary = self.comparison.summary.join(self.comparison.differences)
+        what, _, _ = self.comparison.estimand.partition(";")
+        metric, _, rest = what.partition(" ")
+        primary = primary.rename_axis("method").reset_index()
+        beside = self.beside.rename_axis("method").reset_index().melt("method", var_name="metric", value_name="mean")
+        of = beside["metric"].map(lambda name: "all rounds, up and down" if name == "megabytes" else f"{name} {rest}")
+        tables = [
+            primary.assign(summary="primary", metric=metric, estimand=what),
+            beside.assign(summary="beside the primary", estimand=of),
+        ]
+        tables.append(self.papers.assign(metric="accuracy"))
+        if self.newcomers is not None:
+            tables.append(self.newcomers.assign(summary="new clients"))
+        # an all-empty column has no type to agree on
+        joined = pd.concat([t.dropna(axis="columns", how="all") for t in tables if len(t)], ignore_index=True)
+        first = [
+            c for c in ("summary", "metric", "method", "estimand", "mean", "sd over seeds", "seeds") if c in joined
+        ]
+        joined = joined[[*first, *(c for c in joined if c not in first)]]
+        joined = joined.astype({c: "Int64" for c in ("seeds", "pairs", "clients") if c in joined})
+        return joined.assign(data=self.stamp) if self.stamp else joined
+
+
+def summarise(
+    history: pd.DataFrame,
+    sizes: Mapping[int, np.ndarray],
+    test_sizes: np.ndarray,
+    *,
+    last: int,
+    natural: bool,
+    newcomers: pd.DataFrame | None = None,
+    notes: tuple[str, ...] = (),
+    lossy: str = "",
+) -> Summary:
+    """Summarise a run.
+
+    Parameters
+    ----------
+    history : DataFrame
+        Of the result.
+    sizes : mapping of int to ndarray, each (K,)
+        Training samples of each client, by seed.
+    test_sizes : ndarray
+        Test samples of each client, under any seed.
+    last : int
+        Rounds of the primary summary.
+    natural : bool
+        Whether all seeds had the same clients.
+    newcomers : DataFrame, optional
+        As `fedstat.newcomers` returns it.
+    notes : tuple of str
+        What else must be known.
+    lossy : str
+        How the data differ from the original's.
+    """
+    test = history[(history["split"] == "test") & (history["round"] > 0)]
+    labels = list(dict.fromkeys(test["method"]))
+    comparison = compare(test, last=last)
+    metrics = [m for m in ("balanced_accuracy", "log_loss", "majority_share") if (test["metric"] == m).any()]
+    beside = {metric: primary_summary(test, metric, last=last).mean() for metric in metrics}
+    sent = history[history["estimand"] == "traffic"].groupby(["method", "seed"], observed=True)["value"].sum()
+    beside["megabytes"] = sent.groupby("method", observed=True).mean() / 1e6
+    papers = [] if comparison.estimand.startswith("mse") else [*_papers(history, sizes), *_global(history)]
+    design = (
+        "all seeds have the same clients: intervals speak of other runs on them, not of other clients."
+        if natural
+        else "clients are drawn anew for every seed from the same samples; intervals speak of other draws from these."
+    )
+    said = ["all methods ran with the settings given, for the same rounds; whether they were tuned is not known here."]
+    said += [design] if len(sizes) > 1 else ["one seed: there is no interval, and a difference may be chance."]
+    if papers:
+        few, most = int(test_sizes.min()), int(test_sizes.max())
+        said.append(
+            f"a client has {few if few == most else f'{few} to {most}'} test samples, so its own accuracy has a "
+            f"standard error of up to {50 / np.sqrt(few):.0f} points: clients.csv shows noise as well as clients."
+        )
+    if any(row["optimistic"] for row in papers):
+        said.append("* is a maximum over rounds, taken on the test samples themselves: optimistic.")
+    return Summary(
+        comparison,
+        pd.DataFrame(beside).reindex(labels),
+        pd.DataFrame(papers),
+        None if newcomers is None else _new(newcomers),
+        (*said, *notes),
+        f"LOSSY DATA: {lossy}" if lossy else "",
+    )
+
+
+def per_client(history: pd.DataFrame, names: Mapping[int, pd.DataFrame], last: int) -> pd.DataFrame:
+    """Return one row per seed, client, method and model: means over the last rounds, and the bytes of all rounds.
+
+    Parameters
+    ----------
+    history : DataFrame
+        Of the result.
+    names : mapping of int to DataFrame
+        What is known of each seed's clients, a row for each.
+    last : int
+        Rounds averaged, as in the primary summary.
+    """
+    key = ["seed", "client", "method"]
+    rows = history[(history["split"] == "test") & (history["round"] > history["round"].max() - last)]
+    values = rows.pivot_table(
+        index=[*key, "estimand"], columns="metric", values="value", aggfunc="mean", observed=True, sort=False
+    )
+    traffic = history[history["estimand"] == "traffic"].pivot_table(
+        index=key, columns="metric", values="value", aggfunc="sum", observed=True
+    )
+    table = values.reset_index().astype({"method": object, "estimand": object})
+    table = table.merge(traffic.reset_index().astype({"method": object}), how="left", on=key)
+    known = pd.concat([one.assign(seed=seed, client=range(len(one))) for seed, one in names.items()])
+    table = known.merge(table, on=["seed", "client"])
+    return table[[*key, *(c for c in table if c not in key)]].fillna({"bytes_up": 0, "bytes_down": 0})
+
+
+def _papers(history: pd.DataFrame, sizes: Mapping[int, np.ndarray]) -> list[dict[str, object]]:
+    """One row per paper's summary and method; those that need rounds that were not evaluated are left out."""
+    found = []
+    for paper in PAPERS:
+        curves = {split: _curves(history, split, sizes if paper.weighted else None) for split in ("test", "validation")}
+        for method, seeds in curves["test"].items():
+            rounds = {seed: paper.rounds(curve) for seed, curve in seeds.items()}
+            if not all(rounds.values()):
+                continue
+            values = [seeds[seed][chosen].mean() for seed, chosen in rounds.items()]
+            fresh = np.nan
+            if paper.optimistic and (known := curves["validation"].get(method)):
+                fresh = float(np.mean([seeds[seed][paper.rounds(curve)].mean() for seed, curve in known.items()]))
+            found.append(_row(paper.name, method, values, paper.optimistic, fresh))
+    return found
+
+
+def _global(history: pd.DataFrame) -> list[dict[str, object]]:
+    """The accuracy of global models on the whole official test part, after the last round."""
+    rows = history[
+        (history["split"] == "common") & (history["metric"] == "accuracy") & (history["estimand"] == "global")
+    ]
+    rows = rows[rows["round"] == history["round"].max()]
+    return [
+        _row(GLOBAL, str(method), list(of["value"]), False, np.nan)
+        for method, of in rows.groupby("method", observed=True, sort=False)
+    ]
+
+
+def _row(summary: str, method: str, values: list[float], optimistic: bool, fresh: float) -> dict[str, object]:
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else np.nan
+    return {
+        "summary": summary,
+        "method": method,
+        "estimand": "global model, official test part"
+        if summary == GLOBAL
+        else "each client's model on its test samples",
+        "mean": float(np.mean(values)),
+        "sd over seeds": spread,
+        "seeds": len(values),
+        "optimistic": optimistic,
+        "chosen on validation": fresh,
+    }
+
+
+def _curves(
+    history: pd.DataFrame, split: str, sizes: Mapping[int, np.ndarray] | None
+) -> dict[str, dict[int, pd.Series]]:
+    """Mean accuracy over clients by round, for each method and seed; by their samples where `sizes` are given."""
+    rows = history[(history["split"] == split) & (history["metric"] == "accuracy") & (history["round"] > 0)]
+    found: dict[str, dict[int, pd.Series]] = {}
+    for (method, seed), one in rows.groupby(["method", "seed"], observed=True, sort=False):
+        estimands = list(one["estimand"].unique())
+        own = one[one["estimand"] == ("personal" if "personal" in estimands else estimands[0])]
+        table = own.pivot(index="round", columns="client", values="value")
+        weights = np.ones(table.shape[1]) if sizes is None else sizes[seed][table.columns]
+        found.setdefault(str(method), {})[seed] = table @ (weights / weights.sum())
+    return found
+
+
+def _new(table: pd.DataFrame) -> pd.DataFrame:
+    """Means over new clients, then over seeds."""
+    by = ["method", "estimand", "metric"]
+    seeds = table.groupby([*by, "seed"], observed=True, sort=False)["value"].mean()
+    found = seeds.groupby(by, observed=True, sort=False).agg(["mean", "std", "count"])
+    found.columns = pd.Index(["mean", "sd over seeds", "seeds"])
+    return found.reset_index().assign(clients=table["client"].nunique())
+
+
+def _text(table: pd.DataFrame) -> str:
+    return table.rename_axis(None, axis=1).to_string(float_format="%.4f", na_rep="-", index_names=False)

@@ -1,0 +1,65 @@
+"""Where results come from: versions, revision of the code, machine."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def environment(device: torch.device | None = None) -> dict[str, Any]:
+    """Versions, revision of the code and machine, as a result must name them.
+
+    Parameters
+    ----------
+    device : torch.device, optional
+        Where networks were trained; by default the processor.
+    """
+    return {
+        "revision": _revision(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "packages": _versions(),
+        "device": _processor() if device is None or device.type == "cpu" else _accelerator(device),
+        "threads": torch.get_num_threads(),
+    }
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    packages = ("fedstat", "numpy", "scipy", "pandas", "scikit-learn", "statsmodels", "torch")
+    return {name: metadata.version(name) for name in packages}
+
+
+def _accelerator(device: torch.device) -> str:
+    return f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}" if device.type == "cuda" else str(device)
+
+
+@functools.cache
+def _processor() -> str:
+    """The processor's model name, which Python itself does not know on Linux."""
+    info = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
+    return named[1] if named else platform.processor() or platform.machine()
+
+
+@functools.cache
+def _revision() -> str:
+    """The git revision of a checkout of fedstat, "-dirty" with uncommitted changes; "" for an installed wheel."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # some other project's repository may lie above
+        return git("describe", "--always", "--dirty")
+    except (OSError, subprocess.CalledProcessError):
+        return ""

@@ -1,0 +1,150 @@
+"""Training samples of all clients, and which of them each local step uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat._random import stream
+from fedstat.data import Samples
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Training samples of several populations stacked on one client axis.
+
+    Attributes
+    ----------
+    x : Tensor, shape (R * n_max, ...)
+        Inputs of all R rows (clients), row after row: pixels and tokens as they were given, numbers in the floating
+        type of the run. `Network.inputs` converts them batch by batch.
+    y : Tensor, shape (R * n_max,)
+        Targets.
+    n : ndarray of int, shape (R,)
+        Samples per row.
+    n_max : int
+        Length of a row.
+    """
+
+    x: Tensor
+    y: Tensor
+    n: np.ndarray
+    n_max: int
+
+    @classmethod
+    def stack(cls, populations: Sequence[Samples], dtype: torch.dtype, device: str) -> Pool:
+        """Stack populations, padding to the largest client of all."""
+        n_max = max(p.x.shape[1] for p in populations)
+
+        def flat(values: np.ndarray) -> np.ndarray:
+            wide = np.zeros((values.shape[0], n_max, *values.shape[2:]), dtype=values.dtype)
+            wide[:, : values.shape[1]] = values
+            return wide.reshape(-1, *values.shape[2:])
+
+        x, y = stored(
+            np.concatenate([flat(p.x) for p in populations]),
+            np.concatenate([flat(p.y) for p in populations]),
+            dtype,
+            torch.device(device),
+        )
+        return cls(x, y, np.concatenate([p.n for p in populations]), n_max)
+
+    def take(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets at `places`, of any shape."""
+        flat = places.flatten()  # selecting along one axis is several times faster than indexing
+        x, y = (v.index_select(0, flat).view(*places.shape, *v.shape[1:]) for v in (self.x, self.y))
+        return x, y
+
+    def of(self, row: int) -> slice:
+        """Where the samples of a row lie."""
+        return slice(row * self.n_max, row * self.n_max + int(self.n[row]))
+
+
+def stored(x: np.ndarray, y: np.ndarray, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Inputs and targets as they lie on the device: bytes and tokens as they are, labels as int64."""
+    inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
+    return (
+        inputs.to(device, dtype if inputs.is_floating_point() else inputs.dtype),
+        targets.to(device, dtype if targets.is_floating_point() else torch.int64),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One row of a round's work: which data, and the key of its batch orders."""
+
+    row: int
+    seed: int
+    client: int
+
+
+class BatchOrders:
+    """Which samples each job's local steps use: a function of (seed, purpose, round, client), whatever the method."""
+
+    def __init__(
+        self, batch_size: int, pool: Pool, round: int, purpose: str = "batches", held_out: float = 0.0, group: int = 1
+    ) -> None:
+        self.batch_size, self.pool, self.held_out, self.group = batch_size, pool, held_out, group
+        self.purpose, self.round = (purpose, round) if round >= 0 else (f"warmup {purpose}", -round)
+        self.known: dict[tuple[Job, int, int], np.ndarray] = {}
+
+    def split(self, job: Job) -> tuple[np.ndarray, np.ndarray]:
+        """Places of the samples that train and of those held out, the same in every round."""
+        n = int(self.pool.n[job.row])
+        if not self.held_out:
+            return np.arange(n), np.arange(0)
+        order = stream(job.seed, "held out", job.client).permutation(n)
+        out = min(n - 1, max(1, round(self.held_out * n)))
+        return np.sort(order[out:]), np.sort(order[:out])
+
+    def order(self, job: Job, first: int, epochs: int) -> np.ndarray:
+        """Sample places of one job, (steps, group, B), -1 at padding; `first` epochs go before."""
+        key = (job, first, epochs)
+        if key not in self.known:
+            places = self.split(job)[0]
+            rng = stream(job.seed, self.purpose, self.round, job.client)
+            shuffled = rng.permuted(np.tile(places, (first + epochs, 1)), axis=1)[first:]
+            self.known[key] = np.concatenate([self.steps(epoch) for epoch in shuffled])
+        return self.known[key]
+
+    def steps(self, epoch: np.ndarray) -> np.ndarray:
+        """Cut one epoch's samples into steps of `group` batches, (steps, group, B); no sample comes twice in a step.
+
+        Where samples are too few to fill a step's batches they are spread over them evenly; a batch that still has
+        none repeats the step's first.
+        """
+        b, g = self.batch_size, self.group
+        batches = np.pad(epoch, (0, -len(epoch) % b), constant_values=-1).reshape(-1, b)
+        if g == 1:
+            return batches[:, None]
+        steps = []
+        for i in range(0, len(batches), g):
+            group = batches[i : i + g]
+            if len(group) < g:
+                rest = np.array_split(group[group >= 0], g)
+                rest = [part if len(part) else rest[0] for part in rest]
+                group = np.stack([np.pad(part, (0, b - len(part)), constant_values=-1) for part in rest])
+            steps.append(group)
+        return np.stack(steps)
+
+    def of(self, jobs: Sequence[Job], first: int, epochs: int) -> np.ndarray:
+        """Places among each job's samples, (S, G, c, B) with -1 at padding, which stands at the end of a batch."""
+        orders = [self.order(job, first, epochs) for job in jobs]
+        steps, width = max(map(len, orders)), min(self.batch_size, int(self.pool.n.max()))
+        places = np.full((steps, self.group, len(jobs), width), -1)
+        for column, order in enumerate(orders):
+            places[: len(order), :, column] = order[..., :width]
+        return places
+
+    def masks(self, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
+        """Which of each job's samples train, and which are held out, (c, n_max) each."""
+        masks = np.zeros((2, len(jobs), self.pool.n_max), dtype=bool)
+        for k, job in enumerate(jobs):
+            for mask, places in zip(masks, self.split(job), strict=True):
+                mask[k, places] = True
+        valid, held_out = torch.from_numpy(masks).to(self.pool.x.device)
+        return valid, held_out

@@ -1,0 +1,35 @@
+"""The fully connected network."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+from itertools import pairwise
+
+from torch import nn
+
+from fedstat.models.factory import Factory
+
+
+def mlp(inputs: int, *widths: int) -> Factory:
+    """Fully connected ReLU network on flattened inputs.
+
+    ``mlp(100, 200, 1)`` has the layers ``hidden`` (200 units) and ``head`` (1 output); with more hidden layers
+    they are ``hidden1``, ``hidden2``, ...
+    """
+    if not widths or min(inputs, *widths) < 1:
+        raise ValueError(f"mlp needs an input size and at least one width, all positive; got {(inputs, *widths)}.")
+    return partial(MLP, inputs, *widths)
+
+
+class MLP(nn.Sequential):
+    """See `mlp`."""
+
+    def __init__(self, inputs: int, *widths: int) -> None:
+        sizes = (inputs, *widths)
+        layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
+        for i, (fan_in, fan_out) in enumerate(pairwise(sizes[:-1]), start=1):
+            layers["hidden" if len(widths) == 2 else f"hidden{i}"] = nn.Linear(fan_in, fan_out)
+            layers[f"relu{i}"] = nn.ReLU()
+        layers["head"] = nn.Linear(sizes[-2], sizes[-1])
+        super().__init__(layers)

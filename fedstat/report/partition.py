@@ -1,0 +1,85 @@
+"""The picture of a partition: which client holds how many samples of which class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedstat.report.figures import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fedstat.data import Partition
+
+_FEW = 40  # clients or classes that have room for discs and names
+_WIDTH = 6.7  # inches: 170 mm
+
+
+def who_holds_what(partition: Partition, y: np.ndarray, classes: Sequence[Any]) -> Figure:
+    """Draw how many training samples of each class (vertical) each client (horizontal) holds.
+
+    Up to 40 clients and classes the numbers are areas of discs, beyond they are grey levels; the largest 2% of these
+    look alike.
+
+    Parameters
+    ----------
+    partition : Partition
+        Who holds which samples.
+    y : ndarray of int, shape (N,)
+        Codes ``0..Q-1`` of the classes, before clients permute them.
+    classes : sequence, length Q
+        What the codes mean.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        170 mm wide; save it with ``figure.savefig``.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
+
+    y = np.asarray(y)
+    counts = np.stack([np.bincount(y[part], minlength=len(classes)) for part in partition], axis=1)
+    q, k = counts.shape
+    with style():
+        figure, axes = plt.subplots(figsize=(_WIDTH, _height(q)), layout="constrained")
+        if max(q, k) <= _FEW:
+            _discs(axes, counts)
+        else:
+            top = np.quantile(counts[counts > 0], 0.98)  # a few large numbers would leave the rest white
+            image = axes.imshow(counts, cmap="Greys", aspect="auto", interpolation="none", vmin=0, vmax=top)
+            extend = "max" if counts.max() > top else "neither"
+            figure.colorbar(image, ax=axes, label="samples", pad=0.01, extend=extend, ticks=MaxNLocator(integer=True))
+        if k <= _FEW:
+            names = [_short(name) for name in partition.names]
+            axes.set_xticks(range(k), names, rotation=90 if sum(map(len, names)) > 60 else 0)
+        if q <= _FEW:
+            axes.set_yticks(range(q), [_short(str(name)) for name in classes])
+        axes.set(xlabel="client", ylabel="class", xlim=(-0.5, k - 0.5), ylim=(-0.5, q - 0.5))
+        plt.close(figure)
+    return figure
+
+
+def _height(classes: int) -> float:
+    return float(np.clip(0.9 + 0.16 * classes, 1.8, 4.6))
+
+
+def _discs(axes: Axes, counts: np.ndarray) -> None:
+    """One disc for each number, the largest as wide as its cell, with a legend of sizes."""
+    q, k = counts.shape
+    side = 72 * min(0.75 * _WIDTH / k, 0.75 * _height(q) / q, 0.25)
+    rows, columns = np.nonzero(counts)
+    axes.scatter(columns, rows, s=side**2 * counts[rows, columns] / counts.max(), color="0.25", linewidth=0)
+    axes.grid(color="0.92", linewidth=0.5)
+    axes.set_axisbelow(True)
+    for count in (counts.max(), counts.max() // 4, counts.max() // 16):
+        axes.scatter([], [], s=side**2 * count / counts.max(), color="0.25", linewidth=0, label=f"{count:,}")
+    axes.legend(title="samples", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, labelspacing=1.2)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 20 else f"{name[:19]}…"

@@ -1,0 +1,269 @@
+"""Fetching data sets from a server on this machine that breaks off, forgets ranges, lies and is not there."""
+
+import hashlib
+import io
+import shutil
+import socket
+import tarfile
+import threading
+import zipfile
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fedstat._files import locked
+from fedstat.cli import app
+from fedstat.data import datasets
+from fedstat.data.datasets import Download, Source, archive, mnist
+from fedstat.data.datasets.archive import safe_members
+from fedstat.data.datasets.fetch import fetch
+
+CONTENT = np.random.default_rng(0).bytes(700_000)
+MD5 = hashlib.md5(CONTENT).hexdigest()
+
+
+@dataclass
+class Site:
+    """What the server does, and what it was asked for."""
+
+    content: bytes = CONTENT
+    etag: str | None = '"1"'
+    ranges: bool = True
+    breaks_after: int | None = None
+    status: int | None = None
+    length: bool = True
+    url: str = ""
+    asked: list[str | None] = field(default_factory=list)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def __init__(self, site, *args):
+        self.site = site
+        super().__init__(*args)
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        site, wanted = self.site, self.headers.get("Range")
+        site.asked.append(wanted)
+        if site.status:
+            return self.send_error(site.status)
+        start = 0
+        if wanted and site.ranges and self.headers.get("If-Range") in (None, site.etag):
+            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        body = site.content[start:]
+        if start >= len(site.content):
+            return self.send_error(416)
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(site.content) - 1}/{len(site.content)}")
+        if site.etag:
+            self.send_header("ETag", site.etag)
+        if site.length:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body if site.breaks_after is None else body[: site.breaks_after])
+
+
+@contextmanager
+def serving(**options):
+    site = Site(**options)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, site))
+    thread = threading.Thread(target=server.serve_forever, args=[0.01])
+    thread.start()
+    site.url = f"http://127.0.0.1:{server.server_port}/file.bin"
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def source(url, *, size=700_000, md5=MD5):
+    download = Download(url, "file.bin", size, md5)
+    return Source("toy", "a file", "toy", lambda folder: [], lambda folder: None, (download,), "No terms.")
+
+
+def files(root):
+    return {path.name for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_file_arrives_and_is_not_fetched_twice(tmp_path):
+    seen = []
+    with serving() as site:
+        for _ in range(2):
+            folder = fetch(source(site.url), tmp_path, show=lambda *shown: seen.append(shown))
+    assert (folder / "file.bin").read_bytes() == CONTENT
+    assert files(tmp_path) == {"file.bin"}
+    assert site.asked == [None]
+    assert seen[-1] == ("file.bin", len(CONTENT), len(CONTENT))
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+
+
+@pytest.mark.parametrize(("known", "length"), [(True, True), (True, False), (False, True)])
+def test_a_download_goes_on_where_it_broke_off(tmp_path, known, length):
+    wanted = partial(source) if known else partial(source, size=None, md5=None)
+    with serving(breaks_after=300_000, length=length) as site:
+        with pytest.raises(OSError, match=r"broke off after 300,000 of 700,000 bytes. Fetch again"):
+            fetch(wanted(site.url), tmp_path)
+        assert files(tmp_path) == {"file.bin.part", "file.bin.tag"}
+        site.breaks_after = None
+        fetch(wanted(site.url), tmp_path)
+    assert site.asked == [None, "bytes=300000-"]
+    assert (tmp_path / "toy/file.bin").read_bytes() == CONTENT
+    assert files(tmp_path) == {"file.bin"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ranges": False},  # a server that does not know ranges
+        {"etag": '"2"', "content": CONTENT[::-1]},  # another version of the file: nothing is glued
+        {"etag": 'W/"2"', "content": CONTENT[::-1]},
+    ],
+)
+def test_a_download_starts_anew_where_it_cannot_go_on(tmp_path, change):
+    with serving(breaks_after=300_000) as site:
+        with pytest.raises(OSError, match="broke off"):
+            fetch(source(site.url), tmp_path)
+        vars(site).update(change, breaks_after=None)
+        fetch(source(site.url, md5=hashlib.md5(site.content).hexdigest()), tmp_path)
+    assert site.asked == [None, "bytes=300000-"]
+    assert (tmp_path / "toy/file.bin").read_bytes() == site.content
+
+
+def test_a_server_that_names_no_version_is_asked_for_the_whole(tmp_path):
+    with serving(breaks_after=300_000, etag=None) as site:
+        with pytest.raises(OSError, match="broke off"):
+            fetch(source(site.url), tmp_path)
+        site.breaks_after = None
+        fetch(source(site.url), tmp_path)
+    assert site.asked == [None, None]
+    assert (tmp_path / "toy/file.bin").read_bytes() == CONTENT
+
+
+def test_a_shorter_version_is_fetched_whole_in_the_end(tmp_path):
+    with serving(breaks_after=300_000) as site:
+        for content, message in ((CONTENT, "broke off"), (CONTENT[:200_000], "416")):
+            site.content = content
+            with pytest.raises(OSError, match=message):
+                fetch(source(site.url, size=None, md5=None), tmp_path)
+        fetch(source(site.url, size=None, md5=None), tmp_path)
+    assert (tmp_path / "toy/file.bin").read_bytes() == CONTENT[:200_000]
+
+
+def test_what_is_not_the_published_file_is_not_kept(tmp_path):
+    with serving() as site:
+        with pytest.raises(ValueError, match=f"has md5 {MD5}, where {'0' * 32} is published") as caught:
+            fetch(source(site.url, md5="0" * 32), tmp_path)
+        assert "Nothing was kept" in str(caught.value)
+        with pytest.raises(ValueError, match="has 700,000 bytes, and 5 are published"):
+            fetch(source(site.url, size=5), tmp_path)
+        site.length = False
+        with pytest.raises(ValueError, match="sends more than the 5 bytes"):
+            fetch(source(site.url, size=5), tmp_path)
+    assert files(tmp_path) == set()
+    own = tmp_path / "toy/file.bin"
+    own.write_bytes(b"mine")
+    with pytest.raises(ValueError, match=r"has 4 bytes, where 700,000 are published. Remove"):
+        fetch(source("http://127.0.0.1/"), tmp_path)
+    assert own.read_bytes() == b"mine"
+
+
+def test_no_network_no_file_no_space_no_address(tmp_path, monkeypatch):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/file.bin"
+    with pytest.raises(OSError, match=r"no network, or the server cannot be reached: .*refused.* \(http"):
+        fetch(source(url), tmp_path)
+    with serving(status=404) as site, pytest.raises(OSError, match=r"file.bin: the server answers 404 Not Found"):
+        fetch(source(site.url), tmp_path)
+    with serving() as site, monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(100, 0, 100))
+        with pytest.raises(OSError, match=r"has 100 bytes free, and file.bin needs 700,000 more"):
+            fetch(source(site.url), tmp_path)
+    with pytest.raises(ValueError, match=r"toy cannot be fetched. No terms"):
+        fetch(replace(source(url), downloads=()), tmp_path)
+    with locked(tmp_path / "toy/file.bin"), pytest.raises(OSError, match="another process is fetching"):
+        fetch(source(url), tmp_path)
+    assert files(tmp_path) == set()
+
+
+def packed(kind, name, *, link=None, content=b"content"):
+    """An archive of one file, or of a link."""
+    file = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as out:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = (0o120777 if link else 0o100644) << 16
+            out.writestr(info, link or content)
+    else:
+        with tarfile.open(fileobj=file, mode="w:gz") as out:
+            info = tarfile.TarInfo(name)
+            info.size = 0 if link else len(content)
+            info.type, info.linkname = (tarfile.SYMTYPE, link) if link else (tarfile.REGTYPE, "")
+            out.addfile(info, None if link else io.BytesIO(content))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+@pytest.mark.parametrize(
+    ("name", "link"), [("../out", None), ("/tmp/out", None), ("a/../../out", None), ("in", "../x")]
+)
+def test_a_fetched_archive_reaches_no_place_outside(tmp_path, kind, name, link):
+    content = packed(kind, name, link=link)
+    with serving(content=content) as site:
+        fetch(source(site.url, size=None, md5=None), tmp_path / "root")
+    with pytest.raises(ValueError, match=r"outside its folder|no plain file"):
+        list(safe_members(tmp_path / "root/toy/file.bin"))
+    assert files(tmp_path) == {"file.bin"}
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_a_fetched_bomb_is_not_unpacked(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(archive, "MEMBER_BYTES", 100_000)
+    with serving(content=packed(kind, "a", content=bytes(10**6))) as site:
+        fetch(source(site.url, size=None, md5=None), tmp_path)
+    with pytest.raises(ValueError, match="grows too large at 'a'"):
+        list(safe_members(tmp_path / "toy/file.bin"))
+
+
+def test_official_files_are_those_that_are_read(tmp_path):
+    for name, each in datasets.available().items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for download in each.downloads:
+            assert download.url.startswith(("https://", "http://"))
+            (folder / download.file).touch()
+        assert not each.downloads or each.find(folder)
+
+
+def test_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDSTAT_DATA", str(tmp_path))
+    run = partial(CliRunner().invoke, app)
+    images = b"\x00\x00\x08\x03" + np.array([2, 28, 28], ">u4").tobytes() + bytes(2 * 28 * 28)
+    labels = b"\x00\x00\x08\x01" + np.array([2], ">u4").tobytes() + b"\x01\x02"
+    listed = run(["data", "list"])
+    assert listed.exit_code == 0
+    assert f"data root: {tmp_path}" in listed.output
+    assert "not there; `fedstat data fetch mnist` gets it (11.6 MB)" in listed.output
+    with serving(content=images) as first, serving(content=labels) as second:
+        downloads = [
+            Download(site.url, each.file, len(site.content), hashlib.md5(site.content).hexdigest())
+            for each, site in zip(mnist.SOURCE.downloads, [first, second] * 2, strict=True)
+        ]
+        monkeypatch.setattr(mnist, "SOURCE", replace(mnist.SOURCE, downloads=tuple(downloads)))
+        fetched = run(["data", "fetch", "mnist"])
+    assert fetched.output.startswith(f"mnist is in {tmp_path / 'mnist'}")
+    assert "3.2 kB in" in run(["data", "list"]).output
+    np.testing.assert_array_equal(datasets.read("mnist").y, [1, 2, 1, 2])
+    unknown = run(["data", "fetch", "mnits"])
+    assert unknown.exit_code == 1
+    assert "error: there is no data set 'mnits'; fedstat reads cifar10" in unknown.output

@@ -1,0 +1,175 @@
+"""``fedstat run``: the folder it leaves, in which words it refuses, and that a killed run ends with the same bytes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fedstat as fs
+from fedstat.cli import app
+from fedstat.experiment.config import to_table
+
+CONFIG = """
+rounds = 12
+seed = [3, 4]
+participation = 0.5
+checkpoint = 1
+
+[data]
+name = "digits"
+
+[partition]
+kind = "dirichlet"
+clients = 6
+alpha = 0.5
+new_clients = 0.3
+
+[model]
+name = "mlp"
+widths = [8]
+
+[method.FedAvg]
+
+[method."kept head"]
+name = "FedPer"
+
+[training]
+lr = 0.1
+local_epochs = 2
+
+[evaluation]
+last = 4
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "small.toml").write_text(CONFIG)
+    return tmp_path / "small.toml"
+
+
+def fedstat(*arguments):
+    return CliRunner().invoke(app, ["run", *map(str, arguments)])
+
+
+def contents(folder):
+    """Bytes of every file, but for what speaks of the machine."""
+    files = (file for file in folder.rglob("*") if file.is_file() and not file.name.startswith("."))
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def test_a_run_leaves_a_folder_that_holds_what_it_prints(config, tmp_path):
+    out = tmp_path / "out"
+    done = fedstat(config, "--out", out, "--set", "training.lr=0.2")
+    assert done.exit_code == 0, done.output
+    names = {file.name for file in out.iterdir() if not file.name.startswith(".")}
+    pictures = {f"partition-{seed}.{kind}" for seed in (3, 4) for kind in ("npz", "svg")}
+    assert names == {"experiment.toml", "run", "clients.csv", "summary.csv", "new-clients.csv", *pictures}
+    result = fs.load(out / "run")
+    assert str(fs.compare(result, last=4)) in done.output
+    again = fs.experiment.read(out / "experiment.toml")
+    assert to_table(again) == to_table(fs.experiment.read(config, {"training.lr": 0.2}))
+    for word in (
+        "4 clients",
+        "overlap:",
+        "12 rounds, 2 methods, 2 seeds: less than a minute",
+        "majority_share",
+        "FedFac: best",
+    ):
+        assert word in done.output
+
+    clients = pd.read_csv(out / "clients.csv")
+    assert len(clients) == 2 * 4 * 2
+    summary = pd.read_csv(out / "summary.csv")
+    for method, mine in clients.groupby("method"):
+        primary = summary[(summary["summary"] == "primary") & (summary["method"] == method)]
+        np.testing.assert_allclose(primary["mean"], mine["accuracy"].mean())
+        traffic = result.history.query("estimand == 'traffic' and method == @method")["value"].sum()
+        np.testing.assert_allclose(mine["bytes_up"].sum() + mine["bytes_down"].sum(), traffic)
+    partitions = {seed: fs.data.Partition.load(out / f"partition-{seed}.npz") for seed in (3, 4)}
+    for row in clients.itertuples():
+        assert row.train_samples + row.test_samples == len(partitions[row.seed].train[int(row.name)])
+    new = pd.read_csv(out / "new-clients.csv")
+    for seed, of in new.groupby("seed"):
+        assert {*of["name"].map(str)} == set(partitions[seed].names) - set(
+            clients.query("seed == @seed")["name"].map(str)
+        )
+
+
+def test_only_the_same_experiment_is_continued(config, tmp_path):
+    out = tmp_path / "out"
+    short = ("--set", "rounds=2", "--seeds", 1)
+    out.mkdir()
+    (out / ".experiment.new.toml").write_text("killed before anything was fin")
+    assert fedstat(config, "--out", out, *short, "--resume").exit_code == 0  # nothing lies there: it starts
+    before = contents(out)
+    for arguments, message in (
+        (short, "holds a run already; continue it with --resume"),
+        ((*short, "--resume", "--set", "training.lr=0.2"), "training.lr was 0.1 and is 0.2"),
+        (("--set", "rounds=2", "--resume"), "seed was [3] and is [3, 4]"),
+        (("--set", "rounds=1", "--seeds", 1, "--resume"), "holds 2 rounds already, more than rounds = 1"),
+    ):
+        refused = fedstat(config, "--out", out, *arguments)
+        assert refused.exit_code == 1
+        assert message in refused.stderr
+        assert contents(out) == before
+    (out / "summary.csv").unlink()
+    assert fedstat(config, "--out", out, *short, "--resume", "--quiet").exit_code == 0  # finished: summarised again
+    assert contents(out) == before
+    assert fedstat(config, "--out", out, "--set", "rounds=3", "--seeds", 1, "--resume").exit_code == 0
+    assert fs.load(out / "run").config["rounds"] == 3
+
+
+def test_a_dry_run_estimates_and_writes_nothing(config, tmp_path):
+    done = fedstat(config, "--out", tmp_path / "out", "--dry-run", "--set", "rounds=1_000_000")
+    assert done.exit_code == 0, done.output
+    assert "kappa" not in done.output
+    assert "fine_tune = 0" in done.output
+    assert "1000000 rounds, 2 methods, 2 seeds: about" in done.output
+    assert " d " in done.output
+    assert list(tmp_path.iterdir()) == [config]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "round=3"], "there is no key round (did you mean rounds?)"),
+        (["--set", "rounds"], "'rounds' should read KEY=VALUE"),
+        (["--set", "partition.alpha=0"], "partition.alpha must be greater than 0"),
+        (["--set", "partition.min_size=400"], "partition: no Dirichlet(0.5) partition of 1797 samples over 6 clients"),
+        (["--set", "training.lr=1e30", "--set", 'training.optimizer="sgd"'], "became infinite or NaN"),
+        (["--out", "small.toml"], "small.toml exists and is no run folder"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_nothing_is_written(config, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    refused = fedstat(config, *arguments)
+    assert refused.exit_code == 1
+    assert isinstance(refused.exception, SystemExit)  # no traceback
+    assert message in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == [config]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no SIGKILL")
+def test_a_killed_run_is_continued_to_the_same_bytes(config, tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    command = [sys.executable, "-c", "from fedstat.cli import app; app()", "run", str(config), "--quiet", "--out"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, str(whole)], check=True, capture_output=True, env=environment)
+    process = subprocess.Popen([*command, str(killed)], env=environment)
+    while not (killed / "run" / "config.toml").exists():
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "summary.csv").exists()
+    assert fs.load(killed / "run").config["rounds"] < 12
+    subprocess.run([*command, str(killed), "--resume"], check=True, capture_output=True, env=environment)
+    assert contents(killed) == contents(whole)
