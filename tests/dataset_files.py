@@ -39,6 +39,7 @@ def tar(files, packed=True):
     with tarfile.open(fileobj=out, mode="w") as archive:
         for name, raw in files.items():
             member = tarfile.TarInfo(name)
+            member.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
             member.size = len(raw)
             archive.addfile(member, io.BytesIO(raw))
     return gzip.compress(out.getvalue(), mtime=0) if packed else out.getvalue()

@@ -48,6 +48,22 @@ def test_print_shows_sizes_balance_and_overlap():
     assert str(leaky).splitlines()[3].split()[-1] == "1"  # one client has one class
 
 
+@given(st.lists(st.tuples(*[st.lists(st.integers(0, 6), min_size=1, max_size=5)] * 2), min_size=1, max_size=4))
+def test_overlap_is_counted_as_by_hand(held):
+    x = np.arange(7, dtype=np.uint8)[:, None]
+    clients = data.from_indices(x, x[:, 0] % 2, data.Partition(*zip(*held, strict=True)), classes="ab")
+    several = sum(sum(i in train for train, _ in held) > 1 for i in range(7))
+    own = [i in train for train, test in held for i in test]
+    seen = [any(i in train for train, _ in held) for _, test in held for i in test]
+    others = [
+        any(i in t for k, (t, _) in enumerate(held) if k != mine) for mine, (_, test) in enumerate(held) for i in test
+    ]
+    text = str(clients)
+    assert f"{several} training inputs are held by several clients" in text
+    assert f"{sum(seen)} of {len(seen)} test inputs also occur in training data ({sum(own)} in the" in text
+    assert f"{sum(others)} in that of others)" in text
+
+
 def test_csv(tmp_path):
     path = tmp_path / "clients.csv"
     path.write_text("client,a,b,y\n" + "".join(f"site{i % 3},{i},{i / 2},{i % 2}\n" for i in range(30)))

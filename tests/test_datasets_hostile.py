@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedstat.data import datasets
+from fedstat.data.datasets import archive, pickled
 from fedstat.data.datasets.archive import safe_members
 from fedstat.data.datasets.idx import read_idx
 from fedstat.data.datasets.mat import read_mat
@@ -84,6 +85,7 @@ DAMAGED = {
     "pixels of another shape": (mnist_with(files.idx(files.pixels(3, 27, 28))), r"train-images.*28x28"),
     "more labels than images": (mnist_with(y=files.idx(np.uint8([1, 2, 3, 4]))), "train-labels"),
     "a label outside the classes": (mnist_with(y=files.idx(np.uint8([1, 2, 10]))), "train-labels.*0 to 9, got '10'"),
+    "labels by the million": (mnist_with(y=files.idx(np.zeros(2**22, np.uint8))), "train-labels.*labels of 3 images"),
     "no samples": (mnist_with(files.idx(files.pixels(0, 28, 28)), files.idx(np.uint8([]))), "train-labels"),
     "half a record": (cifar_with(b"1" * 3000, ".bin"), "data_batch_3.bin.*multiple of a record's 3,073"),
     "an eleventh class": (cifar_with(b"\x0a" * 3073, ".bin"), "data_batch_3.bin.*0 to 9, got '10'"),
@@ -122,6 +124,14 @@ DAMAGED = {
     "tables that are missing": (
         {"tiny-imagenet/tiny-imagenet-200/wnids.txt": b"n01\n"},
         r"tiny-imagenet-200 lacks words.txt, val_annotations.txt",
+    ),
+    "a table that is too large": (
+        {
+            "tiny-imagenet/tiny-imagenet-200.zip": files.zipped(
+                TINY | {"tiny-imagenet-200/wnids.txt": b"a " * 2**21 + b"a"}
+            )
+        },
+        "tiny-imagenet-200.zip: tiny-imagenet-200/wnids.txt has 4,194,305 bytes",
     ),
     "no MATLAB file": (svhn_with(b"hello"), "train_32x32.mat"),
     "a truncated MATLAB file": (
@@ -250,12 +260,63 @@ def test_bombs_are_refused_before_they_fill_memory(tmp_path):
     with at_most(megabytes=20):
         with pytest.raises(ValueError, match="not as many as it announces"):
             read_idx(path.read_bytes(), "idx.gz")
-        with pytest.raises(ValueError, match="a header of 268,435,456 bytes"):
+        with pytest.raises(ValueError, match="headers of more than 8,192 bytes"):
             list(safe_members(long_name))
         with pytest.raises(ValueError, match="does not end"):
             list(safe_members(after))
         with pytest.raises(ValueError, match="has more than 1,048,576 bytes"):
             read_mat(matrix, "train_32x32.mat", limit=2**20)
+
+
+def extension(kind, body):
+    """A header of tar that is followed by more about the next file."""
+    return member("x", type=kind, size=len(body)).tobuf(tarfile.GNU_FORMAT) + body + bytes(-len(body) % 512)
+
+
+def variable(name=b"X", shape=(1, 1)):
+    """A packed variable of one byte in a MATLAB file."""
+
+    def element(kind, raw):
+        return struct.pack("<2I", kind, len(raw)) + raw + bytes(-len(raw) % 8)
+
+    parts = (6, struct.pack("<2I", 9, 0)), (5, struct.pack(f"<{len(shape)}i", *shape)), (1, name), (2, b"1")
+    packed = zlib.compress(element(14, b"".join(element(*part) for part in parts)))
+    return struct.pack("<2I", 15, len(packed)) + packed
+
+
+MAT = bytes(126) + b"IM"
+BIG = b"\x8a\xff" + b"\x7f" * 255  # a number of 255 bytes in a pickle
+
+
+def test_small_files_cost_little_time_and_memory(tmp_path, monkeypatch):
+    sparse = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+    monkeypatch.setattr(archive, "MEMBERS", 1000)
+    tars = {
+        "headers of more than 8,192": [
+            extension(tarfile.XHDTYPE, sparse) + member("a").tobuf() + b"999999999\n" + b"1\n" * 2**22,
+            extension(tarfile.XHDTYPE, b"1" * 2**20) + member("a").tobuf(),  # digits, of which tarfile asks too much
+            extension(tarfile.GNUTYPE_LONGNAME, b"a" * 512) * 100 + member("a").tobuf(),
+        ],
+        "more than 1,000 files and folders": [member("a", type=tarfile.DIRTYPE).tobuf() * 2000],
+        "no plain file": [member("a", size=-1024).tobuf(tarfile.GNU_FORMAT)],
+    }
+    with at_most(megabytes=40):
+        for message, raws in tars.items():
+            for raw in raws:
+                path = put(tmp_path, {"a.tar.gz": gzip.compress(raw + bytes(1024), 1)}) / "a.tar.gz"
+                with pytest.raises(ValueError, match=message):
+                    list(safe_members(path))
+    monkeypatch.setattr(pickled, "_OPCODES", 20_000)
+    with at_most(megabytes=40), pytest.raises(ValueError, match="more than 20,000 opcodes"):
+        read_pickled(b"\x80\x02(" + b"}" * 2**24 + b"t.", "it")
+    for many in (BIG + BIG + b"\x86", b"(" + BIG * 10_000 + b"t"):
+        with pytest.raises(ValueError, match="an array has no shape"):
+            read_pickled(array_pickle(many, b"u1", NUMBERS, b"U\x03abc"), "it")
+    assert read_mat(MAT + variable(), "it", 2**20)["X"].tolist() == [[49]]
+    with pytest.raises(ValueError, match="too large"):
+        read_mat(MAT + b"".join(variable(b"%d" % i + b"a" * 2**18) for i in range(5)), "it", 2**20)
+    with pytest.raises(ValueError, match="more than 8 dimensions"):
+        read_mat(MAT + variable(shape=(2**31 - 1,) * 2**17), "it", 2**20)
 
 
 # ---- pickles ------------------------------------------------------------------------------------------------------

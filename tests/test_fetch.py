@@ -2,16 +2,19 @@
 
 import hashlib
 import io
+import re
 import shutil
 import socket
 import tarfile
 import threading
+import urllib.request
 import zipfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import dataset_files as made
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -21,7 +24,7 @@ from fedstat.cli import app
 from fedstat.data import datasets
 from fedstat.data.datasets import Download, Source, archive, mnist
 from fedstat.data.datasets.archive import safe_members
-from fedstat.data.datasets.fetch import fetch
+from fedstat.data.datasets.fetch import _Redirects, fetch
 
 CONTENT = np.random.default_rng(0).bytes(700_000)
 MD5 = hashlib.md5(CONTENT).hexdigest()
@@ -37,6 +40,7 @@ class Site:
     breaks_after: int | None = None
     status: int | None = None
     length: bool = True
+    moved: str | None = None
     url: str = ""
     asked: list[str | None] = field(default_factory=list)
 
@@ -54,6 +58,11 @@ class Handler(BaseHTTPRequestHandler):
         site.asked.append(wanted)
         if site.status:
             return self.send_error(site.status)
+        if site.moved and self.path != "/there":
+            self.send_response(302)
+            self.send_header("Location", site.moved)
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
         start = 0
         if wanted and site.ranges and self.headers.get("If-Range") in (None, site.etag):
             start = int(wanted.removeprefix("bytes=").removesuffix("-"))
@@ -159,6 +168,70 @@ def test_a_shorter_version_is_fetched_whole_in_the_end(tmp_path):
     assert (tmp_path / "toy/file.bin").read_bytes() == CONTENT[:200_000]
 
 
+def test_redirects_lead_to_no_worse_place(tmp_path):
+    with serving(moved="/there") as site:
+        fetch(source(site.url), tmp_path / "good")
+        assert (tmp_path / "good/toy/file.bin").read_bytes() == CONTENT
+        for site.moved in ("ftp://127.0.0.1/x", "file:///etc/passwd"):  # urllib itself refuses the second
+            with pytest.raises(OSError, match=f"to (url ')?{site.moved}.* not (safe|allowed)"):
+                fetch(source(site.url), tmp_path / "bad")
+    assert files(tmp_path / "bad") == set()
+    secure = urllib.request.Request("https://127.0.0.1/file.bin")  # of which a test has no certificate
+    with pytest.raises(OSError, match=r"is redirected to http://127.0.0.1/x, which is not safe"):
+        _Redirects().redirect_request(secure, None, 302, "Found", {}, "http://127.0.0.1/x")
+
+
+def test_what_has_no_known_end_is_refused(tmp_path):
+    with serving(length=False) as site, pytest.raises(ValueError, match="does not say how much there is"):
+        fetch(source(site.url, size=None, md5=None), tmp_path)
+    assert files(tmp_path) == set()
+
+
+IDX = dict(zip([download.file for download in mnist.SOURCE.downloads],
+               [made.idx(made.pixels(3, 28, 28)), made.idx(np.uint8([1, 2, 3]))] * 2, strict=True))  # fmt: skip
+EMNIST = {
+    f"gzip/emnist-{split}-{part}-{kind}-ubyte.gz": made.idx(array)
+    for split in ("balanced", "letters", "mnist")
+    for part in ("train", "test")
+    for kind, array in (("images-idx3", made.pixels(2, 28, 28)), ("labels-idx1", np.uint8([1, 2])))
+}
+PAGE = {"cifar-10-batches-bin/": b"", "cifar-10-batches-bin/readme.html": b"<HTML>"}
+META = {"cifar-100-python/": b"", "cifar-100-python/file.txt~": b"", "cifar-100-python/meta": b"\x80\x02}."}
+HOUSES = made.mat(made.pixels(2, 3, 32, 32), np.array([1, 0]))
+OFFICIAL = {  # files as they are published, and the number of samples in them
+    "mnist": (IDX, 6),
+    "fashion-mnist": (IDX, 6),
+    "emnist": ({"gzip.zip": made.zipped({"gzip/": b""} | EMNIST | {"__MACOSX/gzip/._x": b""})}, 4),
+    "cifar10": ({"cifar-10-binary.tar.gz": made.tar(PAGE | made.cifar10_files(made.binary_batch)[0])}, 18),
+    "cifar100": ({"cifar-100-python.tar.gz": made.tar(META | made.cifar100_files(made.python2_batch)[0])}, 5),
+    "svhn": ({"train_32x32.mat": HOUSES, "test_32x32.mat": HOUSES}, 4),
+    "tiny-imagenet": ({"tiny-imagenet-200.zip": made.zipped({"tiny-imagenet-200/": b""} | made.tiny_files())}, 4),
+    "shakespeare": ({"1994-01-100.zip": made.zipped({"100.txt": made.PLAYS})}, 53),
+    "tinyshakespeare": ({"input.txt": f"A:\n{made.LINE}\n{made.LINE}\n".encode()}, 48),
+}
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_what_is_fetched_can_be_read(tmp_path, name):
+    contents, samples = OFFICIAL[name]
+    each = datasets.available()[name]
+    with ExitStack() as servers:
+        downloads = []
+        for download in each.downloads:
+            content = contents[download.file]
+            site = servers.enter_context(serving(content=content))
+            md5 = hashlib.md5(content).hexdigest()
+            downloads.append(replace(download, url=site.url, size=len(content), md5=md5))
+        fetch(replace(each, downloads=tuple(downloads)), tmp_path)
+    assert files(tmp_path) == set(contents)
+    assert len(datasets.read(name, tmp_path).y) == samples
+
+
+def test_all_that_is_offered_is_fetched_above():
+    offered = {name for name, each in datasets.available().items() if each.downloads}
+    assert {name for name in offered if not name.startswith("emnist-")} == set(OFFICIAL)
+
+
 def test_what_is_not_the_published_file_is_not_kept(tmp_path):
     with serving() as site:
         with pytest.raises(ValueError, match=f"has md5 {MD5}, where {'0' * 32} is published") as caught:
@@ -235,16 +308,6 @@ def test_a_fetched_bomb_is_not_unpacked(tmp_path, monkeypatch, kind):
         list(safe_members(tmp_path / "toy/file.bin"))
 
 
-def test_official_files_are_those_that_are_read(tmp_path):
-    for name, each in datasets.available().items():
-        folder = tmp_path / name
-        folder.mkdir()
-        for download in each.downloads:
-            assert download.url.startswith(("https://", "http://"))
-            (folder / download.file).touch()
-        assert not each.downloads or each.find(folder)
-
-
 def test_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDSTAT_DATA", str(tmp_path))
     run = partial(CliRunner().invoke, app)
@@ -253,7 +316,11 @@ def test_the_command_line(tmp_path, monkeypatch):
     listed = run(["data", "list"])
     assert listed.exit_code == 0
     assert f"data root: {tmp_path}" in listed.output
-    assert "not there; `fedstat data fetch mnist` gets it (11.6 MB)" in listed.output
+    assert re.search(r"\nmnist +-  70,000 handwritten digits", listed.output)
+    assert max(map(len, listed.output.splitlines())) <= 80 or len(str(tmp_path)) > 60
+    told = " ".join(run(["data", "list", "mnist"]).output.split())
+    assert "`fedstat data fetch mnist` gets it" in told
+    assert "t10k-labels-idx1-ubyte.gz, 11.6 MB)" in told
     with serving(content=images) as first, serving(content=labels) as second:
         downloads = [
             Download(site.url, each.file, len(site.content), hashlib.md5(site.content).hexdigest())
@@ -262,7 +329,8 @@ def test_the_command_line(tmp_path, monkeypatch):
         monkeypatch.setattr(mnist, "SOURCE", replace(mnist.SOURCE, downloads=tuple(downloads)))
         fetched = run(["data", "fetch", "mnist"])
     assert fetched.output.startswith(f"mnist is in {tmp_path / 'mnist'}")
-    assert "3.2 kB in" in run(["data", "list"]).output
+    assert re.search(r"\nmnist +3.2 kB  70,000", run(["data", "list"]).output)
+    assert f"3.2 kB in {tmp_path / 'mnist'}: train" in " ".join(run(["data", "list", "mnist"]).output.split())
     np.testing.assert_array_equal(datasets.read("mnist").y, [1, 2, 1, 2])
     unknown = run(["data", "fetch", "mnits"])
     assert unknown.exit_code == 1

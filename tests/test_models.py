@@ -11,7 +11,7 @@ import torch
 import fedstat as fs
 from fedstat.data import Clients, Samples
 from fedstat.federated.network import build
-from fedstat.federated.result import _own_factory, plain
+from fedstat.federated.plain import plain, revived_factory
 from fedstat.models import alexnet, cnn, lstm, mlp, resnet8, resnet9, resnet10, resnet18, two_conv, vgg16
 from theory_checks.factorized_fl import _NETWORK
 from theory_checks.feddecomp.cost import _SETTINGS
@@ -233,7 +233,7 @@ def test_images_that_are_too_small_are_refused(offer, says):
     ids=lambda f: f.func.__name__,
 )
 def test_a_runs_description_rebuilds_its_network(factory):
-    again = _own_factory(tomllib.loads(tomli_w.dumps({"model": plain(factory)}))["model"])
+    again = revived_factory(tomllib.loads(tomli_w.dumps({"model": plain(factory)}))["model"])
     with torch.device("meta"):
         here, there = factory(), again()
     assert type(here) is type(there)
@@ -246,14 +246,14 @@ def test_a_runs_description_rebuilds_its_network(factory):
      "fedstat.models.mlp.nn.Linear", "fedstat.models.cnn.ChannelAxis", "fedstat.models.nowhere.Net", "fedstat.models."],
 )  # fmt: skip
 def test_a_description_names_nothing_but_fedstats_networks(factory):
-    assert _own_factory({"factory": factory, "args": ["true"]}) is None
+    assert revived_factory({"factory": factory, "args": ["true"]}) is None
 
 
 @pytest.mark.parametrize(
     "spec", ["module MLP", 3, {}, {"factory": 3}, {"factory": "fedstat.models.mlp.MLP", "args": 3}]
 )
 def test_a_damaged_description_names_no_network(spec):
-    assert _own_factory(spec) is None
+    assert revived_factory(spec) is None
 
 
 def test_a_network_described_by_keywords_is_known_after_loading(tmp_path):

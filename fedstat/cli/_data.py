@@ -23,32 +23,64 @@ data = typer.Typer(
 
 
 @data.command("list")
-def show() -> None:
+def show(name: Annotated[str | None, typer.Argument(help="One data set: its files and terms.")] = None) -> None:
     """Say which data sets are there, where, how large, and under which terms."""
     from fedstat.data.datasets import available, data_root
 
     root = data_root()
-    typer.echo(f"data root: {root}")
-    for name, source in available().items():
-        paths = source.find(root / source.folder)
-        typer.echo(f"\n{name:<16} {_state(source, root, paths)}")
-        width = max(shutil.get_terminal_size().columns, 60) - 17
-        more = f" and {len(paths) - 4} more" if len(paths) > 4 else ""
-        for text in (", ".join(path.name for path in paths[:4]) + more, source.about, source.note):
-            for line in textwrap.wrap(text, width, break_on_hyphens=False):
-                typer.echo(f"{'':<16} {line}")
+    if name is not None:
+        source = _source(name)
+        typer.echo(f"{name}: {source.about}")
+        _block(_state(source, root), indent=2)
+        _block(source.note, indent=2)
+        return
+    typer.echo(f"data root: {root}{'' if root.is_dir() else ' (there is no such folder)'}\n")
+    for source in available().values():
+        size = _size(source.find(root / source.folder)) or "-"
+        _block(source.about, indent=28, first=f"{source.name:<16}{size:>10}  ")
+    typer.echo("\n`fedstat data list NAME` names the files and terms of one, or how to get it.")
 
 
-def _state(source: Source, root: Path, paths: list[Path]) -> str:
+def _source(name: str) -> Source:
+    from fedstat.data.datasets import available
+
+    sources = available()
+    if name not in sources:
+        raise ValueError(f"there is no data set {name!r}; fedstat reads {', '.join(sources)}.")
+    return sources[name]
+
+
+def _block(text: str, *, indent: int, first: str | None = None) -> None:
+    """Print a text as wide as the terminal, at most 100 characters."""
+    width = min(max(shutil.get_terminal_size().columns, 60), 100)
+    lead = " " * indent
+    for line in textwrap.wrap(
+        text, width, initial_indent=first or lead, subsequent_indent=lead, break_on_hyphens=False
+    ):
+        typer.echo(line)
+
+
+def _state(source: Source, root: Path) -> str:
     from rich.filesize import decimal
 
-    if paths:
-        files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])]
-        return f"{decimal(sum(file.stat().st_size for file in files))} in {paths[0].parent}"
+    folder = root / source.folder
+    if paths := source.find(folder):
+        more = f" and {len(paths) - 4} more" if len(paths) > 4 else ""
+        return f"{_size(paths)} in {paths[0].parent}: {', '.join(path.name for path in paths[:4])}{more}"
     if not source.downloads:
-        return f"not in {root / source.folder}"
+        return f"not in {folder}"
     size = sum(download.size or 0 for download in source.downloads)
-    return f"not there; `fedstat data fetch {source.name}` gets it" + (f" ({decimal(size)})" if size else "")
+    files = ", ".join(download.file for download in source.downloads)
+    of = f", {decimal(size)}" if size else ""
+    return f"not in {folder}; `fedstat data fetch {source.name}` gets it ({files}{of})"
+
+
+def _size(paths: list[Path]) -> str:
+    """Return how large the files are together, empty if there are none."""
+    from rich.filesize import decimal
+
+    files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])]
+    return decimal(sum(file.stat().st_size for file in files if file.is_file())) if files else ""
 
 
 @data.command()
@@ -59,15 +91,13 @@ def fetch(name: Annotated[str, typer.Argument(help="As `fedstat data list` print
     and keeps nothing that is not the published file. Archives are read in
     place and need no unpacking.
     """
-    from fedstat.data.datasets import available, data_root
+    from fedstat.data.datasets import data_root
     from fedstat.data.datasets.fetch import fetch as fetch_source
 
-    sources = available()
-    if name not in sources:
-        raise ValueError(f"there is no data set {name!r}; fedstat reads {', '.join(sources)}.")
+    source = _source(name)
     with _progress() as progress:
-        folder = fetch_source(sources[name], data_root(), show=progress)
-    typer.echo(f"{name} is in {folder}. {sources[name].note}")
+        folder = fetch_source(source, data_root(), show=progress)
+    typer.echo(f"{name} is in {folder}. {source.note}")
 
 
 @contextmanager

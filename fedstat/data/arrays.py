@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -131,8 +133,8 @@ def from_indices(
 
     def gathered(parts: Sequence[np.ndarray]) -> Samples:
         n = np.array([len(part) for part in parts])
-        held_x = np.zeros((len(parts), n.max(), *x.shape[1:]), dtype)
-        held_y = np.zeros((len(parts), n.max()), y.dtype)
+        held_x = _zeros((len(parts), int(n.max()), *x.shape[1:]), dtype)
+        held_y = _zeros((len(parts), int(n.max())), y.dtype)
         for k, part in enumerate(parts):
             held_x[k, : n[k]] = x[part]
             held_y[k, : n[k]] = y[part] if table is None else table[k, y[part]]
@@ -149,6 +151,13 @@ def from_indices(
         common=None if common is None else gathered([common]),
         labels=table,
     )
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return zeros whose pages take memory once they are written to; numpy's are huge, and padding fills them too."""
+    size = math.prod(shape) * dtype.itemsize
+    pages = mmap.mmap(-1, max(size, 1), access=mmap.ACCESS_COPY)
+    return np.frombuffer(pages, dtype, math.prod(shape)).reshape(shape)
 
 
 def _coded(y: np.ndarray, classes: Sequence[Any] | None) -> tuple[np.ndarray, tuple[Any, ...] | None]:

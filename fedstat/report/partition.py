@@ -76,10 +76,10 @@ def _discs(axes: Axes, counts: np.ndarray) -> None:
     axes.scatter(columns, rows, s=side**2 * counts[rows, columns] / counts.max(), color="0.25", linewidth=0)
     axes.grid(color="0.92", linewidth=0.5)
     axes.set_axisbelow(True)
-    for count in (counts.max(), counts.max() // 4, counts.max() // 16):
+    for count in sorted({counts.max() // part for part in (1, 4, 16)} - {0}, reverse=True):
         axes.scatter([], [], s=side**2 * count / counts.max(), color="0.25", linewidth=0, label=f"{count:,}")
     axes.legend(title="samples", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, labelspacing=1.2)
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:19]}…"
+    return name if len(name) <= 20 else f"{name[:8]}…{name[-11:]}"  # a role's name ends in what tells it apart

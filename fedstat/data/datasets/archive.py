@@ -12,12 +12,14 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-_Member = tuple[str, int, bool, Callable[[], Any]]  # name, size, whether it is a plain file, how to open it
+# name, size, whether it is a plain file (None for a folder), how to open it
+_Member = tuple[str, int, bool | None, Callable[[], Any]]
 
 MEMBER_BYTES = 1 << 30
-TOTAL_BYTES = 1 << 33
+TOTAL_BYTES = 1 << 31
 MEMBERS = 300_000
 _PIECE = 1 << 20
+_HEADER = 1 << 13
 
 
 def safe_members(path: str | Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
@@ -38,27 +40,32 @@ def safe_members(path: str | Path) -> Iterator[tuple[str, int, Callable[[], IO[b
     ------
     ValueError
         If the archive is truncated or corrupt, or holds what no data set needs: absolute names or names with "..",
-        one name twice, links or devices, encrypted files, more than `MEMBERS` files, `MEMBER_BYTES` in one of them
-        or `TOTAL_BYTES` in all.
+        one name twice, links or devices, encrypted files, more than `MEMBERS` files and folders, `MEMBER_BYTES` in one
+        of them or `TOTAL_BYTES` in all.
     """
     path = Path(path)
     with path.open("rb") as file:
         magic = file.read(4)
     seen: set[str] = set()
     total = 0
-    for name, size, plain, opener in (_zip_members if magic[:2] == b"PK" else _tar_members)(path):
+    listed = (_zip_members if magic[:2] == b"PK" else _tar_members)(path)
+    for number, (name, size, plain, opener) in enumerate(listed, start=1):
+        if number > MEMBERS:
+            raise ValueError(f"{path} holds more than {MEMBERS:,} files and folders.")
+        if plain is None:
+            continue
         parts = PurePosixPath(name).parts
         if not parts or ".." in parts or name[0] == "/" or any(c in name for c in "\\:") or not name.isprintable():
             raise ValueError(f"{path} holds a file named {name!r}, which could lie outside its folder.")
         name = "/".join(parts)
         total += size
-        if not plain:
+        if not plain or size < 0:
             raise ValueError(f"{path} holds {name!r}, which is no plain file.")
         if name in seen:
             raise ValueError(f"{path} holds {name!r} twice.")
-        if size > MEMBER_BYTES or total > TOTAL_BYTES or len(seen) >= MEMBERS:
-            raise ValueError(f"{path} grows too large at {name!r}: at most {MEMBERS:,} files, {MEMBER_BYTES:,} bytes "
-                             f"each and {TOTAL_BYTES:,} bytes in all are unpacked.")  # fmt: skip
+        if size > MEMBER_BYTES or total > TOTAL_BYTES:
+            raise ValueError(f"{path} grows too large at {name!r}: at most {MEMBER_BYTES:,} bytes of a file and "
+                             f"{TOTAL_BYTES:,} bytes in all are unpacked.")  # fmt: skip
         seen.add(name)
         yield name, size, partial(_open_member, path, opener, size)
 
@@ -99,11 +106,13 @@ def _tar_members(path: Path) -> Iterator[_Member]:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         stream = cast(IO[bytes], gzip.GzipFile(fileobj=file) if packed else file)
-        tar = tarfile.TarFile(fileobj=cast(IO[bytes], _InPieces(stream)))
+        headers = _Headers(stream)
+        tar = tarfile.TarFile(fileobj=cast(IO[bytes], headers))
         while (member := tar.next()) is not None:
-            if not member.isdir():
-                plain = member.isreg() and not member.issparse()
-                yield member.name, member.size, plain, partial(tar.extractfile, member)
+            plain = None if member.isdir() else member.isreg() and not member.issparse()
+            yield member.name, member.size, plain, partial(_at, stream, member.offset_data)
+            tar.members.clear()  # type: ignore[attr-defined]  # it would remember every one
+            headers.left = _HEADER
         stream.seek(tar.offset)  # tarfile takes a damaged header for the end
         rest = stream.read(_PIECE)  # up to the end, where gzip compares its checksum
         if not 512 <= len(rest) < _PIECE or any(rest):
@@ -113,22 +122,28 @@ def _tar_members(path: Path) -> Iterator[_Member]:
 def _zip_members(path: Path) -> Iterator[_Member]:
     with named(path), path.open("rb") as file, zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
-            if not member.is_dir():
-                kind = member.external_attr >> 28  # the type of file in Unix, 0 where none is noted
-                yield member.filename, member.file_size, kind in (0, 0o10), partial(archive.open, member)
+            kind = member.external_attr >> 28  # the type of file in Unix, 0 where none is noted
+            plain = kind in (0, 0o10) and member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            yield member.filename, member.file_size, None if member.is_dir() else plain, partial(archive.open, member)
 
 
-class _InPieces:
-    """A stream that is never read in one huge piece, as a header with a forged size would have it."""
+class _Headers:
+    """What tarfile sees of a stream: headers with forged sizes would have it read and remember without end."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self.stream = stream
+        self.stream, self.left = stream, _HEADER
         self.seek, self.tell = stream.seek, stream.tell
 
     def read(self, size: int) -> bytes:
-        if not 0 <= size <= _PIECE:
-            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        self.left -= size
+        if size < 0 or self.left < 0:
+            raise tarfile.ReadError(f"a file in it has headers of more than {_HEADER:,} bytes")
         return self.stream.read(size)
+
+
+def _at(stream: IO[bytes], offset: int) -> IO[bytes]:
+    stream.seek(offset)
+    return stream
 
 
 class _Stream(io.RawIOBase):
@@ -142,7 +157,7 @@ class _Stream(io.RawIOBase):
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
         with named(self.path):
-            piece = self.stream.read(min(len(buffer), _PIECE))
+            piece = self.stream.read(min(len(buffer), _PIECE, self.left))
             if not piece and self.left and len(buffer):
                 raise EOFError("a file in it is cut short")
         self.left -= len(piece)

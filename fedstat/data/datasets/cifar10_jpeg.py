@@ -14,7 +14,7 @@ from fedstat.data.datasets.cifar10 import CLASSES
 from fedstat.data.datasets.jpeg import decode_jpeg
 
 _SIDE = 32
-_INDEX_BYTES = 1 << 24
+_INDEX_BYTES = 1 << 22
 
 
 def _find(folder: Path) -> list[Path]:

@@ -21,7 +21,20 @@ from fedstat.data.datasets.base import Download, Source
 
 _SECONDS = 30  # without an answer
 _PIECE = 2**18
+_MOST = 2**32  # bytes of a file whose size nobody says
 Show = Callable[[str, int, int | None], None]
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follow the server to other addresses, but never from https to what anybody on the way could change."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
+        if not newurl.startswith("https://" if req.full_url.startswith("https://") else ("https://", "http://")):
+            raise OSError(f"{req.full_url} is redirected to {newurl[:200]}, which is not safe.")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = urllib.request.build_opener(_Redirects)
 
 
 def fetch(source: Source, root: str | Path, *, show: Show | None = None) -> Path:
@@ -96,15 +109,16 @@ def _receive(download: Download, part: Path, tag: Path, show: Show) -> None:
     if done and tag.exists() and (version := tag.read_text()):
         request.add_header("Range", f"bytes={done}-")
         request.add_header("If-Range", version)
-    with urllib.request.urlopen(request, timeout=_SECONDS) as response:
+    with _OPENER.open(request, timeout=_SECONDS) as response:
         if response.status != 206:  # all of it: the server knows no ranges, or the file changed
             done = 0
         elif not response.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
             raise ValueError(f"{download.url}: the server sent other bytes than were asked for. Fetch again.")
-        length = response.headers.get("Content-Length")
-        total = download.size if length is None else done + int(length)
+        total = download.size if response.length is None else done + response.length
         if download.size not in (None, total):
             raise ValueError(f"{download.url} has {total:,} bytes, and {download.size:,} are published.")
+        if total is None and not response.chunked:
+            raise ValueError(f"{download.url}: the server does not say how much there is. Fetch it by other means.")
         if total is not None and (free := shutil.disk_usage(part.parent).free) < total - done:
             raise OSError(f"{part.parent} has {free:,} bytes free, and {download.file} needs {total - done:,} more.")
         whole = False
@@ -117,8 +131,8 @@ def _receive(download: Download, part: Path, tag: Path, show: Show) -> None:
                 file.write(piece)
                 done += len(piece)
                 show(download.file, done, total)
-                if total is not None and done > total:
-                    raise ValueError(f"{download.url} sends more than the {total:,} bytes it said.")
+                if done > (most := _MOST if total is None else total):
+                    raise ValueError(f"{download.url} sends more than the {most:,} bytes that it may have.")
             whole = total in (None, done)
     if not whole:
         wanted = f" of {total:,}" if total else ""

@@ -71,6 +71,8 @@ def idx_dataset(name: str, files: list[tuple[str, bytes]], classes: tuple[str, .
         images, labels = read_idx(images_raw, images_name), read_idx(labels_raw, labels_name)
         if images.shape[1:] != (28, 28):
             raise ValueError(f"{images_name} should hold images of 28x28 pixels, got shape {images.shape}.")
+        if labels.shape != images.shape[:1]:  # before they grow to eight bytes each
+            raise ValueError(f"{labels_name} should hold labels of {len(images):,} images, got shape {labels.shape}.")
         x.append(images)
         y.append(check_labels(labels_name, labels.astype(np.int64) - first, classes, len(images)))
     test = np.repeat([False, True], [len(labels) for labels in y])

@@ -19,7 +19,7 @@ _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13
 
 
 def read_mat(raw: bytes, name: str, limit: int) -> dict[str, np.ndarray]:
-    """Return the numeric arrays of a file by their names; in all they take at most `limit` bytes.
+    """Return the numeric arrays of a file by their names; in all they take and unpack to at most `limit` bytes.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def read_mat(raw: bytes, name: str, limit: int) -> dict[str, np.ndarray]:
     try:
         for content in _matrices(raw, order, limit):
             variable, values, meant = _parts(content, order)
-            limit -= values.size * np.dtype(meant).itemsize
+            limit -= max(len(content), values.size * np.dtype(meant).itemsize)
             if limit < 0:
                 raise ValueError("its variables are too large")
             found[variable] = values.astype(meant)
@@ -80,6 +80,8 @@ def _parts(content: memoryview, order: str) -> tuple[str, np.ndarray, str]:
     stored = _NUMBERS.get(values[0])
     if meant is None or stored is None or not np.can_cast(stored, meant):
         raise ValueError("a variable holds no plain numbers")
+    if len(dimensions[1]) > 32:
+        raise ValueError("a variable has more than 8 dimensions")
     shape = np.frombuffer(dimensions[1], f"{order}i4").tolist()
     array = np.frombuffer(values[1], order + stored)
     if min(shape) < 0 or math.prod(shape) != array.size:

@@ -19,6 +19,7 @@ _VALUES = {
 }
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 _MARK = object()
+_OPCODES = 1 << 21  # CIFAR's largest file has some 200,000; an empty dictionary is one byte there and 64 here
 
 
 def read_pickled(raw: bytes, name: str) -> Any:
@@ -53,7 +54,9 @@ def _build(raw: bytes) -> Any:
         return values
 
     argument: Any
-    for opcode, argument, position in pickletools.genops(raw):
+    for number, (opcode, argument, position) in enumerate(pickletools.genops(raw)):
+        if number >= _OPCODES:
+            raise ValueError(f"it has more than {_OPCODES:,} opcodes")
         match opcode.name:
             case "PROTO" | "FRAME":
                 pass
@@ -134,7 +137,8 @@ def _restore(target: Any, state: Any, room: int) -> int:
     if not isinstance(target, np.ndarray) or target.size:
         raise ValueError(f"it restores {type(target).__name__}, which is no empty array")
     _, shape, dtype, fortran, values = state
-    if not (isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape) and type(fortran) is bool):
+    whole = isinstance(shape, tuple) and len(shape) <= 8 and all(type(n) is int and 0 <= n < 2**48 for n in shape)
+    if not (whole and type(fortran) is bool):
         raise ValueError("an array has no shape")
     if not (isinstance(dtype, np.dtype) and isinstance(values, bytes)):
         raise ValueError("an array holds no plain numbers")

@@ -12,6 +12,7 @@ from fedstat.data.datasets.jpeg import decode_jpeg
 
 _SIDE = 64
 _CLASSES = 200
+_TABLE_BYTES = 1 << 22
 _TABLES = ("wnids.txt", "words.txt", "val_annotations.txt")
 
 
@@ -25,9 +26,11 @@ def _read(folder: Path) -> Dataset:
     path = _find(folder)[0]
     tables: dict[str, str] = {}
     names = []
-    for member, _, open_member in members(path):
+    for member, size, open_member in members(path):
         name = PurePosixPath(member).name
         if name in _TABLES:
+            if size > _TABLE_BYTES:
+                raise ValueError(f"{path}: {member} has {size:,} bytes, more than the {_TABLE_BYTES:,} of a table.")
             tables[name] = _text(open_member().read(), f"{path}: {member}")
         elif name.endswith(".JPEG"):
             names.append(name)
