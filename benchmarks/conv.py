@@ -154,7 +154,11 @@ def main() -> None:
     """Print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--small", action="store_true", help="a tenth of the samples, to see that it runs")
+    parser.add_argument(
+        "--small",
+        action="store_true",
+        help="a tenth of the samples, to see that it runs: set-up and averaging weigh too much",
+    )
     options = parser.parse_args()
     setting = Setting(
         model=fs.models.two_conv(10),

@@ -107,7 +107,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
 
 def _acquire(lock: Path, wait: bool) -> int:
     while True:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:

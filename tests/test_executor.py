@@ -52,7 +52,10 @@ def assert_close(actual, expected, atol):
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_one_by_one_equals_stacked(method):
-    assert_close(run(method, executor="sequential"), run(method, executor="stacked"), atol=1e-10)
+    results = [run(method, executor=choice) for choice in ("sequential", "stacked")]
+    assert_close(*results, atol=1e-10)
+    offered = [fs.newcomers(result, image_clients(seed=1))["value"] for result in results]
+    np.testing.assert_allclose(*offered, rtol=0, atol=1e-10)
 
 
 def test_one_by_one_equals_stacked_for_a_gate():
@@ -102,6 +105,15 @@ def test_cost_is_what_torch_counts(model, shape):
     cost = executor.cost(network, x)
     assert 7 * cost.flops == counted.get_total_flops()
     assert 4 * x[0].numel() <= cost.activations
+
+
+def test_weights_made_of_parts_cost_the_same_for_any_batch():
+    plain = build(fs.models.cnn(8, 10), np.random.default_rng(0))
+    made = fs.methods.FedPara().parameterize(plain, np.random.default_rng(0))
+    x = torch.zeros(1, 8, 8)
+    for_plain, for_made = executor.cost(plain, x), executor.cost(made, x)
+    assert for_plain.activations == for_made.activations
+    assert for_made.weights > plain.bytes > for_plain.weights == 0
 
 
 def test_the_rule_takes_small_networks_and_those_without_convolutions_as_a_stack():

@@ -68,6 +68,8 @@ def test_saved_and_loaded(tmp_path):
         "metrics.parquet",
         "state.safetensors",
     ]
+    modes = {p.stat().st_mode for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    assert len(modes) == 1, "who may read one file may read all"
     back = fs.load(tmp_path / "run")
     pd.testing.assert_frame_equal(back.history, result.history, check_categorical=False)
     np.testing.assert_array_equal(back.records["fac", 3]["shared hidden"], result.records["fac", 3]["shared hidden"])

@@ -186,8 +186,10 @@ def test_every_element_has_one_holder_and_what_travels_is_what_the_server_holds(
     assert table.loc["hidden.weight", "holder"] == "server 60, client 80"
     assert table.loc["hidden.weight", "up"] == 4 * 60
     assert table.loc["norm1.running_mean", "holder"] == "server"
+    text = fs.describe(fs.FedAvg(), fs.models.lstm(5, vocabulary=9, embedding=2, hidden=3, dense=4)).table
+    assert text.set_index("leaf").loc["embedding.weight", "up"] == 4 * 9 * 2
     with pytest.raises(ValueError, match="no shape of inputs was found"):
-        fs.describe(fs.FedAvg(), lambda: nn.Sequential(nn.Embedding(4, 3), nn.Flatten()))
+        fs.describe(fs.FedAvg(), lambda: nn.Sequential(nn.Conv1d(4, 3, 2), nn.Flatten()))
 
 
 def test_moves_hold_elements_still():

@@ -24,7 +24,8 @@ from settings import vector_clients
 import fedstat as fs
 from fedstat._files import atomic_file, atomic_folder, standing
 from fedstat._random import stream
-from fedstat.federated.result import _SUMMED, _sha256, claimed
+from fedstat.federated import run_folder
+from fedstat.federated.run_folder import _SUMMED, _sha256, claimed
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked to be killed quickly")
@@ -214,6 +215,14 @@ def test_a_second_writer_is_refused_and_a_reader_is_not(tmp_path):
                 write()
         assert fs.load(tmp_path / "run").config["rounds"] == 1
     run(2, folder=tmp_path / "run", resume=saved)
+
+
+def test_a_reader_that_is_never_left_in_peace_gives_up(tmp_path, monkeypatch):
+    run(1, fs.FedAvg(), folder=tmp_path / "run")
+    moments = itertools.count()
+    monkeypatch.setattr(run_folder, "_version", lambda place: (next(moments), 0))
+    with pytest.raises(OSError, match="run is replaced faster than it can be read"):
+        fs.load(tmp_path / "run")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Traini
 from fedstat.federated.method import Method, Population, Predictor, State, Update, in_slot, only, slot, stack
 from fedstat.federated.network import Network, build, parameterize
 from fedstat.federated.newcomers import newcomers
-from fedstat.federated.result import Result, load
+from fedstat.federated.result import Result
+from fedstat.federated.run_folder import load
 from fedstat.federated.store import ClientStore
 
 __all__ = [

@@ -15,8 +15,8 @@ from fedstat.federated.local import Training
 from fedstat.federated.losses import choose_loss
 from fedstat.federated.method import Method, State, Update
 from fedstat.federated.network import Model, Network, build
+from fedstat.federated.pool import Pool
 from fedstat.federated.run import Bench, make_site, start_run
-from fedstat.federated.training import Pool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,16 +123,20 @@ def _made_up(network: Network, clients: int) -> Clients:
     """A few random samples of a shape that the network takes."""
     sides = [4, 6, 8, 12, 14, 16, 24, 28, 32, 48, 64, 96, 128, 224]
     shapes: list[tuple[int, ...]] = []
-    first = next((layer for layer in network.module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)), None)
-    if isinstance(first, nn.Linear):
+    kinds = nn.Linear | nn.Conv2d | nn.Embedding
+    first = next((layer for layer in network.module.modules() if isinstance(layer, kinds)), None)
+    if isinstance(first, nn.Embedding):
+        shapes = [(s,) for s in sides]
+    elif isinstance(first, nn.Linear):
         shapes = [(first.in_features,), (8, first.in_features)]
     elif first is not None:
         shapes = [(*channels, s, s) for channels in ((first.in_channels,), ()) for s in sides]
     for shape in shapes:
         rng = np.random.default_rng(0)
-        x = rng.normal(size=(clients, 8, *shape)).astype(np.float32)
+        size = (clients, 8, *shape)
+        x = rng.integers(first.num_embeddings, size=size) if isinstance(first, nn.Embedding) else rng.normal(size=size)
         try:
-            outputs = network(network.initial(), torch.from_numpy(x[0])).shape
+            outputs = network(network.initial(), network.inputs(torch.from_numpy(x[0]))).shape
         except (RuntimeError, IndexError, ValueError):
             continue
         if len(outputs) == 2 and outputs[0] == 8:

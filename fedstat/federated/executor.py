@@ -41,7 +41,7 @@ SEQUENTIAL_FLOPS = 50e6
 
 @dataclass(frozen=True)
 class Cost:
-    """What one sample costs in the forward pass.
+    """What the forward pass costs, for one sample.
 
     Attributes
     ----------
@@ -49,23 +49,30 @@ class Cost:
         Floating-point operations of dense and convolutional layers.
     activations : int
         Bytes kept for the backward pass.
+    weights : int
+        Bytes kept once per client, however many samples: weights made of parts, or rounded to bfloat16.
     """
 
     flops: int
     activations: int
+    weights: int
 
 
 _COSTS: WeakKeyDictionary[Network, Cost] = WeakKeyDictionary()
 
 
 def cost(network: Network, x: Tensor) -> Cost:
-    """Count on one forward pass, once per network, what a sample of stored inputs `x` (B, ...) costs."""
+    """Count on two forward passes, once per network, what a sample of stored inputs `x` (B, ...) costs."""
     if network not in _COSTS:
-        _COSTS[network] = _counted(network, network.inputs(x[:2]))
+        sample = network.inputs(x[:1])
+        (flops, kept), (_, more) = (_counted(network, sample.expand(n, *sample.shape[1:])) for n in (2, 4))
+        each = max(1, (more - kept) // 2)
+        _COSTS[network] = Cost(flops // 2, each, max(0, kept - 2 * each))
     return _COSTS[network]
 
 
-def _counted(network: Network, x: Tensor) -> Cost:
+def _counted(network: Network, x: Tensor) -> tuple[int, int]:
+    """Operations of one forward pass, and bytes that it keeps beside the leaves."""
     flops, kept = 0, dict[int, int]()
     params = {n: leaf.requires_grad_(n in network.trainable) for n, leaf in network.initial().items()}
     own = {leaf.untyped_storage().data_ptr() for leaf in params.values()}
@@ -89,7 +96,7 @@ def _counted(network: Network, x: Tensor) -> Cost:
         for hook in hooks:
             hook.remove()
     del outputs  # storages lived until here, so that no two shared an address
-    return Cost(flops // len(x), max(1, sum(kept.values()) // len(x)))
+    return flops, sum(kept.values())
 
 
 def is_sequential(executor: Executor, network: Network, x: Tensor, batch_size: int) -> bool:
@@ -125,7 +132,8 @@ def chunk_size(params: Params, network: Network, x: Tensor, batch_size: int) -> 
     """
     leaves = sum(leaf[0].numel() * leaf.element_size() for leaf in params.values())
     models = max(1, round(leaves / network.bytes))  # of methods that hold several
-    each = COPIES * leaves + models * batch_size * cost(network, x).activations
+    own = cost(network, x)
+    each = COPIES * leaves + models * (batch_size * own.activations + 2 * own.weights)  # and their gradients
     most = room(network.device) // each
     return max(1, most if network.device.type == "cuda" else min(most, CHUNK_BYTES // leaves))
 

@@ -24,10 +24,12 @@ from fedstat.federated.local import Training
 from fedstat.federated.losses import choose_loss
 from fedstat.federated.method import Method, Predictor, Update
 from fedstat.federated.network import MIXED, Model, Network, Params, floating
+from fedstat.federated.plain import describe_run, plain
 from fedstat.federated.pool import Pool
 from fedstat.federated.progress import in_brief, progress_bar
-from fedstat.federated.result import Key, Result, check_free, claimed, describe_run, plain, write_run
+from fedstat.federated.result import Key, Result
 from fedstat.federated.run import Bench, Run, Site, make_site, start_run
+from fedstat.federated.run_folder import check_free, claimed, write_run
 
 
 def federate(
@@ -318,10 +320,17 @@ def _local_steps(key: Key, run: Run) -> tuple[object, ...]:
 
     A module with frozen weights or constants of its own trains apart from those of other seeds.
     """
-    own = ("receive", "leaves", "prepare", "phases", "objective", "gradient", "finish", "held_out", "batches")
-    kind = type(run.method)
-    plain = all(getattr(kind, step) is getattr(Method, step) for step in own) and run.network is run.site.network
-    return (None if plain else key[0], run.network.constants and run.site.seed)
+    alike = is_plain(run.method) and run.network is run.site.network
+    return (None if alike else key[0], run.network.constants and run.site.seed)
+
+
+def is_plain(method: Method) -> bool:
+    """Tell whether a method's local steps are FedAvg's, so that such methods can train as one stack.
+
+    One that builds its network of parts trains apart all the same.
+    """
+    steps = ("receive", "leaves", "prepare", "phases", "objective", "gradient", "finish", "held_out", "batches")
+    return all(getattr(type(method), step) is getattr(Method, step) for step in steps)
 
 
 def _aggregated(key: Key, run: Run, t: int, chosen: np.ndarray, start: Params, end: Params) -> Traffic:

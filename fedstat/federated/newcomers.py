@@ -11,8 +11,9 @@ from fedstat.data import Clients
 from fedstat.federated.local import Training
 from fedstat.federated.method import Predictor, on_device
 from fedstat.federated.network import MIXED, Network, floating
+from fedstat.federated.plain import plain
 from fedstat.federated.pool import Pool
-from fedstat.federated.result import Key, Result, plain
+from fedstat.federated.result import Key, Result
 from fedstat.federated.run import Bench, make_population, make_site
 
 
@@ -53,7 +54,7 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
         site = make_site(clients, result.model, key[1], dtype, device, mixed=mixed)
         _check_fit(result, key, clients, site.network)
         pool = Pool.stack([clients.train], dtype, device)
-        bench = Bench(result.config["loss"], Training(**spec), pool, chunk)
+        bench = Bench(result.config["loss"], Training(**spec), pool, chunk, result.config["executor"])
         method = result.methods[key[0]]
         population = make_population(method, site, bench)
         models = method.newcomer(on_device(state, device), population)

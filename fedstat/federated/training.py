@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fedstat.federated.executor import chunk_size, of_one, one_by_one
 from fedstat.federated.layers import MaskedBatchNorm
@@ -92,7 +93,7 @@ def train(
 
     if sequential:
         ends = one_by_one(learner.network, one, range(len(jobs)))
-        return {name: torch.stack([end.pop(name) for end in ends]) for name in list(ends[0])}
+        return {name: _stack([end.pop(name) for end in ends]) for name in list(ends[0])}
     size = chunk_size(start, learner.network, pool.x, training.batch_size) if chunk is None else chunk
     chunks = []
     for first in range(0, len(jobs), size):
@@ -217,6 +218,7 @@ class _Worker:
             return dict(zip(phase.train, grads, strict=True))
 
         active = places[:, 0, :, 0] >= 0
+        everybody, moving = np.asarray(active.all(1)), torch.from_numpy(active).to(finite.device)
         for number, batches in enumerate(self.batches(places)):
             step = method.gradient(grad, params, batches)
             if number == 0:
@@ -224,12 +226,12 @@ class _Worker:
             if decay:
                 step = {name: g + decay * params[name].detach() for name, g in step.items()}
             step |= {name: torch.where(mask, step[name], 0) for name, mask in moves.items() if name in step}
-            moving = None if active[number].all() else torch.from_numpy(active[number]).to(finite.device)
             if step:
-                optimizer.step({name: params[name] for name in phase.train}, step, moving)
+                rows = None if everybody[number] else moving[number]
+                optimizer.step({name: params[name] for name in phase.train}, step, rows)
         for name in phase.train:
             params[name] = params[name].detach()
-            finite &= params[name].isfinite().reshape(len(self.jobs), -1).all(1)
+            finite &= self.each(torch.sum)(params[name]).isfinite()  # much faster than asking every element
         self.check(finite, phase)
 
     def batches(self, places: np.ndarray) -> Iterator[tuple[Batch, ...]]:
@@ -283,6 +285,12 @@ class _Worker:
             f"loss or weights of client {job.client} (seed {job.seed}) became infinite or NaN in {when} under "
             f"{type(self.method).__name__} at lr={self.rate(phase)}. Lower lr, or scale the inputs."
         )
+
+
+def _stack(leaves: list[Tensor]) -> Tensor:
+    """Stack what clients trained alone made; values per sample are padded to the client with most of them."""
+    alike = all(leaf.shape == leaves[0].shape for leaf in leaves)
+    return torch.stack(leaves) if alike else pad_sequence(leaves, batch_first=True)
 
 
 def _lay_out(params: Params, grads: Params) -> None:

@@ -1,0 +1,102 @@
+"""A run's configuration in plain values, as TOML can hold it, and fedstat's own methods and networks out of them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import reprlib
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from fedstat.federated.local import Training
+from fedstat.federated.method import Method
+from fedstat.federated.network import Model
+
+
+def describe_run(
+    methods: Mapping[str, Method],
+    model: Model,
+    training: Training,
+    seeds: Sequence[int],
+    participation: float,
+    dtype: str,
+) -> dict[str, Any]:
+    """Return a run's configuration in plain values, as TOML can hold it."""
+    return {
+        "methods": {label: plain(method) for label, method in methods.items()},
+        "model": plain(model),
+        "training": plain(training),
+        "seeds": list(seeds),
+        "participation": float(participation),
+        "dtype": dtype,
+    }
+
+
+def plain(value: Any) -> Any:
+    """Turn dataclasses, arrays, partials and functions into plain values that name them; None is dropped."""
+    if isinstance(value, functools.partial):
+        return {"factory": plain(value.func), "args": [plain(a) for a in value.args], **plain(value.keywords)}
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        items = {f.name: getattr(value, f.name) for f in fields(value)}
+        return {"type": f"{type(value).__module__}.{type(value).__qualname__}", **plain(items)}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items() if v is not None}
+    if isinstance(value, np.ndarray | Tensor):
+        return value.tolist()
+    if isinstance(value, Set):
+        return sorted(plain(v) for v in value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(v) for v in value]
+    if isinstance(value, nn.Module):
+        return f"module {type(value).__name__}"
+    if callable(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, str | int | float) else repr(value)
+
+
+def differences(there: Any, here: Any, name: str = "") -> list[str]:
+    """Say where two configurations differ, to the innermost key."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        keys = dict.fromkeys([*there, *here])
+        return [told for k in keys for told in differences(there.get(k), here.get(k), f"{name}.{k}".lstrip("."))]
+    return [] if there == here else [f"{name}: {reprlib.repr(there)} there, {reprlib.repr(here)} here"]
+
+
+def revived_method(spec: Any) -> Any:
+    """Rebuild a method of fedstat from its description; None for anybody else's, or where arguments were functions."""
+    if isinstance(spec, Mapping) and "type" in spec:
+        module, _, name = str(spec["type"]).rpartition(".")
+        if not f"{module}.".startswith("fedstat.methods."):
+            return None
+        try:
+            cls = getattr(importlib.import_module(module), name)
+            if not (isinstance(cls, type) and is_dataclass(cls) and cls.__module__ == module):
+                return None  # nothing but the methods and their arguments is ever called
+            return cls(**{f.name: revived_method(spec.get(f.name)) for f in fields(cls)})
+        except (ImportError, AttributeError, TypeError, ValueError):
+            return None
+    if isinstance(spec, Mapping):
+        return {k: revived_method(v) for k, v in spec.items()}
+    return spec
+
+
+def revived_factory(spec: Any) -> Model | None:
+    """Rebuild a factory of `fedstat.models` from its description; None for anything else."""
+    if not isinstance(spec, Mapping):
+        return None
+    module, _, name = str(spec.get("factory", "")).rpartition(".")
+    if not module.startswith("fedstat.models."):
+        return None
+    keywords = {k: v for k, v in spec.items() if k not in ("factory", "args")}
+    try:
+        found = getattr(importlib.import_module(module), name)
+        if isinstance(found, type) and issubclass(found, nn.Module) and found.__module__ == module:
+            return functools.partial(found, *spec.get("args", ()), **keywords)
+    except (ImportError, AttributeError, TypeError, ValueError):
+        pass
+    return None  # nothing but the networks and their arguments is ever called

@@ -1,0 +1,241 @@
+"""A run's folder: written whole or not at all, read without trust in what lies there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomli_w
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from fedstat._files import locked, replaced, settle, standing
+from fedstat.federated.environment import environment
+from fedstat.federated.history import COLUMNS, TEXT
+from fedstat.federated.method import Method, State, device_of
+from fedstat.federated.network import Model
+from fedstat.federated.plain import revived_factory, revived_method
+from fedstat.federated.result import Result
+from fedstat.federated.store import ClientStore
+
+_GROUPS = ("server", "shared", "memory")
+#: How often a folder is read that changes meanwhile.
+_TRIES = 100
+_SUMMED = ("config.toml", "metrics.parquet", "state.safetensors")
+_CONFIG: dict[str, type | tuple[type, ...]] = {
+    "methods": dict, "training": dict, "classes": dict, "clients": dict, "fingerprint": dict, "seeds": list,
+    "model": (str, dict), "dtype": str, "executor": str, "loss": str, "participation": float, "rounds": int,
+}  # fmt: skip
+
+
+@contextmanager
+def claimed(folder: str | Path) -> Iterator[Path]:
+    """Be the only writer of a run's folder: settle what a killed one left, refuse what must not be replaced.
+
+    Yields the folder's place without links. Raises as `Result.save`.
+    """
+    path = Path(folder).resolve()
+    if os.path.ismount(path) or Path.cwd().is_relative_to(path):
+        raise ValueError(f"{folder} holds a disk or the working folder, and a run replaces its folder; choose another.")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(path))
+            settle(path)
+            if path.is_file() or (path.is_dir() and any(path.iterdir()) and not (path / "config.toml").exists()):
+                raise ValueError(f"{folder} exists and is no fedstat run; choose another folder, nothing was written.")
+            if path.exists() and not os.access(path, os.W_OK):
+                raise PermissionError("it may not be changed")
+        except BlockingIOError:
+            raise BlockingIOError(f"{folder} is being written by another process; nothing was written.") from None
+        except OSError as error:
+            raise OSError(
+                f"{folder} cannot be written: {error}; choose another folder, nothing was written."
+            ) from error
+        yield path
+
+
+def check_free(path: Path, continued: Mapping[str, Any] | None) -> None:
+    """Refuse a folder with a run in it, unless it is the one that is continued, whose configuration is given.
+
+    Raises
+    ------
+    ValueError
+        If another run lies there.
+    """
+    found = _saved_config(path)
+    if found is None:
+        return
+    if continued is None:
+        raise ValueError(f"{path} holds a run already; continue it with resume=fs.load(...), or remove it.")
+    if differing := [k for k in continued if continued[k] != found.get(k)]:
+        raise ValueError(
+            f"{path} holds another run than the one resumed: other {', '.join(differing)}; choose another folder."
+        )
+
+
+def write_run(result: Result, path: Path) -> None:
+    """Replace what lies in `path`, which the caller has claimed, by a run.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; the message says what is left.
+    """
+    tensors = {}
+    for i, (key, state) in enumerate(result.states.items()):
+        for group in _GROUPS:
+            for name, leaf in (getattr(state, group) or {}).items():
+                tensors[f"{i}/{group}/{name}"] = leaf.cpu().contiguous().numpy()
+        for name, array in result.records[key].items():
+            tensors[f"{i}/records/{name}"] = np.asarray(array, order="C")
+    device = device_of(next(iter(result.states.values())))
+    try:
+        with replaced(path) as new:
+            for i, state in enumerate(result.states.values()):
+                if state.clients is not None:  # rows that have not changed are linked, not written again
+                    (new / "clients" / str(i)).mkdir(parents=True)
+                    state.clients.fill(new / "clients" / str(i), path / "clients" / str(i))
+            (new / "config.toml").write_text(tomli_w.dumps(result.config), encoding="utf-8")
+            result.history.to_parquet(new / "metrics.parquet", index=False)
+            save_file(tensors, new / "state.safetensors")
+            shutil.copymode(new / "config.toml", new / "state.safetensors")  # otherwise its owner's alone
+            layout = {
+                # safetensors sorts; the order of leaves decides the rounding of sums over them
+                "tensors": list(tensors),
+                "stores": [i for i, state in enumerate(result.states.values()) if state.clients is not None],
+                "sha256": {name: _sha256(new / name) for name in _SUMMED},
+            }
+            (new / "layout.json").write_text(json.dumps(layout) + "\n")
+            origin = {**environment(device), "seeds": result.config["seeds"]}
+            (new / "environment.json").write_text(json.dumps(origin, indent=2) + "\n")
+    except (OSError, SafetensorError) as error:  # the latter hides the former
+        saved = _saved_config(path)
+        left = (
+            "Nothing was saved there before; make room or choose another folder, and start again."
+            if saved is None
+            else f"What was saved there after round {saved.get('rounds')} is whole; make room or mend the folder, and "
+            "continue from it with resume=fs.load(folder)."
+        )
+        raise OSError(f"round {result.config['rounds']} could not be saved in {path}: {error}. {left}") from error
+
+
+def load(folder: str | Path, model: Model | None = None, methods: Mapping[str, Method] | None = None) -> Result:
+    """Read a run that `Result.save` or a checkpoint wrote, while another process goes on with it or not.
+
+    Parameters
+    ----------
+    folder : path
+        The run's folder.
+    model : callable or nn.Module, optional
+        The network, needed for `Result.personal` if it is not one of `fedstat.models`.
+    methods : mapping of label to Method, optional
+        The methods, needed for `Result.personal` where they are not fedstat's own.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds no complete run, or a file of it is damaged; the message names the file.
+    OSError
+        If another process replaces the folder faster than it can be read.
+    """
+    for _ in range(_TRIES):
+        place = standing(folder)
+        before = _version(place)
+        try:
+            result = _read(place, model, methods)
+        except ValueError:
+            if (standing(folder), _version(place)) == (place, before):
+                raise
+            continue  # a writer took the folder away while it was read
+        if (standing(folder), _version(place)) == (place, before):
+            return result  # else it may be a mixture of two checkpoints
+    raise OSError(f"{folder} is replaced faster than it can be read; try again, or save less often.")
+
+
+def _read(folder: Path, model: Model | None, methods: Mapping[str, Method] | None) -> Result:
+    if missing := [name for name in (*_SUMMED, "layout.json") if not (folder / name).is_file()]:
+        raise ValueError(f"{folder} is no fedstat run: {', '.join(missing)} is missing.")
+    with _blaming(folder / "layout.json") as file:
+        layout = json.loads(file.read_text(encoding="utf-8"))
+        sums = {name: str(layout["sha256"][name]) for name in _SUMMED}
+    for name in _SUMMED:
+        with _blaming(folder / name) as file:
+            if _sha256(file) != sums[name]:
+                raise ValueError("its content is not what layout.json promises")
+    with _blaming(folder / "config.toml") as file:
+        config = tomllib.loads(file.read_text(encoding="utf-8"))
+        if wrong := [name for name, kind in _CONFIG.items() if not isinstance(config.get(name), kind)]:
+            raise TypeError(f"{wrong[0]} is {config.get(wrong[0])!r}")
+        keys = [(label, int(seed)) for label in config["methods"] for seed in config["seeds"]]
+        counts = [int(config["clients"][str(seed)]) for _, seed in keys]
+        known = {label: m for label, spec in config["methods"].items() if (m := revived_method(spec)) is not None}
+        network = model if model is not None else revived_factory(config["model"])
+    with _blaming(folder / "metrics.parquet") as file:
+        kinds = {"seed": np.int64, "round": np.int64, "client": np.int64, "value": np.float64}
+        history = pd.read_parquet(file)[list(COLUMNS)].astype({**kinds, **dict.fromkeys(TEXT, "category")})
+    with _blaming(folder / "state.safetensors") as file:
+        arrays = load_file(file)
+        if arrays.keys() != set(layout["tensors"]):
+            raise ValueError("it holds other tensors than layout.json lists")
+    groups: dict[tuple[str, str], dict[str, np.ndarray]] = {
+        (str(i), group): {} for i in range(len(keys)) for group in (*_GROUPS, "records")
+    }
+    with _blaming(folder / "layout.json"):
+        for name in layout["tensors"]:
+            i, group, leaf = name.split("/", 2)
+            groups[i, group][leaf] = arrays[name]
+        kept = [i in layout["stores"] for i in range(len(keys))]
+    states, records = {}, {}
+    for i, key in enumerate(keys):
+        server, shared, memory = (
+            {name: torch.from_numpy(array) for name, array in groups[str(i), group].items()} for group in _GROUPS
+        )
+        clients = ClientStore.load(folder / "clients" / str(i)) if kept[i] else None
+        if clients is not None and clients.clients != counts[i]:
+            raise ValueError(f"{folder / 'clients' / str(i)} holds {clients.clients} clients, config.toml {counts[i]}.")
+        states[key] = State(server, clients, shared or None, memory, config["rounds"])
+        records[key] = groups[str(i), "records"]
+    return Result(history, states, records, config, network, known | dict(methods or {}))
+
+
+@contextmanager
+def _blaming(file: Path) -> Iterator[Path]:
+    """Name the file in whatever reading it raises: any bytes may lie there."""
+    try:
+        yield file
+    except Exception as error:
+        raise ValueError(f"{file} is damaged ({type(error).__name__}: {error}).") from error
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _version(folder: Path) -> tuple[int, int] | None:
+    """Tell one checkpoint's folder from the next one's."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
+def _saved_config(folder: Path) -> dict[str, Any] | None:
+    """The configuration of the run that lies in `folder`, empty if unreadable; None if there is none."""
+    try:
+        return tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return {}
