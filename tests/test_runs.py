@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from settings import TRAINING, conv_net, image_clients, plain_net, run, same, traffic, trajectory, vector_clients
@@ -344,3 +345,21 @@ def test_a_common_test_set_measures_global_models_once_and_no_mean_over_clients_
     assert shared.summary.loc["ditto", "mean"] == pytest.approx(expected)
     with pytest.raises(ValueError, match="a result has none of split 'common'"):
         fs.compare(alone, split="common")
+
+
+def test_validation_samples_are_evaluated_beside_the_test_samples():
+    rng = np.random.default_rng(0)
+    x, client = rng.normal(size=(120, 3)), np.repeat(np.arange(4), 30)
+    clients = fs.data.from_arrays(x, (x[:, 0] > 0).astype(int), client, test=0.2, validation=0.3)
+    options = {"rounds": 2, "seed": 1, "progress": False}
+
+    def history(of, **more):
+        return fs.federate(fs.FedAvg(), fs.models.mlp(3, 4, 2), of, fs.Training(lr=0.1), **options, **more).history
+
+    both = history(clients, validate=True)
+    for split in ("test", "validation"):
+        alone = history(replace(clients, test=clients.splits[split], validation=None)).query("split == 'test'")
+        np.testing.assert_array_equal(both.query("split == @split")["value"], alone["value"])
+    pd.testing.assert_frame_equal(fs.compare(both).summary, fs.compare(history(clients)).summary)
+    with pytest.raises(ValueError, match="validate needs clients with test and validation samples"):
+        history(replace(clients, validation=None), validate=True)

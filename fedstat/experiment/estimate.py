@@ -14,8 +14,8 @@ import fedstat as fs
 from fedstat.data import Clients, Samples
 from fedstat.experiment.build import Setup, told
 from fedstat.federated.executor import COPIES, chunk_size, cost, is_sequential
-from fedstat.federated.federate import participants
-from fedstat.federated.method import Method, State
+from fedstat.federated.federate import is_plain, participants
+from fedstat.federated.method import State
 from fedstat.federated.store import IN_MEMORY_BYTES
 
 #: Bytes of a row of the history, while it is appended to or summarised.
@@ -84,7 +84,8 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
         start, _ = _rehearse(setup, batch, 1)
         trained, _ = _rehearse(setup, batch, 1 + _ROUNDS)
         tested, _ = _rehearse(setup, batch, 1 + _ROUNDS, evaluate=True)
-        a_round = max(trained - start, 0) / _ROUNDS * _steps(setup, clients.train) / _steps(setup, batch.train)
+        more = trained - start if trained > start else trained  # other work on the machine can turn them round
+        a_round = more / _ROUNDS * _steps(setup, clients.train) / _steps(setup, batch.train)
         evaluation = max(tested - trained, 0) / (1 + _ROUNDS)
     a_round *= chosen / count
     forward = a_round / (chosen * clients.train.n.mean() * training.local_epochs) * _FORWARD
@@ -139,11 +140,18 @@ def _steps(setup: Setup, samples: Samples) -> float:
 
 
 def _chunk(setup: Setup) -> int:
-    """Clients that the engine trains at once."""
-    network, batch_size, x = setup.network, setup.experiment.training.batch_size, setup.sample
-    if is_sequential(setup.experiment.executor, network, x, batch_size):
+    """Clients that the engine trains as one stack."""
+    if _one_by_one(setup):
         return 1
-    return chunk_size({name: leaf[None] for name, leaf in network.initial().items()}, network, x, batch_size)
+    network, batch_size = setup.network, setup.experiment.training.batch_size
+    leaves = {name: leaf[None] for name, leaf in network.initial().items()}
+    return chunk_size(leaves, network, setup.sample, batch_size)
+
+
+def _one_by_one(setup: Setup) -> bool:
+    """Whether the engine trains clients one by one."""
+    experiment = setup.experiment
+    return is_sequential(experiment.executor, setup.network, setup.sample, experiment.training.batch_size)
 
 
 def _data(setup: Setup) -> int:
@@ -181,17 +189,14 @@ def _stacks(setup: Setup, states: list[State], chosen: int) -> int:
     leaves = {
         label: sum(leaf.nbytes for leaf in s.server.values()) for label, s in zip(setup.methods, states, strict=True)
     }
-    together = sum(size for label, size in leaves.items() if _is_plain(setup.methods[label]))
+    largest, forward = max(leaves.values()), cost(setup.network, setup.sample)
+    kept = setup.experiment.training.batch_size * forward.activations + 2 * forward.weights
+    each = COPIES * largest + kept
+    if _one_by_one(setup):  # each method and seed for itself
+        return _STACKS * chosen * largest + torch.get_num_threads() * each
+    together = sum(size for label, size in leaves.items() if is_plain(setup.methods[label]))
     rows = chosen * len(setup.experiment.seeds)
-    largest = max(leaves.values())
-    kept = setup.experiment.training.batch_size * cost(setup.network, setup.sample).activations
-    return _STACKS * rows * max(together, largest) + min(rows, _chunk(setup)) * (COPIES * largest + kept)
-
-
-def _is_plain(method: Method) -> bool:
-    """Whether the engine may stack a method with others, since its local steps are FedAvg's."""
-    steps = ("receive", "leaves", "prepare", "phases", "objective", "gradient", "finish", "held_out", "batches")
-    return all(getattr(type(method), step) is getattr(Method, step) for step in steps)
+    return _STACKS * rows * max(together, largest) + min(rows, _chunk(setup)) * each
 
 
 def _history(setup: Setup, clients: int) -> int:

@@ -109,6 +109,7 @@ def carry_out(setup: Setup, out: Path, progress: bool | None = None) -> tuple[Re
             participation=experiment.participation,
             seed=experiment.seeds,
             evaluate_at=experiment.evaluated,
+            validate=experiment.partition.validation > 0,
             dtype=experiment.dtype,
             executor=experiment.executor,
             device=experiment.device,

@@ -42,6 +42,7 @@ def federate(
     participation: float = 1.0,
     seed: int | Iterable[int] = 0,
     evaluate_at: Iterable[int] | None = None,
+    validate: bool = False,
     chunk: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
@@ -75,6 +76,9 @@ def federate(
         Master seeds, one run of every method for each.
     evaluate_at : iterable of int, optional
         Rounds after which all clients are evaluated, 0 for the start; by default every one from 1 on.
+    validate : bool
+        Evaluate on the clients' validation samples as well as on their test samples, in rows of the split
+        ``validation``, so that rounds can be chosen on other samples than those that are reported.
     chunk : int, optional
         Clients stacked at once; by default as many as fill a fixed number of bytes. Results do not depend on
         it beyond rounding.
@@ -138,7 +142,7 @@ def federate(
     }:
         raise ValueError(f"evaluate_at must hold rounds between 0 and {rounds}, got {evaluate_at!r}.")
 
-    sites = _sites(clients, model, seeds, dtype, device)
+    sites = _sites(clients, model, seeds, dtype, device, validate)
     tasks = {choose_loss(training.loss, *_task(site.network, site.clients)) for site in sites.values()}
     if len(tasks) > 1:
         raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
@@ -245,12 +249,15 @@ def _sites(
     seeds: Sequence[int],
     dtype: str,
     device: str,
+    validate: bool,
 ) -> dict[int, Site]:
     sites: dict[int, Site] = {}
     offset = 0
     for seed in seeds:
         data = clients if isinstance(clients, Clients) else clients(seed)
-        sites[seed] = make_site(data, model, seed, floating(dtype), device, offset, mixed=dtype == MIXED)
+        sites[seed] = make_site(
+            data, model, seed, floating(dtype), device, offset, mixed=dtype == MIXED, validate=validate
+        )
         offset += 0 if isinstance(clients, Clients) else len(data)  # one population is stored once
     shapes = {site.clients.train.x.shape[2:] for site in sites.values()}
     if len(shapes) > 1:
@@ -318,8 +325,11 @@ def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[Traffi
 def _local_steps(key: Key, run: Run) -> tuple[object, ...]:
     """Say which runs train as one stack: one method under several seeds, and methods whose local steps are FedAvg's.
 
-    A module with frozen weights or constants of its own trains apart from those of other seeds.
+    A module with frozen weights or constants of its own trains apart from those of other seeds, and clients that train
+    one by one gain nothing from a larger stack.
     """
+    if run.bench.is_sequential(run.network):
+        return key
     alike = is_plain(run.method) and run.network is run.site.network
     return (None if alike else key[0], run.network.constants and run.site.seed)
 
@@ -368,6 +378,8 @@ def _evaluated(key: Key, run: Run, t: int) -> pd.DataFrame:
         return {"global": models(one)["global"]}
 
     tables = [run.bench.evaluate(run.network, models, run.site.held_out).assign(split=run.site.split)]
+    if run.site.validation is not None:
+        tables.append(run.bench.evaluate(run.network, models, run.site.validation).assign(split="validation"))
     if run.site.common is not None and (tables[0]["estimand"] == "global").any():
         everybody = run.bench.evaluate(run.network, shared, run.site.common)
         tables.append(everybody.assign(client=-1, split="common"))

@@ -40,16 +40,19 @@ class Pool:
         """Stack populations, padding to the largest client of all."""
         n_max = max(p.x.shape[1] for p in populations)
 
-        def flat(values: np.ndarray) -> np.ndarray:
-            wide = np.zeros((values.shape[0], n_max, *values.shape[2:]), dtype=values.dtype)
-            wide[:, : values.shape[1]] = values
-            return wide.reshape(-1, *values.shape[2:])
+        def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+            if len(arrays) == 1:  # not copied: it may be most of what the process holds
+                rows = arrays[0]
+            else:
+                rows = np.zeros((sum(map(len, arrays)), n_max, *arrays[0].shape[2:]), arrays[0].dtype)
+                first = 0
+                for array in arrays:
+                    rows[first : first + len(array), : array.shape[1]] = array
+                    first += len(array)
+            return rows.reshape(-1, *rows.shape[2:])
 
         x, y = stored(
-            np.concatenate([flat(p.x) for p in populations]),
-            np.concatenate([flat(p.y) for p in populations]),
-            dtype,
-            torch.device(device),
+            joined([p.x for p in populations]), joined([p.y for p in populations]), dtype, torch.device(device)
         )
         return cls(x, y, np.concatenate([p.n for p in populations]), n_max)
 

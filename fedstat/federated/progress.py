@@ -66,7 +66,7 @@ def in_brief(evaluated: Sequence[pd.DataFrame], clients: int, since: float) -> s
     if not evaluated:
         return speed
     own = pd.concat([table[table["estimand"] == table["estimand"].iloc[0]] for table in evaluated])
-    own = own[own["client"] >= 0]  # not the common test set
+    own = own[own["split"] == own["split"].iloc[0]]  # neither validation samples nor the common test set
     means = own.groupby("metric", sort=False)["value"].mean()
     shown = [f"{name.replace('_', ' ')} {means[name]:.4g}" for name in ("log_loss", "mse", "accuracy") if name in means]
     several = f" (mean of {len(evaluated)} runs)" if len(evaluated) > 1 else ""

@@ -25,7 +25,11 @@ from fedstat.federated.training import moments, train
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """Data and initial network of one seed; `offset` is its first row in the pool, `common` everybody's test set."""
+    """Data and initial network of one seed; `offset` is its first row in the pool.
+
+    `held_out` are the samples of `split` that models are evaluated on, `validation` those beside them, and `common` is
+    everybody's test set.
+    """
 
     seed: int
     clients: Clients
@@ -34,7 +38,8 @@ class Site:
     draw: Callable[[int], Network]
     split: str
     held_out: HeldOut
-    common: HeldOut | None = None
+    validation: HeldOut | None
+    common: HeldOut | None
 
     def jobs(self, ids: Iterable[int]) -> list[Job]:
         """Work of clients `ids`."""
@@ -53,17 +58,18 @@ class Bench:
 
     def train(self, method: Method, network: Network, start: Params, jobs: Sequence[Job], t: int, **how: Any) -> Params:
         """Train each row of `start`."""
-        learner, alone = Learner(network, self.loss), self._sequential(network)
+        learner, alone = Learner(network, self.loss), self.is_sequential(network)
         return train(method, learner, self.training, self.pool, start, jobs, t, self.chunk, sequential=alone, **how)
 
     def evaluate(
         self, network: Network, models: Callable[[Tensor], dict[str, Predictor]], held_out: HeldOut
     ) -> pd.DataFrame:
         """Measure what `models` gives to each client."""
-        learner, alone = Learner(network, self.loss), self._sequential(network)
+        learner, alone = Learner(network, self.loss), self.is_sequential(network)
         return evaluate(learner, self.loss, models, held_out, self.chunk, sequential=alone)
 
-    def _sequential(self, network: Network) -> bool:
+    def is_sequential(self, network: Network) -> bool:
+        """Whether clients train one by one."""
         return is_sequential(self.executor, network, self.pool.x, self.training.batch_size)
 
 
@@ -130,9 +136,19 @@ def make_population(method: Method, site: Site, bench: Bench) -> Population:
 
 
 def make_site(
-    data: Clients, model: Model, seed: int, dtype: torch.dtype, device: str, offset: int = 0, *, mixed: bool = False
+    data: Clients,
+    model: Model,
+    seed: int,
+    dtype: torch.dtype,
+    device: str,
+    offset: int = 0,
+    *,
+    mixed: bool = False,
+    validate: bool = False,
 ) -> Site:
     """Pair one seed's data with its initial network."""
+    if validate and (data.test is None or data.validation is None):
+        raise ValueError("validate needs clients with test and validation samples.")
     network = build(model, stream(seed, "initial weights"), dtype, mixed=mixed)
     network.module.to(device)
 
@@ -142,6 +158,7 @@ def make_site(
         return build(model, stream(seed, "client weights", k), dtype, mixed=mixed)
 
     split = next(name for name in ("test", "validation", "train") if name in data.splits)
-    held_out = to_tensors(data.splits[split], dtype, network.device)
-    common = None if data.common is None else to_tensors(data.common, dtype, network.device)
-    return Site(seed, data, network, offset, draw, split, held_out, common)
+    samples = (data.splits[split], data.validation if validate else None, data.common)
+    held_out, validation, common = (None if s is None else to_tensors(s, dtype, network.device) for s in samples)
+    assert held_out is not None
+    return Site(seed, data, network, offset, draw, split, held_out, validation, common)

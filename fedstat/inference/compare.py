@@ -51,8 +51,11 @@ def _splits(history: pd.DataFrame) -> list[str]:
 
 
 def _of_split(history: pd.DataFrame, split: str | None) -> pd.DataFrame:
-    """Rows of one split; by default those of the clients' own samples, whatever their split is called."""
-    return history[history["split"] == split if split else history["split"] != "common"]
+    """Rows of one split; by default those of the clients' own test samples, or what stands in for these."""
+    if split is None:
+        beside = ["common", "validation"] if (history["split"] == "test").any() else ["common"]
+        return history[~history["split"].isin(beside)]
+    return history[history["split"] == split]
 
 
 def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:

@@ -93,8 +93,10 @@ class PFedGate(Method):
 
     def leaves(self, network: Network, population: Population) -> Params:
         """The model, one gate that all clients start from, and the places of what the gate makes of their samples."""
-        blocks = blocks_of(network, self.parts).count
-        gate = gate_leaves(population.clients.train.x.shape[2:], blocks, population.rng)
+        blocks, x = blocks_of(network, self.parts).count, population.clients.train.x
+        if x.dtype.kind in "iu" and x.dtype != np.uint8:
+            raise ValueError("PFedGate gates by the values of inputs, and these clients' inputs are tokens.")
+        gate = gate_leaves(x.shape[2:], blocks, population.rng)
         gate = {**gate, **moments(gate), "scores": torch.full((blocks,), 0.5)}
         return network.initial() | in_slot({n: g.to(network.device, network.dtype) for n, g in gate.items()}, GATE)
 
