@@ -407,6 +407,13 @@ def test_the_papers_summaries_are_what_they_say():
 
     sparse = summarise(history[history["round"] % 2 == 0], sizes, np.array([4]), last=5, natural=True)
     assert not [name for name in sparse.papers["summary"] if "10" in name]  # never ten rounds in a row
+    short = summarise(history[history["round"] <= 10], sizes, np.array([4]), last=5, natural=True, away=True)
+    marked = short.papers.set_index("summary")["optimistic"]
+    assert list(marked[marked].index) == ["FedFac: best round, by samples", "FedDecomp, Factorized-FL: best round"]
+    assert any("all seeds have the same clients" in note for note in summary.notes)
+    assert not any("all seeds have the same clients" in note for note in short.notes)
+    assert any("which clients stay away is drawn for every seed" in note for note in short.notes)
+    assert "mean over seeds; standard deviations in summary.csv" in str(short)
 
 
 MEMORY = """

@@ -166,6 +166,27 @@ def test_compare_pairs_on_seeds_and_names_the_estimand():
     np.testing.assert_allclose(primary_summary(history(base, "FedAvg"), "accuracy")["FedAvg"], base)
 
 
+def test_compare_says_nothing_where_pairs_cannot_tell():
+    base = np.array([0.61, 0.7, 0.653])
+    runs = {"FedAvg": base, "Shifted": base + 0.007, "Same": base, "Other": base + np.array([0.01, 0.03, 0.02])}
+    comparison = compare([history(values, label) for label, values in runs.items()])
+    found = comparison.differences
+    assert found.loc[["Shifted", "Same"], ["low", "high", "p (t)", "p (Holm)"]].isna().all(axis=None)
+    np.testing.assert_allclose(found["difference"], [0.007, 0, 0.02], atol=1e-12)
+    # the only test left is adjusted for no other
+    assert found.loc["Other", "p (Holm)"] == pytest.approx(stats.ttest_1samp([0.01, 0.03, 0.02], 0).pvalue)
+    assert "no interval where all pairs differ by the same amount" in str(comparison)
+    assert "with 3 pairs the sign-flip test cannot go below 0.25" in str(comparison)
+    assert found.loc["Shifted", "p (sign flips)"] == 0.25
+
+    two = compare([history([0.5, 0.6], "FedAvg"), history([0.6, 0.9], "Other")])
+    assert np.isnan(two.differences.loc["Other", "correlation"])
+    assert "no interval" not in str(two)
+    assert "nan" not in (str(two) + str(comparison)).lower()
+    many = [history(np.linspace(0.5, 0.6, 6) ** power, label) for power, label in ((1, "FedAvg"), (2, "Other"))]
+    assert "few pairs" not in str(compare(many))
+
+
 def test_compare_keeps_the_order_of_methods_and_refuses_what_cannot_be_paired():
     a, b = history([0.5, 0.6], "zeta"), history([0.4, 0.7], "alpha")
     assert list(compare([a, b]).summary.index) == ["zeta", "alpha"]

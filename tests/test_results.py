@@ -137,7 +137,7 @@ def test_progress_shows_means_over_clients_and_runs(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
     tables = [t for _, t in history[history["estimand"] != "traffic"].groupby(["method", "seed"], observed=True)]
     means = [t.loc[t["metric"] == "accuracy", "value"].mean() for t in tables]
-    aside = tables[0].assign(client=-1, value=1e9)
+    aside = tables[0].assign(client=-1, split="common", value=1e9)
     text = in_brief([pd.concat([tables[0], aside]), *tables[1:]], 30, perf_counter() - 2)
     assert f"accuracy {np.mean(means):.4g} (mean of 4 runs), 15 clients/s" in text
     assert in_brief([], 30, perf_counter() - 2) == "15 clients/s"

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -144,6 +145,7 @@ def test_a_dry_run_estimates_and_writes_nothing(config, tmp_path):
         (["--set", "partition.min_size=400"], "partition: no Dirichlet(0.5) partition of 1797 samples over 6 clients"),
         (["--set", "training.lr=1e30", "--set", 'training.optimizer="sgd"'], "became infinite or NaN"),
         (["--out", "small.toml"], "small.toml exists and is no run folder"),
+        (["--out", "small.toml/a/b"], "--out small.toml/a/b cannot be written: nothing can be made in"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_nothing_is_written(config, tmp_path, monkeypatch, arguments, message):
@@ -172,3 +174,39 @@ def test_a_killed_run_is_continued_to_the_same_bytes(config, tmp_path):
     assert fs.load(killed / "run").config["rounds"] < 12
     subprocess.run([*command, str(killed), "--resume"], check=True, capture_output=True, env=environment)
     assert contents(killed) == contents(whole)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no SIGINT")
+@pytest.mark.parametrize(
+    ("checkpoint", "message"), [(1, "continue with --resume"), (10**6, "nothing to continue from")]
+)
+def test_an_interrupted_run_says_what_it_left(config, tmp_path, checkpoint, message):
+    out = tmp_path / "out"
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # even where a parent ignores it
+    command = [sys.executable, "-c", f"{heard}; from fedstat.cli import app; app()", "run", str(config), "--quiet"]
+    command += ["--out", str(out), "--seeds", "1", "--set", "rounds=1_000_000", "--set", f"checkpoint={checkpoint}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    awaited = out / "run/config.toml" if checkpoint == 1 else out / "partition-3.npz"
+    while not awaited.exists():
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert len(said.splitlines()) == 1
+    assert message in said
+    if checkpoint == 1:
+        assert f"holds round {fs.load(out / 'run').config['rounds']} of 1000000," in said
+
+
+def test_a_warning_is_one_line_and_said_once(config, tmp_path, monkeypatch):
+    def warn(*_):
+        for _ in range(2):
+            warnings.warn("two\nlines", UserWarning, stacklevel=1)
+        raise ValueError("enough")
+
+    monkeypatch.setattr("fedstat.experiment.build.set_up", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert fedstat(config, "--out", tmp_path / "out").stderr == "warning: two lines\nerror: enough\n"

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
+import tomllib
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from fedstat._files import standing
 
 
 def run(
@@ -63,22 +71,81 @@ def run(
     folder = out if out is not None else Path("runs") / config.stem
     say = (lambda text: None) if quiet else typer.echo
 
+    done = 0 if dry_run else check_folder(folder, experiment, resume)
+    if not dry_run:
+        _check_writable(folder)
     try:
-        done = 0 if dry_run else check_folder(folder, experiment, resume)
-        setup = set_up(experiment)
-        if dry_run:
-            say(tomli_w.dumps(to_table(experiment)))
-        say(f"{setup.dataset.name}, seed {experiment.seeds[0]}: {setup.clients[experiment.seeds[0]]}")
-        if setup.dataset.lossy:
-            say(f"LOSSY DATA: {setup.dataset.lossy}")
-        if done < experiment.rounds:
-            counts = {"round": experiment.rounds - done, "method": len(setup.methods), "seed": len(experiment.seeds)}
-            size = ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items())
-            say(f"\n{size}: {estimate(setup, done)}\n")
-        if dry_run:
-            return
-        _, summary = carry_out(setup, folder, progress=False if quiet else None)
+        with _plain_warnings():
+            name = experiment.data.name or Path(str(experiment.data.file)).name
+            with _busy(f"reading {name} and dealing it out", quiet):
+                setup = set_up(experiment)
+            if dry_run:
+                say(tomli_w.dumps(to_table(experiment)))
+            say(f"{setup.dataset.name}, seed {experiment.seeds[0]}: {setup.clients[experiment.seeds[0]]}")
+            if setup.dataset.lossy:
+                say(f"LOSSY DATA: {setup.dataset.lossy}")
+            if done < experiment.rounds:
+                left = {"round": experiment.rounds - done, "method": len(setup.methods), "seed": len(experiment.seeds)}
+                size = ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in left.items())
+                with _busy("rehearsing a few batches", quiet):
+                    expected = estimate(setup, done)
+                say(f"\n{size}: {expected}\n")
+            if dry_run:
+                return
+            _, summary = carry_out(setup, folder, progress=False if quiet else None)
     except FloatingPointError as error:
         raise ValueError(str(error)) from None
+    except KeyboardInterrupt:
+        typer.echo("stopped" if dry_run else _stopped(folder, experiment.rounds, experiment.checkpoint), err=True)
+        raise typer.Exit(130) from None
     typer.echo(str(summary))
     typer.echo(f"\n{folder}")
+
+
+def _check_writable(folder: Path) -> None:
+    """Make sure that a folder can be made, before hours are spent on what it is to hold."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        tempfile.TemporaryDirectory(prefix=".fedstat-", dir=nearest).cleanup()
+    except OSError as error:
+        raise ValueError(
+            f"--out {folder} cannot be written: nothing can be made in {nearest} ({error.strerror}); choose another "
+            "folder."
+        ) from None
+
+
+def _busy(what: str, quiet: bool) -> AbstractContextManager[Any]:
+    """Say on a terminal what goes on."""
+    if quiet or not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(what)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show each warning once, as a line without the source code that gave it."""
+    seen: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if text not in seen:
+            seen.add(text)
+            typer.echo(f"warning: {text}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+def _stopped(folder: Path, rounds: int, checkpoint: int) -> str:
+    """Say what a run that was interrupted left."""
+    saved = standing(folder / "run") / "config.toml"
+    if saved.exists():
+        done = tomllib.loads(saved.read_text(encoding="utf-8"))["rounds"]
+        return f"stopped; the last checkpoint in {folder} holds round {done} of {rounds}, continue with --resume"
+    return (
+        f"stopped before the first checkpoint (every {checkpoint} rounds): nothing to continue from, --resume starts "
+        "again; --set checkpoint=1 saves more often"
+    )

@@ -66,7 +66,7 @@ class Setup:
 
     @property
     def natural(self) -> bool:
-        """Whether all seeds have the same clients, because nature made them."""
+        """Whether all seeds draw on the same clients, because nature made them."""
         return isinstance(self.experiment.partition, config.Group)
 
 
@@ -117,6 +117,8 @@ def told(key: str, make: Any, *args: Any, **kwargs: Any) -> Any:
 def _from_file(data: config.Data) -> Dataset:
     """Read samples of one's own, grouped by client."""
     path = Path(str(data.file))
+    if not path.exists():
+        raise FileNotFoundError(f"data.file: {path} does not exist.")
     if path.suffix.lower() == ".csv":
         read = fs.data.from_csv(path, client=data.client, target=data.target, test=0.0)
         pairs = [read.train.client(k) for k in range(len(read))]

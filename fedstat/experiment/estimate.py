@@ -77,8 +77,12 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
         for label, method in setup.methods.items():  # whose error is it?
             told(f"method.{label}", _rehearse, replace(setup, methods={label: method}), few(_FEW), 1)
         raise
-    if a_round > _SLOW:  # arithmetic is all that counts, and goes by samples
-        a_round *= clients.train.n.mean() / np.minimum(clients.train.n, _FEW).mean()
+    if a_round > _SLOW:  # arithmetic is what counts, and goes by samples: what some more of them take
+        more, _ = _rehearse(setup, few(4 * _FEW), 1)
+        held = [np.minimum(clients.train.n[:count], most).mean() for most in (_FEW, 4 * _FEW)]
+        longer = more > a_round and held[1] > held[0]
+        each = (more - a_round) / (held[1] - held[0]) if longer else a_round / held[0]
+        a_round = each * clients.train.n.mean()
     else:  # what happens once in a process is over now; what remains goes by steps
         batch = few(max(training.batch_size, _FEW))
         start, _ = _rehearse(setup, batch, 1)
@@ -156,13 +160,14 @@ def _one_by_one(setup: Setup) -> bool:
 
 def _data(setup: Setup) -> int:
     """The data set, every seed's clients, and what the engine makes of these."""
-    total = setup.dataset.x.nbytes
+    total = setup.dataset.x.nbytes + setup.dataset.y.nbytes + sum(of.nbytes for of in setup.dataset.groups.values())
     for clients in (*setup.clients.values(), *setup.unseen.values()):
         for name, samples in (*clients.splits.items(), ("common", clients.common)):
             if samples is not None:
-                held = samples.x.nbytes + samples.y.nbytes
                 engine = samples.x.size * _itemsize(setup, samples.x) + samples.y.nbytes
-                total += held + (2 if name == "train" else 1) * engine  # training samples are stacked over seeds
+                moved = setup.network.device.type != "cpu" or samples.x.itemsize != _itemsize(setup, samples.x)
+                stacked = name == "train" and len(setup.clients) > 1  # over seeds
+                total += samples.x.nbytes + samples.y.nbytes + (moved + stacked) * engine
     return total
 
 

@@ -89,15 +89,16 @@ class Summary:
     stamp: str
 
     def __str__(self) -> str:
+        spread = "; standard deviations in summary.csv" if self.comparison.summary["seeds"].max() > 1 else ""
         parts = [
             str(self.comparison),
-            "the same models in other metrics, and megabytes sent in a run\n" + _text(self.beside),
+            "the same models in other metrics, and megabytes sent in a run, mean over seeds\n" + _text(self.beside),
         ]
         if len(self.papers):
             wide = self.papers.assign(summary=self.papers["summary"] + np.where(self.papers["optimistic"], " *", ""))
             order = {"index": list(dict.fromkeys(wide["summary"])), "columns": list(dict.fromkeys(wide["method"]))}
             shown = wide.pivot(index="summary", columns="method", values="mean").reindex(**order)
-            parts.append("accuracy as the papers summarise it, mean over seeds\n" + _text(shown))
+            parts.append(f"accuracy as the papers summarise it, mean over seeds{spread}\n{_text(shown)}")
             chosen = wide.dropna(subset="chosen on validation")
             if len(chosen):
                 values = chosen.pivot(index="summary", columns="method", values="chosen on validation")
@@ -107,7 +108,8 @@ class Summary:
             whose = ["method", "estimand"]
             wide = self.newcomers.pivot_table(index=whose, columns="metric", values="mean", sort=False, observed=True)
             count = self.newcomers["clients"].iloc[0]
-            parts.append(f"new clients, after training: mean over {count} for each seed, and over seeds\n{_text(wide)}")
+            title = f"new clients, after training: mean over {count} for each seed, and over seeds{spread}"
+            parts.append(f"{title}\n{_text(wide)}")
         parts.append("\n".join(f"note: {note}" for note in self.notes))
         return (f"{self.stamp}\n\n" if self.stamp else "") + "\n\n".join(parts)
 
@@ -143,6 +145,7 @@ def summarise(
     *,
     last: int,
     natural: bool,
+    away: bool = False,
     newcomers: pd.DataFrame | None = None,
     notes: tuple[str, ...] = (),
     lossy: str = "",
@@ -160,7 +163,9 @@ def summarise(
     last : int
         Rounds of the primary summary.
     natural : bool
-        Whether all seeds had the same clients.
+        Whether all seeds drew on the same clients.
+    away : bool
+        Whether some clients stayed away from training, as new ones.
     newcomers : DataFrame, optional
         As `fedstat.newcomers` returns it.
     notes : tuple of str
@@ -176,11 +181,17 @@ def summarise(
     sent = history[history["estimand"] == "traffic"].groupby(["method", "seed"], observed=True)["value"].sum()
     beside["megabytes"] = sent.groupby("method", observed=True).mean() / 1e6
     papers = [] if comparison.estimand.startswith("mse") else [*_papers(history, sizes), *_global(history)]
-    design = (
-        "all seeds have the same clients: intervals speak of other runs on them, not of other clients."
-        if natural
-        else "clients are drawn anew for every seed from the same samples; intervals speak of other draws from these."
-    )
+    if not natural:
+        design = (
+            "clients are drawn anew for every seed from the same samples; intervals speak of other draws from these."
+        )
+    elif away:
+        design = (
+            "which clients stay away is drawn for every seed, from the same clients: intervals speak of other runs and "
+            "draws on these, not of other clients."
+        )
+    else:
+        design = "all seeds have the same clients: intervals speak of other runs on them, not of other clients."
     said = ["all methods ran with the settings given, for the same rounds; whether they were tuned is not known here."]
     said += [design] if len(sizes) > 1 else ["one seed: there is no interval, and a difference may be chance."]
     if papers:
@@ -238,10 +249,12 @@ def _papers(history: pd.DataFrame, sizes: Mapping[int, np.ndarray]) -> list[dict
             if not all(rounds.values()):
                 continue
             values = [seeds[seed][chosen].mean() for seed, chosen in rounds.items()]
+            # where all evaluated rounds count there was nothing to choose
+            optimistic = paper.optimistic and any(len(rounds[seed]) < len(curve) for seed, curve in seeds.items())
             fresh = np.nan
-            if paper.optimistic and (known := curves["validation"].get(method)):
+            if optimistic and (known := curves["validation"].get(method)):
                 fresh = float(np.mean([seeds[seed][paper.rounds(curve)].mean() for seed, curve in known.items()]))
-            found.append(_row(paper.name, method, values, paper.optimistic, fresh))
+            found.append(_row(paper.name, method, values, optimistic, fresh))
     return found
 
 

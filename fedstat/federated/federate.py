@@ -159,17 +159,21 @@ def federate(
     before = {} if resume is None else resume.records
     history = None if resume is None else resume.history
     recent: list[pd.DataFrame | Traffic] = []  # what the history does not hold yet
-    with nullcontext() if folder is None else claimed(folder) as place:
+    with (
+        nullcontext() if folder is None else claimed(folder) as place,
+        progress_bar("rounds", rounds - first, progress) as advance,
+    ):
         if place is not None:
             check_free(place, None if resume is None else config)
         distinct = {site.offset: site.clients.train for site in sites.values()}
         pool = Pool.stack(list(distinct.values()), floats, device)
         bench = Bench(loss, training, pool, chunk, executor)
-        runs = {
-            (label, s): start_run(m, sites[s], bench, None if resume is None else resume.states[label, s])
-            for label, m in methods.items()
-            for s in seeds
-        }
+        runs: dict[Key, Run] = {}
+        for label, s in [(label, s) for label in methods for s in seeds]:
+            advance(partial("preparing {}, seed {}".format, label, s), steps=0)
+            state = None if resume is None else resume.states[label, s]
+            runs[label, s] = start_run(methods[label], sites[s], bench, state)
+        advance(steps=0)
 
         def result(done: int) -> Result:
             nonlocal history
@@ -190,18 +194,17 @@ def federate(
             recent += [_opened(key, run) for key, run in runs.items()]
             measured = [_evaluated(key, run, 0) for key, run in runs.items() if 0 in evaluated]
             recent += measured
-        with progress_bar("rounds", rounds - first, progress) as advance:
-            trained, begun = 0, perf_counter()
-            for t in range(first, rounds):
-                sent = _round(runs, t, participation)
-                recent += sent
-                if t + 1 in evaluated:
-                    measured = [_evaluated(key, run, t + 1) for key, run in runs.items()]
-                    recent += measured
-                if place is not None and ((t + 1) % checkpoint == 0 or t + 1 == rounds):
-                    write_run(result(t + 1), place)
-                trained += sum(len(record.ids) for record in sent)
-                advance(partial(in_brief, measured, trained, begun))
+        trained, begun = 0, perf_counter()
+        for t in range(first, rounds):
+            sent = _round(runs, t, participation)
+            recent += sent
+            if t + 1 in evaluated:
+                measured = [_evaluated(key, run, t + 1) for key, run in runs.items()]
+                recent += measured
+            if place is not None and ((t + 1) % checkpoint == 0 or t + 1 == rounds):
+                write_run(result(t + 1), place)
+            trained += sum(len(record.ids) for record in sent)
+            advance(partial(in_brief, measured, trained, begun))
         return result(rounds)
 
 

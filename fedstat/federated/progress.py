@@ -30,7 +30,7 @@ class _Noted(Progress):
 
 @contextmanager
 def progress_bar(what: str, total: int, show: bool | None = None) -> Iterator[Callable[..., None]]:
-    """Yield a function that advances the bar by one, and shows the note that it is given a function for.
+    """Yield a function that advances the bar by one step, or by `steps`, and shows what its `note` returns below it.
 
     The bar is quiet, and notes are not made, when standard error is no terminal.
     """
@@ -49,9 +49,9 @@ def progress_bar(what: str, total: int, show: bool | None = None) -> Iterator[Ca
     with bar:
         task = bar.add_task(what, total=total, note="")
 
-        def advance(note: Callable[[], str] = str) -> None:
+        def advance(note: Callable[[], str] = str, steps: int = 1) -> None:
             if visible:
-                bar.update(task, advance=1, note=note())
+                bar.update(task, advance=steps, note=note())
 
         yield advance
 

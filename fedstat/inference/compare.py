@@ -24,7 +24,8 @@ class Comparison:
         One row per method: mean over seeds, standard deviation over seeds, number of seeds.
     differences : DataFrame
         One row per method but the control: difference to the control with t interval, correlation of the
-        pairs, p-value of the sign-flip test and Holm-adjusted p-value of the paired t test.
+        pairs, p-value of the sign-flip test and Holm-adjusted p-value of the paired t test. NaN: the correlation of
+        two pairs, and interval and t test where all pairs differ by the same amount.
     estimand : str
         What the numbers are.
     """
@@ -38,7 +39,15 @@ class Comparison:
         if len(self.differences):
             columns = [name for name in self.differences.columns if name.startswith("p ")]
             formats = dict.fromkeys(columns, p_value)
-            shown += ["", self.differences.to_string(float_format="%.4f", formatters=formats)]
+            shown += ["", self.differences.to_string(float_format="%.4f", formatters=formats, na_rep="-")]
+            shown.append(
+                "correlation: of the two methods over seeds; p (Holm): p (t) adjusted over the methods compared"
+            )
+            if self.differences["low"].isna().any():
+                shown.append("no interval where all pairs differ by the same amount")
+            if (pairs := int(self.differences["pairs"].min())) < 6:
+                bound = f"{2 / 2**pairs:.2g}"
+                shown.append(f"few pairs: with {pairs} pairs the sign-flip test cannot go below {bound}")
         return "\n".join(shown)
 
 
@@ -164,7 +173,10 @@ def compare(
             raise ValueError(f"{label} and {control} have {len(both)} common seeds; pairs need at least 2.")
         d = paired_difference(both[label], both[control], level=level)
         flips = sign_flip_test(both[label], both[control])
-        rows[label] = [d.mean, d.low, d.high, d.correlation, d.n, flips, d.p]
+        # without spread, but for rounding, the t interval is a point and says nothing
+        spread = d.sd > 1e-12 * float(np.abs(both.to_numpy()).max())
+        low, high, p = (d.low, d.high, d.p) if spread else (np.nan,) * 3
+        rows[label] = [d.mean, low, high, d.correlation, d.n, flips, p]
     columns = ["difference", "low", "high", "correlation", "pairs", "p (sign flips)", "p (t)"]
     differences = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
     if len(differences):

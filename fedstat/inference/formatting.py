@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 
 def number(value: float, digits: int = 3) -> str:
-    """`value` with so many significant digits, e.g. ``−14.1``."""
-    return f"{value:.{digits}g}".replace("-", "−")
+    """`value` with so many significant digits, e.g. ``−14.1``; a dash where there is none (NaN)."""
+    return "–" if value != value else f"{value:.{digits}g}".replace("-", "−")
 
 
 def interval(estimate: Iterable[float], digits: int) -> str:
@@ -18,5 +18,5 @@ def interval(estimate: Iterable[float], digits: int) -> str:
 
 
 def p_value(p: float) -> str:
-    """A p-value with three decimals, or ``< 0.001``."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    """A p-value with three decimals, or ``< 0.001``; a dash where there is none (NaN)."""
+    return "–" if p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"

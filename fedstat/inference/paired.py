@@ -21,7 +21,7 @@ class PairedDifference:
     sd : float
         Standard deviation of the differences.
     correlation : float
-        Correlation of the pairs: what pairing achieved. NaN if a side is constant.
+        Correlation of the pairs: what pairing achieved. NaN if a side is constant, or with two pairs.
     p : float
         Two-sided p-value of the paired t test.
     n : int
@@ -65,8 +65,9 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Pai
     error = sd / np.sqrt(n)
     half = stats.t.ppf((1 + level) / 2, n - 1) * error
     p = 2 * stats.t.sf(abs(mean) / error, n - 1) if error > 0 else float(mean == 0)
-    constant = x.std() == 0 or y.std() == 0
-    correlation = float("nan") if constant else float(np.corrcoef(x, y)[0, 1])
+    # two points always lie on a line
+    unknown = n == 2 or x.std() == 0 or y.std() == 0
+    correlation = float("nan") if unknown else float(np.corrcoef(x, y)[0, 1])
     return PairedDifference(mean, float(mean - half), float(mean + half), sd, correlation, float(p), n, level)
 
 
