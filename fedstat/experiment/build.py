@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -290,7 +291,12 @@ def _check_fit(setup: Setup) -> None:
     except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
         shape = tuple(setup.sample.shape[1:])
         raise ValueError(f"model: {name} does not take inputs of shape {shape}: {error}") from None
-    told("model", choose_loss, setup.experiment.training.loss, len(setup.dataset.classes) or None, outputs.shape[-1])
+    classes = setup.dataset.classes
+    try:
+        choose_loss(setup.experiment.training.loss, len(classes) or None, outputs.shape[-1])
+    except ValueError as error:  # with the labels themselves: one of them may be a slip of the pen
+        labels = f" The classes of {setup.dataset.name} are {reprlib.repr(list(classes))[1:-1]}." if classes else ""
+        raise ValueError(f"model: {error}{labels}") from None
 
 
 def _facts(dataset: Dataset) -> dict[str, int]:
