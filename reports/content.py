@@ -45,7 +45,10 @@ SOURCES = ("formula", "sampling", "training")
 PAPERS = ("FedSplit/FedFac", "Filter decomposition", "FedDecomp", "Factorized-FL")
 #: Arms compared with the true split. The oracle's split and one random draw are left out: their law is the true
 #: split's by a theorem, and what is proved is not tested.
-COMPARED = ("static", "dynamic", "dynamic, weights", "random, every round", "random, per client", "Local", "FedAvg")
+COMPARED = (
+    "static", "dynamic", "dynamic, code", "dynamic, updates", "random, every round", "random, per client", "Local",
+    "FedAvg",
+)  # fmt: skip
 BY_THEOREM = ("oracle", "random, once")
 
 

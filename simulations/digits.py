@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 import fedstat as fs
@@ -117,6 +116,7 @@ def arms(scale: Scale) -> dict[str, Arm]:
         "pFedPara": Arm(methods.FedPara(personal=True), once),
         "FedFac static": Arm(fedfac(), f"{e} (+{e})"),
         "FedFac dynamic": Arm(fedfac(dynamic=True), f"{e} (+{e})"),
+        "FedFac code": Arm(fedfac(dynamic=True, reading="code"), once),
         "Factorized-FL alpha": Arm(factorized(), once),
         "Factorized-FL beta": Arm(factorized(variant="beta"), once),
         "FedDecomp": Arm(methods.FedDecomp(lora_epochs=e // 2), f"{e // 2} + {e - e // 2}"),
@@ -134,22 +134,11 @@ class LocalHeldOut(methods.Local):
     held_out = methods.FedFOMO.held_out
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlainFirstLayer(methods.FedPara):
-    """FedPara without factors in the first layer, whose filters are else multiples of one: a single channel goes in."""
-
-    def parameterize(self, network: fs.federated.Network, rng: np.random.Generator) -> fs.federated.Network:
-        """Factorise the other layers."""
-        built, first = super().parameterize(network, rng), "conv1.weight"
-        forms = {name: form for name, form in built.forms.items() if name != first}
-        parts = {name: leaf for name, leaf in built.parts.items() if not name.startswith(f"{first}.")}
-        return replace(built, forms=forms, parts=parts)
-
-
 def variants(scale: Scale) -> dict[str, tuple[str, Arm]]:
     """Variants of arms that tell what holds an arm back; they run at that arm's rate and are in no comparison."""
     e = scale.local_epochs
     once = f"{e}"
+    factorized = partial(methods.FactorizedFL, reading="text", tau=0.0, epsilon=1.0)
     average = methods.FedAMP.scale / scale.clients  # the weight of each of the others is then 1 / clients at most
     every = {
         "FedRep, most epochs on the body": (
@@ -162,12 +151,12 @@ def variants(scale: Scale) -> dict[str, tuple[str, Arm]]:
         "pFedGate with all blocks": ("pFedGate", Arm(methods.PFedGate(density=1.0), once)),
         "pFedGate, ranked by score alone": ("pFedGate", Arm(methods.PFedGate(ranking="score"), once)),
         "Local on FedFOMO's samples": ("FedFOMO", Arm(LocalHeldOut(), once)),
-        "FedPara, first layer plain": ("FedPara", Arm(PlainFirstLayer(), once)),
-        "pFedPara, first layer plain": ("pFedPara", Arm(PlainFirstLayer(personal=True), once)),
         "Factorized-FL, nobody averaged": ("Factorized-FL alpha", Arm(methods.FactorizedFL(tau=float("inf")), once)),
-        "FedDecomp, scaled as in the code": (
+        "Factorized-FL alpha, the text's": ("Factorized-FL alpha", Arm(factorized(), once)),
+        "Factorized-FL beta, the text's": ("Factorized-FL beta", Arm(factorized(variant="beta"), once)),
+        "FedDecomp, the text's": (
             "FedDecomp",
-            Arm(methods.FedDecomp(lora_epochs=e // 2, scale="code"), f"{e // 2} + {e - e // 2}"),
+            Arm(methods.FedDecomp(lora_epochs=e // 2, reading="text"), f"{e // 2} + {e - e // 2}"),
         ),
         "FilterDecomp, only coefficients slow": (
             "FilterDecomp fast/slow",

@@ -1,8 +1,8 @@
 """Does the dynamic split settle? (FedFac paper, Figure 7.)
 
 Reads the split study, whose dynamic arms record every round's split, and trains nothing itself: agreement of
-consecutive splits, raw and corrected for chance, for factor analysis of updates and of weights, with a random
-statistic as control.
+consecutive splits, raw and corrected for chance, for factor analysis of weights and of updates and for the statistic
+of the authors' code, with a random statistic as control.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 SCALES = split.SCALES
 ARMS = {
-    "dynamic": "factor analysis of updates",
-    "dynamic, weights": "factor analysis of weights",
+    "dynamic": "factor analysis of weights",
+    "dynamic, code": "the authors' statistic of weights",
+    "dynamic, updates": "factor analysis of updates",
     "random, every round": "random statistic (control)",
 }
 LAST = 10
@@ -77,7 +78,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
         for column, ((p, alpha), rows) in zip(axes.T, groups, strict=True):
             column[0].set_title(f"p = {p:g}, α = {alpha:g}", fontsize=7.5)
             for axis, measure in zip(column, ("agreement", "kappa"), strict=True):
-                for (arm, label), look in zip(ARMS.items(), ("-", "--", ":"), strict=True):
+                for (arm, label), look in zip(ARMS.items(), ("-", "-.", "--", ":"), strict=True):
                     curve = rows[rows["arm"] == arm].groupby("round")[measure].mean()
                     axis.plot(curve.index, curve, look, color="black", lw=0.9, label=label)
         axes[0, 0].set_ylabel("units keeping\ntheir state (share)")
@@ -86,5 +87,5 @@ def figures(tables: Tables) -> dict[str, Figure]:
         axes[1, 0].set_ylim(min(-0.2, float(np.floor(10 * agreement["kappa"].min()) / 10)), 1.02)
         figure.supxlabel("round", fontsize=8)
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=7)
+        figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=7)
     return {"agreement": figure}

@@ -30,11 +30,19 @@ BIASES = ("conv1.bias", "conv2.bias", "hidden.bias")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Text(FactorizedFL):
+    """As the paper writes it, with mu as it is trained."""
+
+    reading: str = "text"
+    prune: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class FactorizedLocal(Local):
     """Training alone with factorised weights and a penalty on mu."""
 
     def parameterize(self, network, rng):
-        return FactorizedFL().parameterize(network, rng)
+        return Text().parameterize(network, rng)
 
     def objective(self, learner, params, batch, context):
         loss = super().objective(learner, params, batch, context)
@@ -53,7 +61,7 @@ class FactorizedMean(FactorizedLocal):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frozen(FactorizedFL):
+class Frozen(Text):
     """Some parts never move."""
 
     frozen: tuple[str, ...]
@@ -88,18 +96,18 @@ def unbiased():
 
 @pytest.mark.parametrize("variant", ["alpha", "beta"])
 def test_factorizedfl_without_neighbours_is_training_alone(variant):
-    ours = run(FactorizedFL(variant=variant, tau=np.inf, sparsity=0.003), rounds=4)
+    ours = run(Text(variant=variant, tau=np.inf, sparsity=0.003), rounds=4)
     alone = run(FactorizedLocal(), rounds=4)
     same(ours, alone)
-    assert_close(models(FactorizedFL(tau=np.inf), ours), models(Local(), alone))
+    assert_close(models(Text(tau=np.inf), ours), models(Local(), alone))
 
 
 @pytest.mark.parametrize(("variant", "parts"), [("alpha", ("u",)), ("beta", ("u", "v", "mu"))])
 def test_factorizedfl_with_all_clients_alike_takes_uniform_means(variant, parts):
-    ours = run(FactorizedFL(variant=variant, tau=-np.inf, epsilon=0.0, sparsity=0.003), **EVERYONE)
+    ours = run(Text(variant=variant, tau=-np.inf, epsilon=0.0, sparsity=0.003), **EVERYONE)
     mean = run(FactorizedMean(parts=parts, weighting="uniform"), **EVERYONE)
     same(ours, mean)
-    assert_close(models(FactorizedFL(tau=-np.inf, epsilon=0.0), ours), models(Local(), mean))
+    assert_close(models(Text(tau=-np.inf, epsilon=0.0), ours), models(Local(), mean))
 
 
 def test_equal_coefficients_give_uniform_weights_whatever_epsilon():
@@ -175,7 +183,7 @@ def factorized(network, clients, rounds, it):
 @pytest.mark.parametrize(("variant", "prune", "rank"), [("alpha", False, 1), ("alpha", True, 2), ("beta", True, 1)])
 def test_factorizedfl_is_its_definition_client_by_client(variant, prune, rank):
     setting = {"tau": 0.998, "epsilon": 300.0, "min_neighbours": 2, "sparsity": 2e-3}
-    method = FactorizedFL(variant=variant, prune=prune, rank=rank, **setting)
+    method = Text(variant=variant, prune=prune, rank=rank, **setting)
     result = run(method, training=FULL)
     expected, neighbours = factorized(population(result).network, image_clients(), 3, method)
     assert len(set(neighbours[-6:])) > 1  # at the end, tau tells some clients from others
@@ -188,10 +196,10 @@ def without_data(clients):
 
 def state_with(v, u, **options):
     """A state in which client k uploaded the coefficients v[k] and the basis u[k] of the layer `hidden`."""
-    method = FactorizedFL(**options)
+    method = Text(**options)
     plain = build(mlp(2, 2, 2), np.random.default_rng(0), torch.float64)
     network = method.parameterize(plain, np.random.default_rng(1))
-    state = method.init(network, SimpleNamespace(clients=without_data(len(v))))
+    state = method.init(network, SimpleNamespace(clients=without_data(len(v)), training=FULL))
     parts = {"hidden.weight.v": torch.tensor(v)[:, None], "hidden.weight.u": torch.tensor(u)[..., None]}
     everyone = {name: torch.ones_like(who) for name, who in state.memory.items()}
     return method, replace(state, clients=state.clients.write(torch.arange(len(v)), parts), memory=everyone)
@@ -232,7 +240,7 @@ def test_coefficients_that_are_zero_have_no_similarity():
 
 
 def test_factorizedfl_sends_what_its_paper_says():
-    alpha, beta = (FactorizedFL(variant=v, tau=-1.0, sparsity=0.003, prune=True) for v in ("alpha", "beta"))
+    alpha, beta = (Text(variant=v, tau=-1.0, sparsity=0.003, prune=True) for v in ("alpha", "beta"))
     u, v, biases = 9 + 9 + 20, 4 + 20 + 7, 4 + 5 + 7
     result = run(alpha)
     for direction, floats in (("bytes_up", u + biases + 7), ("bytes_down", u + biases)):
@@ -262,11 +270,11 @@ def test_factorizedfl_sends_what_its_paper_says():
 def test_factorizedfl_alpha_sends_65_712_floats_of_the_papers_network():
     def floats(method):
         network = method.parameterize(build(resnet9(10), np.random.default_rng(0)), np.random.default_rng(1))
-        state, ids = method.init(network, SimpleNamespace(clients=without_data(1))), torch.tensor([0])
+        state, ids = method.init(network, SimpleNamespace(clients=without_data(1), training=FULL)), torch.tensor([0])
         leaves = method.receive(state, ids)
         update = Update(ids, leaves, leaves, torch.ones(1), np.random.default_rng(), network)
         return int(size(method.download(state, leaves, ids))[0] + size(method.upload(state, update))[0]) // 4
 
-    assert floats(FactorizedFL()) == 88 + 65_536 + 88 == 65_712
-    assert floats(FactorizedFL(variant="beta")) == 2 * (88 + 270_528)  # at the start, mu is zero
+    assert floats(Text()) == 88 + 65_536 + 88 == 65_712
+    assert floats(Text(variant="beta")) == 2 * (88 + 270_528)  # at the start, mu is zero
     assert floats(FedAvg()) == 2 * 2_574_282

@@ -32,10 +32,13 @@ from fedstat.testing import check_method
     "method",
     [
         FactorizedFL(),
-        FactorizedFL(variant="beta", tau=0.0, epsilon=1.0, prune=True, rank=2, sparsity=0.01),
+        FactorizedFL(variant="beta", tau=0.0, epsilon=1.0, reset_head=True),
+        FactorizedFL(reading="text"),
+        FactorizedFL(reading="text", variant="beta", tau=0.0, epsilon=1.0, rank=2, sparsity=0.01),
         FedDecomp(**FedDecomp.example),
+        FedDecomp(reading="text", **FedDecomp.example),
     ],
-    ids=["alpha", "beta", "FedDecomp"],
+    ids=["alpha", "beta", "alpha text", "beta text", "FedDecomp", "FedDecomp text"],
 )
 def test_methods_with_factors_obey_the_laws(method):
     check_method(method, examples=5)
@@ -82,7 +85,10 @@ def test_feddecomp_with_low_rank_epochs_only_is_low_rank_training_alone():
 @pytest.mark.parametrize("clients", [1, 6])
 @pytest.mark.parametrize("variant", ["alternating", "simultaneous", "reverse", "local", "fedavg"])
 def test_feddecomp_is_its_definition_client_by_client(variant, clients):
-    method, data = FedDecomp(variant=variant, conv_ratio=0.4, lora_epochs=1), image_clients(clients, seed=2)
+    method, data = (
+        FedDecomp(variant=variant, reading="text", conv_ratio=0.4, lora_epochs=1),
+        image_clients(clients, seed=2),
+    )
     result = run(method, clients=data, training=FULL)
     network = population(result).network
     ranks = {name: len(leaf) for name, leaf in network.parts.items() if name.endswith(".a")}
@@ -186,8 +192,8 @@ def test_fedpara_counts_what_its_paper_counts():
 @pytest.mark.parametrize(
     ("method", "layers", "parts"),
     [
-        (FactorizedFL(), ("head", "norm"), (".v", ".mu")),
-        (FactorizedFL(variant="beta"), ("head", "norm"), ()),
+        (FactorizedFL(reading="text"), ("head", "norm"), (".v", ".mu")),
+        (FactorizedFL(reading="text", variant="beta"), ("head", "norm"), ()),
         (FedDecomp(), (), (".a", ".b")),
         (FedPara(personal=True), (), (".x2", ".y2", ".t2")),
     ],
@@ -208,7 +214,7 @@ def test_a_new_client_trains_what_is_personal_from_the_start_and_nothing_else(me
 
 @pytest.mark.parametrize("weighting", ["samples", "uniform"])
 def test_the_start_of_new_clients_is_the_mean_of_all_last_uploads(weighting):
-    method = FactorizedFL(weighting=weighting)
+    method = FactorizedFL(reading="text", weighting=weighting)
     result = run(method, rounds=2, participation=0.4)
     sent = np.union1d(*(participants(0, t, 6, 0.4) for t in range(2)))
     assert len(participants(0, 1, 6, 0.4)) < len(sent) < 6
@@ -220,9 +226,9 @@ def test_the_start_of_new_clients_is_the_mean_of_all_last_uploads(weighting):
 
 
 WRONG = {
-    FactorizedFL: {"variant": "gamma", "layout": "cube", "rank": 0, "min_neighbours": 1.5, "epsilon": np.inf,
+    FactorizedFL: {"variant": "gamma", "reading": "cube", "rank": 0, "min_neighbours": 1.5, "epsilon": np.inf,
                    "sparsity": -1.0, "tau": np.nan, "server_lr": 0.5},
-    FedDecomp: {"conv_ratio": 0.0, "dense_ratio": 1.1, "lora_epochs": -1, "variant": "both", "scale": "big"},
+    FedDecomp: {"conv_ratio": 0.0, "dense_ratio": 1.1, "lora_epochs": -1, "variant": "both", "reading": "big"},
     FedPara: {"gamma": 1.5},
 }  # fmt: skip
 

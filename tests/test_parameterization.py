@@ -17,15 +17,15 @@ from fedstat.theory.low_rank import low_rank_overhead
 DENSE, WIDE, CONV, POINT = (9, 10), (10, 9), (4, 6, 3, 3), (9, 8, 1, 1)
 FORMS = [
     Rank1Sparse(DENSE),
-    Rank1Sparse(WIDE, rank=3),
-    Rank1Sparse(CONV),
-    Rank1Sparse(CONV, rank=2, layout="flat"),
+    Rank1Sparse(WIDE, rank=3, reading="text"),
+    Rank1Sparse(CONV, reading="text"),
+    Rank1Sparse(CONV, rank=2),
     Rank1Sparse(POINT),
-    LowRankSum(DENSE, 0.5),
-    LowRankSum(WIDE, 0.4, scale="code"),
+    LowRankSum(DENSE, 0.5, "text"),
+    LowRankSum(WIDE, 0.4),
+    LowRankSum(CONV, 0.6, "text"),
     LowRankSum(CONV, 0.6),
-    LowRankSum(CONV, 0.6, scale="code"),
-    LowRankSum(POINT, 0.6),
+    LowRankSum(POINT, 0.6, "text"),
     Atoms(CONV, 9),
     Atoms(CONV, 9, basis="canonical"),
     Atoms(CONV, 2),
@@ -63,14 +63,16 @@ def entry(form, parts, place):
     match form:
         case Rank1Sparse():
             row, column = (a * k + b, i * out + o) if kernel else (i, o)
-            if kernel and form.layout == "flat":
+            if kernel and form.reading == "code":
                 row, column = divmod(((o * inputs + i) * k + a) * k + b, inputs * out)
             return sum(p["u"][row, g] * p["v"][g, column] for g in range(form.rank)) + p["mu"][row, column]
         case LowRankSum():
-            tau = sum(p["b"][i * k + a, s] * p["a"][s, o * k + b] for s in range(form.rank))
-            if form.scale == "code":
-                tau /= math.floor(form.ratio * (out if kernel else min(out, inputs)))
-            return p["full"][place] + tau
+            row, column = i * k + a, o * k + b
+            divisor = 1
+            if form.reading == "code":
+                row, column = divmod(((o * inputs + i) * k + a) * k + b, inputs * k)
+                divisor = math.floor(form.ratio * (out if kernel else min(out, inputs)))
+            return p["full"][place] + sum(p["b"][row, s] * p["a"][s, column] for s in range(form.rank)) / divisor
         case Atoms():
             return sum(p["alpha"][r, o, i] * p["atoms"][a, b, r] for r in range(form.atoms))
         case Hadamard():
@@ -121,9 +123,9 @@ def test_stacked_parts_compose_like_one_client_after_another(form):
     "form",
     [
         Rank1Sparse((3, 2)),
-        Rank1Sparse((2, 2, 2, 2), rank=2, layout="flat"),
-        LowRankSum((3, 2), 0.5, scale="code"),
-        LowRankSum((2, 3, 2, 2), 0.5),
+        Rank1Sparse((2, 2, 2, 2), rank=2),
+        LowRankSum((3, 2), 0.5),
+        LowRankSum((2, 3, 2, 2), 0.5, "text"),
         Atoms((2, 2, 2, 2), 3),
         Hadamard((16, 16), 0.0, tanh=True),
         Hadamard((4, 4, 3, 3), 0.0, personal=True),
@@ -155,7 +157,7 @@ def test_thin_factors_have_the_papers_number_of_entries():
 def test_mu_alone_can_be_any_weight_exactly(form):
     weight = weight_of(form)
     parts = start(form)
-    assert not parts["mu"].any()
+    assert parts["mu"].any() == (form.reading == "code" and len(form.shape) == 2)
     assert torch.equal(form.compose(parts | {"u": torch.zeros_like(parts["u"]), "mu": form.matrix(weight)}), weight)
 
 
@@ -176,13 +178,13 @@ def test_thin_factors_are_xavier_uniform():
 @example(100, 100, 1, 29, False)  # 0.29 * 100 < 29 in floating point
 def test_low_rank_part_has_the_papers_rank_and_the_library_agrees(out, inputs, k, percent, conv):
     shape, k = ((out, inputs, k, k), k) if conv else ((out, inputs), 1)
-    form = LowRankSum(shape, percent / 100)
+    form = LowRankSum(shape, percent / 100, "text")
     assert form.rank == max(1, percent * min(inputs, out) * k // 100)
     assert form.rank == low_rank_overhead(inputs, out, k if conv else None, percent / 100).rank
     parts = start(form)
     assert parts["a"].numel() + parts["b"].numel() == form.rank * k * (inputs + out)
     if conv:
-        assert LowRankSum(shape, percent / 100, scale="code").rank == max(1, percent * out // 100) * k
+        assert LowRankSum(shape, percent / 100).rank == max(1, percent * out // 100) * k
 
 
 @pytest.mark.parametrize("form", [f for f in FORMS if isinstance(f, LowRankSum)], ids=str)
@@ -193,7 +195,7 @@ def test_low_rank_sum_starts_as_the_networks_weight(form):
 @pytest.mark.parametrize("shape", [DENSE, WIDE, CONV, (6, 2, 3, 3)])
 @pytest.mark.parametrize("ratio", [0.5, 1.0])
 def test_low_rank_part_reaches_every_matrix_up_to_its_rank_and_none_beyond(shape, ratio):
-    form = LowRankSum(shape, ratio)
+    form = LowRankSum(shape, ratio, "text")
     out, inputs, *kernel = shape
     k = kernel[0] if kernel else 1
     target = weight_of(form).numpy()
@@ -209,9 +211,18 @@ def test_low_rank_part_reaches_every_matrix_up_to_its_rank_and_none_beyond(shape
     assert (missed < 1e-12) == (ratio == 1)
 
 
-@pytest.mark.parametrize("shape", [(6, 8), (4, 3, 3, 3)])
-def test_first_step_of_the_low_rank_part_is_a_full_rank_step_in_expectation(shape):
-    form, draws = LowRankSum(shape, 0.5), 4000
+@pytest.mark.parametrize(
+    ("form", "share"),
+    [
+        (LowRankSum((6, 8), 0.5, "text"), 1),
+        (LowRankSum((4, 3, 3, 3), 0.5, "text"), 1),
+        (LowRankSum((6, 8), 0.5), 1 / (3 * 8 * 3)),  # three times inputs times rank
+        (LowRankSum((4, 3, 3, 3), 0.5), 1 / (3 * 3 * 2)),  # rank over k, that is
+    ],
+    ids=str,
+)
+def test_first_step_of_the_low_rank_part_is_a_share_of_a_full_rank_step_in_expectation(form, share):
+    shape, draws = form.shape, 4000
     direction = weight_of(form, seed=1)
     rng, moved = np.random.default_rng(0), []
     for _ in range(draws):
@@ -220,7 +231,7 @@ def test_first_step_of_the_low_rank_part_is_a_full_rank_step_in_expectation(shap
         step = torch.autograd.grad((form.compose(parts) * direction).sum(), b)[0]
         moved.append((form.compose(parts | {"b": step}) - parts["full"]).detach())
     moved = torch.stack(moved)
-    z = (moved.mean(0) - direction) / (moved.std(0) / math.sqrt(draws))
+    z = (moved.mean(0) - share * direction) / (moved.std(0) / math.sqrt(draws))
     assert z.abs().max() < 5
 
 
@@ -364,14 +375,14 @@ def test_personal_factor_starts_at_zero_and_its_first_step_is_a_full_rank_step_i
         (lambda: Rank1Sparse((3, 4), rank=4), "rank must .* got 4"),
         (lambda: Rank1Sparse((8, 8, 3, 3), rank=10), "from 1 to 9"),
         (lambda: Rank1Sparse((8, 8), rank=1.5), "rank must be a whole number"),
-        (lambda: Rank1Sparse((8, 8), layout="row"), "layout must .* got 'row'"),
+        (lambda: Rank1Sparse((8, 8), reading="row"), "reading must .* got 'row'"),
         (lambda: Rank1Sparse((8,)), r"shape must .* got \(8,\)"),
         (lambda: LowRankSum((8, 8, 3, 5), 0.5), r"square filters.* got \(8, 8, 3, 5\)"),
         (lambda: LowRankSum((8, 0), 0.5), r"shape must .* got \(8, 0\)"),
         (lambda: LowRankSum((8, 8), 0), r"ratio must lie in \(0, 1\], got 0"),
         (lambda: LowRankSum((8, 8), 1.01), "ratio must .* got 1.01"),
         (lambda: LowRankSum((8, 8), math.nan), "ratio must .* got nan"),
-        (lambda: LowRankSum((8, 8), 0.5, scale="text"), "scale must .* got 'text'"),
+        (lambda: LowRankSum((8, 8), 0.5, "paper"), "reading must .* got 'paper'"),
         (lambda: Atoms((8, 8), 3), r"only convolutions .* got \(8, 8\)"),
         (lambda: Atoms((8, 8, 3, 3), 0), "atoms must .* got 0"),
         (lambda: Atoms((8, 8, 3, 3), 2.0), "atoms must be a whole number"),

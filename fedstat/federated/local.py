@@ -27,7 +27,7 @@ class Training:
     lr : float
         Learning rate, not negative (zero is the fixed point that the laws test).
     optimizer : {"sgd", "adam"}
-        Its state starts afresh in every round and phase.
+        Its state starts afresh in every round and phase, unless a method keeps SGD's momentum (`Phase`).
     momentum : float
         Heavy-ball momentum of SGD, in [0, 1).
     weight_decay : float
@@ -94,6 +94,9 @@ class Phase:
         Steps at most, whatever the epochs.
     name : str
         By which an objective tells phases apart.
+    velocity : str, optional
+        Slot whose leaves are SGD's momentum before and after the phase, for a method that keeps it from round to
+        round; by default momentum starts at zero.
     """
 
     train: tuple[str, ...]
@@ -102,6 +105,7 @@ class Phase:
     first_epoch: int | None = None
     steps: int | None = None
     name: str = "train"
+    velocity: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

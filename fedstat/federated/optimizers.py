@@ -24,11 +24,15 @@ def _rows(active: Tensor, like: Tensor) -> Tensor:
 
 @dataclass
 class SGD:
-    """Stochastic gradient descent with heavy-ball momentum, as ``torch.optim.SGD``."""
+    """Stochastic gradient descent with heavy-ball momentum, as ``torch.optim.SGD``.
+
+    Its state is `velocity`; where that `lasts` beyond the phase, rows that have finished keep theirs.
+    """
 
     lr: Rate
     momentum: float = 0.0
     velocity: Params = field(default_factory=dict)
+    lasts: bool = False
 
     @torch.no_grad()
     def step(self, params: Params, grads: Params, active: Tensor | None) -> None:
@@ -37,10 +41,14 @@ class SGD:
         if self.momentum:
             if not self.velocity:
                 self.velocity = {name: torch.zeros_like(p) for name, p in params.items()}
-            # an inactive row may change its velocity: it never moves again in this phase
-            torch._foreach_mul_(list(self.velocity.values()), self.momentum)
-            torch._foreach_add_(list(self.velocity.values()), list(steps.values()))
-            steps = self.velocity
+            if self.lasts and active is not None:
+                moved = {name: self.momentum * v + steps[name] for name, v in self.velocity.items()}
+                self.velocity = {n: torch.where(_rows(active, v), v, self.velocity[n]) for n, v in moved.items()}
+                steps = moved
+            else:  # an inactive row may change its velocity: it never moves again in this phase
+                torch._foreach_mul_(list(self.velocity.values()), self.momentum)
+                torch._foreach_add_(list(self.velocity.values()), list(steps.values()))
+                steps = self.velocity
         if active is not None:
             steps = {name: torch.where(_rows(active, g), g, 0) for name, g in steps.items()}
         if isinstance(self.lr, Mapping):

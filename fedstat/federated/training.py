@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from fedstat.federated.executor import chunk_size, of_one, one_by_one
 from fedstat.federated.layers import MaskedBatchNorm
 from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, in_slot, slot
 from fedstat.federated.network import Network, Params
 from fedstat.federated.optimizers import SGD, Adam, Rate
 from fedstat.federated.pool import BatchOrders, Job, Pool
@@ -195,7 +195,7 @@ class _Worker:
     ) -> None:
         """Take all steps of one phase in place; `places` (S, G, c, B) has -1 at padding."""
         method, learner, decay = self.method, self.learner, self.training.weight_decay
-        optimizer = self.optimizer(phase)
+        optimizer = self.optimizer(phase, params)
         finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.pool.x.device)
         for name in phase.train:
             params[name].requires_grad_()
@@ -229,6 +229,8 @@ class _Worker:
             if step:
                 rows = None if everybody[number] else moving[number]
                 optimizer.step({name: params[name] for name in phase.train}, step, rows)
+        if phase.velocity is not None and isinstance(optimizer, SGD):
+            params |= in_slot(optimizer.velocity, phase.velocity)
         for name in phase.train:
             params[name] = params[name].detach()
             finite &= self.each(torch.sum)(params[name]).isfinite()  # much faster than asking every element
@@ -268,10 +270,15 @@ class _Worker:
         lr, decay = self.training.lr if phase.lr is None else phase.lr, self.training.lr_decay ** max(0, self.round)
         return {name: rate * decay for name, rate in lr.items()} if isinstance(lr, Mapping) else lr * decay
 
-    def optimizer(self, phase: Phase) -> SGD | Adam:
-        """A fresh optimiser."""
+    def optimizer(self, phase: Phase, params: Params) -> SGD | Adam:
+        """A fresh optimiser, or SGD with the momentum that the phase's slot of `params` holds."""
         lr = self.rate(phase)
-        return Adam(lr) if self.training.optimizer == "adam" else SGD(lr, momentum=self.training.momentum)
+        if self.training.optimizer == "adam":
+            return Adam(lr)
+        if phase.velocity is None:
+            return SGD(lr, momentum=self.training.momentum)
+        kept = slot(params, phase.velocity)
+        return SGD(lr, self.training.momentum, {name: kept[name] for name in phase.train}, lasts=True)
 
     def check(self, finite: Tensor, phase: Phase) -> None:
         """Stop where a loss or a weight is no number any more."""

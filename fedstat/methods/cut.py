@@ -34,9 +34,12 @@ class Count:
 
 Cut = float | Quantile | Count
 
+#: Relative difference below which a statistic equals the cut: units alike in law differ by the order of sums.
+_ROUNDING = 1e-9
+
 
 def is_shared(statistic: np.ndarray, cut: Cut, previous: np.ndarray) -> np.ndarray:
-    """Return which units are shared: ``statistic >= cut``.
+    """Return which units are shared: ``statistic >= cut``, equal up to rounding being equal.
 
     Parameters
     ----------
@@ -61,7 +64,7 @@ def is_shared(statistic: np.ndarray, cut: Cut, previous: np.ndarray) -> np.ndarr
         return shared
     if isinstance(cut, Quantile):
         threshold = float(np.quantile(statistic[known], cut.q)) if known.any() else 0.0
-        return np.where(known, statistic >= threshold, previous)
+        return np.where(known, statistic >= threshold - _ROUNDING * abs(threshold), previous)
     if cut <= 0 or cut == np.inf:
         return np.full(len(statistic), cut <= 0)
-    return np.where(known, statistic >= cut, previous)
+    return np.where(known, statistic >= cut - _ROUNDING * cut, previous)

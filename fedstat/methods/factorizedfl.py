@@ -12,14 +12,26 @@ import torch
 from torch import Tensor
 
 from fedstat.federated.codec import Message, Sparse
-from fedstat.federated.local import Batch, Context, Learner
-from fedstat.federated.method import Method, Population, Predictor, State, Update, keep, only
+from fedstat.federated.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.method import (
+    Method,
+    Population,
+    Predictor,
+    State,
+    Update,
+    bare,
+    device_of,
+    in_slot,
+    keep,
+    only,
+    stack,
+)
 from fedstat.federated.network import Network, Params, parameterize
 from fedstat.federated.store import ClientStore
 from fedstat.parameterization import Rank1Sparse
 
-#: Under which name the server remembers how clients weigh.
-SIZE = "size"
+#: Under which name the server remembers how clients weigh, and the slot of a client's momentum.
+SIZE, VELOCITY = "size", "velocity"
 #: By how much the cosine of equal vectors may miss 1.
 _ROUNDING = 1e-12
 
@@ -28,15 +40,29 @@ _ROUNDING = 1e-12
 class FactorizedFL(Method):
     """Weights are a basis times coefficients plus a sparse matrix; clients with similar coefficients average bases.
 
-    Every weight but the head's is, as a matrix, ``u v + mu``: a thin basis u, coefficients v that say how a client
-    uses it, and a sparse mu for what the product cannot express (Factorized-FL paper, equation 3). Clients train all
-    parts jointly under an L1 penalty on mu (equation 6). For client k the server takes, among the clients i whose
-    last v of layer L-1, the one below the head, has ``cosine sigma_ki >= tau``, the mean of u with weights
-    proportional to ``exp(epsilon sigma_ki)`` (equations 4 and 5). "alpha" averages u alone, "beta" v and mu as well,
-    with the same weights.
+    A weight is, as a matrix, ``u v + mu``: a thin basis u, coefficients v that say how a client uses it, and a sparse
+    mu for what the product cannot express (Factorized-FL paper, equation 3). Clients train all parts jointly. For
+    client k the server takes, among the clients i whose last v of layer L-1, the one below the head, has ``cosine
+    sigma_ki >= tau``, the mean of u with weights proportional to ``exp(epsilon sigma_ki)`` (equations 4 and 5).
+    "alpha" averages u alone, "beta" v and mu as well, with the same weights.
 
     Parameters
     ----------
+    reading : {"code", "text"}
+        What the authors ran, or what they wrote ("code", which does better on digits than "text"):
+
+        =====================  ==========================================  ==========================================
+        ..                     "code"                                      "text"
+        =====================  ==========================================  ==========================================
+        arrangement, start     `Rank1Sparse`'s "code": mu of dense         `Rank1Sparse`'s "text": mu starts at zero
+                               weights starts filled
+        head                   factorised, personal                        plain, personal
+        norm layers            scale and shift go with u, statistics       personal
+                               are personal
+        mu                     trained like all else                       under an L1 penalty (equation 6)
+        SGD's momentum         lives on from round to round                new in every round
+        evaluated              a client's model as it was trained          with the next round's mean
+        =====================  ==========================================  ==========================================
     variant : {"alpha", "beta"}
         What is averaged ("alpha", which the paper presents first).
     rank : int
@@ -50,14 +76,14 @@ class FactorizedFL(Method):
         How many clients are averaged at least, the client itself included: the most similar ones whatever `tau` says
         (1, the paper's rule; the code has 4 where domains differ, else 10 or 20).
     sparsity : float
-        Weight of the L1 penalty, lambda_sparsity (5e-4, from the code).
+        lambda_sparsity: the weight of the text's penalty, and what `prune` goes by (5e-4, from the code).
     prune : bool
-        Whether entries of mu below `sparsity` in size count as zero where a model is evaluated and where mu is
-        uploaded. Gradient steps leave hardly any entry at exactly zero, so figures of sparsity and of "beta"'s costs
-        need it (False: mu as it is trained).
-    layout : {"spatial", "flat"}
-        Arrangement of a convolution's weight as a matrix, see `fedstat.parameterization.Rank1Sparse` ("spatial", the
-        paper's reading; "flat" is the code's).
+        Whether entries of mu below `sparsity` in size count as zero where a model is evaluated and, in the text's
+        reading, where mu is uploaded. Gradient steps leave hardly any entry at exactly zero, so figures of sparsity
+        and of "beta"'s costs need it (True, as in the code).
+    reset_head : bool
+        Whether a client's head starts every round from its first value; the code does so where clients have the same
+        labels, and not where labels are permuted or domains differ (False, the text).
     weighting : {"samples", "uniform"}
         Weights of the mean for new clients; the clients' own means do not depend on it.
     server_lr : float
@@ -72,24 +98,30 @@ class FactorizedFL(Method):
     Notes
     -----
     "alpha" sends u and the last layer's v up, and a mean of u down. "beta" sends u, v and the non-zero entries of mu
-    both ways; down these lie where any neighbour's do. Biases of factorised layers go with u. Head and norm layers,
-    with their statistics, are personal. A new client has no v yet: it starts from the mean, weighted by samples, of
-    what all clients uploaded last, and trains what is personal for one round's epochs.
+    both ways; down these lie where any neighbour's do. Biases of factorised layers go with u. A new client has no v
+    yet: it starts from the mean, weighted by samples, of what all clients uploaded last, and trains what is personal
+    for one round's epochs; in the code the mean is of v and mu as well, and it trains everything.
 
     Our choices: the server keeps everybody's last upload, so that absent clients are neighbours, too, and a client
     starts from the newest mean; who has not taken part yet is nobody's neighbour, and is itself judged by the common
     start. The softmax weights stand inside the sum. Clients below `tau` are left out, where a score of zero would
-    keep weight one. The penalty moves mu, in the code it only shows in the reported loss.
+    keep weight one.
+
+    The authors' code computes the penalty without gradient, so that it shows in the reported loss only. It overwrites a
+    client's last upload by the client's mean before it takes the means of those that follow, whose neighbours then
+    depend on the clients' order; ours do not. It counts the entries of mu above `sparsity` as sent, though all are;
+    here all are counted. Momentum lives on under SGD; Adam's state is new in every round.
     """
 
+    reading: Literal["code", "text"] = "code"
     variant: Literal["alpha", "beta"] = "alpha"
     rank: int = 1
     tau: float = 0.95
     epsilon: float = 20.0
     min_neighbours: int = 1
     sparsity: float = 5e-4
-    prune: bool = False
-    layout: Literal["spatial", "flat"] = "spatial"
+    prune: bool = True
+    reset_head: bool = False
 
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the penalty on mu is a force that plain training does not feel, also where a client is alone."
@@ -98,7 +130,7 @@ class FactorizedFL(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        for name, allowed in (("variant", ("alpha", "beta")), ("layout", ("spatial", "flat"))):
+        for name, allowed in (("variant", ("alpha", "beta")), ("reading", ("code", "text"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
         for name in ("rank", "min_neighbours"):
@@ -107,32 +139,47 @@ class FactorizedFL(Method):
         for name in ("epsilon", "sparsity"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}.")
+        if self.reset_head and self.reading == "text":
+            raise ValueError('reset_head is the authors\' code\'s, but reading is "text"; take reading="code".')
         if np.isnan(self.tau):
             raise ValueError("tau must be a number, infinite ones included, got nan.")
         if self.server_lr != 1:
             raise ValueError(f"server_lr must be 1, since clients have means of their own, got {self.server_lr}.")
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
-        """Factorise every dense, recurrent and convolutional weight below the head."""
-        forms = {
-            name: Rank1Sparse(tuple(shape), self.rank, self.layout)
-            for name, shape in network.kernels.items()
-            if name != f"{network.head}.weight"
-        }
-        if not forms:
+        """Factorise every dense, recurrent and convolutional weight; the text leaves the head plain."""
+        head = f"{network.head}.weight"
+        if network.kernels.keys() <= {head}:
             raise ValueError("the network needs a dense or convolutional layer below its head; it has none.")
+        forms = {
+            name: Rank1Sparse(tuple(shape), self.rank, self.reading)
+            for name, shape in network.kernels.items()
+            if name != head or self.reading == "code"
+        }
         return parameterize(network, forms, rng)
 
+    def leaves(self, network: Network, population: Population) -> Params:
+        """The parts, and in the code's reading the momentum of their steps."""
+        initial = network.initial()
+        if not self._keeps_momentum(population.training):
+            return initial
+        return initial | in_slot({name: torch.zeros_like(initial[name]) for name in network.trainable}, VELOCITY)
+
     def shared(self, network: Network, population: Population) -> Params:
-        """What travels: of factorised weights u, or all parts, and the biases of their layers."""
+        """What travels: of factorised weights below the head u, or all parts, and what goes with u."""
+        below = network.shapes.keys() - set(network.head_leaves)
+        norms = set(network.norm_leaves) - set(network.statistics) if self.reading == "code" else set()
         layers = {weight.rpartition(".")[0] for weight in network.forms}
         parts = ("u",) if self.variant == "alpha" else ("u", "v", "mu")
 
         def travels(leaf: str) -> bool:
             owner, _, last = leaf.rpartition(".")
-            return last in parts if leaf in network.parts else owner in layers
+            return leaf in norms or (last in parts if leaf in network.parts else owner in layers)
 
-        return only(network, [leaf for leaf in network.shapes if not travels(leaf)])
+        masks = only(network, [leaf for leaf in network.shapes if leaf not in below or not travels(leaf)])
+        if self._keeps_momentum(population.training):
+            masks |= in_slot({name: torch.zeros_like(masks[name]) for name in network.trainable}, VELOCITY)
+        return masks
 
     def init(self, network: Network, population: Population) -> State:
         """Keep all leaves of every client; remember their weights and, for the leaves v of layer L-1, who sent them."""
@@ -142,7 +189,8 @@ class FactorizedFL(Method):
                 f"min_neighbours must be at most the number of clients, {clients}, got {self.min_neighbours}."
             )
         state = super().init(network, population)
-        coefficients = [[leaf for leaf in layer if leaf in network.parts and leaf.endswith(".v")]
+        parts = network.parts.keys() - set(network.head_leaves)
+        coefficients = [[leaf for leaf in layer if leaf in parts and leaf.endswith(".v")]
                         for layer in network.layers.values()]  # fmt: skip
         last = next(leaves for leaves in reversed(coefficients) if leaves)
         nobody = torch.zeros(clients, dtype=torch.bool, device=network.device)
@@ -159,13 +207,20 @@ class FactorizedFL(Method):
         near = weights.any(0).nonzero()[:, 0]
         uploads, weights = state.clients.rows(near), weights[:, near]
         for name in (name for name, mask in state.shared.items() if mask.all()):
-            # around the server's value, from which equal uploads do not differ; a zero of mu has to stay zero
-            centre = torch.zeros_like(params[name][0]) if _is_sparse(name) else state.server[name]
+            centre = state.server[name]  # from which equal uploads do not differ; the text's mu has zeros there
             params[name] = centre + torch.tensordot(weights.to(centre.dtype), uploads[name] - centre, dims=1)
+        if self.reset_head:
+            params |= {name: leaf.expand_as(params[name]) for name, leaf in _head(state).items()}
         return params
 
+    def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+        """All parts jointly."""
+        return (Phase(network.trainable, velocity=VELOCITY if self._keeps_momentum(training) else None),)
+
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
-        """The loss, and an L1 penalty on mu."""
+        """The loss, and in the text's reading an L1 penalty on mu."""
+        if self.reading == "code":
+            return learner.loss(params, batch)
         size = sum(params[leaf].abs().sum() for leaf in learner.network.parts if _is_sparse(leaf))
         return learner.loss(params, batch) + self.sparsity * size
 
@@ -175,36 +230,55 @@ class FactorizedFL(Method):
 
     def upload(self, state: State, update: Update) -> Message:
         """What is averaged, and the v by which clients are compared; of mu its non-zero entries."""
-        end = self._pruned(update.end)
+        end = self._uploaded(update.end)
         return _sparse(
             {**super().upload(state, replace(update, end=end)), **{name: end[name] for name in _last(state)}}
         )
 
     def aggregate(self, state: State, update: Update) -> State:
         """Keep what was uploaded; everybody's own mean is taken in ``receive``, that of new clients in ``newcomer``."""
-        end = self._pruned(update.end) if self.variant == "beta" else update.end
+        end = self._uploaded(update.end) if self.variant == "beta" else update.end
         sent = {name: state.memory[name].index_fill(0, update.ids, True) for name in _last(state)}
         clients = keep(state.clients, replace(update, end=end))
         return replace(state, clients=clients, memory=state.memory | sent, round=state.round + 1)
 
+    def models(self, state: State, ids: Tensor, population: Population | None = None) -> dict[str, Predictor]:
+        """A client's model: in the code's reading as it was trained, else with the newest mean."""
+        assert state.clients is not None
+        found = state.clients.rows(ids) if self.reading == "code" else self.receive(state, ids)
+        return {"personal": self.predictor(bare(found))}
+
     def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
-        """The mean of all that was uploaded; the rest trains from the start."""
+        """The mean of all that was uploaded; then the personal parts train, in the code's reading all."""
         assert state.clients is not None
         assert state.shared is not None
-        who = state.memory[_last(state)[0]].nonzero()[:, 0]
-        if not len(who):
+        network, who = population.network, state.memory[_last(state)[0]].nonzero()[:, 0]
+        own = {*network.head_leaves, *network.statistics}
+        names = [name for name, mask in state.shared.items() if mask.all()]
+        if self.reading == "code":
+            names = [name for name in network.shapes if name not in own]
+        if len(who):
+            uploads, size = state.clients.rows(who), state.memory[SIZE][who]
+            share = size / size.sum()
+            mean = {
+                name: leaf + torch.tensordot(share.to(leaf.dtype), uploads[name] - leaf, dims=1)
+                for name, leaf in state.server.items()
+                if name in names
+            }
+            state = replace(state, server=state.server | mean)
+        if self.reading == "text":
             return super().newcomer(state, population)
-        uploads, size = state.clients.rows(who), state.memory[SIZE][who]
-        mean = {
-            name: leaf + torch.tensordot((size / size.sum()).to(leaf.dtype), uploads[name] - leaf, dims=1)
-            for name, leaf in state.server.items()
-            if state.shared[name].all()
-        }
-        return super().newcomer(replace(state, server=state.server | mean), population)
+        ids = torch.arange(len(population.clients), device=device_of(state))
+        phases = self.phases(network, population.training, state.round)
+        end = population.train(self, stack(state.server, len(ids)), ids, phases, state.round)
+        return {"personal": self.predictor(bare(end))}
 
     def predictor(self, params: Params) -> Predictor:
         """Return models, with small entries of mu left out if `prune`."""
         return super().predictor(self._pruned(params))
+
+    def _keeps_momentum(self, training: Training) -> bool:
+        return self.reading == "code" and training.optimizer == "sgd" and training.momentum > 0
 
     def _weights(self, state: State, ids: Tensor) -> Tensor:
         """Weights (m, K) of all clients in the means of clients `ids`, in float64; see the class."""
@@ -226,6 +300,10 @@ class FactorizedFL(Method):
         neighbours = known & (closest | (cosine >= self.tau - _ROUNDING))
         return torch.where(neighbours, self.epsilon * cosine, -np.inf).softmax(dim=1)
 
+    def _uploaded(self, params: Params) -> Params:
+        """What a client sends of its leaves."""
+        return self._pruned(params) if self.reading == "text" else params
+
     def _pruned(self, params: Params) -> Params:
         """The same leaves, small entries of mu set to zero if `prune`."""
         small = {
@@ -239,8 +317,15 @@ def _last(state: State) -> list[str]:
     return [name for name in state.memory if name != SIZE]
 
 
+def _head(state: State) -> Params:
+    """First values of the code's factorised head: its u is the only one that stays with the client."""
+    assert state.shared is not None
+    basis = next(n for n, mask in state.shared.items() if n.endswith(".weight.u") and "/" not in n and not mask.any())
+    return {n: leaf for n, leaf in state.server.items() if n.startswith(basis.removesuffix("weight.u"))}
+
+
 def _is_sparse(leaf: str) -> bool:
-    return leaf.endswith(".mu")
+    return leaf.endswith(".mu") and "/" not in leaf
 
 
 def _sparse(message: Message) -> Message:

@@ -14,12 +14,26 @@ from torch import Tensor
 
 from fedstat import factor
 from fedstat.federated.codec import Bits, Message
-from fedstat.federated.method import Method, Population, Predictor, State, Update, keep, rows, stack, step_to_mean
+from fedstat.federated.method import (
+    Method,
+    Population,
+    Predictor,
+    State,
+    Update,
+    keep,
+    only,
+    rows,
+    stack,
+    step_to_mean,
+)
 from fedstat.federated.network import Network, Params
 from fedstat.federated.store import ClientStore
 from fedstat.methods.cut import Count, Cut, Quantile, is_shared
 from fedstat.methods.ensemble import ensemble
 from fedstat.methods.units import share_units
+
+#: By how much shares of eigenvalues may miss kappa.
+_ROUNDING = 1e-12
 
 Statistic = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -31,7 +45,7 @@ class FedFac(Method):
     The flattened incoming weights of unit j at all reporting clients make one column of a matrix; principal-axis
     factor analysis of its correlations gives each unit's communality nu_j, and a unit is shared where
     ``nu_j >= tau``. The first split comes from the weights of all clients after one local round from the common
-    start, which is then taken up again; `dynamic` recomputes it in every round from the participants' changes.
+    start, which is then taken up again; `dynamic` recomputes it in every round from what the participants trained.
 
     Parameters
     ----------
@@ -45,21 +59,27 @@ class FedFac(Method):
         the paper's grid of quartiles).
     dynamic : bool
         Algorithm 2 instead of Algorithm 1.
-    source : {"updates", "weights"}
-        What the dynamic analysis looks at; the paper says "weights or gradients" ("updates", our choice: weights repeat
-        the common start, and correlate for that reason).
-    rejoin : {"add", "average"}
-        A unit that turns shared: add the mean change to the server's old value, as the paper's formula does, or
-        take the mean of the participants' weights ("add", the paper's). With ``server_lr=1`` both agree on units that
-        never flip.
-    statistic : {"communality", "agreement"} or callable
-        What is cut. "communality" is the paper's. It cannot tell whether clients agree: inputs permuted within
-        each client leave it unchanged. "agreement" is ours, each unit's `intraclass_correlation` over clients. It
-        looks at changes, since weights agree that started alike or were averaged: at first those that all clients
-        make from the common start, under `dynamic` those of the round. There a personal unit starts from each
-        client's own weights and its changes may differ for that reason alone, so units that start alike are
-        compared with units that do not. A callable maps stacked weights or changes (K', units, fan_in), whichever
-        the communality would see, and a generator to one value per unit, NaN where undefined.
+    reading : {"text", "code"}
+        What the paper says, or what its authors ran ("text"; on the paper's generator neither loses to the other). In
+        their code the statistic is "eigenvectors", of the participants' weights in every round; of a split layer only
+        incoming weights are shared, biases and norm layers are personal; and so are the statistics of every norm layer.
+    statistic : {"communality", "eigenvectors", "agreement"} or callable, optional
+        What is cut; by default the reading's. "communality" is the text's. "eigenvectors" is the code's: the sum of a
+        unit's squares in the leading eigenvectors, one fewer than `kappa` asks for. Neither can tell whether clients
+        agree: inputs permuted within each client leave both unchanged. "agreement" is ours, each unit's
+        `intraclass_correlation` over clients. It looks at changes, since weights agree that started alike or were
+        averaged: at first those that all clients make from the common start, under `dynamic` those of the round. There
+        a personal unit starts from each client's own weights and its changes may differ for that reason alone, so
+        units that start alike are compared with units that do not. A callable maps stacked weights or changes
+        (K', units, fan_in), whichever the communality would see, and a generator to one value per unit, NaN where
+        undefined.
+    source : {"weights", "updates"}, optional
+        What the dynamic analysis looks at; the paper says "weights or gradients" ("weights", the code's; agreement
+        needs "updates"). On the paper's generator a split by updates does hardly better than a random one.
+    rejoin : {"average", "add"}
+        A unit that turns shared: take the mean of the participants' weights, or add their mean change to the server's
+        old value, as the paper's formula does though the clients started from values of their own ("average", the
+        code's). With ``server_lr=1`` both agree on units that never flip.
     replicates : int
         Batch orders in which all clients train from the common start for the first "agreement", one local round
         each; two or more separate the clients' differences from the noise of their batches (2, ours).
@@ -77,8 +97,12 @@ class FedFac(Method):
     absent client from its own row, which dates from when it last took part (before that, the common start). The
     server's value of the unit stays what it was when it was last shared.
 
-    The analysis starts from squared multiple correlations and takes the diagonal of R - A A' for the unique variances:
-    as printed, without the diagonal, the iteration would be principal components.
+    The communalities' analysis starts from squared multiple correlations and takes the diagonal of R - A A' for the
+    unique variances: as printed, without the diagonal, the iteration would be principal components.
+
+    The authors' code has no static version, and makes its first split after the first round, as the dynamic one does
+    here in that reading. Of several split layers it loads the shared units of the last alone; here all are shared. Its
+    loss is a batch's sum, so that their weight decay acts on a mean loss as one divided by the batch size.
 
     A new client gets LocalTrain ("personal": its personal units train alone, from the common start or, under `dynamic`,
     from the server's value) and, untrained, the mean of all clients' predicted probabilities ("ensemble").
@@ -88,9 +112,10 @@ class FedFac(Method):
     kappa: float = 0.85
     tau: Cut = Quantile(0.5)  # noqa: RUF009 (frozen)
     dynamic: bool = False
-    source: Literal["updates", "weights"] = "updates"
-    rejoin: Literal["add", "average"] = "add"
-    statistic: Literal["communality", "agreement"] | Statistic = "communality"
+    reading: Literal["text", "code"] = "text"
+    statistic: Literal["communality", "eigenvectors", "agreement"] | Statistic | None = None
+    source: Literal["weights", "updates"] | None = None
+    rejoin: Literal["average", "add"] = "average"
     replicates: int = 2
 
     example: ClassVar[Mapping[str, Any]] = {"layers": ["hidden", "head"], "tau": Count(2), "kappa": 0.5}
@@ -104,15 +129,17 @@ class FedFac(Method):
             raise ValueError(f"kappa must lie in (0, 1], got {self.kappa}.")
         if not isinstance(self.tau, Quantile | Count) and not (isinstance(self.tau, float | int) and self.tau >= 0):
             raise ValueError(f"tau must be a number >= 0, a Quantile or a Count, got {self.tau!r}.")
-        if self.source not in ("updates", "weights") or self.rejoin not in ("add", "average"):
+        for name, allowed in (
+            ("reading", ("text", "code")),
+            ("source", ("weights", "updates", None)),
+            ("rejoin", ("average", "add")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {getattr(self, name)!r}.")
+        if self.statistic not in ("communality", "eigenvectors", "agreement", None) and not callable(self.statistic):
             raise ValueError(
-                f'source must be "updates" or "weights" and rejoin "add" or "average", got {self.source!r} and '
-                f"{self.rejoin!r}."
-            )
-        if self.statistic not in ("communality", "agreement") and not callable(self.statistic):
-            raise ValueError(
-                'statistic must be "communality", "agreement" or a function of stacked weights and a generator, got '
-                f"{self.statistic!r}."
+                'statistic must be "communality", "eigenvectors", "agreement" or a function of stacked weights and a '
+                f"generator, got {self.statistic!r}."
             )
         if self.statistic == "agreement" and self.source == "weights":
             raise ValueError(
@@ -128,6 +155,8 @@ class FedFac(Method):
         everything = {layer: np.ones(n, dtype=bool) for layer, n in units.items()}
         if self._is_decided():
             split = {layer: is_shared(np.full(n, np.nan), self.tau, everything[layer]) for layer, n in units.items()}
+        elif self._starts_shared():
+            split = everything
         else:
             start = stack(network.initial(), len(population.clients))
             if self.statistic == "agreement":
@@ -137,15 +166,16 @@ class FedFac(Method):
                 seen = [population.warmup(start)]
             incoming = {layer: network.incoming(layer) for layer in self.layers}
             split = self._split(seen, incoming, everything, population.rng)
-        return share_units(network, split, len(population.clients))
+        return self._masks(network, split)
 
     def init(self, network: Network, population: Population) -> State:
         """As FedSplit; under `dynamic` clients keep all units of the split layers, as any may turn personal."""
         state = super().init(network, population)
         if not self.dynamic or self._is_decided():
             return state
-        split = [name for layer in self.layers for name in network.unit_leaves(layer)]
-        kept = {name: state.server[name] for name in split}
+        assert state.shared is not None
+        split = {name for layer in self.layers for name in network.unit_leaves(layer)}
+        kept = {n: leaf for n, leaf in state.server.items() if n in split or not state.shared[n].all()}
         return replace(state, clients=ClientStore.filled(kept, len(population.clients)))
 
     def aggregate(self, state: State, update: Update) -> State:
@@ -153,14 +183,11 @@ class FedFac(Method):
         if not self.dynamic or self._is_decided():
             return super().aggregate(state, update)
         assert state.shared is not None
-        seen = _changes(update.start, update.end) if self.source == "updates" else update.end
-        leaves = {layer: update.network.unit_leaves(layer) for layer in self.layers}
+        updates = self.source == "updates" or self.statistic == "agreement"
+        seen = _changes(update.start, update.end) if updates else update.end
         incoming = {layer: update.network.incoming(layer) for layer in self.layers}
         before = {layer: _units(state.shared[names[0]]).cpu().numpy() for layer, names in incoming.items()}
-        shared = dict(state.shared)
-        for layer, mask in self._split([seen], incoming, before, update.rng).items():
-            for name in leaves[layer]:
-                shared[name] = torch.from_numpy(mask).to(shared[name].device).view(shared[name].shape)
+        shared = self._masks(update.network, self._split([seen], incoming, before, update.rng))
         server = step_to_mean(state.server, update, rows(shared, update.ids), self.server_lr)
         if self.rejoin == "average":
             for name, old in state.shared.items():
@@ -170,7 +197,7 @@ class FedFac(Method):
 
     def prelude(self, network: Network, clients: int) -> tuple[Message, Message]:
         """For the first split all clients send the layers' incoming weights, or changes, and hear which are shared."""
-        if self._is_decided():
+        if self._is_decided() or self._starts_shared():
             return {}, {}
         times = self.replicates if self.statistic == "agreement" else 1
         up, down = {}, {}
@@ -189,10 +216,12 @@ class FedFac(Method):
         return {**message, **{name: Bits(mask) for name, mask in bits.items()}}
 
     def upload(self, state: State, update: Update) -> Message:
-        """Shared elements; under `dynamic` everything, since the analysis looks at all units."""
+        """Shared elements; under `dynamic` those of the split layers whole, since the analysis looks at all units."""
+        message = super().upload(state, update)
         if not self.dynamic or self._is_decided():
-            return super().upload(state, update)
-        return {name: update.end[name] for name in state.server}
+            return message
+        split = [name for layer in self.layers for name in self._leaves_of(update.network, layer)]
+        return {name: update.end[name] for name in state.server if name in message or name in split}
 
     def newcomer(self, state: State, population: Population) -> dict[str, Predictor]:
         """LocalTrain, by training the personal units alone; and the ensemble of all clients' models, untrained."""
@@ -209,6 +238,25 @@ class FedFac(Method):
         """Tell whether no analysis is needed, since tau alone shares all units or none, or no layer is split."""
         return not self.layers or (isinstance(self.tau, float | int) and (self.tau == 0 or self.tau == np.inf))
 
+    def _starts_shared(self) -> bool:
+        """Tell whether the first split waits for the first round's weights, until when all clients are alike."""
+        return self.dynamic and self.reading == "code"
+
+    def _leaves_of(self, network: Network, layer: str) -> Sequence[str]:
+        """Leaves of a layer that are split by units; the others of the layer are, in the code's reading, personal."""
+        return network.incoming(layer) if self.reading == "code" else network.unit_leaves(layer)
+
+    def _masks(self, network: Network, split: Mapping[str, np.ndarray]) -> Params:
+        """Masks of all leaves under a split of the units."""
+        masks = share_units(network, split, 1)
+        if self.reading == "code":
+            split_leaves = {leaf for layer in self.layers for leaf in network.incoming(layer)}
+            whole = {leaf for layer in self.layers for leaf in network.unit_leaves(layer)} - split_leaves
+            masks |= {
+                leaf: mask for leaf, mask in only(network, masks).items() if leaf in whole | {*network.statistics}
+            }
+        return masks
+
     def _split(
         self,
         seen: Sequence[Params],
@@ -220,12 +268,15 @@ class FedFac(Method):
         split = {}
         for layer in self.layers:
             stacked = np.stack([_flat([params[name] for name in incoming[layer]]) for params in seen])
-            if self.statistic == "agreement":
-                values = factor.intraclass_correlation(stacked)
-            elif self.statistic == "communality":
-                values = communality(stacked[0], self.kappa)
-            else:
-                values = self.statistic(stacked[0], rng)
+            match self.statistic or ("eigenvectors" if self.reading == "code" else "communality"):
+                case "communality":
+                    values = communality(stacked[0], self.kappa)
+                case "eigenvectors":
+                    values = squares_in_eigenvectors(stacked[0], self.kappa)
+                case "agreement":
+                    values = factor.intraclass_correlation(stacked)
+                case own:
+                    values = own(stacked[0], rng)
             if np.shape(values) != before[layer].shape:
                 raise ValueError(
                     f"statistic must return one value for each of the {len(before[layer])} units of layer {layer!r}, "
@@ -295,4 +346,36 @@ def communality(weights: np.ndarray, kappa: float) -> np.ndarray:
         )
     values = fit.communalities_.copy()
     values[fit.constant_] = np.nan
+    return values
+
+
+def squares_in_eigenvectors(weights: np.ndarray, kappa: float) -> np.ndarray:
+    """Sum of each unit's squares in the leading unit eigenvectors of the units' correlations.
+
+    Under this statistic of the authors' code, and not under the communality, a unit's squares sum to one over all
+    components, as the paper's section 4.2 has it.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (K', units, ...)
+        Stacked weights or changes.
+    kappa : float
+        The eigenvectors are one fewer than the number whose eigenvalues reach this share.
+
+    Returns
+    -------
+    ndarray, shape (units,)
+        NaN for units that do not vary.
+    """
+    columns = factor.units_as_columns(weights)
+    columns = columns - columns.mean(axis=0)
+    length = np.linalg.norm(columns, axis=0)
+    varies = length > np.finfo(float).eps * len(columns) * np.abs(columns).max(initial=0)
+    values = np.full(len(varies), np.nan)
+    if varies.any():
+        directions = columns[:, varies] / length[varies]
+        eigenvalues, vectors = np.linalg.eigh(directions.T @ directions)
+        share = np.cumsum(np.maximum(eigenvalues[::-1], 0)) / varies.sum()
+        count = int(np.searchsorted(share, kappa - _ROUNDING))  # how many do not reach kappa
+        values[varies] = (vectors[:, ::-1][:, :count] ** 2).sum(axis=1)
     return values

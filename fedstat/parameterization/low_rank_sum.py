@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedstat.parameterization.form import Params, as_fraction, check_shape, check_weight, gaussian
@@ -14,53 +15,58 @@ from fedstat.parameterization.form import Params, as_fraction, check_shape, chec
 
 @dataclass(frozen=True)
 class LowRankSum:
-    """A weight ``sigma + tau`` with sigma of full rank and ``tau* = B A`` of low rank.
+    """A weight ``sigma + tau``: sigma of full rank, tau a product of two thin matrices that starts at zero.
 
-    Dense weights have ``tau[o, i] = tau*[i, o]``, convolutions ``tau[o, i, a, b] = tau*[i k + a, o k + b]``. Parts
-    are ``full``, sigma in the weight's own shape, ``a`` (rank, out * k) and ``b`` (in * k, rank), with k = 1 in dense
-    weights.
+    Parts are ``full``, sigma in the weight's own shape, and the factors ``a``, random at the start, and ``b``, zero at
+    the start. The weight is (out, in) or (out, in, k, k); k is 1 in dense weights.
 
-    At the start sigma is the network's weight, A is Gaussian with variance 1/rank and B is zero: the weight is
-    unchanged, and since ``E A'A = I`` a gradient step on B moves tau, in expectation, as it would a full-rank tau.
+    * "code", the authors' implementation: a is (r, in k), uniform between ``-(in k)**-0.5`` and ``(in k)**-0.5``, b is
+      (out k, r), and tau is ``b a`` read row by row as (out, in, k, k). In convolutions r is ``rho k`` with
+      ``rho = ratio * out`` rounded down, and tau is divided by rho; in dense weights r is ``ratio * min(in, out)``
+      rounded down, and tau is divided by r. A gradient step on b then moves tau, in expectation, ``1 / (3 in rho)`` or
+      ``1 / (3 in r)`` as far as it would a tau of full rank: sigma learns faster by far.
+    * "text": a is (r, out k), Gaussian with variance 1 / r, b is (in k, r), r is ``ratio * min(in, out) * k`` rounded
+      down, and ``tau[o, i, p, q] = (b a)[i k + p, o k + q]``. The text gives no variance; with ours ``E a'a = I``, and
+      a gradient step on b moves tau, in expectation, as it would a tau of full rank.
+
+    Ranks are at least one (rho in convolutions).
 
     Attributes
     ----------
     shape : tuple of int
         (out, in) or (out, in, k, k).
     ratio : float
-        Rank over full rank, in (0, 1]: the rank is ``ratio * min(in, out) * k`` rounded down, one at least.
-    scale : {"paper", "code"}
-        "paper" adds ``B A`` as it is. "code" follows the authors' implementation: ``B A`` is divided by the rank in
-        dense weights; in convolutions the rank is ``floor(ratio * out) * k``, which may exceed full rank, and ``B A``
-        is divided by ``floor(ratio * out)``.
+        Rank over full rank, in (0, 1]; the rank of the code's convolutions may exceed full rank.
+    reading : {"code", "text"}
+        As above.
 
     Raises
     ------
     ValueError
-        If the shape is neither form, the ratio outside (0, 1], or the scale unknown.
+        If the shape is neither form, the ratio outside (0, 1], or the reading unknown.
 
     References
     ----------
-    FedDecomp, equations (2) to (4); the block arrangement and the variance of A are ours, the text leaves both open.
+    FedDecomp, equations (2) to (4), which leave arrangement and scale open.
     """
 
     shape: tuple[int, ...]
     ratio: float
-    scale: Literal["paper", "code"] = "paper"
+    reading: Literal["code", "text"] = "code"
 
     def __post_init__(self) -> None:
         check_shape(self.shape)
         if not 0 < self.ratio <= 1:
             raise ValueError(f"ratio must lie in (0, 1], got {self.ratio}; without a low-rank part leave it plain.")
-        if self.scale not in ("paper", "code"):
-            raise ValueError(f'scale must be "paper" or "code", got {self.scale!r}.')
+        if self.reading not in ("code", "text"):
+            raise ValueError(f'reading must be "code" or "text", got {self.reading!r}.')
 
     @property
     def rank(self) -> int:
-        """Rows of A and columns of B."""
+        """Rows of a and columns of b."""
         out, inputs, *kernel = self.shape
         ratio, k = as_fraction(self.ratio), self._kernel
-        if self.scale == "code" and kernel:
+        if self.reading == "code" and kernel:
             return max(1, math.floor(ratio * out)) * k
         return max(1, math.floor(ratio * min(inputs, out) * k))
 
@@ -69,17 +75,20 @@ class LowRankSum:
         return self.shape[2] if len(self.shape) == 4 else 1
 
     def parts(self, weight: Tensor, rng: np.random.Generator) -> Params:
-        """Copy the weight as sigma, draw A, start B at zero."""
+        """Copy the weight as sigma, draw a, start b at zero."""
         check_weight(weight, self.shape)
-        (out, inputs), k, rank = self.shape[:2], self._kernel, self.rank
-        return {
-            "full": weight.detach().clone(),
-            "a": gaussian(rng, (rank, out * k), rank**-0.5, weight),
-            "b": weight.new_zeros(inputs * k, rank),
-        }
+        out, inputs = (n * self._kernel for n in self.shape[:2])
+        full = weight.detach().clone()
+        if self.reading == "text":
+            a = gaussian(rng, (self.rank, out), self.rank**-0.5, weight)
+            return {"full": full, "a": a, "b": weight.new_zeros(inputs, self.rank)}
+        a = torch.from_numpy(rng.uniform(-(inputs**-0.5), inputs**-0.5, (self.rank, inputs))).to(weight)
+        return {"full": full, "a": a, "b": weight.new_zeros(out, self.rank)}
 
     def compose(self, parts: Params) -> Tensor:
         """Return ``sigma + tau``."""
         (out, inputs), k = self.shape[:2], self._kernel
-        tau = (parts["b"] @ parts["a"]).reshape(inputs, k, out, k).permute(2, 0, 1, 3).reshape(self.shape)
-        return parts["full"] + (tau if self.scale == "paper" else tau * (k / self.rank))
+        tau = parts["b"] @ parts["a"]
+        if self.reading == "text":
+            return parts["full"] + tau.reshape(inputs, k, out, k).permute(2, 0, 1, 3).reshape(self.shape)
+        return parts["full"] + tau.reshape(self.shape) * (k / self.rank)

@@ -18,13 +18,14 @@ from fedstat.parameterization.form import Params, check_shape, check_weight
 class Rank1Sparse:
     """A weight that is, as a matrix, ``M = u v + mu``: a basis u, coefficients v and a sparse mu.
 
-    Dense weights have ``W[o, i] = M[i, o]``, convolutions ``W[o, i, a, b] = M[a k + b, i O + o]``: a column of u is a
-    spatial filter that v combines over pairs of channels. Parts are ``u`` (rows, rank), ``v`` (rank, columns) and
-    ``mu`` (rows, columns), M having (in, out) or (k^2, in * out) rows and columns.
+    Parts are ``u`` (rows, rank), ``v`` (rank, columns) and ``mu`` (rows, columns), M having (in, out) or
+    (k^2, in * out) rows and columns. Dense weights have ``W[o, i] = M[i, o]``. In convolutions the text has
+    ``W[o, i, a, b] = M[a k + b, i O + o]``, where a column of u is a spatial filter that v combines over pairs of
+    channels; the authors' code reads M row by row as (out, in, k, k), and u is no spatial filter.
 
     At the start u and v are Xavier-uniform as matrices and mu is zero, so W has variance
     ``4 rank / ((rows + rank)(rank + columns))``. That is far below He's in wide layers: deep networks of this form
-    rely on normalisation layers.
+    rely on normalisation layers. In the authors' code mu of dense weights starts Xavier-uniform, too.
 
     Attributes
     ----------
@@ -32,14 +33,13 @@ class Rank1Sparse:
         (out, in) or (out, in, k, k).
     rank : int
         Columns of u and rows of v.
-    layout : {"spatial", "flat"}
-        Arrangement of M in a convolution's weight: as above, or M's entries row by row in (out, in, k, k), as the
-        authors' code has it, where u is no spatial filter. Dense weights are the same in both.
+    reading : {"code", "text"}
+        Whose arrangement and start, as above.
 
     Raises
     ------
     ValueError
-        If the shape is neither form, the rank below 1 or above M's full rank, or the layout unknown.
+        If the shape is neither form, the rank below 1 or above M's full rank, or the reading unknown.
 
     References
     ----------
@@ -48,7 +48,7 @@ class Rank1Sparse:
 
     shape: tuple[int, ...]
     rank: int = 1
-    layout: Literal["spatial", "flat"] = "spatial"
+    reading: Literal["code", "text"] = "code"
 
     def __post_init__(self) -> None:
         check_shape(self.shape)
@@ -58,8 +58,8 @@ class Rank1Sparse:
                 f"rank must be a whole number from 1 to {full}, the full rank of {self.shape} as a matrix, "
                 f"got {self.rank!r}."
             )
-        if self.layout not in ("spatial", "flat"):
-            raise ValueError(f'layout must be "spatial" or "flat", got {self.layout!r}.')
+        if self.reading not in ("code", "text"):
+            raise ValueError(f'reading must be "code" or "text", got {self.reading!r}.')
 
     @property
     def _matrix_shape(self) -> tuple[int, int]:
@@ -67,13 +67,14 @@ class Rank1Sparse:
         return (kernel[0] ** 2, inputs * out) if kernel else (inputs, out)
 
     def parts(self, weight: Tensor, rng: np.random.Generator) -> Params:
-        """Draw u and v; mu is zero. Of `weight` only dtype and device count."""
+        """Draw u, v and, in the code's dense weights, mu. Of `weight` only dtype and device count."""
         check_weight(weight, self.shape)
         rows, columns = self._matrix_shape
+        filled = self.reading == "code" and len(self.shape) == 2
         return {
             "u": _xavier_uniform(rng, (rows, self.rank), weight),
             "v": _xavier_uniform(rng, (self.rank, columns), weight),
-            "mu": weight.new_zeros(rows, columns),
+            "mu": _xavier_uniform(rng, (rows, columns), weight) if filled else weight.new_zeros(rows, columns),
         }
 
     def compose(self, parts: Params) -> Tensor:
@@ -81,7 +82,7 @@ class Rank1Sparse:
         matrix = parts["u"] @ parts["v"] + parts["mu"]
         if len(self.shape) == 2:
             return matrix.mT
-        if self.layout == "flat":
+        if self.reading == "code":
             return matrix.reshape(self.shape)
         out, inputs, k, _ = self.shape
         return matrix.reshape(k, k, inputs, out).permute(3, 2, 0, 1)
@@ -91,7 +92,7 @@ class Rank1Sparse:
         check_weight(weight, self.shape)
         if len(self.shape) == 2:
             return weight.mT
-        return (weight if self.layout == "flat" else weight.permute(2, 3, 1, 0)).reshape(self._matrix_shape)
+        return (weight if self.reading == "code" else weight.permute(2, 3, 1, 0)).reshape(self._matrix_shape)
 
 
 def _xavier_uniform(rng: np.random.Generator, shape: tuple[int, int], like: Tensor) -> Tensor:
