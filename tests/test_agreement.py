@@ -198,7 +198,7 @@ def test_the_dynamic_split_looks_at_the_participants_updates():
 
     fedfac = {"layers": ["hidden"], "tau": Count(4), "dynamic": True}
     # the callable's first look is at weights, where the named statistic looks at changes: compare the round's split
-    spied = run(fs.FedFac(statistic=look, **fedfac)).records["it", 0]["shared hidden"][0]
+    spied = run(fs.FedFac(statistic=look, source="updates", **fedfac)).records["it", 0]["shared hidden"][0]
     assert [s.shape for s in seen] == [(6, 10, 8), (3, 10, 8)]
     start = is_shared(np.nan_to_num(intraclass_correlation(seen[1])), Count(4), np.ones(10, dtype=bool))
     np.testing.assert_array_equal(spied, start)
@@ -219,7 +219,7 @@ def test_dead_units_keep_their_state():
     ("options", "message"),
     [
         ({"statistic": "icc"}, "statistic must be"),
-        ({"statistic": None}, "statistic must be"),
+        ({"statistic": 1}, "statistic must be"),
         ({"statistic": "agreement", "source": "weights"}, 'use source="updates"'),
         ({"replicates": 0}, "replicates must be a whole number, at least 1"),
     ],

@@ -304,7 +304,9 @@ def test_methods_send_of_resnet8_what_a_count_by_hand_finds():
     assert sent(METHODS.FedRep(), model, clients)[0] == all_ - head
     assert sent(METHODS.FedBN(), model, clients)[0] == all_ - 4 * channels
     assert sent(METHODS.FedDecomp(), model, clients)[0] == all_
-    assert sent(METHODS.FactorizedFL(), model, clients)[0] == sum(k * k for k, _, _ in RESNET8) + 256 * 256
+    bases = sum(k * k for k, _, _ in RESNET8) + 256 * 256  # and the coefficients of the last layer below the head
+    assert sent(METHODS.FactorizedFL(reading="text"), model, clients)[0] == bases
+    assert sent(METHODS.FactorizedFL(), model, clients)[0] == bases + 2 * channels
     decomposed = sum(9 * k * k + 9 * i * o - k * k * i * o for k, i, o in RESNET8 if k > 1)
     assert sent(METHODS.FilterDecomp(), model, clients)[0] == all_ + decomposed
     assert sent(METHODS.FedPara(), model, clients)[0] < all_
