@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,18 +134,6 @@ class LocalHeldOut(methods.Local):
     held_out = methods.FedFOMO.held_out
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlainFirstLayer(methods.FedPara):
-    """FedPara without factors in the first layer, whose filters are else multiples of one: a single channel goes in."""
-
-    def parameterize(self, network: fs.federated.Network, rng: np.random.Generator) -> fs.federated.Network:
-        """Factorise the other layers."""
-        built, first = super().parameterize(network, rng), "conv1.weight"
-        forms = {name: form for name, form in built.forms.items() if name != first}
-        parts = {name: leaf for name, leaf in built.parts.items() if not name.startswith(f"{first}.")}
-        return replace(built, forms=forms, parts=parts)
-
-
 def variants(scale: Scale) -> dict[str, tuple[str, Arm]]:
     """Variants of arms that tell what holds an arm back; they run at that arm's rate and are in no comparison."""
     e = scale.local_epochs
@@ -162,8 +150,6 @@ def variants(scale: Scale) -> dict[str, tuple[str, Arm]]:
         "pFedGate with all blocks": ("pFedGate", Arm(methods.PFedGate(density=1.0), once)),
         "pFedGate, ranked by score alone": ("pFedGate", Arm(methods.PFedGate(ranking="score"), once)),
         "Local on FedFOMO's samples": ("FedFOMO", Arm(LocalHeldOut(), once)),
-        "FedPara, first layer plain": ("FedPara", Arm(PlainFirstLayer(), once)),
-        "pFedPara, first layer plain": ("pFedPara", Arm(PlainFirstLayer(personal=True), once)),
         "Factorized-FL, nobody averaged": ("Factorized-FL alpha", Arm(methods.FactorizedFL(tau=float("inf")), once)),
         "FedDecomp, scaled as in the code": (
             "FedDecomp",

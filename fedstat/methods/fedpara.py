@@ -54,7 +54,7 @@ class FedPara(Method):
     personal: bool = False
     tanh: bool = False
 
-    example_model: ClassVar[Model | None] = mlp(3, 24, 16, 2)
+    example_model: ClassVar[Model | None] = mlp(3, 24, 24, 2)
 
     def __post_init__(self) -> None:
         """Check ranges."""
