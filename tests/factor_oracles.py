@@ -64,9 +64,9 @@ def compose(network, rule, leaves):
     return weights
 
 
-def trained(network, rule, leaves, samples, phases, penalty=lambda leaves: 0.0):
+def trained(network, rule, leaves, samples, phases, penalty=lambda leaves: 0.0, model=conv_net):
     """One client's round: full-batch steps of torch's own SGD, phase after phase."""
-    module = conv_net().double().train()
+    module = model().double().train()
     x, y = map(torch.from_numpy, samples)
     leaves = {name: leaf.detach().clone() for name, leaf in leaves.items()}
     for names, epochs in phases:
@@ -82,7 +82,7 @@ def trained(network, rule, leaves, samples, phases, penalty=lambda leaves: 0.0):
     return leaves
 
 
-def averaged(network, rule, clients, phases, shared, rounds, p):
+def averaged(network, rule, clients, phases, shared, rounds, p, model=conv_net):
     """Rounds at half participation with means of leaves `shared`; `p` maps the participants' sizes to weights."""
     server = network.initial()
     own = [dict(server) for _ in range(len(clients))]
@@ -90,7 +90,7 @@ def averaged(network, rule, clients, phases, shared, rounds, p):
         ids = participants(0, t, len(clients), 0.5)
         for k in ids:
             start = own[k] | {name: server[name] for name in shared}
-            own[k] = trained(network, rule, start, clients.train.client(k), phases)
+            own[k] = trained(network, rule, start, clients.train.client(k), phases, model=model)
         weights = p(clients.train.n[ids])
         for name in shared:
             server[name] = sum(w * own[k][name] for w, k in zip(weights, ids, strict=True))

@@ -1,4 +1,4 @@
-"""The method on the contributing page, taken from the page."""
+"""The method on the contributing page, taken from the page; and the methods that the front page counts."""
 
 import re
 from pathlib import Path
@@ -35,6 +35,23 @@ def test_a_file_in_the_folder_of_methods_is_all_that_a_method_needs(page, monkey
     monkeypatch.setattr(fs.methods, "__path__", [*fs.methods.__path__, str(page.parent)])
     assert fs.methods.available()["FedRidge"] == "A private head that is kept small, on a shared body."
     assert fs.methods.FedRidge().ridge == 0.1
+
+
+NUMBERS = {"three": 3, "five": 5, "nineteen": 19}
+
+
+def test_the_front_page_counts_the_methods_that_are_there():
+    page = (Path(__file__).parents[1] / "README.md").read_text()
+    found = {name: fs.methods.find(name) for name in fs.methods.available()}
+    papers = {"FedSplit", "FedFac", "FactorizedFL", "FedDecomp", "FilterDecomp"}
+    baselines = {name: cls for name, cls in found.items() if name not in papers}
+    said = re.search(r"papers' (\w+) methods and (\w+) baselines, one file each.*?(\w+) more.*?\n(.*?)\n", page)
+    *counts, more = (NUMBERS[word.lower()] for word in said.groups()[:3])
+    assert counts == [len(papers), len(baselines)]
+    assert len({cls.__module__ for cls in found.values()}) == len(found) == sum(counts)
+    assert f"print(len(found))  # {len(found)}\n" in page
+    options = re.findall(r"`(\w+\(\w+=\w+\))`", said[4])
+    assert len({eval(call, dict(baselines)) for call in options}) == more
 
 
 def test_what_is_no_method_is_refused(tmp_path):

@@ -15,13 +15,12 @@ from factor_oracles import (
     models,
     population,
 )
-from settings import image_clients, plain_net, run, same, traffic
+from settings import conv_net, image_clients, plain_net, run, same, traffic, wide_net
 from torch import nn
 
 from fedstat.federated import Phase, build
 from fedstat.federated.federate import participants
 from fedstat.methods import FactorizedFL, FedAvg, FedDecomp, FedPara, Local
-from fedstat.models import mlp
 from fedstat.parameterization import Hadamard
 from fedstat.testing import check_method
 
@@ -46,7 +45,9 @@ def test_methods_with_factors_obey_the_laws(method):
 
 @pytest.mark.parametrize("options", [{}, {"personal": True, "gamma": 0.0, "tanh": True}])
 def test_fedpara_obeys_the_laws(options):
-    check_method(FedPara(**options), model=mlp(3, 24, 16, 2), examples=5)  # large enough to be factorised
+    method, rng = FedPara(**options), np.random.default_rng(0)
+    assert method.parameterize(build(FedPara.example_model, rng), rng).forms
+    check_method(method, examples=5)
 
 
 # FedDecomp
@@ -148,7 +149,8 @@ def test_fedpara_with_a_trivial_second_factor_is_fedavg_of_low_rank_weights(pers
             forms = {name: LowRank(form) for name, form in made.forms.items()}
             return replace(made, forms=forms, parts={n: p for n, p in made.parts.items() if n.endswith("1")})
 
-    ours, low = run(FrozenW2(personal=personal), rounds=4), run(LowRankAvg(), rounds=4)
+    ours, low = (run(method, rounds=4, model=wide_net) for method in (FrozenW2(personal=personal), LowRankAvg()))
+    assert low.network(("it", 0)).forms
     same(ours, low)
     server = ours.states["it", 0].server
     assert_close({n: server[n] for n in low.states["it", 0].server}, low.states["it", 0].server)
@@ -156,19 +158,20 @@ def test_fedpara_with_a_trivial_second_factor_is_fedavg_of_low_rank_weights(pers
 
 def test_pfedpara_is_its_definition_client_by_client():
     method = FedPara(personal=True)
-    result = run(method, training=FULL)
+    result = run(method, model=wide_net, training=FULL)
     network, data = population(result).network, image_clients()
-    assert set(network.forms) == {"conv1.weight", "conv2.weight"}  # hidden is too small, the head stays plain
+    assert set(network.forms) == {"conv2.weight", "hidden.weight"}  # one input channel, and the head, stay plain
     shared = [n for n in network.shapes if not (n in network.parts and n.endswith("2"))]
-    expected = averaged(network, hadamard, data, [(network.trainable, 3)], shared, 3, lambda n: n / n.sum())
+    phases = [(network.trainable, 3)]
+    expected = averaged(network, hadamard, data, phases, shared, 3, lambda n: n / n.sum(), model=wide_net)
     assert_close(models(method, result), expected)
 
 
 def test_fedpara_sends_its_factors_and_the_plain_layers_and_pfedpara_half_of_the_factors():
-    plain = 4 + 5 + 4 * 4 + 4 * 5 + 7 * 21 + 4 * 8  # biases, norms with statistics, hidden, head
-    factors = 2 * 1 * (4 + 1 + 1 * 9) + 2 * 2 * (5 + 4 + 2 * 9)
+    plain = 6 * 9 + 6 + 8 + 4 * (6 + 8) + 24 + 4 * 25  # first layer, biases, norms with statistics, head
+    factors = 2 * 4 * (8 + 6 + 4 * 9) + 2 * 6 * (24 + 32)
     for method, sent in ((FedPara(), factors + plain), (FedPara(personal=True), factors // 2 + plain)):
-        result = run(method, rounds=1)
+        result = run(method, rounds=1, model=wide_net)
         for direction in ("bytes_up", "bytes_down"):
             assert (traffic(result, direction) == 8 * sent).all(axis=None)
 
@@ -190,17 +193,17 @@ def test_fedpara_counts_what_its_paper_counts():
 
 
 @pytest.mark.parametrize(
-    ("method", "layers", "parts"),
+    ("method", "layers", "parts", "model"),
     [
-        (FactorizedFL(reading="text"), ("head", "norm"), (".v", ".mu")),
-        (FactorizedFL(reading="text", variant="beta"), ("head", "norm"), ()),
-        (FedDecomp(), (), (".a", ".b")),
-        (FedPara(personal=True), (), (".x2", ".y2", ".t2")),
+        (FactorizedFL(reading="text"), ("head", "norm"), (".v", ".mu"), conv_net),
+        (FactorizedFL(reading="text", variant="beta"), ("head", "norm"), (), conv_net),
+        (FedDecomp(), (), (".a", ".b"), conv_net),
+        (FedPara(personal=True), (), (".x2", ".y2", ".t2"), wide_net),
     ],
     ids=["alpha", "beta", "FedDecomp", "pFedPara"],
 )
-def test_a_new_client_trains_what_is_personal_from_the_start_and_nothing_else(method, layers, parts):
-    old, new = run(method), run(method, rounds=1, clients=image_clients(3, seed=9))
+def test_a_new_client_trains_what_is_personal_from_the_start_and_nothing_else(method, layers, parts, model):
+    old, new = run(method, model=model), run(method, rounds=1, model=model, clients=image_clients(3, seed=9))
     state, start = old.states["it", 0], population(old).network.initial()
     untouched = {"train": lambda method, start, *rest, **moves: start, "statistics": lambda params, ids: {}}
     untrained = replace(population(new), **untouched)

@@ -27,6 +27,7 @@ CLIENTS = 6
 CONVS = ("conv1.weight", "conv2.weight")
 ALPHA, ATOMS = ([f"{name}.{part}" for name in CONVS] for part in ("alpha", "atoms"))
 HEAD = ["head.weight", "head.bias"]
+STATISTICS = [f"norm{n}.running_{kind}" for n in (1, 2) for kind in ("mean", "var")]
 # floats of conv_net with three atoms: coefficients, atoms, head, and biases, batch norm and hidden layer
 COEFFICIENTS, ATOM_FLOATS, HEAD_FLOATS, REST = 3 * (4 * 1 + 5 * 4), 2 * 9 * 3, 7 * 4 + 4, 9 + 4 * 9 + 20 * 7 + 7
 
@@ -65,13 +66,10 @@ def batches(n, round, client, purpose="batches"):
     return [epoch[i : i + TRAINING.batch_size] for epoch in epochs for i in range(0, n, TRAINING.batch_size)]
 
 
-def trained(module, params, names, x, y, steps, *, statistics=True):
-    """Train some leaves of one client with torch's own optimiser; batch norm's statistics move or stay."""
+def trained(module, params, names, x, y, steps):
+    """Train some leaves of one client with torch's own optimiser; batch norm's statistics move besides."""
     params = {name: leaf.clone().requires_grad_(name in names) for name, leaf in params.items()}
     optimizer = torch.optim.SGD([params[name] for name in names], lr=TRAINING.lr, momentum=TRAINING.momentum)
-    for layer in module.modules():
-        if isinstance(layer, nn.BatchNorm2d):
-            layer.momentum = 0.1 if statistics else 0.0
     for step in steps:
         optimizer.zero_grad()
         nn.functional.cross_entropy(functional_call(module.train(), composed(params), (x[step],)), y[step]).backward()
@@ -88,7 +86,8 @@ def federation(method, clients, start, rounds):
         slow = []
     else:
         slow = ALPHA if method.slow == "alpha" else [name for name in start if name not in (*ATOMS, *HEAD)]
-    server, personal = start, [{name: start[name] for name in local} for _ in range(CLIENTS)]
+    kept = [*local, *STATISTICS]
+    server, personal = start, [{name: start[name] for name in kept} for _ in range(CLIENTS)]
     cached, own, sent = [None] * CLIENTS, [None] * CLIENTS, []
     for t in range(rounds):
         ids = participants(0, t, CLIENTS, 0.5)
@@ -103,8 +102,8 @@ def federation(method, clients, start, rounds):
             ends.append(trained(module, received, trainable, x, y, steps))
             own[k] = {name: ends[-1][name] for name in slow}
             if method.personal:
-                alone = trained(module, received | personal[k], local, x, y, steps, statistics=False)
-                personal[k] = {name: alone[name] for name in local}
+                alone = trained(module, received | personal[k], local, x, y, steps)
+                personal[k] = {name: alone[name] for name in kept}
             fast = sum(leaf.numel() for name, leaf in start.items() if name not in slow)
             extra = sum(start[name].numel() for name in slow)
             sent.append((t + 1, k, 8 * (fast + averages * extra), 8 * (fast + news * extra)))
@@ -155,7 +154,10 @@ def test_a_new_client_trains_atoms_of_its_own_against_the_newest_shared_part():
         x, y = (torch.from_numpy(values) for values in clients.train.client(k))
         received = shared | {name: start[name] for name in ATOMS}
         steps = batches(len(y), 2, k, "tuning batches")
-        alone = trained(conv_net().double(), received, ATOMS, x, y, steps, statistics=False)
+        module = conv_net().double()
+        alone = trained(module, received, ATOMS, x, y, steps)
+        module.norm1.momentum = module.norm2.momentum = 1.0  # the moments of all samples
+        functional_call(module.train(), composed(alone), (x,))
         for name, leaf in alone.items():
             torch.testing.assert_close(models["personal"].params[name][k], leaf, rtol=0, atol=1e-10)
 
@@ -299,6 +301,28 @@ def test_personal_atoms_leave_the_global_model_alone():
     assert not trajectory(personal, "personal").equals(trajectory(personal, "global"))
 
 
+def test_a_client_predicts_with_the_statistics_of_its_own_atoms():
+    """One round of all clients on full batches, in plain torch; the module moves its statistics by itself."""
+    training, clients = replace(TRAINING, batch_size=100), image_clients(CLIENTS)
+    result = run(FilterDecomp(atoms=3, personal=True), rounds=1, training=training, participation=1.0)
+    start, server = result.network(("it", 0)).initial(), result.states["it", 0].server
+    for k in range(CLIENTS):
+        x, y = (torch.from_numpy(values) for values in clients.train.client(k))
+        module = conv_net().double().train()
+        module.load_state_dict(composed(start), strict=False)
+        atoms = {name: start[name].clone().requires_grad_() for name in ATOMS}
+        optimizer = torch.optim.SGD(atoms.values(), lr=training.lr, momentum=training.momentum)
+        for _ in range(training.local_epochs):
+            optimizer.zero_grad()
+            filters = {name: weight for name, weight in composed(start | atoms).items() if name in CONVS}
+            nn.functional.cross_entropy(functional_call(module, filters, (x,)), y).backward()
+            optimizer.step()
+        own = {name: leaf for name, leaf in module.state_dict().items() if name in STATISTICS}
+        assert not any(torch.allclose(own[name], server[name]) for name in STATISTICS)
+        module.load_state_dict(composed(server | atoms | own), strict=False)
+        torch.testing.assert_close(result.personal(k)(x), module.eval()(x), rtol=0, atol=1e-10)
+
+
 class Following(FilterDecomp):
     """Personal atoms do not train and follow the global ones."""
 
@@ -318,7 +342,7 @@ def test_personal_atoms_set_to_the_global_ones_give_the_global_model():
 
 def test_absent_clients_keep_their_atoms():
     one, two = (run(FilterDecomp(atoms=3, personal=True), rounds=n).states["it", 0].clients for n in (1, 2))
-    assert set(one) == {f"local/{name}" for name in ATOMS}
+    assert set(one) == {f"local/{name}" for name in (*ATOMS, *STATISTICS)}
     moved = [a != b for a, b in zip(one.versions, two.versions, strict=True)]
     assert [k for k in range(CLIENTS) if moved[k]] == participants(0, 1, CLIENTS, 0.5).tolist()
 

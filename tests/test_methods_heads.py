@@ -122,7 +122,8 @@ def test_a_limit_case_is_another_method_bit_for_bit(pair):
 
 
 def test_without_batch_norm_fedbn_is_fedavg():
-    equal(run(FedBN(), model=plain_net), reference(FedAvg(), plain_net), atol=0)
+    equal(run(FedBN(), model=plain_net), reference(FedAvg(weighting="uniform"), plain_net), atol=0)
+    equal(run(FedBN(weighting="samples"), model=plain_net), reference(FedAvg(), plain_net), atol=0)
 
 
 def test_with_batch_norm_alone_fedbn_is_local():

@@ -94,7 +94,7 @@ ORACLES = {
     "FedPer": (FedPer(), of_head, False, [(everything, 3)]),
     "LGFedAvg": (LGFedAvg(), lambda n: n.startswith(("conv", "norm")), True, [(everything, 3)]),
     "FedRep": (FedRep(head_epochs=2, body_epochs=4), of_head, False, [(of_head, 2), (of_body, 4)]),
-    "FedBN": (FedBN(), of_norm, False, [(everything, 3)]),
+    "FedBN": (FedBN(), of_norm, True, [(everything, 3)]),
     "FedProx": (FedProx(mu=0.7), (), False, [(everything, 3)]),
 }
 

@@ -347,6 +347,21 @@ def test_fedfomo_at_epsilon_one_is_blind_to_affinities(seed, width):
         assert row == [*ranked[:width], *[-1] * (width - len(ranked))]
 
 
+def test_fedfomo_explores_for_each_model_by_itself():
+    """In a fraction epsilon of the places a model is random, whatever is in the others."""
+    clients, width, epsilon = 4000, 3, 0.4
+    affinity = torch.arange(10.0).expand(clients, -1)
+    ids = np.full(clients, -1)
+    chosen = _best(affinity, torch.arange(10), ids, epsilon, width, np.random.default_rng(0)).numpy()
+    assert all(len(set(row)) == width for row in chosen.tolist())
+    greedy = (chosen == 9 - np.arange(width)).sum(1)
+    # in each place in turn the best is left, and drawn by chance as well
+    none, all_ = epsilon * 0.9, np.prod([1 - epsilon + epsilon / (10 - s) for s in range(width)])
+    for seen, expected in ((chosen[:, 0] != 9, none), (greedy == width, all_)):
+        assert abs(seen.mean() - expected) < 5 * math.sqrt(expected * (1 - expected) / clients)
+    assert ((greedy > 0) & (greedy < width)).mean() > 0.3  # neither all random nor all by affinity
+
+
 def test_fedfomo_explores_less_from_round_to_round():
     seen = []
 

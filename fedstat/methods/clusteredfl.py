@@ -58,6 +58,10 @@ class ClusteredFL(Method):
     Clusters form a tree, whose inner nodes keep the model from which they split, and whose sides keep their mean
     change. A new client trains one round from the model of each node on its way down, takes the side whose mean
     change has the larger cosine with its own, and uses the model where it ends.
+
+    The authors' code: from the second split on it takes places in a cluster for numbers of clients, an error that we
+    do not repeat; it leaves out running statistics, and evaluates in training mode. The defaults that differ are named
+    above.
     """
 
     eps1: float = 0.4

@@ -53,6 +53,9 @@ class Ditto(Method):
     The shared model travels down and up; the personal one stays. Both train on the same batches. The pull is part of
     the gradient and so of its momentum. It acts on all that gradients move; running statistics are not pulled, and
     each of the two models has its own. A new client copies w and trains the copy as its personal model for a round.
+
+    The authors' code: both models take plain SGD steps on the same batches, as here. It averages uniformly, we by
+    samples, so that w is FedAvg's; on request it chooses lambda in every step on validation samples, ours is given.
     """
 
     penalty: float = 0.75

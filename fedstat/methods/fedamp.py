@@ -63,6 +63,9 @@ class FedAMP(Method):
     move; running statistics are mixed, which matters for ``start="u"``, but neither compared nor pulled. The distance
     is squared, as in the paper. A new client, which has no model of its own, starts from the uniform mean of all
     clients' models and is pulled to it.
+
+    The authors' code: none was found. PFLlib pulls by the distance itself and mixes the last participants alone, both
+    unlike the paper; its clients start from their own models, as ours do.
     """
 
     penalty: float = 1.0

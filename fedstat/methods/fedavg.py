@@ -43,6 +43,9 @@ class FedAvg(Method):
 
     Weights run over the participants; nobody else's old model is mixed in. The copy is trained with the optimiser
     and rate of the rounds but the plain loss, in batches of its own, and is discarded: rounds do not see it.
+
+    The authors' code: none was found. That of FedProx, which has FedAvg too, weighs participants by samples, as here;
+    FedRep's fine-tunes the head for ten epochs after the last round, so that `part` has both.
     """
 
     fine_tune: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from fedstat.federated.method import Method, Population, only
 from fedstat.federated.network import Network, Params
@@ -17,17 +18,24 @@ class FedBN(Method):
 
     Parameters
     ----------
-    weighting, server_lr
+    weighting : {"samples", "uniform"}
+        By default participants count alike, as in the original's code.
+    server_lr
         See `Method`.
 
     Notes
     -----
     What is not batch norm travels up and down. A new client receives it and, from the common start, trains batch norm
     alone for one round's epochs: scale and shift by gradient, statistics by the batches. Without batch norm the
-    method is `FedAvg`.
+    method is `FedAvg` with uniform weights.
 
     Batch norm is known by its type, not its name; layer and group norm, which keep no statistics, are shared.
+
+    The authors' code: one over the number of clients as weights, which is our default; it knows batch norm by its
+    name, which misses one that is named otherwise.
     """
+
+    weighting: Literal["samples", "uniform"] = "uniform"
 
     def shared(self, network: Network, population: Population) -> Params:
         """Everything but batch norm."""

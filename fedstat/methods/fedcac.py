@@ -63,6 +63,9 @@ class FedCAC(Method):
     A new client trains one round from the global average, which gives its mask. Its peers are found among all clients
     that ever took part, by the threshold of the last round over its own overlaps, and it joins the average of what
     the server keeps of them.
+
+    The authors' code: running statistics of batch norm stay with the client, of which the paper says nothing; we
+    average them like the weights before them. Ties make more entries critical there, and all clients always take part.
     """
 
     tau: float = 0.5

@@ -45,6 +45,10 @@ class FedEM(Method):
     the batch size, not by the sum of the weights. Batch norm counts all samples of a batch alike. Probabilities are
     mixed, not logits; in regression the prediction is the mixture's mean. For a new client the components stay as
     they are, and its weights are iterated to convergence.
+
+    The authors' code: it averages over all clients, absentees with the old components, which shortens the step below
+    full participation; we average participants, as in FedAvg. A new client's weights take a step at each evaluation
+    there.
     """
 
     components: int = 3

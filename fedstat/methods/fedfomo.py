@@ -35,10 +35,10 @@ class FedFOMO(Local):
     candidates : int
         M, models that a client downloads at most, at least 1. 5 as in the original's experiments.
     epsilon : float
-        Probability in [0, 1] with which a client is sent M models at random instead of the best. 0.3 as in the
-        original.
+        Probability in [0, 1] with which each of the M is drawn at random instead of being the best that is left. 0.3
+        as in the original.
     epsilon_decay : float
-        What `epsilon` loses in every round, not negative. 0.05 is ours; the original decays it too.
+        What `epsilon` loses in every round, not negative; 0.05 as in the authors' code.
     weighting, server_lr
         Without effect: no model is the server's.
 
@@ -49,6 +49,10 @@ class FedFOMO(Local):
     are ordered at random, and nothing is sent in the first round. A candidate equal to w_i has no benefit.
     Distances are taken over the weights that train; running statistics are mixed with the same o_n. A new client
     is sent M of the last participants' models at random, mixes them with the common start, and trains one round.
+
+    The authors' code: gains and distances are counted from the model before the last local training, and the model
+    trained since, which is one of the M, competes with the others for a place in the mix; ours goes on from the trained
+    model, so that what nobody improves on is plain local training. Affinities add scaled benefits there.
     """
 
     candidates: int = 5
@@ -177,12 +181,17 @@ def _benefit(learner: Learner, own: Params, candidates: Params, data: Data) -> T
 def _best(
     affinity: Tensor, uploaders: Tensor, ids: np.ndarray, epsilon: float, width: int, rng: np.random.Generator
 ) -> Tensor:
-    """Choose among `uploaders` for the clients `ids`, by affinity (rows) or at random; -1 where there are too few."""
-    there = uploaders.cpu().numpy()
-    score = affinity[:, uploaders].cpu().numpy()
-    score = np.where(rng.random((len(ids), 1)) < epsilon, 0.0, score)
-    score = np.where(there == ids[:, None], -np.inf, score)
-    order = np.lexsort((rng.random(score.shape), -score), axis=-1)[:, :width]
-    chosen = np.where(np.isneginf(np.take_along_axis(score, order, 1)), -1, there[order])
-    padded = np.pad(chosen, ((0, 0), (0, width - chosen.shape[1])), constant_values=-1)
-    return torch.from_numpy(padded).to(uploaders.device)
+    """Choose among `uploaders` for the clients `ids`, one after the other; -1 where nobody is left.
+
+    Each choice is, with probability `epsilon`, random, and else the highest affinity (rows) that is left.
+    """
+    there, every = uploaders.cpu().numpy(), np.arange(len(ids))
+    chance = rng.random((len(ids), len(there)))
+    places = np.lexsort((chance, -affinity[:, uploaders].cpu().numpy()), axis=-1).argsort(-1)  # equals at random
+    free, chosen = there != ids[:, None], np.full((len(ids), width), -1)
+    for place in range(min(width, len(there))):
+        explores = rng.random((len(ids), 1)) < epsilon
+        pick = np.where(free, np.where(explores, rng.random(places.shape), places), np.inf).argmin(1)
+        chosen[:, place] = np.where(free.any(1), there[pick], -1)
+        free[every, pick] = False
+    return torch.from_numpy(chosen).to(uploaders.device)

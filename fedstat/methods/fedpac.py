@@ -59,6 +59,10 @@ class FedPAC(Method):
     own. All moments are taken in evaluation mode. Weights below 0.001 become zero, unless all are. The programme is
     solved as non-negative least squares of a factor of its matrix, in float64, so that it needs no clipping of
     eigenvalues; a variance has a tiny floor.
+
+    The authors' code: where rounding makes the programme's matrix indefinite it drops eigenvalues below 0.01, and a
+    client whose programme fails keeps its own head; neither can happen here. It prints the participants' accuracy
+    before and after local training, not that of all clients after the aggregation.
     """
 
     penalty: float = 1.0

@@ -48,13 +48,17 @@ class FedPara(Method):
     model, one of pFedPara starts from ``W2 = 0`` and trains its W2 for one round's epochs.
 
     Averaging the factors is not averaging the weights that they compose; that is the method, not our choice.
+
+    The authors' code: a notebook with the convolution of FedPara, whose least rank we take. Its rank follows from the
+    ratio of parameters that is wanted, ours from the paper's gamma; it factorises also where that saves nothing, where
+    we leave a weight plain; and factors start smaller, see `fedstat.parameterization.Hadamard`.
     """
 
     gamma: float = 0.5
     personal: bool = False
     tanh: bool = False
 
-    example_model: ClassVar[Model | None] = mlp(3, 24, 16, 2)
+    example_model: ClassVar[Model | None] = mlp(3, 24, 24, 2)
 
     def __post_init__(self) -> None:
         """Check ranges."""

@@ -32,6 +32,9 @@ class FedPer(Method):
     -----
     Shared layers travel up and down. A new client receives them and trains private layers for them, from the common
     start, for one round's epochs; the original has no rule. A norm layer belongs to the layer before it.
+
+    The authors' code: none was found. FedRep's authors compare with it as it is here: all weights trained together,
+    averages by samples.
     """
 
     layers: Sequence[str] | None = None

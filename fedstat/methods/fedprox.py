@@ -43,6 +43,9 @@ class FedProx(FedAvg):
 
     The pull acts on all trained weights, scale and shift of norm layers included, and on no running statistics. It
     is part of the loss, so that momentum and Adam see its gradient ``mu (w - w_t)``.
+
+    The authors' code: the same pull, in plain SGD, and averages by samples. There a share of the participants,
+    stragglers, train for fewer epochs; here epochs are equal, so that budgets are.
     """
 
     mu: float = 0.1

@@ -45,6 +45,9 @@ class FedRep(FedPer):
     running statistics of batch norm move in both parts, as in the published code. Evaluation uses the heads as the
     rounds left them; the original fits them for ten more epochs after the last round and reports the mean over the
     last ten rounds.
+
+    The authors' code: one SGD with momentum serves both parts, and decay spares biases; the optimiser is new in each
+    part here, as in every phase of every method, so that nothing moves a part that stands still.
     """
 
     head_epochs: int = 10

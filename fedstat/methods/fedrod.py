@@ -43,9 +43,12 @@ class FedRoD(Method):
     is "global". A new client trains a private head on the received model for one round's epochs.
 
     Both heads take their steps from the same batch at the same rate. The private head starts at zero (ours), so that
-    personal and generic model start equal; published code starts it as a copy of the generic head, which doubles
-    the logits. A class that a client lacks has log 0 and takes no part in its balanced loss. The option of
-    the original to generate private heads by a network from class shares is not offered.
+    personal and generic model start equal. A class that a client lacks has log 0 and takes no part in its balanced
+    loss. The option of the original to generate private heads by a network from class shares is not offered.
+
+    The authors' code: their repository holds none. PFLlib starts the private head as a copy of the generic one, which
+    doubles the logits; Fling trains the body on both losses and predicts with the private head alone, which is not the
+    paper's method.
     """
 
     gamma: float = 1.0

@@ -45,7 +45,8 @@ class FilterDecomp(Method):
     basis : {"orthonormal", "canonical"}
         Start of the atoms, see `fedstat.parameterization.Atoms`; the paper does not say ("orthonormal", ours).
     personal : bool
-        Whether clients keep atoms of their own, which start as the global ones do.
+        Whether clients keep atoms of their own, which start as the global ones do, and with them statistics of batch
+        norm.
     head : {"shared", "local"}
         Whether clients keep just their own atoms, the paper's words ("shared"), or a last dense layer too.
     beta : float
@@ -71,11 +72,16 @@ class FilterDecomp(Method):
     rounds only, and goes down to a client, in whatever round, that holds no copy or an older one: the aggregate of
     round 0 in the client's next round, not in round 1/beta. A client present in all rounds sends, and after the
     first round receives, the fast group and on average `beta` of the slow one. A new client receives the global model
-    and, where atoms are personal, trains a set of its own from its start for one round's epochs.
+    and, where atoms are personal, trains a set of its own from its start for one round's epochs; its statistics of
+    batch norm are then those of all its training samples.
 
     Our choices where the paper is silent: personal and global atoms belong to two alternative models, trained on the
-    same batches. The personal one leaves batch norm's running statistics as received. 1x1 convolutions, whose filters
-    have nothing to decompose, stay plain. Norm layers belong to the slow group.
+    same batches. Under either the network sees other features, so that a client with atoms of its own also keeps
+    running statistics of batch norm of its own, which its personal training moves; scale and shift are shared, and
+    stand still there. 1x1 convolutions, whose filters have nothing to decompose, stay plain. Norm layers belong to
+    the slow group.
+
+    The authors' code: none was found. The paper's network has no norm layers.
     """
 
     atoms: int = 9
@@ -158,9 +164,7 @@ class FilterDecomp(Method):
         """The global model's loss, or that of the received model with the personal leaves."""
         if context.phase != "personal":
             return learner.loss(bare(params), batch)
-        received = bare(context.received)
-        still = {name: received[name].clone() for name in learner.network.statistics}  # training mode would move them
-        return learner.loss(received | still | slot(params, "local"), batch)
+        return learner.loss(bare(context.received) | slot(params, "local"), batch)
 
     def download(self, state: State, received: Params, ids: Tensor) -> Message:
         """The fast group, and the slow one for those whose copy is outdated."""
@@ -196,16 +200,18 @@ class FilterDecomp(Method):
         if not self.personal:
             return {"global": self.predictor(bare(start))}
         end = population.train(self, start, ids, (self._personal(population.network),), state.round)
-        return {"personal": self.predictor(bare(start) | slot(end, "local"))}
+        params = bare(start) | slot(end, "local")
+        return {"personal": self.predictor(params | population.statistics(params, ids))}
 
     def _local(self, network: Network) -> tuple[str, ...]:
-        """Leaves of which clients keep their own."""
-        if not self.personal:
-            return ()
+        """Leaves of which clients keep their own: those that they train, and the statistics that go with them."""
+        return (*self._trained(network), *network.statistics) if self.personal else ()
+
+    def _trained(self, network: Network) -> tuple[str, ...]:
         return (*_parts(network, "atoms"), *(network.head_leaves if self.head == "local" else ()))
 
     def _personal(self, network: Network) -> Phase:
-        return Phase(tuple(f"local/{name}" for name in self._local(network)), first_epoch=0, name="personal")
+        return Phase(tuple(f"local/{name}" for name in self._trained(network)), first_epoch=0, name="personal")
 
     def _slow(self, network: Network) -> tuple[str, ...]:
         """Leaves that do not travel in all rounds."""

@@ -39,9 +39,11 @@ class LGFedAvg(Method):
     Upper layers travel up and down. A new client, for which nobody has a representation, averages the outputs (the
     logits) of all clients' models; where all layers are shared it gets the global model.
 
-    A layer is whatever holds weights, with the norm layer after it. The paper shares the upper layers, its published
-    code for images the convolutions: we follow the paper. Training starts from common random weights, not from a
-    model of FedAvg.
+    A layer is whatever holds weights, with the norm layer after it.
+
+    The authors' code: on colour images it shares the convolutions, contrary to the paper, which we follow. It starts
+    from a model that FedAvg has trained, and reports the models that were best on the test samples; we start from
+    common random weights and choose nothing, so that budgets and estimates compare.
     """
 
     top: int = 2

@@ -23,6 +23,8 @@ class Local(Method):
     Notes
     -----
     Nothing travels. A new client trains alone from the common start, for one round.
+
+    The authors' code: nobody's method. The codes of FedFOMO and FedPAC train it in the rounds of participation, too.
     """
 
     def shared(self, network: Network, population: Population) -> Params:

@@ -44,6 +44,9 @@ class PerFedAvg(Method):
     The shared weights travel down and up. An epoch uses each sample once over D, D' and D'', and so has half as many
     steps as FedAvg's, or a third. Running statistics of batch norm move with the batch D' alone. The evaluated model,
     also a new client's, is the adapted one; the batches it takes are the same after every round.
+
+    The authors' code: none was found. Two public re-implementations adapt the evaluated model on the samples that it
+    is then tested on; ours adapts on training samples.
     """
 
     weighting: Literal["samples", "uniform"] = "uniform"

@@ -39,9 +39,13 @@ class PFedSD(Method):
     Notes
     -----
     The shared model travels down and up; v never leaves the client. The teacher is fixed during a round and in
-    evaluation mode (the code leaves the mode open). The personal model of a client that was never chosen, and of a
+    evaluation mode. The personal model of a client that was never chosen, and of a
     new client, is the shared model after one round of local training, which needs the clients' data; it is made for
     the evaluation and discarded. With one output and two classes the softmax runs over the logits (0, h).
+
+    The authors' code: the teacher stays in training mode, and averages are uniform and leave out running statistics,
+    which stay as they started; we average these as well and all by samples, so that without distillation the shared
+    model is FedAvg's. It reports the best round.
     """
 
     penalty: float = 1.0
