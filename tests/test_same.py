@@ -356,6 +356,20 @@ def test_a_finished_run_is_checked_like_one_that_is_continued(tmp_path):
             assert contents(tmp_path / "out") == before
 
 
+def test_new_clients_of_a_finished_run_stay_the_same(tmp_path):
+    images(tmp_path)
+    experiment = own(tmp_path, partition={"kind": "iid", "clients": 4, "new_clients": 0.25}, rounds=1)
+    run(experiment, tmp_path / "out", progress=False)
+    before, arrays = contents(tmp_path / "out"), dict(np.load(tmp_path / "mine.npz"))
+    setup = set_up(experiment)
+    (new,) = setup.unseen[0].names
+    arrays["x"][setup.partitions[0].train[int(new)][0]] += 1
+    np.savez(tmp_path / "mine.npz", **arrays)
+    with pytest.raises(ValueError, match="samples: those of new clients have changed since"):
+        run(experiment, tmp_path / "out", resume=True, progress=False)
+    assert contents(tmp_path / "out") == before
+
+
 def test_of_two_experiments_in_one_folder_one_runs_and_the_other_leaves_nothing(tmp_path, monkeypatch):
     images(tmp_path)
     winner, loser = (own(tmp_path, partition={"kind": "iid", "clients": k}, rounds=1) for k in (3, 4))

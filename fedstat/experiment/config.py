@@ -215,7 +215,7 @@ class Run:
     rounds : int
         Communication rounds.
     seed : int or list of int
-        Master seeds; clients, initial weights, participants and batches follow from each.
+        Master seeds, below 2^63; clients, initial weights, participants and batches follow from each.
     participation : float
         Share of the clients in each round.
     device, dtype, executor, checkpoint

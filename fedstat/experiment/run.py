@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ from fedstat.experiment.estimate import estimate
 from fedstat.experiment.summaries import Summary, per_client, summarise
 from fedstat.federated import Result
 from fedstat.federated.federate import set_out
+from fedstat.federated.fingerprint import of_clients
 
 #: Keys in which a run and the one that continues it may differ.
 _FREE = ("rounds", "checkpoint")
@@ -31,8 +33,8 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
     """Run an experiment into a folder.
 
     The folder holds ``experiment.toml``, ``partition-SEED.npz`` and ``.svg``, ``run/`` (`fedstat.load` reads it),
-    ``clients.csv`` and ``summary.csv``, with ``new-clients.csv`` where there are any. A process that is killed leaves a
-    folder that `resume` continues.
+    ``clients.csv`` and ``summary.csv``; where there are new clients, ``new-clients.csv`` and hashes of their samples. A
+    process that is killed leaves a folder that `resume` continues.
 
     Parameters
     ----------
@@ -126,10 +128,17 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
     for seed, file in files.items():
         if file.exists() and Partition.load(file).fingerprint != setup.partitions[seed].fingerprint:
             raise ValueError(f"{file} holds another partition: the data, or how they are dealt, have changed since.")
+    unseen = {str(seed): of_clients(clients) for seed, clients in setup.unseen.items()}
+    known = out / "new-clients.json"  # a run knows nothing of them
+    if known.exists() and json.loads(known.read_text(encoding="utf-8")) != unseen:
+        raise ValueError(f"{known} holds hashes of other samples: those of new clients have changed since.")
     if before is not None:
         before.check_same(set_out(setup.methods, setup.model, seeds=experiment.seeds, **arguments)[1])
     with atomic_file(out / "experiment.toml") as path:
         path.write_text(tomli_w.dumps(to_table(experiment)), encoding="utf-8")
+    if unseen:
+        with atomic_file(known) as path:
+            path.write_text(json.dumps(unseen, indent=2) + "\n", encoding="utf-8")
     for seed, file in files.items():
         _keep_partition(file, setup.partitions[seed], setup)
     if before is None or before.config["rounds"] < experiment.rounds:

@@ -76,7 +76,7 @@ def federate(
     participation : float
         Share of clients drawn in each round, in (0, 1]; at least one.
     seed : int or iterable of int
-        Master seeds, one run of every method for each.
+        Master seeds below 2^63, one run of every method for each.
     evaluate_at : iterable of int, optional
         Rounds after which all clients are evaluated, 0 for the start; by default every one from 1 on.
     validate : bool
@@ -94,8 +94,8 @@ def federate(
         Whether clients train as one stack or one by one on worker threads; by default one by one on a CPU where the
         network has convolutions that are large enough. Results do not depend on it beyond rounding.
     resume : Result, optional
-        Continue from an earlier result of the same configuration with fewer rounds; the outcome equals that
-        of an uninterrupted run.
+        Continue from an earlier result of the same data, network, methods, own code and settings with fewer rounds; the
+        outcome equals that of an uninterrupted run.
     folder : path, optional
         Save the run there every `checkpoint` rounds and at its end, so that `fedstat.load` and `resume` continue
         what was stopped or killed. Each checkpoint replaces the one before when it is complete and has reached the
@@ -116,7 +116,7 @@ def federate(
     ------
     ValueError
         For arguments out of range, duplicate labels, or a network that does not fit the data; for a folder that holds
-        something else.
+        something else; for another experiment than that of `resume`, and the message names what is different.
     OSError
         If the folder cannot be written, before training where that can be known. The last checkpoint stays.
     FloatingPointError
@@ -239,7 +239,7 @@ def set_out(
         "validate": bool(validate),
         "fingerprint": {str(s): data[site.offset] | fingerprint.of_network(site.network) for s, site in sites.items()},
         "code": {label: digest(m) for label, m in methods.items()},
-        "python": platform.python_version(),
+        "python": platform.python_version(),  # bytecode, by which own code is hashed, is of one version
     }
     return sites, config
 

@@ -47,7 +47,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """Say what a run `there` has that a configuration `here` has not, to the innermost key."""
     aside = ("fingerprint", "code", "python")
     told = [told for name in here if name not in aside for told in _values(there.get(name), here[name], name)]
-    settings = len(told)
+    coded: list[str] = []
     prints, mine = _table(there, "fingerprint"), here["fingerprint"]
     both = {seed: _table(prints, seed) for seed in mine if seed in prints}  # other seeds are told already
     for part, what in _PARTS.items():
@@ -58,14 +58,13 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
         if seeds:
             without, only = (all(pairs[seed][i] is None for seed in seeds) for i in (0, 1))
             which = f"{what} of seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
-            told.append(f"no {which}" if without else f"{which} (none here)" if only else f"other {which}")
+            found = coded if part == "network" else told
+            found.append(f"no {which}" if without else f"{which} (none here)" if only else f"other {which}")
     codes, specs = _table(there, "code"), _table(there, "methods")
     for label, code in here["code"].items():
         if codes.get(label) != code and specs.get(label) == here["methods"][label]:
-            told.append(f"other code of the method {label!r}")
-    if len(told) > settings:  # which hashes code of one's own in its own way
-        told += _values(there.get("python"), here["python"], "python")
-    return told
+            coded.append(f"other code of the method {label!r}")
+    return told + coded + (_values(there.get("python"), here["python"], "python") if coded else [])
 
 
 def _values(there: Any, here: Any, name: str) -> list[str]:

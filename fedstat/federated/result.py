@@ -35,7 +35,8 @@ class Result:
     records : dict
         Per (method label, seed), arrays (rounds, ...) of what the method recorded, e.g. splits of units.
     config : dict
-        The configuration in plain values.
+        The configuration in plain values, with what a run that continues it is checked against: hashes of samples,
+        by split, and of the network in ``config["fingerprint"][str(seed)]``, and of methods in ``config["code"]``.
     model : callable, nn.Module or None
         The network; None after loading a run of a network that is not fedstat's own.
     methods : dict
@@ -154,6 +155,7 @@ class Result:
     def save(self, folder: str | Path) -> None:
         """Write the run into `folder`: config.toml, metrics.parquet, state.safetensors, environment.json.
 
+        ``clients/`` holds what clients keep, row by row, and manifest.json the hashes of all other files.
         The folder appears whole or not at all, and replaces an earlier run there. Killed at any moment, or after a
         loss of power, the earlier run or the new one can be loaded.
 
