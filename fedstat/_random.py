@@ -10,6 +10,9 @@ import zlib
 
 import numpy as np
 
+#: Seeds of runs are smaller: the integers of TOML and of pandas have 64 bits, one of them the sign.
+SEEDS = 2**63
+
 
 def stream(seed: int, purpose: str, *place: int) -> np.random.Generator:
     """Return the generator that belongs to ``(seed, purpose, *place)``.

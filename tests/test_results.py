@@ -64,7 +64,7 @@ def test_saved_and_loaded(tmp_path):
         "clients",
         "config.toml",
         "environment.json",
-        "layout.json",
+        "manifest.json",
         "metrics.parquet",
         "state.safetensors",
     ]
@@ -110,14 +110,14 @@ def test_numpy_values_and_sets_are_saved_too(tmp_path):
 
 def test_only_the_rounds_may_differ_when_continuing():
     first = run(2)
-    with pytest.raises(
-        ValueError, match=r"another training; only rounds may differ. training.lr: 0.05 there, 0.1 here;"
-    ):
+    with pytest.raises(ValueError, match=r"a run with training.lr = 0.05 \(0.1 here\), .*; only rounds may differ"):
         fs.federate(
             METHODS, fs.models.mlp(6, 8, 1), clients, fs.Training(lr=0.1), rounds=3, participation=0.6, seed=[0, 3],
             resume=first,
         )  # fmt: skip
-    with pytest.raises(ValueError, match=r"another fingerprint; only rounds may differ. fingerprint.0: '\w+' there"):
+    with pytest.raises(
+        ValueError, match="a run with other training samples of seeds 0, 3, other validation samples of"
+    ):
         other = {"method": METHODS, "model": fs.models.mlp(6, 8, 1), "training": TRAINING, "participation": 0.6}
         fs.federate(**other, clients=lambda s: clients(s + 1), rounds=3, seed=[0, 3], resume=first)
     with pytest.raises(ValueError, match="already holds 2 rounds"):

@@ -71,7 +71,15 @@ def test_a_run_leaves_a_folder_that_holds_what_it_prints(config, tmp_path):
     assert done.exit_code == 0, done.output
     names = {file.name for file in out.iterdir() if not file.name.startswith(".")}
     pictures = {f"partition-{seed}.{kind}" for seed in (3, 4) for kind in ("npz", "svg")}
-    assert names == {"experiment.toml", "run", "clients.csv", "summary.csv", "new-clients.csv", *pictures}
+    assert names == {
+        "experiment.toml",
+        "run",
+        "clients.csv",
+        "summary.csv",
+        "new-clients.csv",
+        "new-clients.json",
+        *pictures,
+    }
     result = fs.load(out / "run")
     assert str(fs.compare(result, last=4)) in done.output
     again = fs.experiment.read(out / "experiment.toml")

@@ -285,10 +285,10 @@ def test_nothing_but_methods_is_called_by_reading_a_run(tmp_path):
     config = tmp_path / "run" / "config.toml"
     text = config.read_text().replace('"fedstat.methods.fedavg.FedAvg"', '"fedstat.methods.find"')
     config.write_text(text.replace("[methods.it]", f'[methods.it]\nname = "{tmp_path / "evil.py"}:X"'))
-    layout = tmp_path / "run" / "layout.json"
-    content = json.loads(layout.read_text())
+    manifest = tmp_path / "run" / "manifest.json"
+    content = json.loads(manifest.read_text())
     content["sha256"]["config.toml"] = hashlib.sha256(config.read_bytes()).hexdigest()
-    layout.write_text(json.dumps(content))
+    manifest.write_text(json.dumps(content))
     assert fs.load(tmp_path / "run").methods == {}
     assert not (tmp_path / "done").exists()
 

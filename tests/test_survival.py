@@ -25,7 +25,7 @@ import fedstat as fs
 from fedstat._files import atomic_file, atomic_folder, standing
 from fedstat._random import stream
 from fedstat.federated import run_folder
-from fedstat.federated.run_folder import _SUMMED, _sha256, claimed
+from fedstat.federated.run_folder import _MANIFEST, _SUMMED, _sha256, claimed
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked to be killed quickly")
@@ -254,7 +254,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_training(tmp_path, monk
 def test_only_the_run_that_is_resumed_is_overwritten(tmp_path):
     run(1, fs.FedAvg(), folder=tmp_path / "run")
     other = run(1, fs.FedAvg(), seed=4)
-    with pytest.raises(ValueError, match="holds another run than the one resumed: other seeds"):
+    with pytest.raises(ValueError, match=r"holds another run than the one resumed, with seeds = \[3\] \(\[4\] here\)"):
         run(2, fs.FedAvg(), folder=tmp_path / "run", seed=4, resume=other)
     assert fs.load(tmp_path / "run").config["seeds"] == [3]
 
@@ -364,16 +364,15 @@ def test_damaged_and_hostile_runs_are_errors_that_name_the_file(saved, data, hos
     result, message = None, ""
     try:
         (folder / name).write_bytes(other)
-        if hostile and name in _SUMMED:
-            layout = json.loads(before["layout.json"])
-            layout["sha256"][name] = _sha256(folder / name)
-            (folder / "layout.json").write_text(json.dumps(layout))
+        if hostile and name in (manifest := json.loads(before[_MANIFEST]))["sha256"]:
+            manifest["sha256"][name] = _sha256(folder / name)
+            (folder / _MANIFEST).write_text(json.dumps(manifest))
         try:
             result = fs.load(folder)
         except ValueError as error:
             message = str(error)
     finally:
-        for each in (name, "layout.json"):
+        for each in (name, _MANIFEST):
             (folder / each).write_bytes(before[each])
     assert (result is None) == (str(folder) in message)
     if not hostile and name in _SUMMED and other != before[name]:
@@ -382,7 +381,7 @@ def test_damaged_and_hostile_runs_are_errors_that_name_the_file(saved, data, hos
         assert held(result) == whole
 
 
-@pytest.mark.parametrize("name", [*_SUMMED, "layout.json", "clients/0/index.json"])
+@pytest.mark.parametrize("name", [*_SUMMED, _MANIFEST, "clients/0/index.json"])
 def test_a_missing_file_is_named(saved, name, tmp_path):
     shutil.copytree(saved[0], tmp_path / "run")
     (tmp_path / "run" / name).unlink()

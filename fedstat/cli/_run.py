@@ -92,7 +92,7 @@ def run(
                 say(f"\n{size}: {expected}\n")
             if dry_run:
                 return
-            _, summary = carry_out(setup, folder, progress=False if quiet else None)
+            _, summary = carry_out(setup, folder, progress=False if quiet else None, resume=resume)
     except FloatingPointError as error:
         raise ValueError(str(error)) from None
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from fedstat._random import SEEDS
 from fedstat.data.partition import CIFAR100_DOMAINS
 from fedstat.federated import Training
 
@@ -214,7 +215,7 @@ class Run:
     rounds : int
         Communication rounds.
     seed : int or list of int
-        Master seeds; clients, initial weights, participants and batches follow from each.
+        Master seeds, below 2^63; clients, initial weights, participants and batches follow from each.
     participation : float
         Share of the clients in each round.
     device, dtype, executor, checkpoint
@@ -230,9 +231,11 @@ class Run:
     checkpoint: Counted = 10
 
     def __post_init__(self) -> None:
-        """Check that seeds differ."""
+        """Check that seeds differ, and fit."""
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seed must hold different numbers, got {list(self.seeds)}.")
+        if max(self.seeds) >= SEEDS:
+            raise ValueError(f"seed must lie in 0..2^63 - 1, so that tables can hold it, got {max(self.seeds)}.")
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,15 @@ import pandas as pd
 import tomli_w
 
 import fedstat as fs
-from fedstat._files import atomic_file, standing
+from fedstat._files import atomic_file, locked, standing
 from fedstat.data import Partition
 from fedstat.experiment.build import Setup, set_up
 from fedstat.experiment.config import Experiment, to_table
 from fedstat.experiment.estimate import estimate
 from fedstat.experiment.summaries import Summary, per_client, summarise
 from fedstat.federated import Result
+from fedstat.federated.federate import set_out
+from fedstat.federated.fingerprint import of_clients
 
 #: Keys in which a run and the one that continues it may differ.
 _FREE = ("rounds", "checkpoint")
@@ -29,8 +33,8 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
     """Run an experiment into a folder.
 
     The folder holds ``experiment.toml``, ``partition-SEED.npz`` and ``.svg``, ``run/`` (`fedstat.load` reads it),
-    ``clients.csv`` and ``summary.csv``, with ``new-clients.csv`` where there are any. A process that is killed leaves a
-    folder that `resume` continues.
+    ``clients.csv`` and ``summary.csv``; where there are new clients, ``new-clients.csv`` and hashes of their samples. A
+    process that is killed leaves a folder that `resume` continues.
 
     Parameters
     ----------
@@ -47,14 +51,15 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
     Raises
     ------
     ValueError, OSError
-        If data, network and methods do not fit together, or the folder holds something else; nothing is written then.
+        If data, network and methods do not fit together, or the folder holds something else or is being written by
+        another process; nothing is written then.
     FloatingPointError
         As in `fedstat.federate`.
     """
     check_folder(Path(out), experiment, resume)
     setup = set_up(experiment)
     estimate(setup)  # a rehearsal: what does not fit together fails before anything is written
-    result, _ = carry_out(setup, Path(out), progress)
+    result, _ = carry_out(setup, Path(out), progress, resume=resume)
     return result
 
 
@@ -66,67 +71,95 @@ def check_folder(out: Path, experiment: Experiment, resume: bool) -> int:
     ValueError
         If it holds something else, or is not to be continued.
     """
+    before = _kept(out, experiment, resume)
+    return 0 if before is None else int(before.config["rounds"])
+
+
+def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Result | None:
+    """Read what a folder holds of the experiment; `known` as in `fedstat.load`. Raises as `check_folder`."""
     if not (out / "experiment.toml").exists():
         # hidden is what was not finished when a process was killed
         if out.is_file() or (out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())):
             raise ValueError(f"{out} exists and is no run folder; choose another with --out. Nothing was written.")
-        return 0
+        return None
     if not resume:
         raise ValueError(f"{out} holds a run already; continue it with --resume, or choose another folder with --out.")
-    before = dict(_flat(tomllib.loads((out / "experiment.toml").read_text(encoding="utf-8"))))
+    was = dict(_flat(tomllib.loads((out / "experiment.toml").read_text(encoding="utf-8"))))
     now = dict(_flat(to_table(experiment)))
-    keys = [key for key in (before | now) if before.get(key) != now.get(key) and key not in _FREE]
+    keys = [key for key in (was | now) if was.get(key) != now.get(key) and key not in _FREE]
     if keys:
-        differing = "; ".join(f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in keys)
+        differing = "; ".join(f"{key} was {was.get(key)!r} and is {now.get(key)!r}" for key in keys)
         raise ValueError(f"{out} holds another experiment: {differing}. Only {' and '.join(_FREE)} may differ.")
     if not standing(out / "run").exists():
-        return 0
-    done = int(fs.load(out / "run").config["rounds"])
-    if done > experiment.rounds:
-        raise ValueError(f"{out} holds {done} rounds already, more than rounds = {experiment.rounds}.")
-    return done
+        return None
+    before = fs.load(out / "run", **known)
+    if before.config["rounds"] > experiment.rounds:
+        raise ValueError(
+            f"{out} holds {before.config['rounds']} rounds already, more than rounds = {experiment.rounds}."
+        )
+    return before
 
 
-def carry_out(setup: Setup, out: Path, progress: bool | None = None) -> tuple[Result, Summary]:
-    """Run, or continue, what was set up, in a folder that `check_folder` found right; then summarise it."""
+def carry_out(setup: Setup, out: Path, progress: bool | None = None, *, resume: bool = False) -> tuple[Result, Summary]:
+    """Run, or continue, what was set up, in a folder of its own; then summarise it. Raises as `run`."""
+    out.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(out / "experiment"))
+        except BlockingIOError:
+            raise BlockingIOError(f"{out} is being written by another process; nothing was written.") from None
+        return _carried_out(setup, out, progress, resume)
+
+
+def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -> tuple[Result, Summary]:
+    """Do as `carry_out`, for a caller that keeps others from the folder."""
     experiment = setup.experiment
+    before = _kept(out, experiment, resume, model=setup.model, methods=setup.methods)
+    arguments: dict[str, Any] = {
+        "clients": lambda seed: setup.clients[seed],
+        "training": experiment.training,
+        "participation": experiment.participation,
+        "dtype": experiment.dtype,
+        "device": experiment.device,
+        "executor": experiment.executor,
+        "validate": experiment.partition.validation > 0,
+    }
+    files = {seed: out / f"partition-{seed}.npz" for seed in setup.partitions}
+    for seed, file in files.items():
+        if file.exists() and Partition.load(file).fingerprint != setup.partitions[seed].fingerprint:
+            raise ValueError(f"{file} holds another partition: the data, or how they are dealt, have changed since.")
+    unseen = {str(seed): of_clients(clients) for seed, clients in setup.unseen.items()}
+    known = out / "new-clients.json"  # a run knows nothing of them
+    if known.exists() and json.loads(known.read_text(encoding="utf-8")) != unseen:
+        raise ValueError(f"{known} holds hashes of other samples: those of new clients have changed since.")
+    if before is not None:
+        before.check_same(set_out(setup.methods, setup.model, seeds=experiment.seeds, **arguments)[1])
     with atomic_file(out / "experiment.toml") as path:
         path.write_text(tomli_w.dumps(to_table(experiment)), encoding="utf-8")
-    for seed, partition in setup.partitions.items():
-        _keep_partition(out / f"partition-{seed}.npz", partition, setup)
-    before = None
-    if standing(out / "run").exists():
-        before = fs.load(out / "run", model=setup.model, methods=setup.methods)
-    if before is not None and before.config["rounds"] == experiment.rounds:
-        result = before
-    else:
-        result = fs.federate(
+    if unseen:
+        with atomic_file(known) as path:
+            path.write_text(json.dumps(unseen, indent=2) + "\n", encoding="utf-8")
+    for seed, file in files.items():
+        _keep_partition(file, setup.partitions[seed], setup)
+    if before is None or before.config["rounds"] < experiment.rounds:
+        before = fs.federate(
             setup.methods,
             setup.model,
-            lambda seed: setup.clients[seed],
-            experiment.training,
             rounds=experiment.rounds,
-            participation=experiment.participation,
             seed=experiment.seeds,
             evaluate_at=experiment.evaluated,
-            validate=experiment.partition.validation > 0,
-            dtype=experiment.dtype,
-            executor=experiment.executor,
-            device=experiment.device,
             resume=before,
             folder=out / "run",
             checkpoint=experiment.checkpoint,
             progress=progress,
+            **arguments,
         )
-    return result, _summarised(setup, result, out)
+    return before, _summarised(setup, before, out)
 
 
 def _keep_partition(path: Path, partition: Partition, setup: Setup) -> None:
-    """Write a partition and its picture, or make sure that it is the one that was written."""
-    if path.exists():
-        if Partition.load(path).fingerprint != partition.fingerprint:
-            raise ValueError(f"{path} holds another partition: the data, or how they are dealt, have changed since.")
-    else:
+    """Write a partition and its picture."""
+    if not path.exists():
         partition.save(path)
     if setup.dataset.classes:
         import matplotlib.pyplot as plt

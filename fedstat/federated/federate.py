@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
+import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from numbers import Integral
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from fedstat._random import stream
+from fedstat._digest import digest
+from fedstat._random import SEEDS, stream
 from fedstat.data import Clients
+from fedstat.federated import fingerprint
 from fedstat.federated.codec import size
 from fedstat.federated.executor import EXECUTORS, Executor
 from fedstat.federated.history import Traffic, tidy
@@ -73,7 +76,7 @@ def federate(
     participation : float
         Share of clients drawn in each round, in (0, 1]; at least one.
     seed : int or iterable of int
-        Master seeds, one run of every method for each.
+        Master seeds below 2^63, one run of every method for each.
     evaluate_at : iterable of int, optional
         Rounds after which all clients are evaluated, 0 for the start; by default every one from 1 on.
     validate : bool
@@ -91,8 +94,8 @@ def federate(
         Whether clients train as one stack or one by one on worker threads; by default one by one on a CPU where the
         network has convolutions that are large enough. Results do not depend on it beyond rounding.
     resume : Result, optional
-        Continue from an earlier result of the same configuration with fewer rounds; the outcome equals that
-        of an uninterrupted run.
+        Continue from an earlier result of the same data, network, methods, own code and settings with fewer rounds; the
+        outcome equals that of an uninterrupted run.
     folder : path, optional
         Save the run there every `checkpoint` rounds and at its end, so that `fedstat.load` and `resume` continue
         what was stopped or killed. Each checkpoint replaces the one before when it is complete and has reached the
@@ -113,7 +116,7 @@ def federate(
     ------
     ValueError
         For arguments out of range, duplicate labels, or a network that does not fit the data; for a folder that holds
-        something else.
+        something else; for another experiment than that of `resume`, and the message names what is different.
     OSError
         If the folder cannot be written, before training where that can be known. The last checkpoint stays.
     FloatingPointError
@@ -142,19 +145,7 @@ def federate(
     }:
         raise ValueError(f"evaluate_at must hold rounds between 0 and {rounds}, got {evaluate_at!r}.")
 
-    sites = _sites(clients, model, seeds, dtype, device, validate)
-    tasks = {choose_loss(training.loss, *_task(site.network, site.clients)) for site in sites.values()}
-    if len(tasks) > 1:
-        raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
-    (loss,) = tasks
-    config = {
-        **describe_run(methods, model, training, seeds, participation, dtype),
-        "executor": executor,
-        "loss": loss,
-        "classes": {str(s): plain(site.clients.classes or ()) for s, site in sites.items()},
-        "clients": {str(s): len(site.clients) for s, site in sites.items()},
-        "fingerprint": {str(s): _fingerprint(site) for s, site in sites.items()},
-    }
+    sites, config = set_out(methods, model, clients, training, seeds, participation, dtype, device, executor, validate)
     first = 0 if resume is None else resume.check_continues(config, rounds)
     before = {} if resume is None else resume.records
     history = None if resume is None else resume.history
@@ -167,7 +158,7 @@ def federate(
             check_free(place, None if resume is None else config)
         distinct = {site.offset: site.clients.train for site in sites.values()}
         pool = Pool.stack(list(distinct.values()), floats, device)
-        bench = Bench(loss, training, pool, chunk, executor)
+        bench = Bench(config["loss"], training, pool, chunk, executor)
         runs: dict[Key, Run] = {}
         for label, s in [(label, s) for label in methods for s in seeds]:
             advance(partial("preparing {}, seed {}".format, label, s), steps=0)
@@ -219,6 +210,40 @@ def round_half_up(value: float) -> int:
     return int(np.floor(value + 0.5))
 
 
+def set_out(
+    methods: Mapping[str, Method],
+    model: Model,
+    clients: Clients | Callable[[int], Clients],
+    training: Training,
+    seeds: Sequence[int],
+    participation: float,
+    dtype: str,
+    device: str,
+    executor: Executor,
+    validate: bool,
+) -> tuple[dict[int, Site], dict[str, Any]]:
+    """Return the data and networks of a run by seed, and the configuration by which it is known again."""
+    sites = _sites(clients, model, seeds, dtype, device, validate)
+    tasks = {choose_loss(training.loss, *_task(site.network, site.clients)) for site in sites.values()}
+    if len(tasks) > 1:
+        raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
+    (loss,) = tasks
+    distinct = {site.offset: site.clients for site in sites.values()}
+    data = {offset: fingerprint.of_clients(held) for offset, held in distinct.items()}
+    config = {
+        **describe_run(methods, model, training, seeds, participation, dtype),
+        "executor": executor,
+        "loss": loss,
+        "classes": {str(s): plain(site.clients.classes or ()) for s, site in sites.items()},
+        "clients": {str(s): len(site.clients) for s, site in sites.items()},
+        "validate": bool(validate),
+        "fingerprint": {str(s): data[site.offset] | fingerprint.of_network(site.network) for s, site in sites.items()},
+        "code": {label: digest(m) for label, m in methods.items()},
+        "python": platform.python_version(),  # bytecode, by which own code is hashed, is of one version
+    }
+    return sites, config
+
+
 def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[str, Method]:
     if isinstance(method, type):
         raise ValueError(f"method must be a fedstat Method, got the class {method.__name__}; call it to make one.")
@@ -243,6 +268,8 @@ def _seeds(seed: int | Iterable[int]) -> list[int]:
     seeds = list(seed) if isinstance(seed, Iterable) else [seed]
     if not seeds or len(set(seeds)) < len(seeds) or not all(isinstance(s, Integral) and s >= 0 for s in seeds):
         raise ValueError(f"seed must be one or several different non-negative integers, got {seed!r}.")
+    if max(seeds) >= SEEDS:
+        raise ValueError(f"seed must lie in 0..2^63 - 1, so that tables can hold it, got {max(seeds)}.")
     return [int(s) for s in seeds]
 
 
@@ -286,16 +313,6 @@ def _task(network: Network, clients: Clients) -> tuple[int | None, int]:
             f"returns {tuple(outputs.shape[1:])}."
         )
     return (None if clients.classes is None else len(clients.classes)), outputs.shape[-1]
-
-
-def _fingerprint(site: Site) -> str:
-    """Hash of a seed's training data and network, so that a run is continued on nothing else."""
-    digest = hashlib.sha256()
-    for array in (site.clients.train.x, site.clients.train.y, site.clients.train.n):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    for leaf in site.network.module.state_dict().values():
-        digest.update(leaf.cpu().numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[Traffic]:

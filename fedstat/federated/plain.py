@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import reprlib
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -57,14 +56,6 @@ def plain(value: Any) -> Any:
         return f"{value.__module__}.{value.__qualname__}"
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, str | int | float) else repr(value)
-
-
-def differences(there: Any, here: Any, name: str = "") -> list[str]:
-    """Say where two configurations differ, to the innermost key."""
-    if isinstance(there, Mapping) and isinstance(here, Mapping):
-        keys = dict.fromkeys([*there, *here])
-        return [told for k in keys for told in differences(there.get(k), here.get(k), f"{name}.{k}".lstrip("."))]
-    return [] if there == here else [f"{name}: {reprlib.repr(there)} there, {reprlib.repr(here)} here"]
 
 
 def revived_method(spec: Any) -> Any:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from fedstat._random import stream
+from fedstat.federated.fingerprint import differences
 from fedstat.federated.local import Learner
 from fedstat.federated.method import Method, Population, Predictor, State, device_of
 from fedstat.federated.network import MIXED, Model, Network, Params, build, floating
-from fedstat.federated.plain import differences
 
 Key = tuple[str, int]
 
@@ -35,7 +35,8 @@ class Result:
     records : dict
         Per (method label, seed), arrays (rounds, ...) of what the method recorded, e.g. splits of units.
     config : dict
-        The configuration in plain values.
+        The configuration in plain values, with what a run that continues it is checked against: hashes of samples,
+        by split, and of the network in ``config["fingerprint"][str(seed)]``, and of methods in ``config["code"]``.
     model : callable, nn.Module or None
         The network; None after loading a run of a network that is not fedstat's own.
     methods : dict
@@ -133,21 +134,28 @@ class Result:
         ValueError
             If the configurations differ, or nothing is left to do.
         """
-        differing = [k for k in config if config[k] != self.config.get(k)]
-        if differing:
-            raise ValueError(
-                f"resume holds a run with another {', '.join(differing)}; only rounds may differ. "
-                + "; ".join(differences({k: self.config.get(k) for k in differing}, {k: config[k] for k in differing}))
-            )
+        self.check_same(config)
         if self.config["rounds"] >= rounds:
             raise ValueError(
                 f"resume already holds {self.config['rounds']} rounds; rounds must exceed that, got {rounds}."
             )
         return int(self.config["rounds"])
 
+    def check_same(self, config: Mapping[str, Any]) -> None:
+        """Make sure that this is a run of `config`, of however many rounds.
+
+        Raises
+        ------
+        ValueError
+            If samples, network, methods, own code or settings differ; the message names them.
+        """
+        if told := differences(self.config, config):
+            raise ValueError(f"resume holds a run with {', '.join(told)}; only rounds may differ.")
+
     def save(self, folder: str | Path) -> None:
         """Write the run into `folder`: config.toml, metrics.parquet, state.safetensors, environment.json.
 
+        ``clients/`` holds what clients keep, row by row, and manifest.json the hashes of all other files.
         The folder appears whole or not at all, and replaces an earlier run there. Killed at any moment, or after a
         loss of power, the earlier run or the new one can be loaded.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 from fedstat._files import locked, replaced, settle, standing
 from fedstat.federated.environment import environment
+from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import COLUMNS, TEXT
 from fedstat.federated.method import Method, State, device_of
 from fedstat.federated.network import Model
@@ -31,10 +33,14 @@ from fedstat.federated.store import ClientStore
 _GROUPS = ("server", "shared", "memory")
 #: How often a folder is read that changes meanwhile.
 _TRIES = 100
-_SUMMED = ("config.toml", "metrics.parquet", "state.safetensors")
+_SUMMED = ("config.toml", "environment.json", "metrics.parquet", "state.safetensors")
+#: Lists every other file with its hash, but for clients' rows, which bear theirs as names and are listed in an index.
+_MANIFEST = "manifest.json"
+_INDEX = "clients/{}/index.json"
 _CONFIG: dict[str, type | tuple[type, ...]] = {
-    "methods": dict, "training": dict, "classes": dict, "clients": dict, "fingerprint": dict, "seeds": list,
-    "model": (str, dict), "dtype": str, "executor": str, "loss": str, "participation": float, "rounds": int,
+    "methods": dict, "training": dict, "classes": dict, "clients": dict, "fingerprint": dict, "code": dict,
+    "seeds": list, "model": (str, dict), "dtype": str, "executor": str, "loss": str, "participation": float,
+    "rounds": int, "validate": bool,
 }  # fmt: skip
 
 
@@ -77,9 +83,9 @@ def check_free(path: Path, continued: Mapping[str, Any] | None) -> None:
         return
     if continued is None:
         raise ValueError(f"{path} holds a run already; continue it with resume=fs.load(...), or remove it.")
-    if differing := [k for k in continued if continued[k] != found.get(k)]:
+    if told := differences(found, continued) if found else ["a damaged config.toml"]:
         raise ValueError(
-            f"{path} holds another run than the one resumed: other {', '.join(differing)}; choose another folder."
+            f"{path} holds another run than the one resumed, with {', '.join(told)}; choose another folder."
         )
 
 
@@ -109,15 +115,15 @@ def write_run(result: Result, path: Path) -> None:
             result.history.to_parquet(new / "metrics.parquet", index=False)
             save_file(tensors, new / "state.safetensors")
             shutil.copymode(new / "config.toml", new / "state.safetensors")  # otherwise its owner's alone
-            layout = {
-                # safetensors sorts; the order of leaves decides the rounding of sums over them
-                "tensors": list(tensors),
-                "stores": [i for i, state in enumerate(result.states.values()) if state.clients is not None],
-                "sha256": {name: _sha256(new / name) for name in _SUMMED},
-            }
-            (new / "layout.json").write_text(json.dumps(layout) + "\n")
             origin = {**environment(device), "seeds": result.config["seeds"]}
             (new / "environment.json").write_text(json.dumps(origin, indent=2) + "\n")
+            stores = [_INDEX.format(i) for i, state in enumerate(result.states.values()) if state.clients is not None]
+            manifest = {
+                # safetensors sorts; the order of leaves decides the rounding of sums over them
+                "tensors": list(tensors),
+                "sha256": {name: _sha256(new / name) for name in (*_SUMMED, *stores)},
+            }
+            (new / _MANIFEST).write_text(json.dumps(manifest) + "\n")
     except (OSError, SafetensorError) as error:  # the latter hides the former
         saved = _saved_config(path)
         left = (
@@ -144,7 +150,8 @@ def load(folder: str | Path, model: Model | None = None, methods: Mapping[str, M
     Raises
     ------
     ValueError
-        If the folder holds no complete run, or a file of it is damaged; the message names the file.
+        If the folder holds no complete run, or a file of it is damaged, missing, of another checkpoint, or none of
+        the run's; the message names the file. Hidden files do not count.
     OSError
         If another process replaces the folder faster than it can be read.
     """
@@ -163,49 +170,61 @@ def load(folder: str | Path, model: Model | None = None, methods: Mapping[str, M
 
 
 def _read(folder: Path, model: Model | None, methods: Mapping[str, Method] | None) -> Result:
-    if missing := [name for name in (*_SUMMED, "layout.json") if not (folder / name).is_file()]:
-        raise ValueError(f"{folder} is no fedstat run: {', '.join(missing)} is missing.")
-    with _blaming(folder / "layout.json") as file:
-        layout = json.loads(file.read_text(encoding="utf-8"))
-        sums = {name: str(layout["sha256"][name]) for name in _SUMMED}
-    for name in _SUMMED:
+    if (folder / "layout.json").is_file():
+        raise ValueError(f"{folder} was saved by an earlier fedstat, in another form; run it again.")
+    if not (folder / _MANIFEST).is_file():
+        raise ValueError(f"{folder} is no fedstat run: {_MANIFEST} is missing.")
+    with _blaming(folder / _MANIFEST) as file:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        sums = {name: str(manifest["sha256"][name]) for name in manifest["sha256"]}
+        indexes = sums.keys() - {*_SUMMED}
+        if not sums.keys() >= {*_SUMMED} or not all(re.fullmatch(_INDEX.format("[0-9]+"), name) for name in indexes):
+            raise ValueError("it lists other files than a run has")
+    if missing := [name for name in sums if not (folder / name).is_file()]:
+        raise ValueError(f"{folder} is no complete fedstat run: {', '.join(missing)} is missing.")
+    for name in sums:
         with _blaming(folder / name) as file:
             if _sha256(file) != sums[name]:
-                raise ValueError("its content is not what layout.json promises")
+                raise ValueError(f"it is not the file that {_MANIFEST} lists")
     with _blaming(folder / "config.toml") as file:
         config = tomllib.loads(file.read_text(encoding="utf-8"))
         if wrong := [name for name, kind in _CONFIG.items() if not isinstance(config.get(name), kind)]:
             raise TypeError(f"{wrong[0]} is {config.get(wrong[0])!r}")
         keys = [(label, int(seed)) for label in config["methods"] for seed in config["seeds"]]
         counts = [int(config["clients"][str(seed)]) for _, seed in keys]
-        known = {label: m for label, spec in config["methods"].items() if (m := revived_method(spec)) is not None}
+        own = {label: m for label, spec in config["methods"].items() if (m := revived_method(spec)) is not None}
         network = model if model is not None else revived_factory(config["model"])
     with _blaming(folder / "metrics.parquet") as file:
         kinds = {"seed": np.int64, "round": np.int64, "client": np.int64, "value": np.float64}
         history = pd.read_parquet(file)[list(COLUMNS)].astype({**kinds, **dict.fromkeys(TEXT, "category")})
     with _blaming(folder / "state.safetensors") as file:
         arrays = load_file(file)
-        if arrays.keys() != set(layout["tensors"]):
-            raise ValueError("it holds other tensors than layout.json lists")
+        if arrays.keys() != set(manifest["tensors"]):
+            raise ValueError(f"it holds other tensors than {_MANIFEST} lists")
     groups: dict[tuple[str, str], dict[str, np.ndarray]] = {
         (str(i), group): {} for i in range(len(keys)) for group in (*_GROUPS, "records")
     }
-    with _blaming(folder / "layout.json"):
-        for name in layout["tensors"]:
+    with _blaming(folder / _MANIFEST):
+        for name in manifest["tensors"]:
             i, group, leaf = name.split("/", 2)
             groups[i, group][leaf] = arrays[name]
-        kept = [i in layout["stores"] for i in range(len(keys))]
-    states, records = {}, {}
+    states, records, known = {}, {}, {_MANIFEST, *sums}
     for i, key in enumerate(keys):
         server, shared, memory = (
             {name: torch.from_numpy(array) for name, array in groups[str(i), group].items()} for group in _GROUPS
         )
-        clients = ClientStore.load(folder / "clients" / str(i)) if kept[i] else None
+        clients = ClientStore.load(folder / "clients" / str(i)) if _INDEX.format(i) in sums else None
         if clients is not None and clients.clients != counts[i]:
             raise ValueError(f"{folder / 'clients' / str(i)} holds {clients.clients} clients, config.toml {counts[i]}.")
+        if clients is not None:
+            known |= {f"clients/{i}/{version}.safetensors" for version in clients.versions}
         states[key] = State(server, clients, shared or None, memory, config["rounds"])
         records[key] = groups[str(i), "records"]
-    return Result(history, states, records, config, network, known | dict(methods or {}))
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    # file systems and desktops leave hidden files
+    if extra := sorted(p for p in found if p.as_posix() not in known and not any(q.startswith(".") for q in p.parts)):
+        raise ValueError(f"{folder / extra[0]} is not a file of this run; remove it, or put back what was there.")
+    return Result(history, states, records, config, network, own | dict(methods or {}))
 
 
 @contextmanager

@@ -1,0 +1,85 @@
+"""What must be the same for a run to be continued, as hashes, and in which words it differs."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+from fedstat._digest import decisive, digest
+from fedstat.data import Clients
+from fedstat.federated.network import Network
+
+#: What is hashed for every seed, in the words of an error.
+_PARTS = {
+    "train": "training samples",
+    "validation": "validation samples",
+    "test": "test samples",
+    "common": "common test samples",
+    "names": "names or classes of clients",
+    "truth": "truth about the clients",
+    "network": "layers, or code of the network,",
+    "weights": "initial weights",
+}
+
+
+def of_clients(clients: Clients) -> dict[str, str]:
+    """Hash every split that exists, without its padding, and what is known about the clients."""
+    splits = clients.splits if clients.common is None else {**clients.splits, "common": clients.common}
+    samples = {name: digest([of.client(k) for k in range(len(of.n))]) for name, of in splits.items()}
+    known = {} if clients.truth is None else {"truth": digest(clients.truth)}
+    return {**samples, "names": digest((clients.names, clients.classes, clients.labels)), **known}
+
+
+def of_network(network: Network) -> dict[str, str]:
+    """Hash a network's structure and code, and the values it starts from."""
+    module = network.module
+    layers = [
+        (name, type(layer), decisive(layer), [(n, p.requires_grad) for n, p in layer.named_parameters(recurse=False)])
+        for name, layer in module.named_modules(remove_duplicate=False)
+    ]
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    shapes = {name: (str(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()}
+    return {"network": digest((layers, shapes)), "weights": digest(tensors)}
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Say what a run `there` has that a configuration `here` has not, to the innermost key."""
+    aside = ("fingerprint", "code", "python")
+    told = [told for name in here if name not in aside for told in _values(there.get(name), here[name], name)]
+    coded: list[str] = []
+    prints, mine = _table(there, "fingerprint"), here["fingerprint"]
+    both = {seed: _table(prints, seed) for seed in mine if seed in prints}  # other seeds are told already
+    for part, what in _PARTS.items():
+        pairs = {seed: (before.get(part), mine[seed].get(part)) for seed, before in both.items()}
+        seeds = [seed for seed, (a, b) in pairs.items() if a != b]
+        if part == "weights":  # those of other layers are others
+            seeds = [seed for seed in seeds if both[seed].get("network") == mine[seed]["network"]]
+        if seeds:
+            without, only = (all(pairs[seed][i] is None for seed in seeds) for i in (0, 1))
+            which = f"{what} of seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
+            found = coded if part == "network" else told
+            found.append(f"no {which}" if without else f"{which} (none here)" if only else f"other {which}")
+    codes, specs = _table(there, "code"), _table(there, "methods")
+    for label, code in here["code"].items():
+        if codes.get(label) != code and specs.get(label) == here["methods"][label]:
+            coded.append(f"other code of the method {label!r}")
+    return told + coded + (_values(there.get("python"), here["python"], "python") if coded else [])
+
+
+def _values(there: Any, here: Any, name: str) -> list[str]:
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        keys = dict.fromkeys([*there, *here])
+        return [told for key in keys for told in _values(there.get(key), here.get(key), f"{name}.{key}")]
+    if there == here:
+        return []
+    return [f"{name} = {_shown(there)} ({_shown(here)} here)"]
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else reprlib.repr(value)
+
+
+def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = table.get(name)
+    return found if isinstance(found, Mapping) else {}
