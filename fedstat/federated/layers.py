@@ -272,10 +272,11 @@ def copied(module: nn.Module) -> nn.Module:
 
 def _computed(value: Tensor) -> bool:
     """Whether a tensor comes out of a forward pass: it has a history, or was a stack's and lies nowhere any more."""
-    try:
-        value.untyped_storage()
-    except NotImplementedError:
-        return True
+    if value.is_leaf and value.layout == torch.strided:
+        try:
+            value.untyped_storage()
+        except NotImplementedError:
+            return True
     return not value.is_leaf
 
 
