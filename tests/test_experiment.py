@@ -343,6 +343,7 @@ def test_networks_are_told_about_the_data(tmp_path, model, layer, shape):
         ({"data": {"file": "other.csv"}}, r"other\.csv"),
         ({"model": {"name": "lstm"}}, r"^model\.vocabulary is missing, and mine\.npz does not tell it"),
         ({"model": {"name": "mine.py:broken"}}, r"^model: .*mine\.py:broken builds no network: division by zero"),
+        ({"model": {"name": "mine.py:noisy"}}, r"^model: the network would be trained wrongly: layer '1' draws random"),
         ({"model": {"name": "cnn", "classes": 2}}, r"^model: 4 classes need .* has 2\. The classes of mine\.npz are "),
         ({"model": {"name": "resnet8", "channels": 3}}, r"^model: resnet8 does not take inputs of shape \(8, 8\): "),
         ({"method": {"Local": {}, "FedFac": {"layers": ["no"]}}}, r"^method\.FedFac: the network has no layer 'no'"),
@@ -351,7 +352,11 @@ def test_networks_are_told_about_the_data(tmp_path, model, layer, shape):
 )  # fmt: skip
 def test_what_does_not_fit_together_fails_before_anything_is_written(tmp_path, changes, message):
     images(tmp_path)
-    (tmp_path / "mine.py").write_text("def broken():\n    return 1 / 0\n")
+    (tmp_path / "mine.py").write_text(
+        "def broken():\n    return 1 / 0\n\n\ndef noisy():\n    from torch import nn\n\n"
+        "    class Noise(nn.Module):\n        def forward(self, x):\n            return x + x.clone().normal_()\n\n"
+        "    return nn.Sequential(nn.Flatten(), Noise(), nn.Linear(64, 4))\n"
+    )
     with pytest.raises((ValueError, OSError), match=message):
         fs.experiment.run(own(tmp_path, **changes), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -224,6 +224,27 @@ def test_what_a_stackable_module_saves_loads_into_plain_torch(module: nn.Module)
         assert torch.equal(leaf, expected[name])
 
 
+@given(data=st.data(), padding=st.sampled_from([0, 3, -1]), clients=st.integers(1, 3))
+def test_stacked_embeddings_keep_the_padding_row_of_every_client(
+    data: st.DataObject, padding: int, clients: int
+) -> None:
+    plain = [nn.Embedding(5, 2, padding_idx=padding).double() for _ in range(clients)]
+    ours = stackable(copy.deepcopy(plain[0]))
+    assert isinstance(ours, nn.Embedding)
+    assert ours.padding_idx == plain[0].padding_idx
+    x = torch.tensor(data.draw(st.lists(st.integers(0, 4), min_size=6 * clients, max_size=6 * clients)))
+    params = stacked([randomised(layer, k) for k, layer in enumerate(plain)])
+    x = x.view(clients, 3, 2)
+    outputs = run(ours, params, x, torch.ones(clients, 3, dtype=torch.bool))
+    (gradients,) = torch.autograd.grad(nonlinear(outputs).sum(), [params["weight"]])
+    for k, layer in enumerate(plain):
+        with torch.no_grad():
+            layer.weight.copy_(params["weight"][k])
+        expected = layer(x[k])
+        assert torch.equal(outputs[k], expected)
+        close(gradients[k], torch.autograd.grad(nonlinear(expected[None]).sum(), [layer.weight])[0])
+
+
 def test_stackable_replaces_a_shared_layer_once_and_changes_nothing_twice() -> None:
     norm = nn.BatchNorm1d(2)
     module = nn.Sequential(nn.Sequential(norm, nn.LSTM(2, 2)), norm).eval()
@@ -251,6 +272,12 @@ class OwnNorm(nn.BatchNorm2d):
         (nn.LSTM(2, 2, bidirectional=True), "bidirectional=False"),
         (nn.LSTM(2, 2, proj_size=1), "proj_size=0"),
         (nn.LSTM(2, 2, 2, dropout=0.5), "dropout=0"),
+        (nn.Embedding(4, 2, max_norm=1.0), "max_norm=None"),
+        (nn.Embedding(4, 2, scale_grad_by_freq=True), "scale_grad_by_freq=False"),
+        (nn.Embedding(4, 2, sparse=True), "sparse=False"),
+        (nn.EmbeddingBag(4, 2, max_norm=1.0), "max_norm=None"),
+        (nn.LazyLinear(2), "give its number of inputs, as Linear"),
+        (nn.LazyConv2d(2, 3), "give its number of inputs, as Conv2d"),
         (nn.Dropout(0.5), "p=0"),
         (nn.Dropout2d(0.1), "p=0"),
         (nn.AlphaDropout(0.1), "p=0"),

@@ -25,6 +25,7 @@ from fedstat.federated import Method
 from fedstat.federated.losses import choose_loss
 from fedstat.federated.network import Network, build
 from fedstat.federated.pool import stored
+from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.models import Factory
 
 
@@ -284,19 +285,17 @@ def _network(experiment: config.Experiment, dataset: Dataset) -> tuple[Factory, 
 
 
 def _check_fit(setup: Setup) -> None:
-    """Refuse a network that does not take the inputs, or has other outputs than the task."""
+    """Refuse a network that does not take the inputs, has other outputs than the task, or would be trained wrongly."""
     network, name = setup.network, setup.experiment.model.name
-    try:
-        outputs = network(network.initial(), network.inputs(setup.sample))
-    except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
-        shape = tuple(setup.sample.shape[1:])
-        raise ValueError(f"model: {name} does not take inputs of shape {shape}: {error}") from None
+    train = next(iter(setup.clients.values())).train
+    outputs = told("model", outputs_of, network, train, name)
     classes = setup.dataset.classes
     try:
-        choose_loss(setup.experiment.training.loss, len(classes) or None, outputs.shape[-1])
+        choose_loss(setup.experiment.training.loss, len(classes) or None, outputs)
     except ValueError as error:  # with the labels themselves: one of them may be a slip of the pen
         labels = f" The classes of {setup.dataset.name} are {reprlib.repr(list(classes))[1:-1]}." if classes else ""
         raise ValueError(f"model: {error}{labels}") from None
+    told("model", rehearse, network, train, setup.experiment.executor)
 
 
 def _facts(dataset: Dataset) -> dict[str, int]:

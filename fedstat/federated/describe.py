@@ -16,6 +16,7 @@ from fedstat.federated.losses import choose_loss
 from fedstat.federated.method import Method, State, Update
 from fedstat.federated.network import Model, Network, build
 from fedstat.federated.pool import Pool
+from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.run import Bench, make_site, start_run
 
 
@@ -71,10 +72,11 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     kind = getattr(torch, dtype)
     data = _made_up(build(model, np.random.default_rng(0)), max(3, method.fewest)) if clients is None else clients
     site = make_site(data, model, 0, kind, "cpu")
-    outputs = site.network(site.network.initial(), site.network.inputs(torch.from_numpy(data.train.x[0, :1]))).shape[-1]
+    outputs = outputs_of(site.network, data.train)
     loss = choose_loss(None, None if data.classes is None else len(data.classes), outputs)
+    executor = rehearse(site.network, data.train)
     # two epochs, so that methods with two phases of local training have one for each
-    bench = Bench(loss, Training(lr=0.01, local_epochs=2), Pool.stack([data.train], kind, "cpu"), None)
+    bench = Bench(loss, Training(lr=0.01, local_epochs=2), Pool.stack([data.train], kind, "cpu"), None, executor)
     run = start_run(method, site, bench)
     ids = torch.arange(len(data))
     received = method.receive(run.state, ids)

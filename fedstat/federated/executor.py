@@ -7,7 +7,6 @@ go one by one over worker threads.
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from fedstat.federated.layers import copied
 from fedstat.federated.network import Network, Params
 
 Executor = Literal["auto", "stacked", "sequential"]
@@ -182,7 +182,7 @@ def one_by_one(
     def begin() -> None:
         torch.set_num_threads(1)
         torch.set_grad_enabled(grad)
-        own.network = replace(network, module=copy.deepcopy(network.module))
+        own.network = replace(network, module=copied(network.module))
 
     try:
         with ThreadPoolExecutor(min(threads, len(items)), initializer=begin) as workers:

@@ -26,10 +26,11 @@ from fedstat.federated.history import Traffic, tidy
 from fedstat.federated.local import Training
 from fedstat.federated.losses import choose_loss
 from fedstat.federated.method import Method, Predictor, Update
-from fedstat.federated.network import MIXED, Model, Network, Params, floating
+from fedstat.federated.network import MIXED, Model, Params, floating
 from fedstat.federated.plain import describe_run, plain
 from fedstat.federated.pool import Pool
 from fedstat.federated.progress import in_brief, progress_bar
+from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.result import Key, Result
 from fedstat.federated.run import Bench, Run, Site, make_site, start_run
 from fedstat.federated.run_folder import check_free, claimed, write_run
@@ -92,7 +93,8 @@ def federate(
         Torch device.
     executor : {"auto", "stacked", "sequential"}
         Whether clients train as one stack or one by one on worker threads; by default one by one on a CPU where the
-        network has convolutions that are large enough. Results do not depend on it beyond rounding.
+        network has convolutions that are large enough, or cannot be stacked. Results do not depend on it beyond
+        rounding.
     resume : Result, optional
         Continue from an earlier result of the same data, network, methods, own code and settings with fewer rounds; the
         outcome equals that of an uninterrupted run.
@@ -115,8 +117,9 @@ def federate(
     Raises
     ------
     ValueError
-        For arguments out of range, duplicate labels, or a network that does not fit the data; for a folder that holds
-        something else; for another experiment than that of `resume`, and the message names what is different.
+        For arguments out of range, duplicate labels, or a network that does not fit the data or would be trained
+        wrongly (`fedstat.federated.rehearsal`); for a folder that holds something else; for another experiment than
+        that of `resume`, and the message names what is different.
     OSError
         If the folder cannot be written, before training where that can be known. The last checkpoint stays.
     FloatingPointError
@@ -158,7 +161,7 @@ def federate(
             check_free(place, None if resume is None else config)
         distinct = {site.offset: site.clients.train for site in sites.values()}
         pool = Pool.stack(list(distinct.values()), floats, device)
-        bench = Bench(config["loss"], training, pool, chunk, executor)
+        bench = Bench(config["loss"], training, pool, chunk, config["executor"])
         runs: dict[Key, Run] = {}
         for label, s in [(label, s) for label in methods for s in seeds]:
             advance(partial("preparing {}, seed {}".format, label, s), steps=0)
@@ -224,10 +227,12 @@ def set_out(
 ) -> tuple[dict[int, Site], dict[str, Any]]:
     """Return the data and networks of a run by seed, and the configuration by which it is known again."""
     sites = _sites(clients, model, seeds, dtype, device, validate)
-    tasks = {choose_loss(training.loss, *_task(site.network, site.clients)) for site in sites.values()}
+    tasks = {choose_loss(training.loss, *_task(site)) for site in sites.values()}
     if len(tasks) > 1:
         raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
     (loss,) = tasks
+    first = sites[seeds[0]]
+    executor = rehearse(first.network, first.clients.train, executor)
     distinct = {site.offset: site.clients for site in sites.values()}
     data = {offset: fingerprint.of_clients(held) for offset, held in distinct.items()}
     config = {
@@ -295,24 +300,10 @@ def _sites(
     return sites
 
 
-def _task(network: Network, clients: Clients) -> tuple[int | None, int]:
-    x = clients.train.x
-    sample = network.inputs(torch.from_numpy(np.zeros((1, 2, *x.shape[2:]), x.dtype)).to(network.device))
-    weights = {name: leaf[None] for name, leaf in network.initial().items()}
-    try:
-        outputs = network.forward(weights, sample)
-    except (RuntimeError, IndexError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"the network does not take inputs of shape {tuple(clients.train.x.shape[2:])}: {error}"
-        ) from None
-    if not isinstance(outputs, Tensor):
-        raise ValueError(f"the network must return a tensor of outputs, it returns {type(outputs).__name__}.")
-    if outputs.shape[:-1] != sample.shape[:2]:
-        raise ValueError(
-            f"the network must map B samples to (B, outputs), with one output to (B, 1); for B = {sample.shape[1]} it "
-            f"returns {tuple(outputs.shape[1:])}."
-        )
-    return (None if clients.classes is None else len(clients.classes)), outputs.shape[-1]
+def _task(site: Site) -> tuple[int | None, int]:
+    """Numbers of classes, None for regression, and of outputs."""
+    classes = site.clients.classes
+    return None if classes is None else len(classes), outputs_of(site.network, site.clients.train)
 
 
 def _round(runs: Mapping[Key, Run], t: int, participation: float) -> list[Traffic]:

@@ -1,13 +1,15 @@
 """Layers in the form that the stacked engine can run: batch norm under a mask, LSTM in plain operations.
 
 The engine runs one module for many clients under ``torch.vmap``, with batches padded to one length. Torch's batch
-norm would count the padding, and its LSTM has no batching rule. `stackable` replaces both, and refuses layers that
-have no stacked form.
+norm would count the padding, its LSTM has no batching rule, and its embedding keeps the padding row of the first client
+alone. `stackable` replaces them, and refuses layers that have no stacked form. What a forward pass does beyond its
+layers shows in the rehearsal (`fedstat.federated.rehearsal`).
 """
 
 from __future__ import annotations
 
-from typing import cast
+import copy
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -191,8 +193,29 @@ class UnrolledLSTM(nn.Module):
         return torch.stack(outputs), (h, c)
 
 
+class PaddedEmbedding(nn.Embedding):
+    """``nn.Embedding`` whose padding row gets no gradient, of any client.
+
+    Parameters
+    ----------
+    layer : nn.Embedding
+        Gives the weight (shared, not copied) and `padding_idx`.
+    """
+
+    def __init__(self, layer: nn.Embedding) -> None:
+        nn.Module.__init__(self)
+        vars(self).update({name: getattr(layer, name) for name in nn.Embedding.__constants__})
+        self.weight = layer.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Look up tokens `x`, any shape; returns (..., embedding_dim)."""
+        rows = F.embedding(x, self.weight)
+        padding = x.eq(cast(int, self.padding_idx))
+        return torch.where(padding[..., None], rows.detach(), rows)
+
+
 def stackable(module: nn.Module) -> nn.Module:
-    """Replace batch norm and LSTM, at any depth, by layers that run stacked over clients.
+    """Replace batch norm, LSTM and padded embeddings, at any depth, by layers that run stacked over clients.
 
     Parameters and running statistics keep their names and values; only the counter ``num_batches_tracked`` goes.
 
@@ -218,12 +241,43 @@ def stackable(module: nn.Module) -> nn.Module:
             replaced[layer] = MaskedBatchNorm(layer).train(layer.training)
         elif isinstance(layer, nn.LSTM):
             replaced[layer] = UnrolledLSTM(layer).train(layer.training)
+        elif type(layer) is nn.Embedding and layer.padding_idx is not None:
+            replaced[layer] = PaddedEmbedding(layer).train(layer.training)
     # One layer may stand in several places (shared weights), and its replacement must too.
     for parent in list(module.modules()):
         for name, child in parent._modules.items():
             if child in replaced:
                 setattr(parent, name, replaced[child])
     return replaced.get(module, module)
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """Return a deep copy in which what a layer computed in an earlier call, and still holds, is None.
+
+    Raises
+    ------
+    ValueError
+        If the module holds something that cannot be copied.
+    """
+    held = (value for layer in module.modules() for value in vars(layer).values() if isinstance(value, Tensor))
+    memo: dict[int, Any] = {id(value): None for value in held if _computed(value)}
+    try:
+        return copy.deepcopy(module, memo)
+    except Exception as error:  # whatever a module holds
+        raise ValueError(
+            f"the network cannot be copied, which every client's own model needs: {str(error).splitlines()[0]} Let its "
+            "layers hold weights, buffers, numbers and text only."
+        ) from None
+
+
+def _computed(value: Tensor) -> bool:
+    """Whether a tensor comes out of a forward pass: it has a history, or was a stack's and lies nowhere any more."""
+    if value.is_leaf and value.layout == torch.strided:
+        try:
+            value.untyped_storage()
+        except NotImplementedError:
+            return True
+    return not value.is_leaf
 
 
 def norm_layers(module: nn.Module) -> list[str]:
@@ -241,6 +295,8 @@ def _check(layer: nn.Module, name: str = "") -> None:
 def _remedy(layer: nn.Module) -> str | None:
     """What to do about a layer that has no stacked form; None for all others."""
     match layer:
+        case nn.modules.lazy.LazyModuleMixin() if not isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            return f"give its number of inputs, as {type(layer).__name__.removeprefix('Lazy')} asks for it"
         case nn.modules.batchnorm._BatchNorm() if type(layer) not in _RANKS:
             return "use nn.BatchNorm1d, 2d or 3d itself"
         case nn.modules.batchnorm._BatchNorm() if layer.momentum is None:
@@ -251,6 +307,12 @@ def _remedy(layer: nn.Module) -> str | None:
             return "use nn.LSTM"
         case nn.LSTM() if layer.bidirectional or layer.proj_size or layer.dropout:
             return "set bidirectional=False, proj_size=0 and dropout=0"
+        case nn.Embedding() | nn.EmbeddingBag() if layer.max_norm is not None:
+            return "set max_norm=None, as it changes weights in the forward pass"
+        case nn.Embedding() | nn.EmbeddingBag() if layer.scale_grad_by_freq:
+            return "set scale_grad_by_freq=False, as it would count the padding of a batch"
+        case nn.Embedding() | nn.EmbeddingBag() if layer.sparse:
+            return "set sparse=False"
         case nn.modules.dropout._DropoutNd() if layer.p > 0:
             return f"set p=0 (it is {layer.p}) or remove it"
         case nn.MultiheadAttention() if layer.dropout > 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedstat.federated.layers import UnrolledLSTM, norm_layers, stackable
+from fedstat.federated.layers import UnrolledLSTM, copied, norm_layers, stackable
 from fedstat.parameterization import Form
 
 Params = dict[str, Tensor]
@@ -53,6 +52,17 @@ class Network:
     def weights(self) -> dict[str, torch.Size]:
         """Shape of every weight of the module that trains, before parameterisation."""
         return {name: leaf.shape for name, leaf in self.module.named_parameters() if leaf.requires_grad}
+
+    @cached_property
+    def tied(self) -> dict[str, str]:
+        """Other names under which layers hold a weight, each with the name of the leaf: tied weights."""
+        names = {id(leaf): name for name, leaf in self.module.named_parameters() if leaf.requires_grad}
+        found = {}
+        for owner, layer in self.module.named_modules():
+            for last, leaf in layer.named_parameters(owner, recurse=False, remove_duplicate=False):
+                if names.get(id(leaf), last) != last:
+                    found[last] = names[id(leaf)]
+        return found
 
     @cached_property
     def trainable(self) -> tuple[str, ...]:
@@ -118,11 +128,16 @@ class Network:
         Raises
         ------
         ValueError
-            If the network has no dense layer, or nothing but one.
+            If the network has no dense layer, or nothing but one; or if the head's weights are another layer's.
         """
         dense = [name for name, layer in self.module.named_modules() if isinstance(layer, nn.Linear)]
         if not dense or not dense[-1]:
             raise ValueError("the network needs a dense layer (nn.Linear) as its head, below a body; it has none.")
+        if other := [leaf for name, leaf in self.tied.items() if name.startswith(f"{dense[-1]}.")]:
+            raise ValueError(
+                f"the head {dense[-1]!r} holds {', '.join(other)} of another layer (tied weights), so that the network "
+                "has no head of its own; untie them, or choose a method without a head."
+            )
         return dense[-1]
 
     @cached_property
@@ -177,10 +192,12 @@ class Network:
             self.module.train(train)
         masks = {} if valid is None else dict.fromkeys(self._masks, valid)
         weights = {**self.compose(params), **masks}
+        weights |= {name: weights[leaf] for name, leaf in self.tied.items()}
+        # torch would tie by name: of a layer with two names it sets the weights twice and restores the first
         if not self.mixed:
-            return torch.func.functional_call(self.module, weights, (x,))
+            return torch.func.functional_call(self.module, weights, (x,), tie_weights=False)
         with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):
-            return torch.func.functional_call(self.module, weights, (x,)).to(self.dtype)
+            return torch.func.functional_call(self.module, weights, (x,), tie_weights=False).to(self.dtype)
 
     def features(
         self, params: Params, x: Tensor, valid: Tensor | None = None, *, train: bool = False
@@ -327,10 +344,10 @@ def build(
     Raises
     ------
     ValueError
-        If the module has layers that the stacked engine cannot run.
+        If the module has layers that the stacked engine cannot run, complex weights, or nothing to train.
     """
     if isinstance(model, nn.Module):
-        module = copy.deepcopy(model)
+        module = copied(model)
     else:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(int(rng.integers(2**62)))
@@ -339,4 +356,11 @@ def build(
             raise ValueError(f"model must be an nn.Module or a function returning one, got {type(module).__name__}.")
     if not any(leaf.requires_grad for leaf in module.parameters()):
         raise ValueError("model has no parameters to train.")
-    return Network(stackable(module).to(dtype), dtype, mixed=mixed)
+    module = stackable(module)
+    for name, leaf in (*module.named_parameters(), *module.named_buffers()):
+        if leaf.is_complex():
+            raise ValueError(
+                f"{name!r} of the network is complex, and the engine computes with real numbers; let it hold real and "
+                "imaginary parts (torch.view_as_real) and make them complex in the forward pass."
+            )
+    return Network(module.to(dtype), dtype, mixed=mixed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from fedstat._random import stream
 from fedstat.federated.fingerprint import differences
+from fedstat.federated.layers import copied
 from fedstat.federated.local import Learner
 from fedstat.federated.method import Method, Population, Predictor, State, device_of
 from fedstat.federated.network import MIXED, Model, Network, Params, build, floating
@@ -176,8 +176,8 @@ def as_module(predictor: Predictor, learner: Learner) -> nn.Module:
     """Return the first of a predictor's models as a module in evaluation mode."""
     params = {name: leaf[0] for name, leaf in predictor.params.items()}
     if getattr(predictor.outputs, "__func__", None) is Method.predict:
-        module = copy.deepcopy(learner.network.module)
-        module.load_state_dict({**module.state_dict(), **learner.network.compose(params)})
+        module = copied(learner.network.module)
+        module.load_state_dict(learner.network.compose(params), strict=False)  # constants stay, tied weights come once
         return module.eval()
     return _Predicting(predictor, learner, params).eval()
 

@@ -1,0 +1,545 @@
+"""The rehearsal before training: a few steps of the network, as the engine takes them and as torch takes them.
+
+The engine puts each client's weights into one module, runs many clients as one stack or copies of the module over
+threads, pads batches, and repeats every step from its key. A module that draws random numbers, mixes samples, remembers
+or writes where it should not would be trained wrongly without a word. Nothing here goes by the names of layers: what a
+forward pass does is seen from what it leaves behind. Copies of the module do the rehearsing, in float64 if they can,
+with weights near the initial ones and samples of the first clients.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from fedstat.data import Samples
+from fedstat.federated.executor import Executor
+from fedstat.federated.layers import copied
+from fedstat.federated.local import Batch
+from fedstat.federated.network import Network, Params
+
+#: Samples of each of two clients: all but the last train, and the last stands for padding.
+_ROWS = 4
+#: How often weights are drawn before a difference counts: one draw may lie on the kink of a ReLU.
+_DRAWS = 3
+#: Samples that are looked through for different ones.
+_LOOKED_AT = 64
+
+
+class _Fault(Exception):
+    """A sentence about what the network does wrong."""
+
+
+class _Failure(Exception):
+    """A sentence about a call that failed."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Two clients' leaves (2, ...) and samples (2, B, ...)."""
+
+    network: Network
+    params: Params
+    x: Tensor
+
+    @property
+    def own(self) -> Params:
+        """The second client's leaves: what goes wrong in a stack seldom shows at the first."""
+        return {name: leaf[1] for name, leaf in self.params.items()}
+
+    @property
+    def train(self) -> Tensor:
+        """The second client's training samples."""
+        return self.x[1, :-1].clone()
+
+    @property
+    def tolerance(self) -> float:
+        """Share of the largest number by which two ways of computing may differ."""
+        return 1e-7 if self.network.dtype == torch.float64 else 0.2 if self.network.mixed else 1e-2
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """What one client's step leaves behind.
+
+    Attributes
+    ----------
+    gradients, statistics : dict of Tensor
+        By leaf.
+    outputs, evaluated : Tensor, shapes (B - 1, Q) and (B, Q)
+        Of the training samples in training mode, and of all in evaluation mode.
+    """
+
+    gradients: Params
+    statistics: Params
+    outputs: Tensor
+    evaluated: Tensor
+
+
+def outputs_of(network: Network, samples: Samples, name: str = "the network") -> int:
+    """Return the number of outputs that the network has for each sample, found on a try.
+
+    Parameters
+    ----------
+    network : Network
+        What shall be trained.
+    samples : Samples
+        The clients' training samples.
+    name : str
+        What messages call the network.
+
+    Raises
+    ------
+    ValueError
+        If it does not take such samples, or returns something else than (B, outputs).
+    """
+    shape = samples.x.shape[2:]
+    with _aside(network.device):
+        x = network.inputs(torch.from_numpy(np.zeros((2, *shape), samples.x.dtype)).to(network.device))
+        try:
+            outputs: Any = network(network.initial(), x)
+        except Exception as error:  # a module of one's own may fail in any way
+            raise ValueError(f"{name} does not take inputs of shape {shape}: {error}") from None
+    if not isinstance(outputs, Tensor):
+        raise ValueError(f"{name} must return a tensor of outputs, it returns {type(outputs).__name__}.")
+    if outputs.ndim != 2 or len(outputs) != 2:
+        raise ValueError(
+            f"{name} must map B samples to (B, outputs), with one output to (B, 1); for B = 2 it returns "
+            f"{tuple(outputs.shape)}."
+        )
+    return outputs.shape[-1]
+
+
+def rehearse(network: Network, samples: Samples, executor: Executor = "auto") -> Executor:
+    """Refuse a network that the engine would train wrongly; return the executor that trains it right.
+
+    Two clients take one step each: by the engine, client by client and stacked with padding, and by torch's own
+    backward pass on a copy of the module. Gradients, outputs and running statistics must agree. Besides, a call must
+    repeat itself, draw no random numbers, write to nothing but running statistics, and in evaluation mode treat each
+    sample as if it were alone. The module and all generators stay as they are.
+
+    Parameters
+    ----------
+    network : Network
+        What shall be trained, its weights not yet made of parts.
+    samples : Samples
+        The clients' training samples.
+    executor : {"auto", "stacked", "sequential"}
+        How clients shall train.
+
+    Returns
+    -------
+    str
+        `executor`; or "sequential" for "auto", if the network is right client by client and wrong in a stack.
+
+    Raises
+    ------
+    ValueError
+        If no executor, or not the wanted one, trains the network as torch would; layer, leaf or buffer are named as
+        far as they can be found out.
+    """
+    with _aside(network.device):
+        x = _chosen(network, samples)
+        try:
+            try:
+                alone, stacked = _faults(_copy(network, torch.float64), x, executor)
+            except (_Failure, TypeError):  # a layer of one's own, or a device, that knows no float64
+                alone, stacked = _faults(_copy(network, network.dtype, network.mixed), x, executor)
+        except _Failure as failure:
+            alone = str(failure)
+    if alone:
+        raise ValueError(f"the network would be trained wrongly: {alone}")
+    if stacked and executor == "stacked":
+        raise ValueError(
+            f'the network would be trained wrongly by executor="stacked": {stacked} Client by client it is right: '
+            'leave executor at "auto", or set it to "sequential".'
+        )
+    return "sequential" if stacked else executor
+
+
+def _faults(network: Network, x: Tensor, executor: Executor) -> tuple[str, str]:
+    """What goes wrong client by client, and what in a stack alone; empty where nothing does under one of the draws."""
+    alone = stacked = ""
+    for seed in range(_DRAWS):
+        trial = _drawn(network, x, seed)
+        alone = stacked = ""
+        try:
+            expected = _by_itself(trial)
+            _agree(trial, _alone(trial), expected)
+        except _Fault as fault:
+            alone = str(fault)
+            continue
+        if executor == "sequential":
+            break
+        try:
+            _agree(trial, _stacked(trial), expected, stacked=True)
+            break
+        except _Fault as fault:
+            stacked = str(fault)
+    return alone, stacked
+
+
+@contextmanager
+def _aside(device: torch.device) -> Iterator[None]:
+    """Leave the global generators as they are, and warn of nothing."""
+    cards = [device] if device.type == "cuda" else []
+    plain, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(cards):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        random.setstate(plain)
+        np.random.set_state(numpys)  # noqa: NPY002
+
+
+def _generators(device: torch.device) -> tuple[Any, ...]:
+    """State of all global generators."""
+    states = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
+    _, keys, *rest = np.random.get_state()  # noqa: NPY002
+    return (random.getstate(), np.asarray(keys).tobytes(), *rest, *(state.numpy().tobytes() for state in states))
+
+
+def _chosen(network: Network, samples: Samples) -> Tensor:
+    """Stored inputs (2, B, ...) of the first clients, as different as can be found there."""
+    found = islice((row for k in range(len(samples.n)) for row in samples.client(k)[0]), _LOOKED_AT)
+    rows = list({row.tobytes(): row for row in found}.values())
+    if network.inputs(torch.from_numpy(rows[0])).dtype == torch.int64:
+        rows.sort(key=lambda row: row.min())  # the smallest token is the likeliest to be padding
+    x = np.stack([rows[i % len(rows)] for i in range(2 * _ROWS)])
+    return torch.from_numpy(np.stack([x[::2], x[1::2]])).to(network.device)
+
+
+def _copy(network: Network, dtype: torch.dtype, mixed: bool = False) -> Network:
+    return replace(network, module=copied(network.module).to(dtype), dtype=dtype, mixed=mixed)
+
+
+def _drawn(network: Network, x: Tensor, seed: int) -> _Trial:
+    """The first client has the initial leaves; the second's lie within a tenth, and zeros become small numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    params = {}
+    for name, leaf in network.initial().items():
+        share = torch.rand(leaf.shape, generator=generator).to(leaf)
+        params[name] = torch.stack([leaf, torch.where(leaf == 0, 0.05 * share, leaf * (0.9 + 0.2 * share))])
+    return _Trial(network, params, network.inputs(x))
+
+
+def _by_itself(trial: _Trial) -> _Step:
+    """One step of the module itself, by torch alone; what it must never do is found here."""
+    network = trial.network
+    module = copied(network.module).train()
+    leaves = dict(module.named_parameters()) | dict(module.named_buffers())
+    with torch.no_grad():
+        for name, leaf in trial.own.items():
+            leaves[name].copy_(leaf)
+    before = {name: leaf.detach().clone() for name, leaf in leaves.items() if name not in network.statistics}
+    generators, x = _generators(network.device), trial.train
+    outputs = _called(module, x, "training")
+    _check_writes(module, before, x, trial.train)
+    if generators != _generators(network.device):
+        raise _Fault(_random(module, trial.train))
+    gradients = _gradients(_losses(outputs).mean(), [leaves[name] for name in network.trainable])
+    statistics = {name: leaves[name].clone() for name in network.statistics}
+    with torch.no_grad():
+        if _differ(_called(module, trial.train, "training"), outputs.detach(), trial.tolerance):
+            where = _first_difference(module, trial.train, trial.train)
+            raise _Fault(
+                f"the outputs of {where} differ between two identical calls: it draws random numbers, or keeps in its "
+                "attributes what a later call reads. Every call must start afresh."
+            )
+        module.eval()
+        for name in statistics:
+            leaves[name].copy_(trial.own[name])
+        x = trial.x[1].clone()
+        evaluated = _called(module, x, "evaluation")
+        _check_writes(module, before, x, trial.x[1])
+        if generators != _generators(network.device):
+            raise _Fault(_random(module, trial.train))
+        half = trial.x[1, : _ROWS // 2]
+        if _differ(_called(module, half.clone(), "evaluation"), evaluated[: len(half)], trial.tolerance):
+            where = _first_difference(module, trial.x[1], half)
+            raise _Fault(
+                f"the outputs of {where} for a sample depend on the other samples in evaluation mode, where clients' "
+                "samples are cut and padded. Let it compute sample by sample; batch norm needs "
+                "track_running_stats=True."
+            )
+    return _Step(dict(zip(network.trainable, gradients, strict=True)), statistics, outputs.detach(), evaluated)
+
+
+def _called(module: nn.Module, x: Tensor, mode: str) -> Tensor:
+    """Outputs of one call."""
+    try:
+        outputs = module(x)
+    except Exception as error:  # a module of one's own may fail in any way
+        raise _Failure(f"it fails in {mode} mode: {error}") from None
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(x):
+        what = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise _Fault(f"in {mode} mode it must map B samples to (B, outputs); for B = {len(x)} it returns {what}.")
+    return outputs
+
+
+def _losses(outputs: Tensor) -> Tensor:
+    """Weigh outputs (B, Q) into losses (B,), no two alike."""
+    weights = torch.arange(outputs.numel(), device=outputs.device, dtype=outputs.dtype).cos()
+    return (outputs * weights.view_as(outputs)).sum(-1)
+
+
+def _gradients(value: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    if not value.requires_grad:
+        raise _Fault("no gradient reaches its weights; look for detach() or torch.no_grad() in its forward pass.")
+    try:
+        return list(torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True))
+    except RuntimeError:
+        raise _Fault(
+            "torch.autograd.grad finds no way back through its forward pass, as it finds none through reentrant "
+            "checkpoints (torch.utils.checkpoint). Do without them."
+        ) from None
+
+
+def _check_writes(module: nn.Module, before: Params, x: Tensor, given: Tensor) -> None:
+    """Refuse what wrote to its inputs, its weights or its buffers."""
+    if not _same(x, given):
+        raise _Fault(
+            "its forward pass writes to its inputs, which are the clients' stored samples. Let the first layers make "
+            "new tensors: inplace=False, x = x + 1 for x += 1 or x.add_(1)."
+        )
+    after = dict(module.named_parameters()) | dict(module.named_buffers())
+    for name, leaf in before.items():
+        if name not in after or not _same(after[name].detach(), leaf):
+            raise _Fault(
+                f"its forward pass changes {name!r}, which would pass from client to client. Only the running "
+                "statistics of nn.BatchNorm1d, 2d and 3d may move there; keep other averages, counters and "
+                "spectral_norm out of it."
+            )
+
+
+def _random(module: nn.Module, x: Tensor) -> str:
+    """Say where random numbers are drawn."""
+    device = x.device
+    functions: list[str] = []
+
+    class Draws(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            before = _generators(device)
+            result = function(*args, **(kwargs or {}))
+            if before != _generators(device):
+                functions.append(getattr(function, "__name__", str(function)))
+            return result
+
+    module.train()
+    with Draws(), _Watch(module) as watch:
+        module(x.clone())
+    where = next((name for name, *_, drew in watch.done if drew), "")
+    by = f" ({', '.join(dict.fromkeys(functions))})" if functions else ""
+    return (
+        f"{_layer(where)} draws random numbers{by}, so that a run could be neither repeated nor continued. Do without "
+        "dropout and noise in the forward pass."
+    )
+
+
+class _Watch:
+    """Follows the calls of a module's layers while it is entered.
+
+    Attributes
+    ----------
+    begun, running : list of str
+        Layers whose calls have begun, and those in which it is right now, the innermost last.
+    done : list of tuple
+        Finished calls, inner ones first: the layer, tensors in, tensors out, and whether it drew random numbers.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.begun: list[str] = []
+        self.running: list[str] = []
+        self.done: list[tuple[str, list[Tensor], list[Tensor], bool]] = []
+        self._before: list[tuple[list[Tensor], tuple[Any, ...]]] = []
+
+    def __enter__(self) -> _Watch:
+        device = next(self.module.parameters()).device
+
+        def before(name: str) -> Callable[..., None]:
+            def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+                self.begun.append(name)
+                self.running.append(name)
+                self._before.append((_tensors(inputs), _generators(device)))
+
+            return begin
+
+        def after(_: nn.Module, __: object, outputs: Any) -> None:
+            inputs, state = self._before.pop()
+            self.done.append((self.running.pop(), inputs, _tensors(outputs), state != _generators(device)))
+
+        layers = list(self.module.named_modules())
+        self._hooks = [layer.register_forward_pre_hook(before(name)) for name, layer in layers]
+        self._hooks += [layer.register_forward_hook(after) for _, layer in layers]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    """Copies of the tensors among a layer's inputs or outputs, however nested in tuples and lists."""
+    if isinstance(values, Tensor):
+        return [values.detach().clone()]
+    return [t for value in values for t in _tensors(value)] if isinstance(values, tuple | list) else []
+
+
+def _first_difference(module: nn.Module, here: Tensor, there: Tensor) -> str:
+    """The innermost layer that makes different outputs of equal inputs in two calls, the second on fewer samples."""
+    calls = []
+    for x in (here, there):
+        with _Watch(module) as watch:
+            module(x.clone())
+        calls.append(watch.done)
+
+    def differ(some: list[Tensor], others: list[Tensor]) -> bool:
+        pairs = [(a[: len(b)] if a.ndim and b.ndim else a, b) for a, b in zip(some, others, strict=False)]
+        return any(a.shape == b.shape and _differ(a, b, 1e-6) for a, b in pairs)
+
+    for (name, inputs, outputs, _), (_, others, results, _) in zip(*calls, strict=False):
+        if differ(outputs, results) and not differ(inputs, others):
+            return _layer(name)
+    return _layer("")
+
+
+def _layer(name: str) -> str:
+    return f"layer {name!r}" if name else "its own forward pass"
+
+
+def _alone(trial: _Trial) -> _Step:
+    """One step by the engine, of a client on its own."""
+    network = _staged(trial)
+    leaves = _ready(network, trial.own)
+    try:
+        outputs = network(leaves, trial.train, train=True)
+        gradients = _gradients(_losses(outputs).mean(), [leaves[n] for n in network.trainable])
+        with torch.no_grad():
+            evaluated = network(trial.own, trial.x[1].clone())
+    except (RuntimeError, NotImplementedError) as error:
+        raise _Fault(f"with a client's weights in the place of its own it fails: {error}") from None
+    moved = {name: leaves[name] for name in network.statistics}
+    return _Step(dict(zip(network.trainable, gradients, strict=True)), moved, outputs.detach(), evaluated)
+
+
+def _stacked(trial: _Trial) -> _Step:
+    """The second client's step out of a stack of two, each with a row of padding."""
+    network = _staged(trial)
+    leaves = _ready(network, trial.params)
+    rows = torch.arange(_ROWS, device=network.device)
+
+    def step(params: Params, x: Tensor) -> tuple[Tensor, Tensor]:
+        batch = Batch(x, rows, rows < _ROWS - 1, rows)
+        outputs = network(params, batch.x, batch.mask, train=True)
+        return batch.mean(_losses(outputs)), outputs
+
+    def passes() -> tuple[list[Tensor], Tensor, Tensor]:
+        values, outputs = torch.vmap(step)(leaves, trial.x.clone())
+        gradients = _gradients(values.sum(), [leaves[name] for name in network.trainable])
+        with torch.no_grad():
+            return gradients, outputs.detach(), network.forward(trial.params, trial.x.clone())
+
+    try:
+        gradients, outputs, evaluated = passes()
+    except Exception:  # torch.vmap has many ways to say no
+        with _Watch(network.module) as watch, suppress(Exception):
+            passes()
+        where = _layer(watch.running[-1] if watch.running else "")
+        raise _Fault(
+            f"{where} does what torch.vmap cannot do, such as decisions on values (.item(), if) or tensors kept for "
+            "later."
+        ) from None
+    return _Step(
+        {name: gradient[1] for name, gradient in zip(network.trainable, gradients, strict=True)},
+        {name: leaves[name][1] for name in network.statistics},
+        outputs[1, :-1],
+        evaluated[1],
+    )
+
+
+def _staged(trial: _Trial) -> Network:
+    """The network with weights of its own that nobody can use unnoticed."""
+    module = copied(trial.network.module)
+    with torch.no_grad():
+        for name, leaf in module.named_parameters():
+            if name in trial.params:
+                leaf.fill_(torch.nan)
+    return replace(trial.network, module=module)
+
+
+def _ready(network: Network, leaves: Params) -> Params:
+    """Copies of leaves; those that gradients move require them."""
+    return {name: leaf.clone().requires_grad_(name in network.trainable) for name, leaf in leaves.items()}
+
+
+def _agree(trial: _Trial, step: _Step, expected: _Step, *, stacked: bool = False) -> None:
+    """Compare the engine's step with the module's own."""
+    pairs = [
+        ("outputs in training mode are", step.outputs, expected.outputs, 0.0),
+        ("outputs in evaluation mode are", step.evaluated, expected.evaluated, 0.0),
+    ]
+    pairs += [(f"running statistics {n!r} are", step.statistics[n], e, 0.0) for n, e in expected.statistics.items()]
+    # a bias before batch norm has a gradient of zero, which rounding makes some tiny number
+    sizes = [float(g.abs().max()) for g in expected.gradients.values() if g.numel()]
+    largest = max(filter(np.isfinite, sizes), default=0.0)
+    pairs += [(f"gradients of {n!r} are", step.gradients[n], e, 1e-3 * largest) for n, e in expected.gradients.items()]
+    different = [what for what, found, wanted, least in pairs if _differ(found, wanted, trial.tolerance, least)]
+    if different and stacked:
+        raise _Fault(
+            f"among other clients and with a row of padding, {different[0]} not those of the client alone. Every "
+            "operation must treat each sample as if it were the only one, and be one that torch.vmap knows."
+        )
+    if different:
+        raise _Fault(
+            _recomputed(trial)
+            or f"with a client's weights in the place of its own, {different[0]} not those of the module itself. Its "
+            "forward pass must use weights as the attributes of their layers, not as copies or through other names."
+        )
+
+
+def _recomputed(trial: _Trial) -> str | None:
+    """Name a layer that computes again in the backward pass."""
+    network = replace(trial.network, module=copied(trial.network.module))
+    leaves = _ready(network, trial.own)
+    with _Watch(network.module) as watch:
+        outputs = network(leaves, trial.train, train=True)
+        forward = len(watch.begun)
+        _gradients(outputs.sum(), [leaves[name] for name in network.trainable])
+    if len(watch.begun) == forward:
+        return None
+    return (
+        f"{_layer(watch.begun[forward])} computes again in the backward pass (torch.utils.checkpoint), when the "
+        "client's weights are no longer in place. Do without checkpoints."
+    )
+
+
+def _same(here: Tensor, there: Tensor) -> bool:
+    if here.shape != there.shape:
+        return False
+    return torch.equal(here, there) or bool(((here == there) | ((here != here) & (there != there))).all())
+
+
+def _differ(found: Tensor, wanted: Tensor, tolerance: float, least: float = 0.0) -> bool:
+    """Whether two tensors differ by more than a share of the largest number, itself at least `least`."""
+    if found.shape != wanted.shape:
+        return True
+    if not found.numel():
+        return False
+    found, wanted = found.double(), wanted.double()
+    largest, gap = float(wanted.abs().max()), float((found - wanted).abs().max())
+    if np.isfinite([largest, gap]).all():
+        return gap > tolerance * max(least, largest)
+    largest = float(torch.where(wanted.isfinite(), wanted, 0).abs().max())
+    return not torch.allclose(found, wanted, rtol=0, atol=tolerance * max(least, largest), equal_nan=True)
