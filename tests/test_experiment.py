@@ -86,6 +86,7 @@ def written(folder, table):
         ({"method": {"F": {"name": "no.py:F"}}}, r"^method\.F: '.*no\.py' is no Python file"),
         ({"training__lr": -1}, r"^training: lr must be a number in \[0, inf\), got -1\.0\.$"),
         ({"training__optimiser": "sgd"}, r"^there is no key training\.optimiser \(did you mean optimizer\?\)"),
+        ({"evaluation": {"every": 4}}, r"^evaluation\.every must be at most rounds = 3, got 4\.$"),
         ({"evaluation": {"last": 0}}, r"^evaluation\.last must be greater than or equal to 1, got 0\.$"),
     ],
 )

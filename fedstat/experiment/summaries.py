@@ -243,7 +243,10 @@ def per_client(history: pd.DataFrame, names: Mapping[int, pd.DataFrame], last: i
     """
     key = ["seed", "client", "method"]
     rows = history[(history["split"] == "test") & (history["round"] > history["round"].max() - last)]
-    values = complete_mean(rows, [*key, "estimand", "metric"], sort=False).unstack("metric", sort=False)
+    marked = rows.assign(value=rows["value"].where(np.isfinite(rows["value"]), np.inf))  # a mean would pass over NaN
+    values = marked.pivot_table(
+        index=[*key, "estimand"], columns="metric", values="value", aggfunc="mean", observed=True, sort=False
+    ).replace(np.inf, np.nan)
     traffic = history[history["estimand"] == "traffic"].pivot_table(
         index=key, columns="metric", values="value", aggfunc="sum", observed=True
     )

@@ -20,7 +20,7 @@ from fedstat._random import stream
 from fedstat.data import Clients
 from fedstat.federated.codec import size
 from fedstat.federated.executor import EXECUTORS, Executor
-from fedstat.federated.history import Traffic, tidy
+from fedstat.federated.history import Traffic, tidy, warn_of_missing
 from fedstat.federated.local import Training
 from fedstat.federated.losses import choose_loss
 from fedstat.federated.method import Method, Predictor, Update
@@ -87,7 +87,7 @@ def federate(
         Floating type. Under "bf16-mixed" layers compute in bfloat16, while weights, sums, statistics and losses stay
         in float32.
     device : str
-        Torch device.
+        Torch device, such as "cpu" or "cuda:1".
     executor : {"auto", "stacked", "sequential"}
         Whether clients train as one stack or one by one on worker threads; by default one by one on a CPU where the
         network has convolutions that are large enough. Results do not depend on it beyond rounding.
@@ -109,17 +109,19 @@ def federate(
         With the tidy table ``history`` (method, seed, round, client, estimand, split, metric, value). Its rows of
         the estimand ``traffic`` count the bytes that went up from and down to each participant in each round; those
         of the split ``common``, with client -1, measure a global model on the test set that all clients have in common.
+        Where an output of a model is infinite or NaN though its weights are not, training goes on and all metrics of
+        that client but ``majority_share`` are NaN, with a warning at the end: `fedstat.compare` counts them.
 
     Raises
     ------
     ValueError
-        For arguments out of range, duplicate labels, or a network that does not fit the data; for a folder that holds
-        something else.
+        For arguments out of range, duplicate labels, or a network that does not fit the data; for numbers that the
+        floating type cannot hold, and tokens beyond the vocabulary; for a folder that holds something else.
     OSError
         If the folder cannot be written, before training where that can be known. The last checkpoint stays.
     FloatingPointError
-        If a client's loss or weights become infinite or NaN; round, client and learning rate are named. The last
-        checkpoint stays.
+        If a client's training loss, weights or running statistics become infinite or NaN; round, client and learning
+        rate are named. The last checkpoint stays.
     """
     participation = number("participation", participation, "(0, 1]")
     rounds, checkpoint = whole("rounds", rounds, 1), whole("checkpoint", checkpoint, 1)
@@ -201,7 +203,9 @@ def federate(
                 write_run(result(t + 1), place)
             trained += sum(len(record.ids) for record in sent)
             advance(partial(in_brief, measured, trained, begun))
-        return result(rounds)
+        final = result(rounds)
+        warn_of_missing(final.history)
+        return final
 
 
 def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:

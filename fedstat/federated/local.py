@@ -35,8 +35,8 @@ class Training:
     lr_decay : float
         Factor of all learning rates from one round to the next, in (0, 1]: round t (from 0) has ``lr * lr_decay**t``.
     batch_size : int
-        Samples per step. A client with fewer takes all of them in every step; an epoch's last batch holds what
-        is left over.
+        Samples per step, however many. A client with fewer takes all of them in every step; an epoch's last batch
+        holds what is left over.
     local_epochs : int
         Passes over the client's training samples per round.
     loss : {"cross_entropy", "logistic", "squared"}, optional
