@@ -12,6 +12,7 @@ from fedstat.experiment.summaries import per_client, summarise
 from fedstat.federated.losses import metrics
 from fedstat.federated.progress import in_brief
 from fedstat.inference import compare, complete_mean, primary_summary
+from simulations.study import complete
 
 TASKS = {"cross_entropy": torch.tensor([[0, 1, 1], [0, 1, 1]]), "squared": torch.zeros(2, 3)}
 
@@ -199,3 +200,10 @@ def test_numbers_that_the_floating_type_cannot_hold_are_refused_by_split_and_cli
     run = {"rounds": 1, "progress": False}
     with pytest.raises(ValueError, match=message):
         fs.federate(fs.FedAvg(), fs.models.mlp(2, 1), clients, fs.Training(lr=0.0), **run)
+
+
+def test_a_study_takes_missing_values_for_divergence():
+    with pytest.warns(RuntimeWarning, match="values of log_loss are missing"):
+        result = fs.federate(fs.FedAvg(), Times, overflowing(), fs.Training(lr=0.0), rounds=1, progress=False)
+    with pytest.raises(FloatingPointError, match="FedAvg: 1 of 4 values of accuracy are missing"):
+        complete(result)
