@@ -32,7 +32,7 @@ from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality
 from simulations import split
 from simulations.split import LAST, LAYER, draw, random_split, trained_from, true_split
-from simulations.study import Part, Tables, run_parts
+from simulations.study import Part, Tables, complete, run_parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -256,10 +256,11 @@ def federate(scale: Scale, methods: Mapping[str, fs.Method], clients: Clients, l
         for name, leaf in module.named_parameters():
             leaf.copy_(torch.as_tensor(given.get(name, np.zeros(leaf.shape))))
     last = range(max(1, scale.rounds - LAST + 1), scale.rounds + 1)
-    return fs.federate(
+    result = fs.federate(
         methods, module, clients, _training(scale, lr), rounds=scale.rounds, participation=scale.participation,
         seed=seed, evaluate_at=last, progress=False,
     )  # fmt: skip
+    return complete(result)
 
 
 def tune(scale: Scale, p: float, alpha: float, samples: int, start: Start) -> pd.DataFrame:

@@ -23,7 +23,7 @@ import fedstat as fs
 from fedstat import methods
 from fedstat.data import Clients
 from fedstat.inference import paired_difference
-from simulations.study import Part, Tables, run_parts
+from simulations.study import Part, Tables, complete, run_parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -194,7 +194,7 @@ def federate(scale: Scale, label: str, lr: float, clients: Callable[[int], Clien
             {label: arm.method}, fs.models.cnn(8, 10, norm=True), clients, training, rounds=scale.rounds,
             seed=seeds, evaluate_at=last, progress=False,
         )  # fmt: skip
-    return result.history
+    return complete(result).history
 
 
 def summaries(history: pd.DataFrame) -> pd.DataFrame:

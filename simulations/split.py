@@ -25,7 +25,7 @@ from fedstat.data import Clients
 from fedstat.inference import auc, chance_corrected, mean_interval, paired_difference, primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality
-from simulations.study import Part, Tables, run_parts
+from simulations.study import Part, Tables, complete, run_parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -181,10 +181,11 @@ def federate(
     """Run methods at one learning rate; evaluated in the last rounds only."""
     last = range(max(1, scale.rounds - LAST + 1), scale.rounds + 1)
     training = fs.Training(lr=lr, optimizer="adam", batch_size=scale.batch_size, local_epochs=scale.local_epochs)
-    return fs.federate(
+    result = fs.federate(
         methods, fs.models.mlp(scale.d, scale.units, 1), clients, training, rounds=scale.rounds,
         participation=scale.participation, seed=seeds, evaluate_at=last, progress=False,
     )  # fmt: skip
+    return complete(result)
 
 
 def tune(scale: Scale, p: float, alpha: float, samples: int) -> Tables:

@@ -20,8 +20,10 @@ import pandas as pd
 
 import fedstat
 from fedstat._files import atomic_file, atomic_folder
+from fedstat.federated import Result
 from fedstat.federated.environment import environment
 from fedstat.federated.progress import progress_bar
+from fedstat.inference import count_missing
 
 Tables = dict[str, pd.DataFrame]
 Scale = Literal["smoke", "quick", "paper"]
@@ -52,6 +54,20 @@ class Part:
         """Where the part is cached: its name, and a hash of its configuration and of all code that decides numbers."""
         text = json.dumps({"part": self.name, **asdict(self.config), "source": _source()}, sort_keys=True)
         return out / "cache" / f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def complete(result: Result) -> Result:
+    """Return a result all of whose values are numbers.
+
+    Raises
+    ------
+    FloatingPointError
+        If some are missing: that is divergence as well, and no mean is taken over the others.
+    """
+    for _, rows in result.history.groupby("metric", observed=True):
+        if missing := count_missing(rows):
+            raise FloatingPointError("; ".join(f"{method}: {words}" for method, words in missing.items()))
+    return result
 
 
 def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:

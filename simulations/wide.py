@@ -21,7 +21,7 @@ from fedstat.data import Clients, split_teacher
 from fedstat.inference import mean_interval
 from fedstat.ntk import extreme_eigenvalues, finite_gram, finite_personal_gram, infinite_gram, personal_gram
 from fedstat.theory.convergence import convergence_factor, linear_limit
-from simulations.study import Part, Tables, run_parts
+from simulations.study import Part, Tables, complete, run_parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,7 +88,8 @@ def networks(scale: Scale, width: int, start: str, convention: str, seeds: range
         evaluate_at=range(scale.rounds + 1),
         progress=False,
     )
-    losses = result.history[result.history["metric"] == "mse"]
+    history = complete(result).history
+    losses = history[history["metric"] == "mse"]
     total = losses.groupby(["seed", "round"])["value"].sum().unstack("round")
     ratio = total.div(total[0], axis=0).stack().rename("ratio").reset_index()
     return {"ratios": ratio.assign(start=start, convention=convention, width=width)}

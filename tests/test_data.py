@@ -1,6 +1,7 @@
 """Clients from arrays, files, partitions and generators."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +82,62 @@ def test_csv(tmp_path):
         data.from_csv(path)
 
 
+def csv_of(path, codes, targets, **options):
+    """A file with three samples for every code and target."""
+    lines = [f"{code},{i},{y}" for i, (code, y) in enumerate(zip(codes * 3, targets * 3, strict=True))]
+    path.write_text("\n".join(["client,a,y", *lines]) + "\n")
+    return data.from_csv(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("codes", "names"),
+    [
+        (["1", "01", "10", "2"], ("01", "1", "2", "10")),
+        (["1.50", "1.5", "-3"], ("-3", "1.5", "1.50")),
+        (["12345678901234567891", "12345678901234567890"], ("12345678901234567890", "12345678901234567891")),
+        (["10", "9", "A"], ("10", "9", "A")),
+        ([" 1", "1", "2 "], ("1", "2")),
+        (["NA", "nan", "1"], ("1", "NA", "nan")),
+        (["True", "TRUE"], ("TRUE", "True")),
+    ],
+)
+def test_codes_of_clients_are_text_as_they_stand_in_a_csv(tmp_path, codes, names):
+    clients = csv_of(tmp_path / "a.csv", codes, ["0.5"] * len(codes))
+    assert clients.names == names
+    held = [sum(samples.n[k] for samples in clients.splits.values()) for k in range(len(names))]
+    assert held == [3 * sum(code in (name, f" {name}", f"{name} ") for code in codes) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("targets", "classes"),
+    [
+        (["1", "0"], (0, 1)),
+        (["01", "02"], (1, 2)),
+        (["1", "01"], ("01", "1")),
+        (["1", "one"], ("1", "one")),
+        (["1", "2.5"], None),
+        (["1", "1.0", "2"], None),
+    ],
+)
+def test_targets_of_a_csv_are_numbers_unless_that_would_merge_them(tmp_path, targets, classes):
+    clients = csv_of(tmp_path / "a.csv", ["a"] * len(targets), targets, test=0.0)
+    assert clients.classes == classes
+    expected = [float(y) if classes is None else y for y in targets]
+    found = clients.train.y[0] if classes is None else [str(classes[k]) for k in clients.train.y[0]]
+    shown = expected if not isinstance((classes or ("",))[0], int) else [str(int(y)) for y in targets]
+    assert sorted(found) == sorted(shown * 3)
+
+
+@pytest.mark.parametrize("column", ["client", "y"])
+def test_one_text_among_hundreds_of_thousands_of_numbers_is_read(tmp_path, column):
+    count, path = 700_000, tmp_path / "long.csv"
+    table = pd.DataFrame({"client": np.arange(count) % 3, "a": 0.5, "y": np.arange(count) % 2})
+    table[column] = [*table[column].astype(str)[:-4], *["x"] * 4]
+    table.to_csv(path, index=False)
+    clients = data.from_csv(path)
+    assert (clients.names if column == "client" else clients.classes) == (*"012"[: 3 if column == "client" else 2], "x")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -88,6 +145,8 @@ def test_csv(tmp_path):
         ("client,a,y\n1,2,0\n1,2,0,9\n", "ragged.*line 3"),
         ("client,a,y\n1,2,0\n1,2\n", "line 3: no value in column 'y'"),
         ("client,a,y\n1,,0\n", "line 2: no value in column 'a'"),
+        ("client,a,y\n1,2,0\n,2,0\n", "line 3: no value in column 'client'"),
+        ("client,a,y\n1,2,0\n1,1e300,0\n", "x must be finite"),
         ("client,a,y\n1,red,0\n1,2,0\n", "column 'a' is not numeric"),
         ("who,a,y\n1,2,0\n", "no column 'client'; it has 'who', 'a', 'y'"),
         ("client,y\n1,0\n", "no input columns"),

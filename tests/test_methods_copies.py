@@ -493,14 +493,14 @@ def test_new_clients_without_a_pull_train_the_shared_model_or_the_mean(method):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Ditto(penalty=-1), "penalty must be finite and not negative, got -1"),
+        (lambda: Ditto(penalty=-1), r"penalty must be a number in \[0, inf\), got -1"),
         (lambda: Ditto(personal_epochs=0), "personal_epochs must be a whole"),
-        (lambda: FedAMP(penalty=np.inf), "penalty must be finite"),
+        (lambda: FedAMP(penalty=np.inf), "penalty must be a number"),
         (lambda: FedAMP(alpha=0), "alpha must be"),
         (lambda: FedAMP(start="v"), "start must be"),
         (lambda: FedEM(components=0), "components must be a whole"),
-        (lambda: PFedSD(temperature=0), "temperature must be finite"),
-        (lambda: PFedSD(penalty=np.nan), "penalty must be finite"),
+        (lambda: PFedSD(temperature=0), "temperature must be a number"),
+        (lambda: PFedSD(penalty=np.nan), "penalty must be a number"),
         (lambda: PerFedAvg(inner_lr=-0.1), "inner_lr must be .*, got -0.1"),
         (lambda: PerFedAvg(delta=0), "delta must be"),
         (lambda: PerFedAvg(adaptation="batch"), "adaptation must be"),

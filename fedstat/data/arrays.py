@@ -8,14 +8,18 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedstat._checks import number
 from fedstat._random import stream
 from fedstat.data.clients import Clients, Samples
 from fedstat.data.npz import read_npz
 from fedstat.data.partition import Partition, by_group
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def from_arrays(
@@ -108,6 +112,7 @@ def from_indices(
         raise ValueError(f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first.")
     if tokens and (x.dtype.kind not in "iu" or x.min(initial=0) < 0):
         raise ValueError(f"x must hold tokens 0, 1, ..., got {x.dtype} from {x.min(initial=0)}.")
+    test, validation = number("test", test), number("validation", validation)
     if not (test >= 0 and validation >= 0 and test + validation < 1):
         raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
     y, meanings = _coded(y, classes)
@@ -206,7 +211,11 @@ def _hold_out(
 
 
 def _check_labels(name: str, labels: np.ndarray) -> None:
-    """Refuse labels that are missing, which would otherwise make a class or a client of their own."""
+    """Refuse labels that are missing, which would make a class or a client of their own, and those without an order."""
+    if labels.dtype.kind not in "biufUSO":
+        raise ValueError(f"{name} must hold labels, text or numbers, got dtype {labels.dtype}.")
+    if labels.dtype.kind == "O" and 0 < sum(isinstance(v, str) for v in labels.tolist()) < len(labels):
+        raise ValueError(f"{name} holds both text and other labels. Make all of them text, or none.")
     missing = [i for i, v in enumerate(labels.tolist()) if v is None or v != v]
     if missing:
         raise ValueError(f"{name} has no value at sample {missing[0]}. Drop such samples or name them.")
@@ -228,7 +237,9 @@ def from_csv(
     path : path
         The file.
     client, target : str
-        Names of the client and of the target column; all other columns are inputs.
+        Names of the client and of the target column; all other columns are inputs. Codes of clients are text, as they
+        stand in the file: 01 and 1 are two. They are ordered as numbers where all are numbers. Targets that are all
+        numbers are a regression, or classes where they are whole; else, or where 01 and 1 both occur, they are text.
     test, validation, seed
         As in `from_arrays`.
 
@@ -245,6 +256,7 @@ def from_csv(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header in every line
+            warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # a column of numbers and text is refused below
             table = pd.read_csv(
                 path,
                 index_col=False,
@@ -252,6 +264,7 @@ def from_csv(
                 keep_default_na=False,
                 na_values=[""],
                 skip_blank_lines=False,
+                dtype={client: str, target: str},
             )
         header = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
     except pd.errors.EmptyDataError:
@@ -280,20 +293,38 @@ def from_csv(
         raise ValueError(f"{path}: input column {text[0]!r} is not numeric. Encode or drop it.")
     if inputs.shape[1] == 0:
         raise ValueError(f"{path} has no input columns beside {client!r} and {target!r}.")
-    y = table[target].to_numpy()
+    y = _targets(table[target])
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
         x = inputs.to_numpy(dtype=np.float32)
     try:
-        return from_arrays(
-            x,
-            y if y.dtype.kind in "biuf" else y.astype(str),
-            table[client].to_numpy(),
-            test=test,
-            validation=validation,
-            seed=seed,
-        )
+        return from_indices(x, y, _by_code(table[client]), test=test, validation=validation, seed=seed)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _by_code(column: pd.Series) -> Partition:
+    """Make a client of every code, in the order of numbers if all codes are numbers."""
+    import pandas as pd
+
+    known = pd.Series(column.unique())
+    if (numbers := pd.to_numeric(known, errors="coerce")).notna().all():
+        column, known = column.str.strip(), known.str.strip()
+    else:
+        numbers = numbers * 0
+    names = list(dict.fromkeys(name for _, name in sorted(zip(numbers.fillna(0), known, strict=True))))
+    return replace(by_group(pd.Categorical(column, names).codes), names=tuple(names))
+
+
+def _targets(column: pd.Series) -> np.ndarray:
+    """Read targets as numbers if all are, and no two texts are one whole number; else as text."""
+    import pandas as pd
+
+    try:
+        numbers = pd.to_numeric(column).to_numpy()
+    except (ValueError, TypeError):
+        return column.to_numpy(dtype=str)
+    merged = numbers.dtype.kind != "f" and column.str.strip().nunique() > len(np.unique(numbers))
+    return column.str.strip().to_numpy(dtype=str) if merged else numbers
 
 
 def from_npz(

@@ -30,7 +30,13 @@ class Samples:
     n: np.ndarray
 
     def __post_init__(self) -> None:
-        """Check shapes and values; every client needs at least one sample."""
+        """Check types, shapes and values; every client needs at least one sample."""
+        for name, kinds in (("x", "iuf"), ("y", "iuf"), ("n", "iu")):
+            values = np.asarray(getattr(self, name))
+            if values.dtype.kind not in kinds:
+                what = "whole numbers" if name == "n" else "real numbers"
+                raise ValueError(f"{name} must hold {what}, got dtype {values.dtype}.")
+            object.__setattr__(self, name, _as_torch_has_it(values))
         if self.x.shape[:2] != self.y.shape or self.n.shape != self.y.shape[:1]:
             raise ValueError(
                 f"x, y and n must be (K, n_max, ...), (K, n_max) and (K,); got {self.x.shape}, {self.y.shape} "
@@ -44,6 +50,12 @@ class Samples:
             )
         if self.n.max() > self.y.shape[1]:
             raise ValueError(f"n counts up to {self.n.max()} samples, but there are {self.y.shape[1]} columns.")
+        if self.x.dtype.kind == "i" and self.x.min() < 0:
+            where = np.argwhere(self.x < 0)[0]
+            raise ValueError(
+                f"x holds whole numbers, which are tokens 0, 1, ...; client {where[0]}, sample {where[1]} holds "
+                f"{self.x[tuple(where)]}. Numbers that are no tokens must be floating."
+            )
         for name, values in (("x", self.x), ("y", self.y)):
             if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
                 where = np.argwhere(~np.isfinite(values))[0]
@@ -71,6 +83,16 @@ class Samples:
             rows = np.ascontiguousarray(self.client(k)[0]).reshape(self.n[k], -1)
             hashes += map(hash, rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel().tolist())
         return np.array(hashes)
+
+
+def _as_torch_has_it(values: np.ndarray) -> np.ndarray:
+    """The same numbers in this machine's order of bytes, and in a type that torch computes with."""
+    dtype = values.dtype.newbyteorder("=")
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        dtype = np.dtype(np.float64)
+    elif dtype.kind == "u" and dtype.itemsize > 1:
+        dtype = np.dtype(np.int64)
+    return values.astype(dtype, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +130,7 @@ class Clients:
         """Check that all splits speak of the same clients."""
         if not self.names:
             object.__setattr__(self, "names", tuple(str(k) for k in range(len(self.train.n))))
-        for name, samples in self._all_splits.items():
+        for name, samples in self.all_splits.items():
             rows = 1 if name == "common" else len(self.names)
             if len(samples.n) != rows:
                 raise ValueError(f"{name} has {len(samples.n)} rows, but there must be {rows}.")
@@ -134,14 +156,15 @@ class Clients:
         return {name: samples for name, samples in named.items() if samples is not None}
 
     @property
-    def _all_splits(self) -> dict[str, Samples]:
+    def all_splits(self) -> dict[str, Samples]:
+        """These, and the test set that all clients have in common where there is one."""
         return self.splits if self.common is None else {**self.splits, "common": self.common}
 
     def majority_share(self, split: str = "train") -> np.ndarray:
         """Share of each client's largest class; shape (K,)."""
         if self.classes is None:
             raise ValueError("majority_share needs class labels, and these clients hold regression targets.")
-        counts = self._all_splits[split].class_counts(len(self.classes))
+        counts = self.all_splits[split].class_counts(len(self.classes))
         return counts.max(axis=1) / counts.sum(axis=1)
 
     def __str__(self) -> str:
@@ -151,7 +174,7 @@ class Clients:
         if self.classes is not None:
             header += "   majority share: min / median / max   one-class clients"
         lines.append(header)
-        for name, samples in self._all_splits.items():
+        for name, samples in self.all_splits.items():
             low, mid, high = samples.n.min(), int(np.median(samples.n)), samples.n.max()
             line = f"{name:<10} {samples.n.sum():>8}   {low:>15} / {mid:>6} / {high:>3}"
             if self.classes is not None:
@@ -164,8 +187,8 @@ class Clients:
 
     def _overlap(self) -> str:
         """Say how many inputs several clients train on, and how many held-out inputs somebody trains on."""
-        held = {name: samples for name, samples in self._all_splits.items() if name != "train"}
-        hashes = {name: samples.row_hashes() for name, samples in self._all_splits.items()}
+        held = {name: samples for name, samples in self.all_splits.items() if name != "train"}
+        hashes = {name: samples.row_hashes() for name, samples in self.all_splits.items()}
         inputs, train = np.unique(hashes["train"], return_inverse=True)
         owners = np.repeat(np.arange(len(self)), self.train.n)
         trained = np.sort(train * len(self) + owners)  # (input, client) as one number

@@ -10,7 +10,7 @@ import fedstat as fs
 from fedstat._files import atomic_file
 from fedstat.data import Clients
 from fedstat.federated.environment import environment
-from fedstat.inference import Comparison, interval, mean_interval, number, p_value, primary_summary
+from fedstat.inference import Comparison, complete_mean, interval, mean_interval, number, p_value, primary_summary
 from fedstat.report import typeset
 from fedstat.report.figures import style
 
@@ -72,12 +72,14 @@ def _rows(comparison: Comparison) -> list[list[str]]:
     rows = []
     for label, summary in comparison.summary.iterrows():
         row = [str(label), f"{100 * summary['mean']:.1f}", f"{100 * summary['sd over seeds']:.1f}"]
-        if label in comparison.differences.index:
+        if gaps := comparison.gaps.get(str(label)):
+            row = [f"{label}: {gaps}", *["–"] * 5]
+        elif label in comparison.differences.index:
             d = comparison.differences.loc[label]
             gain = (100 * d[name] for name in ("difference", "low", "high"))
             row += [interval(gain, 1), number(d["correlation"], 2), p_value(d["p (Holm)"])]
         else:
-            row += ["control", "", ""]
+            row += ["control" if label == "FedAvg" else "–", "", ""]
         rows.append(row)
     return rows
 
@@ -86,15 +88,14 @@ def _curves(result: fs.Result, path: Path) -> None:
     """Mean accuracy over clients and seeds per round, with 95% intervals over seeds at the end."""
     import matplotlib.pyplot as plt
 
-    per_seed = result.history[result.history["metric"] == "accuracy"].groupby(
-        ["method", "round", "seed"], observed=True
-    )["value"].mean()  # fmt: skip
+    rows = result.history[result.history["metric"] == "accuracy"]
+    per_seed = complete_mean(rows, ["method", "round", "seed"])
     looks = ("-", "--", ":", "-.", (0, (1, 3)))
     final = primary_summary(result.history, "accuracy")
     with style():
         figure, axis = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
         for i, (label, look) in enumerate(zip(final.columns, looks, strict=True)):
-            curve = 100 * per_seed[label].groupby("round").mean()
+            curve = 100 * complete_mean(per_seed[label].reset_index(), ["round"])
             (line,) = axis.plot(curve.index, curve, ls=look, color="black", lw=1.1, label=label)
             mean, low, high = (100 * v for v in mean_interval(final[label]))
             bar = axis.errorbar(

@@ -23,9 +23,10 @@ from fedstat.experiment import config
 from fedstat.experiment.reading import FACTS, make_method, network
 from fedstat.federated import Method
 from fedstat.federated.losses import choose_loss
-from fedstat.federated.network import Network, build
+from fedstat.federated.network import Network, build, check_device
 from fedstat.federated.pool import stored
 from fedstat.federated.rehearsal import outputs_of, rehearse
+from fedstat.federated.run import check_samples
 from fedstat.models import Factory
 
 
@@ -80,7 +81,7 @@ def set_up(experiment: config.Experiment) -> Setup:
     ValueError, OSError
         If data are missing or damaged, or do not fit the rest of the configuration; a key or a file is named.
     """
-    _check_device(experiment.device)
+    check_device(experiment.device)
     data = experiment.data
     dataset = _from_file(data) if data.file is not None else datasets.read(str(data.name), data.root)
     spec = experiment.partition
@@ -98,14 +99,6 @@ def set_up(experiment: config.Experiment) -> Setup:
     setup = Setup(experiment, dataset, partitions, clients, unseen, model, built, methods)
     _check_fit(setup)
     return setup
-
-
-def _check_device(device: str) -> None:
-    try:
-        torch.ones(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f'device must be one that torch finds here, such as "cpu"; got {device!r}: {reason}') from None
 
 
 def told(key: str, make: Any, *args: Any, **kwargs: Any) -> Any:
@@ -287,6 +280,8 @@ def _network(experiment: config.Experiment, dataset: Dataset) -> tuple[Factory, 
 def _check_fit(setup: Setup) -> None:
     """Refuse a network that does not take the inputs, has other outputs than the task, or would be trained wrongly."""
     network, name = setup.network, setup.experiment.model.name
+    for clients in (*setup.clients.values(), *setup.unseen.values()):
+        told("data", check_samples, network, clients)
     train = next(iter(setup.clients.values())).train
     outputs = told("model", outputs_of, network, train, name)
     classes = setup.dataset.classes

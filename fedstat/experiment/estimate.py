@@ -84,7 +84,7 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
         each = (more - a_round) / (held[1] - held[0]) if longer else a_round / held[0]
         a_round = each * clients.train.n.mean()
     else:  # what happens once in a process is over now; what remains goes by steps
-        batch = few(max(training.batch_size, _FEW))
+        batch = few(max(_batch_size(setup), _FEW))
         start, _ = _rehearse(setup, batch, 1)
         trained, _ = _rehearse(setup, batch, 1 + _ROUNDS)
         tested, _ = _rehearse(setup, batch, 1 + _ROUNDS, evaluate=True)
@@ -137,19 +137,25 @@ def _first(clients: Clients, count: int, most: int) -> Clients:
 
 def _steps(setup: Setup, samples: Samples) -> float:
     """Steps of an epoch, mean over clients; those that train as one chunk all wait for the longest."""
-    steps = -(-samples.n // setup.experiment.training.batch_size)
+    steps = -(-samples.n // _batch_size(setup))
     chunk = min(_chunk(setup), len(steps))
     longest = np.maximum.reduceat(steps, np.arange(0, len(steps), chunk))
     return float(np.repeat(longest, chunk)[: len(steps)].mean())
+
+
+def _batch_size(setup: Setup) -> int:
+    """Samples of a step at most: those of the largest client, where a batch is larger."""
+    largest = max(int(clients.train.n.max()) for clients in setup.clients.values())
+    return min(setup.experiment.training.batch_size, largest)
 
 
 def _chunk(setup: Setup) -> int:
     """Clients that the engine trains as one stack."""
     if _one_by_one(setup):
         return 1
-    network, batch_size = setup.network, setup.experiment.training.batch_size
+    network = setup.network
     leaves = {name: leaf[None] for name, leaf in network.initial().items()}
-    return chunk_size(leaves, network, setup.sample, batch_size)
+    return chunk_size(leaves, network, setup.sample, _batch_size(setup))
 
 
 def _one_by_one(setup: Setup) -> bool:
@@ -195,7 +201,7 @@ def _stacks(setup: Setup, states: list[State], chosen: int) -> int:
         label: sum(leaf.nbytes for leaf in s.server.values()) for label, s in zip(setup.methods, states, strict=True)
     }
     largest, forward = max(leaves.values()), cost(setup.network, setup.sample)
-    kept = setup.experiment.training.batch_size * forward.activations + 2 * forward.weights
+    kept = _batch_size(setup) * forward.activations + 2 * forward.weights
     each = COPIES * largest + kept
     if _one_by_one(setup):  # each method and seed for itself
         return _STACKS * chosen * largest + torch.get_num_threads() * each

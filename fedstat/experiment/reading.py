@@ -125,6 +125,8 @@ def parse(table: Table, folder: Path) -> Experiment:
     evaluation = attempt(
         lambda: _validated(Evaluation, _table({"evaluation": {}, **table}, "evaluation"), "evaluation")
     )
+    if run is not None and evaluation is not None and evaluation.every > run.rounds:
+        problems.append(f"evaluation.every must be at most rounds = {run.rounds}, got {evaluation.every}.")
     if problems:
         raise ValueError("\n".join(problems))
     made: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 The primary summary is the mean over clients and the last rounds, compared between methods by `fedstat.compare`. The
 papers print other numbers; those that are a maximum over rounds are taken on the samples that choose the round, and
-are marked.
+are marked. No mean passes over values that are missing: there is none then, and a note counts them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fedstat.inference import Comparison, compare, primary_summary
+from fedstat.inference import Comparison, compare, complete_mean, count_missing, primary_rows, primary_summary
 
 WINDOW = 10  # rounds that the FedFac paper averages
 
@@ -71,10 +71,12 @@ class Summary:
         The primary summary, with differences paired on seeds.
     beside : DataFrame
         The same rounds in the other metrics, and the bytes that travelled; a row for each method.
+    missing : mapping of (method, metric) to str
+        How many values of `beside` are missing, in words.
     papers : DataFrame
-        Columns summary, method, mean, sd over seeds, seeds, optimistic, chosen on validation.
+        Columns summary, method, mean, sd over seeds, seeds, optimistic, chosen on validation, missing.
     newcomers : DataFrame or None
-        Columns method, estimand, metric, mean, sd over seeds, seeds, clients (for each seed).
+        Columns method, estimand, metric, mean, sd over seeds, seeds, clients (for each seed), missing.
     notes : tuple of str
         What must be known to read the numbers.
     stamp : str
@@ -83,6 +85,7 @@ class Summary:
 
     comparison: Comparison
     beside: pd.DataFrame
+    missing: Mapping[tuple[str, str], str]
     papers: pd.DataFrame
     newcomers: pd.DataFrame | None
     notes: tuple[str, ...]
@@ -123,7 +126,11 @@ class Summary:
         of = beside["metric"].map(lambda name: "all rounds, up and down" if name == "megabytes" else f"{name} {rest}")
         tables = [
             primary.assign(summary="primary", metric=metric, estimand=what),
-            beside.assign(summary="beside the primary", estimand=of),
+            beside.assign(
+                summary="beside the primary",
+                estimand=of,
+                missing=[self.missing.get(of) for of in zip(beside["method"], beside["metric"], strict=True)],
+            ),
         ]
         tables.append(self.papers.assign(metric="accuracy"))
         if self.newcomers is not None:
@@ -177,7 +184,9 @@ def summarise(
     labels = list(dict.fromkeys(test["method"]))
     comparison = compare(test, last=last)
     metrics = [m for m in ("balanced_accuracy", "log_loss", "majority_share") if (test["metric"] == m).any()]
-    beside = {metric: primary_summary(test, metric, last=last).mean() for metric in metrics}
+    beside = {metric: primary_summary(test, metric, last=last).mean(skipna=False) for metric in metrics}
+    found = {metric: count_missing(primary_rows(test, metric, last=last)) for metric in metrics}
+    missing = {(method, metric): words for metric, of in found.items() for method, words in of.items()}
     sent = history[history["estimand"] == "traffic"].groupby(["method", "seed"], observed=True)["value"].sum()
     beside["megabytes"] = sent.groupby("method", observed=True).mean() / 1e6
     papers = [] if comparison.estimand.startswith("mse") else [*_papers(history, sizes), *_global(history)]
@@ -200,11 +209,19 @@ def summarise(
             f"a client has {few if few == most else f'{few} to {most}'} test samples, so its own accuracy has a "
             f"standard error of up to {50 / np.sqrt(few):.0f} points: clients.csv shows noise as well as clients."
         )
+    said += [f"{method}, beside the primary summary: {words}." for (method, _), words in missing.items()]
+    told = {str(row["method"]): row["missing"] for row in papers if row["missing"]}
+    said += [f"{method}, as the papers summarise it: {words}." for method, words in told.items()]
+    if newcomers is not None:
+        for metric in newcomers["metric"].unique():
+            gaps = count_missing(newcomers[newcomers["metric"] == metric])
+            said += [f"{method}, new clients: {words}." for method, words in gaps.items()]
     if any(row["optimistic"] for row in papers):
         said.append("* is a maximum over rounds, taken on the test samples themselves: optimistic.")
     return Summary(
         comparison,
         pd.DataFrame(beside).reindex(labels),
+        missing,
         pd.DataFrame(papers),
         None if newcomers is None else _new(newcomers),
         (*said, *notes),
@@ -226,9 +243,10 @@ def per_client(history: pd.DataFrame, names: Mapping[int, pd.DataFrame], last: i
     """
     key = ["seed", "client", "method"]
     rows = history[(history["split"] == "test") & (history["round"] > history["round"].max() - last)]
-    values = rows.pivot_table(
+    marked = rows.assign(value=rows["value"].where(np.isfinite(rows["value"]), np.inf))  # a mean would pass over NaN
+    values = marked.pivot_table(
         index=[*key, "estimand"], columns="metric", values="value", aggfunc="mean", observed=True, sort=False
-    )
+    ).replace(np.inf, np.nan)
     traffic = history[history["estimand"] == "traffic"].pivot_table(
         index=key, columns="metric", values="value", aggfunc="sum", observed=True
     )
@@ -242,20 +260,30 @@ def per_client(history: pd.DataFrame, names: Mapping[int, pd.DataFrame], last: i
 def _papers(history: pd.DataFrame, sizes: Mapping[int, np.ndarray]) -> list[dict[str, object]]:
     """One row per paper's summary and method; those that need rounds that were not evaluated are left out."""
     found = []
+    test = history[(history["split"] == "test") & (history["round"] > 0)]
+    missing = count_missing(primary_rows(test, "accuracy", last=int(test["round"].max())))
     for paper in PAPERS:
         curves = {split: _curves(history, split, sizes if paper.weighted else None) for split in ("test", "validation")}
         for method, seeds in curves["test"].items():
-            rounds = {seed: paper.rounds(curve) for seed, curve in seeds.items()}
+            rounds = {seed: paper.rounds(curve.fillna(0)) for seed, curve in seeds.items()}
             if not all(rounds.values()):
                 continue
-            values = [seeds[seed][chosen].mean() for seed, chosen in rounds.items()]
+            values = [_mean(seeds[seed], chosen, paper) for seed, chosen in rounds.items()]
             # where all evaluated rounds count there was nothing to choose
             optimistic = paper.optimistic and any(len(rounds[seed]) < len(curve) for seed, curve in seeds.items())
             fresh = np.nan
             if optimistic and (known := curves["validation"].get(method)):
-                fresh = float(np.mean([seeds[seed][paper.rounds(curve)].mean() for seed, curve in known.items()]))
-            found.append(_row(paper.name, method, values, optimistic, fresh))
+                picked = [seeds[seed][paper.rounds(curve.fillna(0))] for seed, curve in known.items()]
+                gaps = any(curve.isna().any() for curve in known.values())
+                fresh = np.nan if gaps else float(np.mean([values.mean(skipna=False) for values in picked]))
+            found.append(_row(paper.name, method, values, optimistic, fresh, missing.get(method)))
     return found
+
+
+def _mean(curve: pd.Series, chosen: list[int], paper: _Paper) -> float:
+    """Mean of the chosen rounds; NaN where one of them is missing, or one that might have been the best."""
+    needed = curve if paper.optimistic else curve[chosen]
+    return float(curve[chosen].mean()) if needed.notna().all() else np.nan
 
 
 def _global(history: pd.DataFrame) -> list[dict[str, object]]:
@@ -264,13 +292,16 @@ def _global(history: pd.DataFrame) -> list[dict[str, object]]:
         (history["split"] == "common") & (history["metric"] == "accuracy") & (history["estimand"] == "global")
     ]
     rows = rows[rows["round"] == history["round"].max()]
+    missing = count_missing(rows)
     return [
-        _row(GLOBAL, str(method), list(of["value"]), False, np.nan)
+        _row(GLOBAL, str(method), list(of["value"]), False, np.nan, missing.get(str(method)))
         for method, of in rows.groupby("method", observed=True, sort=False)
     ]
 
 
-def _row(summary: str, method: str, values: list[float], optimistic: bool, fresh: float) -> dict[str, object]:
+def _row(
+    summary: str, method: str, values: list[float], optimistic: bool, fresh: float, missing: str | None
+) -> dict[str, object]:
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else np.nan
     return {
         "summary": summary,
@@ -283,6 +314,7 @@ def _row(summary: str, method: str, values: list[float], optimistic: bool, fresh
         "seeds": len(values),
         "optimistic": optimistic,
         "chosen on validation": fresh,
+        "missing": missing if np.isnan(values).any() else None,
     }
 
 
@@ -304,10 +336,17 @@ def _curves(
 def _new(table: pd.DataFrame) -> pd.DataFrame:
     """Means over new clients, then over seeds."""
     by = ["method", "estimand", "metric"]
-    seeds = table.groupby([*by, "seed"], observed=True, sort=False)["value"].mean()
-    found = seeds.groupby(by, observed=True, sort=False).agg(["mean", "std", "count"])
-    found.columns = pd.Index(["mean", "sd over seeds", "seeds"])
-    return found.reset_index().assign(clients=table["client"].nunique())
+    seeds = complete_mean(table, [*by, "seed"], sort=False).reset_index()
+    mean = complete_mean(seeds, by, sort=False)
+    each = seeds.groupby(by, observed=True, sort=False)["value"]
+    found = pd.DataFrame({"mean": mean, "sd over seeds": each.std().where(mean.notna()), "seeds": each.size()})
+    missing = {m: count_missing(rows) for m, rows in table.groupby("metric", observed=True)}
+    found = found.reset_index().assign(clients=table["client"].nunique())
+    gaps = found["mean"].isna()
+    words = [
+        missing[m].get(k) if gap else None for k, m, gap in zip(found["method"], found["metric"], gaps, strict=True)
+    ]
+    return found.assign(missing=words)
 
 
 def _text(table: pd.DataFrame) -> str:

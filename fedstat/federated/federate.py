@@ -16,17 +16,18 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedstat._checks import number, whole
 from fedstat._digest import digest
 from fedstat._random import SEEDS, stream
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
 from fedstat.federated.codec import size
 from fedstat.federated.executor import EXECUTORS, Executor
-from fedstat.federated.history import Traffic, tidy
+from fedstat.federated.history import Traffic, tidy, warn_of_missing
 from fedstat.federated.local import Training
 from fedstat.federated.losses import choose_loss
 from fedstat.federated.method import Method, Predictor, Update
-from fedstat.federated.network import MIXED, Model, Params, floating
+from fedstat.federated.network import MIXED, Model, Params, check_device, floating
 from fedstat.federated.plain import describe_run, plain
 from fedstat.federated.pool import Pool
 from fedstat.federated.progress import in_brief, progress_bar
@@ -90,7 +91,7 @@ def federate(
         Floating type. Under "bf16-mixed" layers compute in bfloat16, while weights, sums, statistics and losses stay
         in float32.
     device : str
-        Torch device.
+        Torch device, such as "cpu" or "cuda:1".
     executor : {"auto", "stacked", "sequential"}
         Whether clients train as one stack or one by one on worker threads; by default one by one on a CPU where the
         network has convolutions that are large enough, or cannot be stacked. Results do not depend on it beyond
@@ -113,24 +114,25 @@ def federate(
         With the tidy table ``history`` (method, seed, round, client, estimand, split, metric, value). Its rows of
         the estimand ``traffic`` count the bytes that went up from and down to each participant in each round; those
         of the split ``common``, with client -1, measure a global model on the test set that all clients have in common.
+        Where an output of a model is infinite or NaN though its weights are not, training goes on and all metrics of
+        that client but ``majority_share`` are NaN, with a warning at the end: `fedstat.compare` counts them.
 
     Raises
     ------
     ValueError
         For arguments out of range, duplicate labels, or a network that does not fit the data or would be trained
-        wrongly (`fedstat.federated.rehearsal`); for a folder that holds something else; for another experiment than
-        that of `resume`, and the message names what is different.
+        wrongly (`fedstat.federated.rehearsal`); for numbers that the floating type cannot hold, and tokens beyond the
+        vocabulary; for a folder that holds something else; for another experiment than that of `resume`, and the
+        message names what is different.
     OSError
         If the folder cannot be written, before training where that can be known. The last checkpoint stays.
     FloatingPointError
-        If a client's loss or weights become infinite or NaN; round, client and learning rate are named. The last
-        checkpoint stays.
+        If a client's training loss, weights or running statistics become infinite or NaN; round, client and learning
+        rate are named. The last checkpoint stays.
     """
-    if not 0 < participation <= 1:
-        raise ValueError(f"participation must be a share in (0, 1], got {participation}.")
-    for name, count in (("rounds", rounds), ("chunk", 1 if chunk is None else chunk), ("checkpoint", checkpoint)):
-        if not isinstance(count, Integral) or count < 1:
-            raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}.")
+    participation = number("participation", participation, "(0, 1]")
+    rounds, checkpoint = whole("rounds", rounds, 1), whole("checkpoint", checkpoint, 1)
+    chunk = None if chunk is None else whole("chunk", chunk, 1)
     if not isinstance(training, Training):
         raise ValueError(f"training must be a fedstat Training, got {training!r}.")
     if resume is not None and not isinstance(resume, Result):
@@ -139,14 +141,11 @@ def federate(
         raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")
     if executor not in EXECUTORS:
         raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}.")
+    check_device(device)
     floats = floating(dtype)
     methods, seeds = _labels(method), _seeds(seed)
-    every = range(1, rounds + 1)
-    if isinstance(evaluate_at, int | str) or not (evaluated := set(every if evaluate_at is None else evaluate_at)) <= {
-        0,
-        *every,
-    }:
-        raise ValueError(f"evaluate_at must hold rounds between 0 and {rounds}, got {evaluate_at!r}.")
+    _check_range(dtype, training, *methods.values())
+    evaluated = _evaluated_rounds(evaluate_at, rounds)
 
     sites, config = set_out(methods, model, clients, training, seeds, participation, dtype, device, executor, validate)
     first = 0 if resume is None else resume.check_continues(config, rounds)
@@ -199,7 +198,9 @@ def federate(
                 write_run(result(t + 1), place)
             trained += sum(len(record.ids) for record in sent)
             advance(partial(in_brief, measured, trained, begun))
-        return result(rounds)
+        final = result(rounds)
+        warn_of_missing(final.history)
+        return final
 
 
 def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:
@@ -250,23 +251,47 @@ def set_out(
 
 
 def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[str, Method]:
-    if isinstance(method, type):
-        raise ValueError(f"method must be a fedstat Method, got the class {method.__name__}; call it to make one.")
     if isinstance(method, Mapping):
-        methods = dict(method)
+        labels, listed = list(method), list(method.values())
     else:
-        listed = [method] if isinstance(method, Method) else list(method)
-        methods = {type(m).__name__: m for m in listed}
-        if len(methods) < len(listed):
-            raise ValueError("two methods have the same class; pass a mapping of labels to methods.")
-    for label, m in methods.items():
+        listed = list(method) if isinstance(method, Iterable) and not isinstance(method, str) else [method]
+        labels = [type(m).__name__ for m in listed]
+    for m in listed:
+        if not isinstance(m, Method):
+            raise ValueError(f"method must be a fedstat Method, or several, got {m!r}. {_remedy(m)}")
+    for label in labels:
         if not isinstance(label, str):
             raise ValueError(f"labels of methods must be text, got {label!r}.")
-        if not isinstance(m, Method):
-            raise ValueError(f"method {label!r} must be a fedstat Method, got {m!r}. Did you pass the class?")
-    if not methods:
+        if labels.count(label) > 1:
+            raise ValueError(f"two methods have the same class {label}; pass a mapping of labels to methods.")
+    if not listed:
         raise ValueError("method must hold at least one method.")
-    return methods
+    return dict(zip(labels, listed, strict=True))
+
+
+def _remedy(value: object) -> str:
+    """What to pass instead of something that is no method."""
+    if isinstance(value, str):
+        return f"A name is none: fs.methods.find({value!r}) is the class, and calling it makes one."
+    return "Did you pass the class? Call it to make one." if isinstance(value, type) else "One is fs.FedAvg()."
+
+
+def _check_range(dtype: str, *settings: Training | Method) -> None:
+    """Refuse numbers that the floating type of a run cannot hold; infinite ones mean what they say."""
+    most = torch.finfo(floating(dtype)).max
+    for of in settings:
+        for name, value in vars(of).items():
+            if isinstance(value, float) and most < abs(value) < np.inf:
+                raise ValueError(f"{name} of {type(of).__name__} must be at most {most:.4g} in {dtype}, got {value}.")
+
+
+def _evaluated_rounds(wanted: Iterable[int] | None, rounds: int) -> set[int]:
+    if wanted is None:
+        return set(range(1, rounds + 1))
+    listed = list(wanted) if isinstance(wanted, Iterable) else [wanted]
+    if not (isinstance(wanted, Iterable) and all(isinstance(t, Integral) and 0 <= t <= rounds for t in listed)):
+        raise ValueError(f"evaluate_at must hold rounds between 0 and {rounds}, got {wanted!r}.")
+    return set(map(int, listed))
 
 
 def _seeds(seed: int | Iterable[int]) -> list[int]:

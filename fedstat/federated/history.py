@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
+
+from fedstat.inference import count_missing
 
 TEXT = ("method", "estimand", "split", "metric")
 COLUMNS = ("method", "seed", "round", "client", "estimand", "split", "metric", "value")
@@ -48,6 +51,12 @@ def tidy(before: pd.DataFrame | None, parts: Sequence[pd.DataFrame | Traffic]) -
             for name in COLUMNS
         }
     )
+
+
+def warn_of_missing(history: pd.DataFrame) -> None:
+    """Warn of methods whose outputs were not all finite: a mean by pandas would pass over what is missing."""
+    for method, words in count_missing(history[history["metric"].isin(("log_loss", "mse"))]).items():
+        warnings.warn(f"{method}: {words}. fs.compare counts them; a mean by pandas does not.", RuntimeWarning, 3)
 
 
 def _traffic_table(records: Sequence[Traffic]) -> pd.DataFrame:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields, number
 from fedstat.federated.losses import LOSSES, Loss, LossName
 from fedstat.federated.network import Network, Params
 
@@ -36,8 +35,8 @@ class Training:
     lr_decay : float
         Factor of all learning rates from one round to the next, in (0, 1]: round t (from 0) has ``lr * lr_decay**t``.
     batch_size : int
-        Samples per step. A client with fewer takes all of them in every step; an epoch's last batch holds what
-        is left over.
+        Samples per step, however many. A client with fewer takes all of them in every step; an epoch's last batch
+        holds what is left over.
     local_epochs : int
         Passes over the client's training samples per round.
     loss : {"cross_entropy", "logistic", "squared"}, optional
@@ -56,23 +55,19 @@ class Training:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        if not (np.isfinite(self.lr) and self.lr >= 0):
-            raise ValueError(f"lr must be finite and not negative, got {self.lr}.")
-        if self.optimizer not in ("sgd", "adam"):
-            raise ValueError(f'optimizer must be "sgd" or "adam", got {self.optimizer!r}.')
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}.")
+        check_fields(
+            self,
+            lr="[0, inf)",
+            optimizer=("sgd", "adam"),
+            momentum="[0, 1)",
+            batch_size=1,
+            local_epochs=1,
+            loss=tuple(LOSSES),
+            weight_decay="[0, inf)",
+            lr_decay="(0, 1]",
+        )
         if self.momentum and self.optimizer == "adam":
             raise ValueError(f"momentum belongs to SGD, but optimizer is 'adam' (momentum={self.momentum}).")
-        if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise ValueError(f"weight_decay must be finite and not negative, got {self.weight_decay}.")
-        if not 0 < self.lr_decay <= 1:
-            raise ValueError(f"lr_decay must lie in (0, 1], got {self.lr_decay}.")
-        for name, value in (("batch_size", self.batch_size), ("local_epochs", self.local_epochs)):
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
-        if self.loss is not None and self.loss not in LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
 
 
 @dataclass(frozen=True)
@@ -106,6 +101,15 @@ class Phase:
     steps: int | None = None
     name: str = "train"
     velocity: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_fields(self, epochs=0, first_epoch=0, steps=0)
+        if isinstance(self.lr, Mapping):
+            rates = {leaf: number(f"lr of {leaf!r}", lr, "[0, inf)") for leaf, lr in self.lr.items()}
+            object.__setattr__(self, "lr", rates)
+        elif self.lr is not None:
+            object.__setattr__(self, "lr", number("lr", self.lr, "[0, inf)"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,12 +80,17 @@ def metrics(outputs: Tensor, y: Tensor, valid: Tensor, loss: LossName) -> dict[s
     -------
     dict of Tensor, each (K,)
         For classification ``accuracy``, ``balanced_accuracy`` (mean recall over the classes that the client's
-        samples contain), ``log_loss`` and ``majority_share``; for regression ``mse``.
+        samples contain), ``log_loss`` and ``majority_share``; for regression ``mse``. Where an output of a client is
+        infinite or NaN, all of its metrics but ``majority_share`` are NaN; a loss may be infinite all the same.
     """
     n = valid.sum(1)
+    known = (outputs.isfinite().all(-1) | ~valid).all(1)
+
+    def of_outputs(values: Tensor) -> Tensor:
+        return torch.where(known, values, torch.nan)
 
     def mean(values: Tensor) -> Tensor:
-        return torch.where(valid, values, 0).sum(1) / n
+        return of_outputs(torch.where(valid, values, 0).sum(1) / n)
 
     per_sample = LOSSES[loss](outputs, y)
     if loss == "squared":
@@ -97,7 +102,7 @@ def metrics(outputs: Tensor, y: Tensor, valid: Tensor, loss: LossName) -> dict[s
     recall = (member * hit[..., None]).sum(1) / counts.clamp(min=1)
     return {
         "accuracy": mean(hit),
-        "balanced_accuracy": recall.sum(1) / (counts > 0).sum(1),
+        "balanced_accuracy": of_outputs(recall.sum(1) / (counts > 0).sum(1)),
         "log_loss": mean(per_sample),
         "majority_share": counts.amax(1) / n,
     }

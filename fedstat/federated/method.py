@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.data import Clients
 from fedstat.federated.codec import Message, Part
 from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
@@ -172,11 +173,8 @@ class Method:
     batches: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Check ranges."""
-        if self.weighting not in ("samples", "uniform"):
-            raise ValueError(f'weighting must be "samples" or "uniform", got {self.weighting!r}.')
-        if not (np.isfinite(self.server_lr) and self.server_lr > 0):
-            raise ValueError(f"server_lr must be finite and positive, got {self.server_lr}.")
+        """Check ranges, and that every field annotated as a number or a truth value holds one."""
+        check_fields(self, weighting=("samples", "uniform"), server_lr="(0, inf)")
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Return the network with its weights built from parts; by default they stay plain."""

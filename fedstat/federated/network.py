@@ -324,6 +324,21 @@ def floating(dtype: str) -> torch.dtype:
     return DTYPES[dtype]
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that torch does not find here.
+
+    Raises
+    ------
+    ValueError
+        With torch's reason.
+    """
+    try:
+        torch.ones(1, device=torch.device(device)).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f'device must be one that torch finds here, such as "cpu"; got {device!r}: {reason}') from None
+
+
 def build(
     model: Model, rng: np.random.Generator, dtype: torch.dtype = torch.float32, *, mixed: bool = False
 ) -> Network:

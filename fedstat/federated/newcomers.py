@@ -7,10 +7,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedstat._checks import whole
 from fedstat.data import Clients
 from fedstat.federated.local import Training
 from fedstat.federated.method import Predictor, on_device
-from fedstat.federated.network import MIXED, Network, floating
+from fedstat.federated.network import MIXED, Network, check_device, floating
 from fedstat.federated.plain import plain
 from fedstat.federated.pool import Pool
 from fedstat.federated.result import Key, Result
@@ -44,6 +45,8 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
         If a method has no rule for new clients, the network or a method of the result is unknown, or the new clients
         have other inputs or classes.
     """
+    check_device(device)
+    chunk = None if chunk is None else whole("chunk", chunk, 1)
     dtype, mixed = floating(result.config["dtype"]), result.config["dtype"] == MIXED
     spec = {k: v for k, v in result.config["training"].items() if k != "type"}
     tables = []

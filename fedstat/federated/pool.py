@@ -91,7 +91,8 @@ class BatchOrders:
     def __init__(
         self, batch_size: int, pool: Pool, round: int, purpose: str = "batches", held_out: float = 0.0, group: int = 1
     ) -> None:
-        self.batch_size, self.pool, self.held_out, self.group = batch_size, pool, held_out, group
+        self.batch_size = min(batch_size, int(pool.n.max()))  # one that nobody fills is no reason for padding
+        self.pool, self.held_out, self.group = pool, held_out, group
         self.purpose, self.round = (purpose, round) if round >= 0 else (f"warmup {purpose}", -round)
         self.known: dict[tuple[Job, int, int], np.ndarray] = {}
 
@@ -137,10 +138,9 @@ class BatchOrders:
     def of(self, jobs: Sequence[Job], first: int, epochs: int) -> np.ndarray:
         """Places among each job's samples, (S, G, c, B) with -1 at padding, which stands at the end of a batch."""
         orders = [self.order(job, first, epochs) for job in jobs]
-        steps, width = max(map(len, orders)), min(self.batch_size, int(self.pool.n.max()))
-        places = np.full((steps, self.group, len(jobs), width), -1)
+        places = np.full((max(map(len, orders)), self.group, len(jobs), self.batch_size), -1)
         for column, order in enumerate(orders):
-            places[: len(order), :, column] = order[..., :width]
+            places[: len(order), :, column] = order
         return places
 
     def masks(self, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:

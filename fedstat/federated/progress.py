@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
+import numpy as np
 import pandas as pd
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -18,6 +19,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.text import Text
+
+from fedstat.inference import complete_mean
 
 
 class _Noted(Progress):
@@ -67,7 +70,10 @@ def in_brief(evaluated: Sequence[pd.DataFrame], clients: int, since: float) -> s
         return speed
     own = pd.concat([table[table["estimand"] == table["estimand"].iloc[0]] for table in evaluated])
     own = own[own["split"] == own["split"].iloc[0]]  # neither validation samples nor the common test set
-    means = own.groupby("metric", sort=False)["value"].mean()
-    shown = [f"{name.replace('_', ' ')} {means[name]:.4g}" for name in ("log_loss", "mse", "accuracy") if name in means]
+    means = complete_mean(own, ["metric"])
+    known = [name for name in ("log_loss", "mse", "accuracy") if name in means]
+    shown = [
+        f"{name.replace('_', ' ')} {'missing' if np.isnan(means[name]) else f'{means[name]:.4g}'}" for name in known
+    ]
     several = f" (mean of {len(evaluated)} runs)" if len(evaluated) > 1 else ""
     return f"{', '.join(shown)}{several}, {speed}"

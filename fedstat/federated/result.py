@@ -29,7 +29,8 @@ class Result:
     Attributes
     ----------
     history : DataFrame
-        Tidy: method, seed, round, client, estimand, split, metric, value.
+        Tidy: method, seed, round, client, estimand, split, metric, value. The value is NaN where the model's outputs
+        were infinite or NaN; a loss may be infinite.
     states : dict
         Final `State` by (method label, seed).
     records : dict

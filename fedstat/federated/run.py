@@ -135,6 +135,69 @@ def make_population(method: Method, site: Site, bench: Bench) -> Population:
     )
 
 
+def check_samples(network: Network, data: Clients) -> None:
+    """Refuse numbers that the network's floating type cannot hold, and tokens that it has no embedding of.
+
+    Raises
+    ------
+    ValueError
+        It names the split, the client and the value.
+    """
+    most, dtype = torch.finfo(network.dtype).max, str(network.dtype).removeprefix("torch.")
+    for split, samples in data.all_splits.items():
+        for name, values in (("x", samples.x), ("y", samples.y)):
+            wide = values.dtype.kind == "f" and values.dtype.itemsize > network.dtype.itemsize
+            for k, i, value in _extremes(values) if wide else ():
+                if abs(value) > most:
+                    raise ValueError(
+                        f"{name} must be at most {most:.4g} in {dtype}, but {_which(data, split, k, i)} holds "
+                        f'{value:g}. Scale it, or take dtype="float64".'
+                    )
+        x = samples.x
+        for k, i, value in _extremes(x) if x.dtype.kind in "iu" and x.dtype != np.uint8 else ():
+            vocabulary = _exceeded(network, torch.from_numpy(x[k, i : i + 1]))
+            if vocabulary is not None:
+                raise ValueError(
+                    f"x must hold tokens 0 to {vocabulary - 1}, as the network has a vocabulary of {vocabulary}, but "
+                    f"{_which(data, split, k, i)} holds {value}."
+                )
+
+
+def _which(data: Clients, split: str, k: int, i: int) -> str:
+    return f"{split} sample {i}" + ("" if split == "common" else f" of client {data.names[k]}")
+
+
+def _extremes(values: np.ndarray) -> list[tuple[int, int, Any]]:
+    """Client, sample and value of the least and of the largest number."""
+    places = (np.unravel_index(k, values.shape) for k in (values.argmin(), values.argmax()))
+    return [(int(place[0]), int(place[1]), values[place]) for place in places]
+
+
+@torch.no_grad()
+def _exceeded(network: Network, sample: Tensor) -> int | None:
+    """Rows of an embedding that has none for a sample's tokens; None where all have."""
+    found = None
+
+    def ask(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        nonlocal found
+        if inputs[0].min() < 0 or inputs[0].max() >= layer.num_embeddings:  # type: ignore[operator]
+            found = int(layer.num_embeddings)  # type: ignore[arg-type]
+            raise IndexError("a token has no embedding")  # before a device fails at it, which ends the process
+
+    layers = [layer for layer in network.module.modules() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
+    hooks = [layer.register_forward_pre_hook(ask) for layer in layers]
+    try:
+        network(network.initial(), network.inputs(sample.to(network.device)))
+    except (RuntimeError, IndexError, AttributeError, TypeError, ValueError) as error:
+        if found is None:
+            shape = tuple(sample.shape[1:])
+            raise ValueError(f"the network does not take inputs of shape {shape}: {error}") from None
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
 def make_site(
     data: Clients,
     model: Model,
@@ -150,6 +213,7 @@ def make_site(
     if validate and (data.test is None or data.validation is None):
         raise ValueError("validate needs clients with test and validation samples.")
     network = build(model, stream(seed, "initial weights"), dtype, mixed=mixed)
+    check_samples(network, data)
     network.module.to(device)
 
     def draw(k: int) -> Network:

@@ -73,7 +73,7 @@ def train(
     Raises
     ------
     FloatingPointError
-        If a loss or weights became infinite or NaN; client, round and learning rate are named.
+        If a loss, weights or running statistics became infinite or NaN; client, round and learning rate are named.
     """
     phases = method.phases(learner.network, training, round) if phases is None else phases
     for phase in phases:
@@ -94,7 +94,7 @@ def train(
     if sequential:
         ends = one_by_one(learner.network, one, range(len(jobs)))
         return {name: _stack([end.pop(name) for end in ends]) for name in list(ends[0])}
-    size = chunk_size(start, learner.network, pool.x, training.batch_size) if chunk is None else chunk
+    size = chunk_size(start, learner.network, pool.x, orders.batch_size) if chunk is None else chunk
     chunks = []
     for first in range(0, len(jobs), size):
         part = slice(first, first + size)
@@ -233,8 +233,8 @@ class _Worker:
             params |= in_slot(optimizer.velocity, phase.velocity)
         for name in phase.train:
             params[name] = params[name].detach()
-            finite &= self.each(torch.sum)(params[name]).isfinite()  # much faster than asking every element
-        self.check(finite, phase)
+        statistics = [name for name in params if name.endswith(("running_mean", "running_var"))]
+        self.check(finite, [params[name] for name in {*phase.train, *statistics}], phase)
 
     def batches(self, places: np.ndarray) -> Iterator[tuple[Batch, ...]]:
         """Batches of every step; a client alone has no padding."""
@@ -280,8 +280,15 @@ class _Worker:
         kept = slot(params, phase.velocity)
         return SGD(lr, self.training.momentum, {name: kept[name] for name in phase.train}, lasts=True)
 
-    def check(self, finite: Tensor, phase: Phase) -> None:
-        """Stop where a loss or a weight is no number any more."""
+    def check(self, finite: Tensor, moved: Sequence[Tensor], phase: Phase) -> None:
+        """Stop where a loss or what training moved is no number any more; `finite` (c,) tells it of the losses."""
+        sums = finite
+        for leaf in moved:  # much faster than asking every element
+            sums = sums & self.each(torch.sum)(leaf).isfinite()
+        if sums.all():
+            return
+        for leaf in moved:  # a sum may overflow where no element is infinite
+            finite = finite & self.each(_all_finite)(leaf)
         if finite.all():
             return
         job = self.jobs[int((~finite).nonzero()[0])]
@@ -292,6 +299,10 @@ class _Worker:
             f"loss or weights of client {job.client} (seed {job.seed}) became infinite or NaN in {when} under "
             f"{type(self.method).__name__} at lr={self.rate(phase)}. Lower lr, or scale the inputs."
         )
+
+
+def _all_finite(leaf: Tensor) -> Tensor:
+    return leaf.isfinite().all()
 
 
 def _stack(leaves: list[Tensor]) -> Tensor:

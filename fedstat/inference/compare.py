@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat.inference.formatting import p_value
+from fedstat.inference.missing import complete_mean, count_missing
 from fedstat.inference.paired import holm, paired_difference, sign_flip_test
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ class Comparison:
     Attributes
     ----------
     summary : DataFrame
-        One row per method: mean over seeds, standard deviation over seeds, number of seeds.
+        One row per method: mean over seeds, standard deviation over seeds, number of seeds. Where values are infinite
+        or NaN a column ``missing`` says how many, in words; their method has no mean and no difference.
     differences : DataFrame
         One row per method but the control: difference to the control with t interval, correlation of the
         pairs, p-value of the sign-flip test and Holm-adjusted p-value of the paired t test. NaN: the correlation of
@@ -34,8 +36,15 @@ class Comparison:
     differences: pd.DataFrame
     estimand: str
 
+    @property
+    def gaps(self) -> dict[str, str]:
+        """How many values are missing, in words, by method."""
+        return {str(k): v for k, v in self.summary["missing"].items() if v} if "missing" in self.summary else {}
+
     def __str__(self) -> str:
-        shown = [self.estimand, "", self.summary.to_string(float_format="%.4f")]
+        numbers = self.summary.drop(columns="missing", errors="ignore")
+        shown = [self.estimand, "", numbers.to_string(float_format="%.4f", na_rep="-")]
+        shown += [f"{label}: {gaps}; it has no mean, and no difference is taken" for label, gaps in self.gaps.items()]
         if len(self.differences):
             columns = [name for name in self.differences.columns if name.startswith("p ")]
             formats = dict.fromkeys(columns, p_value)
@@ -85,8 +94,15 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split
     -------
     DataFrame
         Indexed by seed, one column per method, in the order of the history. A method with several estimands
-        contributes its personal one, or the first where none is called so ("fine-tuned" before "global").
+        contributes its personal one, or the first where none is called so ("fine-tuned" before "global"). NaN where a
+        value is missing: `complete_mean`.
     """
+    rows = primary_rows(history, metric, last=last, split=split)
+    return complete_mean(rows, ["seed", "method"]).unstack("method")[list(dict.fromkeys(rows["method"]))]
+
+
+def primary_rows(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:
+    """Return those rows of a history that `primary_summary` averages."""
     rows = _of_split(history[history["metric"] == metric], split)
     if last < 1:
         raise ValueError(f"last must be at least 1 round, got {last}.")
@@ -98,9 +114,7 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split
     rows = rows[rows["round"] > rows["round"].max() - last]
     estimands = rows.groupby("method", observed=True)["estimand"].unique()
     own = {label: "personal" if "personal" in list(found) else found[0] for label, found in estimands.items()}
-    rows = rows[rows["estimand"].astype(object) == rows["method"].astype(object).map(own)]
-    table = rows.pivot_table(index="seed", columns="method", values="value", aggfunc="mean", observed=True)
-    return table[list(dict.fromkeys(rows["method"]))]
+    return rows[rows["estimand"].astype(object) == rows["method"].astype(object).map(own)]
 
 
 def compare(
@@ -113,6 +127,8 @@ def compare(
     split: str | None = None,
 ) -> Comparison:
     """Compare the methods of one or several results, paired on seeds.
+
+    A method with values that are infinite or NaN is shown with their number, and without a mean over the others.
 
     Parameters
     ----------
@@ -163,9 +179,15 @@ def compare(
     if control not in labels:
         raise ValueError(f"control must be one of {', '.join(labels)}, got {control!r}.")
 
-    summary = pd.DataFrame({"mean": table.mean(), "sd over seeds": table.std(ddof=1), "seeds": table.count()})
+    compared = [primary_rows(h, metric, last=last, split=split) for h in histories]
+    gaps = {label: words for rows in compared for label, words in count_missing(rows).items()}
+    table[list(gaps)] = np.nan
+    seeds = pd.concat([rows.groupby("method", observed=True)["seed"].nunique() for rows in compared])
+    summary = pd.DataFrame({"mean": table.mean(), "sd over seeds": table.std(ddof=1), "seeds": seeds[labels]})
+    if gaps:
+        summary["missing"] = [gaps.get(label, "") for label in labels]
     rows = {}
-    for label in [name for name in labels if name != control]:
+    for label in [name for name in labels if name != control and not {name, control} & gaps.keys()]:
         both = table[[label, control]].dropna()
         if len(both) < 2:
             if len(table) < 2:

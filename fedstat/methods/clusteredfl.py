@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.local import Phase, Training
 from fedstat.federated.method import Method, Population, Predictor, State, Update, device_of, in_slot, slot, step_size
 from fedstat.federated.network import Network, Params
@@ -81,15 +81,9 @@ class ClusteredFL(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        for name, value in (("eps1", self.eps1), ("eps2", self.eps2)):
-            if not (np.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be finite and not negative, got {value}.")
-        if not isinstance(self.min_rounds, Integral) or self.min_rounds < 0:
-            raise ValueError(f"min_rounds must be a whole number, not negative, got {self.min_rounds!r}.")
-        if self.linkage not in ("single", "complete"):
-            raise ValueError(f'linkage must be "single" or "complete", got {self.linkage!r}.')
-        if not 0 < self.lr_decay <= 1:
-            raise ValueError(f"lr_decay must lie in (0, 1], got {self.lr_decay}.")
+        check_fields(
+            self, eps1="[0, inf)", eps2="[0, inf)", min_rounds=0, linkage=("single", "complete"), lr_decay="(0, 1]"
+        )
 
     def init(self, network: Network, population: Population) -> State:
         """One cluster, the root of the tree."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
+
+from fedstat._checks import number, whole
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,7 @@ class Quantile:
 
     def __post_init__(self) -> None:
         """Check the range."""
-        if not 0 <= self.q <= 1:
-            raise ValueError(f"a quantile must lie in [0, 1], got {self.q}.")
+        object.__setattr__(self, "q", number("a quantile", self.q, "[0, 1]"))
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,7 @@ class Count:
 
     def __post_init__(self) -> None:
         """Check the range."""
-        if not isinstance(self.units, Integral) or self.units < 0:
-            raise ValueError(f"a count of shared units must be a whole number, not negative, got {self.units!r}.")
+        object.__setattr__(self, "units", whole("a count of shared units", self.units, 0))
 
 
 Cut = float | Quantile | Count

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.method import (
     Method,
@@ -68,11 +67,7 @@ class Ditto(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not (np.isfinite(self.penalty) and self.penalty >= 0):
-            raise ValueError(f"penalty must be finite and not negative, got {self.penalty}.")
-        epochs = self.personal_epochs
-        if epochs is not None and (not isinstance(epochs, Integral) or epochs < 1):
-            raise ValueError(f"personal_epochs must be a whole number, at least 1, got {epochs!r}.")
+        check_fields(self, penalty="[0, inf)", personal_epochs=1)
 
     def leaves(self, network: Network, population: Population) -> Params:
         """The shared model and, from the same start, the personal one."""

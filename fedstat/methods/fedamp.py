@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.codec import Message
 from fedstat.federated.local import Batch, Context, Learner
 from fedstat.federated.method import (
@@ -83,13 +83,7 @@ class FedAMP(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not (np.isfinite(self.penalty) and self.penalty >= 0):
-            raise ValueError(f"penalty must be finite and not negative, got {self.penalty}.")
-        for name, value in (("alpha", self.alpha), ("scale", self.scale)):
-            if not (np.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be finite and positive, got {value}.")
-        if self.start not in ("w", "u"):
-            raise ValueError(f'start must be "w" or "u", got {self.start!r}.')
+        check_fields(self, penalty="[0, inf)", alpha="(0, inf)", scale="(0, inf)", start=("w", "u"))
 
     def shared(self, network: Network, population: Population) -> Params:
         """Every model is a client's own."""

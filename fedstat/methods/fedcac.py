@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.codec import Bits, Message
 from fedstat.federated.local import Context, Data, Learner
 from fedstat.federated.method import (
@@ -74,10 +74,7 @@ class FedCAC(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not 0 <= self.tau <= 1:
-            raise ValueError(f"tau must lie in [0, 1], got {self.tau}.")
-        if not (np.isfinite(self.beta) and self.beta > 0):
-            raise ValueError(f"beta must be finite and positive, got {self.beta}.")
+        check_fields(self, tau="[0, 1]", beta="(0, inf)")
 
     def init(self, network: Network, population: Population) -> State:
         """Nothing is critical yet, so that everybody uses the server's model."""

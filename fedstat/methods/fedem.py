@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fedstat._checks import check_fields
 from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
 from fedstat.federated.method import Method, Population, Predictor, State, device_of, slot, stack
 from fedstat.federated.network import Network, Params
@@ -62,8 +62,7 @@ class FedEM(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not isinstance(self.components, Integral) or self.components < 1:
-            raise ValueError(f"components must be a whole number, at least 1, got {self.components!r}.")
+        check_fields(self, components=1)
 
     def leaves(self, network: Network, population: Population) -> Params:
         """The components, independently drawn, and equal weights.

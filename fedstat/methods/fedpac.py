@@ -11,6 +11,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.codec import Message
 from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
 from fedstat.federated.method import Method, Population, Predictor, State, Update, only
@@ -76,9 +77,7 @@ class FedPAC(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        for name, value in (("penalty", self.penalty), ("head_lr", 0.0 if self.head_lr is None else self.head_lr)):
-            if not (np.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be finite and not negative, got {value}.")
+        check_fields(self, penalty="[0, inf)", head_lr="[0, inf)")
 
     def shared(self, network: Network, population: Population) -> Params:
         """The body."""

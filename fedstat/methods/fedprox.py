@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.local import Batch, Context, Learner
 from fedstat.federated.method import squared_distance
 from fedstat.federated.network import Params
@@ -57,8 +57,7 @@ class FedProx(FedAvg):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not (np.isfinite(self.mu) and self.mu >= 0):
-            raise ValueError(f"mu must be finite and not negative, got {self.mu}.")
+        check_fields(self, mu="[0, inf)")
 
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
         """The plain loss and half of `mu` times the squared distance from the received weights."""

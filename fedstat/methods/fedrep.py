@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import ClassVar
 
 import torch
 
+from fedstat._checks import check_fields
 from fedstat.federated.local import Phase, Training
 from fedstat.federated.method import Population, Predictor, State, device_of, stack
 from fedstat.federated.network import Network
@@ -60,9 +60,7 @@ class FedRep(FedPer):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        for name, epochs in (("head_epochs", self.head_epochs), ("body_epochs", self.body_epochs)):
-            if not isinstance(epochs, Integral) or epochs < 0:
-                raise ValueError(f"{name} must be a whole number, not negative, got {epochs!r}.")
+        check_fields(self, head_epochs=0, body_epochs=0)
         if self.head_epochs + self.body_epochs == 0:
             raise ValueError("head_epochs and body_epochs must not both be 0; nothing would be trained.")
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fedstat._checks import check_fields
 from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
 from fedstat.federated.method import Method, Population, Predictor, State, bare, device_of, in_slot, only, slot, stack
 from fedstat.federated.network import Network, Params
@@ -60,8 +60,7 @@ class FedRoD(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not (np.isfinite(self.gamma) and self.gamma >= 0):
-            raise ValueError(f"gamma must be finite and not negative, got {self.gamma}.")
+        check_fields(self, gamma="[0, inf)")
 
     def leaves(self, network: Network, population: Population) -> Params:
         """The network's, and a private head of zeros."""

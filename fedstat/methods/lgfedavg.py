@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, ClassVar, Literal
 
+from fedstat._checks import check_fields
 from fedstat.federated.method import Method, Population, Predictor, State, only
 from fedstat.federated.network import Network, Params
 from fedstat.methods.ensemble import ensemble
@@ -54,8 +54,7 @@ class LGFedAvg(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not isinstance(self.top, Integral) or self.top < 0:
-            raise ValueError(f"top must be a whole number of layers, not negative, got {self.top!r}.")
+        check_fields(self, top=0)
 
     def shared(self, network: Network, population: Population) -> Params:
         """The upper layers."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.local import Batch, Phase
 from fedstat.federated.method import Method, Population, Predictor, State, device_of, stack
 from fedstat.federated.network import Network, Params
@@ -64,12 +64,7 @@ class PerFedAvg(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not (np.isfinite(self.inner_lr) and self.inner_lr >= 0):
-            raise ValueError(f"inner_lr must be finite and not negative, got {self.inner_lr}.")
-        if not (np.isfinite(self.delta) and self.delta > 0):
-            raise ValueError(f"delta must be finite and positive, got {self.delta}.")
-        if self.adaptation not in ("step", "epoch"):
-            raise ValueError(f'adaptation must be "step" or "epoch", got {self.adaptation!r}.')
+        check_fields(self, inner_lr="[0, inf)", delta="(0, inf)", adaptation=("step", "epoch"))
 
     @property
     def batches(self) -> int:  # type: ignore[override]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.codec import Bits, Message, Part
 from fedstat.federated.local import Batch, Context, Data, Learner, Phase, Training
 from fedstat.federated.method import Method, Population, Predictor, State, Update, device_of, in_slot, slot, stack
@@ -84,16 +84,14 @@ class PFedGate(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not 0 < self.density <= 1:
-            raise ValueError(f"density must lie in (0, 1], got {self.density}.")
-        if not isinstance(self.parts, Integral) or self.parts < 1:
-            raise ValueError(f"parts must be a whole number, at least 1, got {self.parts!r}.")
-        if self.gate_lr is not None and not (np.isfinite(self.gate_lr) and self.gate_lr >= 0):
-            raise ValueError(f"gate_lr must be finite and not negative, got {self.gate_lr}.")
-        if self.gates not in ("client", "sample"):
-            raise ValueError(f'gates must be "client" or "sample", got {self.gates!r}.')
-        if self.ranking not in ("score/size", "score"):
-            raise ValueError(f'ranking must be "score/size" or "score", got {self.ranking!r}.')
+        check_fields(
+            self,
+            density="(0, 1]",
+            parts=1,
+            gate_lr="[0, inf)",
+            gates=("client", "sample"),
+            ranking=("score/size", "score"),
+        )
 
     def leaves(self, network: Network, population: Population) -> Params:
         """The model, one gate that all clients start from, and the places of what the gate makes of their samples."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fedstat._checks import check_fields
 from fedstat.federated.local import Batch, Context, Data, Learner
 from fedstat.federated.method import Method, Population, Predictor, State, bare, device_of, in_slot, only, slot, stack
 from fedstat.federated.network import Network, Params
@@ -58,10 +58,7 @@ class PFedSD(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not (np.isfinite(self.penalty) and self.penalty >= 0):
-            raise ValueError(f"penalty must be finite and not negative, got {self.penalty}.")
-        if not (np.isfinite(self.temperature) and self.temperature > 0):
-            raise ValueError(f"temperature must be finite and positive, got {self.temperature}.")
+        check_fields(self, penalty="[0, inf)", temperature="(0, inf)")
 
     def leaves(self, network: Network, population: Population) -> Params:
         """The shared model, the client's last one, and whether it has one yet (1) or not (0).
