@@ -352,7 +352,7 @@ def test_dead_units_keep_their_state():
     ("make", "message"),
     [
         (lambda: fs.FedFac(layers="hidden"), "layers must be a sequence"),
-        (lambda: fs.FedFac(layers=["hidden"], kappa=0), "kappa must lie in"),
+        (lambda: fs.FedFac(layers=["hidden"], kappa=0), r"kappa must be a number in \(0, 1\], got 0"),
         (lambda: fs.FedFac(layers=["hidden"], tau=-1), "tau must be a number >= 0"),
         (lambda: fs.Quantile(1.5), r"quantile must be a number in \[0, 1\]"),
         (lambda: fs.Count(-1), "a whole number, at least 0"),

@@ -225,7 +225,7 @@ def test_bytes_have_their_closed_form(method, up, down):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FedAvg(fine_tune=-1), "fine_tune must be a whole number of epochs, not negative, got -1"),
+        (lambda: FedAvg(fine_tune=-1), "fine_tune must be a whole number, at least 0, got -1"),
         (lambda: FedAvg(fine_tune=0.5), r"fine_tune .* got 0\.5"),
         (lambda: FedAvg(part="body"), 'part must be "all" or "head", got \'body\''),
         (lambda: FedProx(mu=-0.1), r"mu must be a number in \[0, inf\), got -0\.1"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.codec import Message, Sparse
 from fedstat.federated.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.method import (
@@ -130,19 +130,10 @@ class FactorizedFL(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        for name, allowed in (("variant", ("alpha", "beta")), ("reading", ("code", "text"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
-        for name in ("rank", "min_neighbours"):
-            if not isinstance(getattr(self, name), Integral) or getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a whole number, at least 1, got {getattr(self, name)!r}.")
-        for name in ("epsilon", "sparsity"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}.")
+        words = {"variant": ("alpha", "beta"), "reading": ("code", "text")}
+        check_fields(self, rank=1, min_neighbours=1, epsilon="[0, inf)", sparsity="[0, inf)", **words)
         if self.reset_head and self.reading == "text":
             raise ValueError('reset_head is the authors\' code\'s, but reading is "text"; take reading="code".')
-        if np.isnan(self.tau):
-            raise ValueError("tau must be a number, infinite ones included, got nan.")
         if self.server_lr != 1:
             raise ValueError(f"server_lr must be 1, since clients have means of their own, got {self.server_lr}.")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.local import Phase
 from fedstat.federated.method import Method, Population, Predictor, State, device_of
 
@@ -54,10 +54,7 @@ class FedAvg(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not isinstance(self.fine_tune, Integral) or self.fine_tune < 0:
-            raise ValueError(f"fine_tune must be a whole number of epochs, not negative, got {self.fine_tune!r}.")
-        if self.part not in ("all", "head"):
-            raise ValueError(f'part must be "all" or "head", got {self.part!r}.')
+        check_fields(self, fine_tune=0, part=("all", "head"))
 
     def models(self, state: State, ids: Tensor, population: Population | None = None) -> dict[str, Predictor]:
         """The server's model; before it, each client's fine-tuned copy."""

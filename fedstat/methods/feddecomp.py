@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from fedstat._checks import check_fields
 from fedstat.federated.local import Phase, Training
 from fedstat.federated.method import Method, Population, only
 from fedstat.federated.network import Network, Params, parameterize
@@ -79,15 +79,8 @@ class FedDecomp(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        for name in ("conv_ratio", "dense_ratio"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie in (0, 1], got {getattr(self, name)}.")
-        if not isinstance(self.lora_epochs, Integral) or self.lora_epochs < 0:
-            raise ValueError(f"lora_epochs must be a whole number, not negative, got {self.lora_epochs!r}.")
-        if self.variant not in get_args(Variant):
-            raise ValueError(f"variant must be one of {', '.join(get_args(Variant))}, got {self.variant!r}.")
-        if self.reading not in ("code", "text"):
-            raise ValueError(f'reading must be "code" or "text", got {self.reading!r}.')
+        words = {"variant": get_args(Variant), "reading": ("code", "text")}
+        check_fields(self, conv_ratio="(0, 1]", dense_ratio="(0, 1]", lora_epochs=0, **words)
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Add a low-rank part to every dense, recurrent and convolutional weight."""

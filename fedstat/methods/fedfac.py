@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedstat import factor
+from fedstat._checks import check_fields, number
 from fedstat.federated.codec import Bits, Message
 from fedstat.federated.method import (
     Method,
@@ -125,17 +125,13 @@ class FedFac(Method):
         super().__post_init__()
         if isinstance(self.layers, str):
             raise ValueError(f'layers must be a sequence of layer names such as ["hidden"], got {self.layers!r}.')
-        if not 0 < self.kappa <= 1:
-            raise ValueError(f"kappa must lie in (0, 1], got {self.kappa}.")
-        if not isinstance(self.tau, Quantile | Count) and not (isinstance(self.tau, float | int) and self.tau >= 0):
-            raise ValueError(f"tau must be a number >= 0, a Quantile or a Count, got {self.tau!r}.")
-        for name, allowed in (
-            ("reading", ("text", "code")),
-            ("source", ("weights", "updates", None)),
-            ("rejoin", ("average", "add")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {getattr(self, name)!r}.")
+        words = {"reading": ("text", "code"), "source": ("weights", "updates"), "rejoin": ("average", "add")}
+        check_fields(self, kappa="(0, 1]", replicates=1, **words)
+        if not isinstance(self.tau, Quantile | Count):
+            try:
+                object.__setattr__(self, "tau", number("tau", self.tau, "[0, inf]"))
+            except ValueError:
+                raise ValueError(f"tau must be a number >= 0, a Quantile or a Count, got {self.tau!r}.") from None
         if self.statistic not in ("communality", "eigenvectors", "agreement", None) and not callable(self.statistic):
             raise ValueError(
                 'statistic must be "communality", "eigenvectors", "agreement" or a function of stacked weights and a '
@@ -146,8 +142,6 @@ class FedFac(Method):
                 'statistic="agreement" looks at changes, but source is "weights", which agree once they are averaged; '
                 'use source="updates".'
             )
-        if not isinstance(self.replicates, Integral) or self.replicates < 1:
-            raise ValueError(f"replicates must be a whole number, at least 1, got {self.replicates!r}.")
 
     def shared(self, network: Network, population: Population) -> Params:
         """Split by what all clients make of the common start in one local round."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.federated.codec import Message, Part
 from fedstat.federated.local import Context, Data, Learner
 from fedstat.federated.method import Population, Predictor, State, Update, device_of, in_slot, keep, slot, stack
@@ -69,12 +69,7 @@ class FedFOMO(Local):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not isinstance(self.candidates, Integral) or self.candidates < 1:
-            raise ValueError(f"candidates must be a whole number, at least 1, got {self.candidates!r}.")
-        if not 0 <= self.epsilon <= 1:
-            raise ValueError(f"epsilon must lie in [0, 1], got {self.epsilon}.")
-        if not (np.isfinite(self.epsilon_decay) and self.epsilon_decay >= 0):
-            raise ValueError(f"epsilon_decay must be finite and not negative, got {self.epsilon_decay}.")
+        check_fields(self, candidates=1, epsilon="[0, 1]", epsilon_decay="[0, inf)")
 
     def init(self, network: Network, population: Population) -> State:
         """Everybody starts alike, nobody has sent anything, and each client's affinity is to itself."""

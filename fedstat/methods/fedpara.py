@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedstat._checks import check_fields
 from fedstat.federated.method import Method, Population, only
 from fedstat.federated.network import Model, Network, Params, parameterize
 from fedstat.models import mlp
@@ -63,8 +64,7 @@ class FedPara(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not 0 <= self.gamma <= 1:
-            raise ValueError(f"gamma must lie in [0, 1], got {self.gamma}.")
+        check_fields(self, gamma="[0, 1]")
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Factorise the dense, recurrent and convolutional weights below the head that are large enough."""

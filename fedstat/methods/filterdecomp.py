@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedstat._checks import check_fields
 from fedstat.federated.codec import Message, Part
 from fedstat.federated.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.method import Method, Population, Predictor, State, Update, bare, in_slot, only, slot, stack
@@ -98,15 +98,11 @@ class FilterDecomp(Method):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if not isinstance(self.atoms, Integral) or self.atoms < 1:
-            raise ValueError(f"atoms must be a whole number, at least 1, got {self.atoms!r}.")
-        choices = {"basis": ("orthonormal", "canonical"), "head": ("shared", "local"), "slow": ("all", "alpha")}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
+        words = {"basis": ("orthonormal", "canonical"), "head": ("shared", "local"), "slow": ("all", "alpha")}
+        check_fields(self, atoms=1, beta="(0, 1]", **words)
         if self.head == "local" and not self.personal:
             raise ValueError("head='local' belongs to personal atoms; set personal=True as well.")
-        if not 0 < self.beta <= 1 or abs(self.beta * self.period - 1) > 1e-9:
+        if abs(self.beta * self.period - 1) > 1e-9:
             raise ValueError(f"beta must be one over a whole number, such as 1/5, got {self.beta}.")
 
     @property
