@@ -48,7 +48,7 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
     ------
     ValueError, OSError
         If data, network and methods do not fit together, or the folder holds something else; nothing is written then.
-    FloatingPointError
+    FloatingPointError, Terminated
         As in `fedstat.federate`.
     """
     check_folder(Path(out), experiment, resume)
