@@ -8,11 +8,13 @@ import importlib
 import json
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from datetime import date
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +29,8 @@ from fedstat.inference import count_missing
 
 Tables = dict[str, pd.DataFrame]
 Scale = Literal["smoke", "quick", "paper"]
+#: Beside the files of a folder, their sums: what is read is what was written.
+MANIFEST = "manifest.json"
 
 #: Parts of the library that cannot change a number.
 _SILENT = ("report", "claims", "cli.py", "demo", "testing.py", "py.typed")
@@ -73,11 +77,19 @@ def complete(result: Result) -> Result:
 def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:
     """Return the parts' tables, joined; finished parts are read from the cache, the others computed.
 
-    Parts run in one process per core with one thread each: networks of this size gain little from a second
-    thread, and twice the parts are done in the same time.
+    A part whose files are not what was written is computed again, and standard error says so. Parts run in one process
+    per core with one thread each: networks of this size gain little from a second thread, and twice the parts are done
+    in the same time.
     """
     folders = {part: part.folder(out) for part in parts}
-    missing = [part for part in parts if not folders[part].is_dir()]
+    stored: dict[Part, Tables] = {}
+    for part, folder in folders.items():
+        if folder.exists():
+            try:
+                stored[part] = _read(folder)
+            except (OSError, ValueError) as error:
+                print(f"{error}; {part.name} is computed again", file=sys.stderr)
+    missing = [part for part in parts if part not in stored]
     with progress_bar(what, len(parts)) as advance:
         for _ in range(len(parts) - len(missing)):
             advance()
@@ -93,9 +105,10 @@ def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise
-    stored = [{p.stem: pd.read_parquet(p) for p in folder.glob("*.parquet")} for folder in folders.values()]
-    names = sorted({name for tables in stored for name in tables})
-    return {name: pd.concat([t[name] for t in stored if name in t], ignore_index=True) for name in names}
+    stored |= {part: _read(folders[part]) for part in missing}
+    tables = [stored[part] for part in parts]
+    names = sorted({name for some in tables for name in some})
+    return {name: pd.concat([some[name] for some in tables if name in some], ignore_index=True) for name in names}
 
 
 def _compute(part: Part, folder: Path) -> None:
@@ -104,6 +117,37 @@ def _compute(part: Part, folder: Path) -> None:
     with atomic_folder(folder) as temporary:
         for name, table in tables.items():
             table.to_parquet(temporary / f"{name}.parquet", index=False)
+        (temporary / MANIFEST).write_text(_manifest(temporary, [f"{name}.parquet" for name in tables]))
+
+
+def _read(folder: Path) -> Tables:
+    """Read the tables that `_compute` stored; OSError or ValueError if any file is not what it wrote."""
+    sums = _sums(folder)
+    if extra := sorted({path.name for path in folder.iterdir()} - {*sums, MANIFEST}):
+        raise ValueError(f"{folder / extra[0]} is not listed in {MANIFEST}")
+    return {Path(name).stem: pd.read_parquet(BytesIO(_checked(folder, name, sums))) for name in sorted(sums)}
+
+
+def _manifest(folder: Path, names: Sequence[str]) -> str:
+    """The sums of a folder's files, as JSON."""
+    sums = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+    return json.dumps(sums, indent=2) + "\n"
+
+
+def _sums(folder: Path) -> dict[str, Any]:
+    """Read a manifest."""
+    try:
+        return dict(json.loads((folder / MANIFEST).read_bytes()).items())
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{folder / MANIFEST} is damaged: {error}") from error
+
+
+def _checked(folder: Path, name: str, sums: Mapping[str, Any]) -> bytes:
+    """Return what is in a file, if it is what was written."""
+    content = (folder / name).read_bytes()
+    if hashlib.sha256(content).hexdigest() != sums.get(name):
+        raise ValueError(f"{folder / name} is damaged: its content is not what {MANIFEST} promises")
+    return content
 
 
 def start_worker() -> None:
@@ -152,23 +196,33 @@ def evidence(name: str, tables: Tables) -> Tables:
 
 
 def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> None:
-    """Write tidy tables as CSV, and beside them config.json with scale, date and versions."""
+    """Write tidy tables as CSV, beside them config.json with scale, date and versions, and the manifest of all."""
     for key, table in tables.items():
         with atomic_file(folder / f"{key}.csv") as path:
             table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     with atomic_file(folder / "config.json") as path:
         stamped = {**config, "date": date.today().isoformat(), "environment": environment()}
         path.write_text(json.dumps(stamped, indent=2, default=str) + "\n")
+    with atomic_file(folder / MANIFEST) as path:
+        path.write_text(_manifest(folder, ["config.json", *(f"{key}.csv" for key in sorted(tables))]))
 
 
 def read_tables(folder: Path) -> Tables:
-    """Read the tables that `write_tables` wrote."""
-    return {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
+    """Read the tables that `write_tables` wrote, and no others.
+
+    Raises
+    ------
+    OSError, ValueError
+        If a file is missing or damaged.
+    """
+    sums = _sums(folder)
+    names = sorted(name for name in sums if name.endswith(".csv"))
+    return {Path(name).stem: pd.read_csv(BytesIO(_checked(folder, name, sums))) for name in names}
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read the configuration that `write_tables` wrote."""
-    return dict(json.loads((folder / "config.json").read_text()))
+    """Read the configuration that `write_tables` wrote; raises as `read_tables`."""
+    return dict(json.loads(_checked(folder, "config.json", _sums(folder))))
 
 
 @functools.cache

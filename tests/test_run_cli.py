@@ -184,21 +184,27 @@ def test_a_killed_run_is_continued_to_the_same_bytes(config, tmp_path):
     assert contents(killed) == contents(whole)
 
 
+def started(config, out, awaited, *arguments):
+    """A run of a million rounds in a process of its own, as soon as `awaited` is there."""
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # even where a parent ignores it
+    command = [sys.executable, "-c", f"{heard}; from fedstat.cli import app; app()", "run", str(config), "--quiet"]
+    command += ["--out", str(out), "--seeds", "1", "--set", "rounds=1_000_000", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    while not (out / awaited).exists():
+        assert process.poll() is None
+        time.sleep(0.002)
+    return process
+
+
 @pytest.mark.skipif(os.name != "posix", reason="no SIGINT")
 @pytest.mark.parametrize(
     ("checkpoint", "message"), [(1, "continue with --resume"), (10**6, "nothing to continue from")]
 )
 def test_an_interrupted_run_says_what_it_left(config, tmp_path, checkpoint, message):
     out = tmp_path / "out"
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # even where a parent ignores it
-    command = [sys.executable, "-c", f"{heard}; from fedstat.cli import app; app()", "run", str(config), "--quiet"]
-    command += ["--out", str(out), "--seeds", "1", "--set", "rounds=1_000_000", "--set", f"checkpoint={checkpoint}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    awaited = out / "run/config.toml" if checkpoint == 1 else out / "partition-3.npz"
-    while not awaited.exists():
-        assert process.poll() is None
-        time.sleep(0.002)
+    awaited = "run/config.toml" if checkpoint == 1 else "partition-3.npz"
+    process = started(config, out, awaited, "--set", f"checkpoint={checkpoint}")
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
@@ -206,6 +212,28 @@ def test_an_interrupted_run_says_what_it_left(config, tmp_path, checkpoint, mess
     assert message in said
     if checkpoint == 1:
         assert f"holds round {fs.load(out / 'run').config['rounds']} of 1000000," in said
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no SIGTERM")
+def test_a_terminated_run_says_what_it_saved_and_continues_to_the_same_bits(config, tmp_path):
+    out = tmp_path / "out"
+    process = started(config, out, "run/config.toml")
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate()
+    assert process.returncode == 143
+    assert len(said.splitlines()) == 1
+    done = fs.load(out / "run").config["rounds"]
+    assert f"holds round {done} of 1000000, continue with --resume" in said
+    short = ("--seeds", 1, "--set", f"rounds={done + 1}")
+    assert fedstat(config, "--out", out, *short, "--resume").exit_code == 0
+    assert fedstat(config, "--out", tmp_path / "whole", *short, "--set", "checkpoint=5").exit_code == 0
+    assert contents(out / "run") == contents(tmp_path / "whole" / "run")
+
+
+def test_a_run_that_finds_nothing_to_continue_says_so(config, tmp_path):
+    short = ("--set", "rounds=1", "--seeds", 1, "--quiet", "--resume", "--out", tmp_path / "out")
+    assert "no finished round to continue from: the run starts with round 1" in fedstat(config, *short).stderr
+    assert fedstat(config, *short).stderr == ""
 
 
 def test_a_warning_is_one_line_and_said_once(config, tmp_path, monkeypatch):

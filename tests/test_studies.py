@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 import fedstat as fs
 from fedstat.cli import app
 from fedstat.report import typeset
-from simulations import digits
+from simulations import digits, study
 from simulations.study import Part, run_parts
 
 ROOT = Path(__file__).parent.parent
@@ -55,6 +56,65 @@ def test_finished_parts_are_read_and_failed_ones_leave_nothing(tmp_path, monkeyp
     tables = run_parts([good, Part("bad", Scale(), count_to_three)], tmp_path / "out", "third")
     assert tables["numbers"]["n"].tolist() == [1, 2, 3, 1, 2, 3]
     assert trace.read_text() == "x"  # computed once
+
+
+DAMAGE = {
+    "flipped": lambda folder: flip(folder / "numbers.parquet", 10),
+    "cut": lambda folder: (folder / "numbers.parquet").write_bytes(b""),
+    "missing": lambda folder: (folder / "numbers.parquet").unlink(),
+    "extra": lambda folder: (folder / "more.parquet").write_bytes((folder / "numbers.parquet").read_bytes()),
+    "manifest flipped": lambda folder: flip(folder / "manifest.json", 30),
+    "manifest unreadable": lambda folder: flip(folder / "manifest.json", 0),
+    "manifest missing": lambda folder: (folder / "manifest.json").unlink(),
+}
+
+
+def flip(file, place):
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+def test_a_damaged_part_is_computed_again_and_said(tmp_path, capsys, monkeypatch):
+    trace, out = tmp_path / "trace", tmp_path / "out"
+    monkeypatch.setenv("FEDSTAT_TEST_TRACE", str(trace))
+    parts = {name: Part(name, Scale(), leave_a_trace) for name in [*DAMAGE, "whole"]}
+    before = run_parts(list(parts.values()), out, "first")["numbers"]
+    assert trace.read_text() == "x" * len(parts)
+    for name, damage in DAMAGE.items():
+        damage(parts[name].folder(out))
+    capsys.readouterr()
+    for _ in range(2):
+        pd.testing.assert_frame_equal(run_parts(list(parts.values()), out, "again")["numbers"], before)
+    assert trace.read_text() == "x" * (len(parts) + len(DAMAGE))
+    for said, name in zip(capsys.readouterr().err.splitlines(), DAMAGE, strict=True):
+        assert str(parts[name].folder(out)) in said
+        assert said.endswith(f"; {name} is computed again")
+
+
+def test_any_flipped_byte_of_a_part_is_found_or_harmless(tmp_path):
+    part = Part("good", Scale(), count_to_three)
+    study._compute(part, part.folder(tmp_path))
+    before = count_to_three()["numbers"]
+    for file in part.folder(tmp_path).iterdir():
+        content = file.read_bytes()
+        for place in range(0, len(content), 7):
+            flip(file, place)
+            with suppress(ValueError, OSError):
+                pd.testing.assert_frame_equal(study._read(part.folder(tmp_path))["numbers"], before)
+                assert file.name == "manifest.json"
+            file.write_bytes(content)
+
+
+def test_damaged_tables_of_a_study_are_named_and_what_it_did_not_write_is_not_read(tmp_path):
+    study.write_tables(tmp_path, count_to_three(), {"scale": "smoke"})
+    (tmp_path / "older.csv").write_text("n\n4\n")
+    assert study.read_tables(tmp_path).keys() == {"numbers"}
+    assert study.read_config(tmp_path)["scale"] == "smoke"
+    for name, read in (("numbers.csv", study.read_tables), ("config.json", study.read_config)):
+        flip(tmp_path / name, 3)
+        with pytest.raises(ValueError, match=f"{name} is damaged"):
+            read(tmp_path)
 
 
 def test_another_configuration_is_another_part():

@@ -44,6 +44,10 @@ def run(
     line for every client (clients.csv) and the comparison (summary.csv).
     Python files that the configuration names are run.
 
+    SIGTERM lets the round in progress end, saves it and stops with status
+    143; --resume continues. Ctrl-C stops at once, and what the last
+    checkpoint holds stays.
+
     Examples:
 
     \b
@@ -60,6 +64,7 @@ def run(
     from fedstat.experiment.estimate import estimate
     from fedstat.experiment.reading import read, setting
     from fedstat.experiment.run import carry_out, check_folder
+    from fedstat.federated import Terminated
 
     wanted: dict[str, Any] = dict(map(setting, changes or ()))
     if device is not None:
@@ -74,6 +79,8 @@ def run(
     done = 0 if dry_run else check_folder(folder, experiment, resume)
     if not dry_run:
         _check_writable(folder)
+    if resume and not dry_run and not done:
+        typer.echo(f"{folder} holds no finished round to continue from: the run starts with round 1", err=True)
     try:
         with _plain_warnings():
             name = experiment.data.name or Path(str(experiment.data.file)).name
@@ -96,8 +103,11 @@ def run(
     except FloatingPointError as error:
         raise ValueError(str(error)) from None
     except KeyboardInterrupt:
-        typer.echo("stopped" if dry_run else _stopped(folder, experiment.rounds, experiment.checkpoint), err=True)
+        typer.echo("stopped" if dry_run else _stopped(folder, experiment.rounds), err=True)
         raise typer.Exit(130) from None
+    except Terminated:
+        typer.echo(_stopped(folder, experiment.rounds), err=True)
+        raise typer.Exit(143) from None
     typer.echo(str(summary))
     typer.echo(f"\n{folder}")
 
@@ -139,13 +149,13 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
-def _stopped(folder: Path, rounds: int, checkpoint: int) -> str:
+def _stopped(folder: Path, rounds: int) -> str:
     """Say what a run that was interrupted left."""
     saved = standing(folder / "run") / "config.toml"
     if saved.exists():
         done = tomllib.loads(saved.read_text(encoding="utf-8"))["rounds"]
         return f"stopped; the last checkpoint in {folder} holds round {done} of {rounds}, continue with --resume"
     return (
-        f"stopped before the first checkpoint (every {checkpoint} rounds): nothing to continue from, --resume starts "
-        "again; --set checkpoint=1 saves more often"
+        "stopped before the first checkpoint: nothing to continue from, --resume starts again; --set checkpoint=1 "
+        "saves after every round"
     )

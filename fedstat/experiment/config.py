@@ -218,8 +218,10 @@ class Run:
         Master seeds, below 2^63; clients, initial weights, participants and batches follow from each.
     participation : float
         Share of the clients in each round.
-    device, dtype, executor, checkpoint
+    device, dtype, executor
         As in `fedstat.federate`.
+    checkpoint : int, optional
+        Rounds between checkpoints; by default they go by time, so that saving takes little of it.
     """
 
     rounds: Annotated[int, Field(ge=1, le=10**6)]
@@ -228,7 +230,7 @@ class Run:
     device: str = "cpu"
     dtype: Literal["float32", "float64", "bf16-mixed"] = "float32"
     executor: Literal["auto", "stacked", "sequential"] = "auto"
-    checkpoint: Counted = 10
+    checkpoint: Counted | None = None
 
     def __post_init__(self) -> None:
         """Check that seeds differ, and fit."""

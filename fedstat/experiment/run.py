@@ -53,7 +53,7 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
     ValueError, OSError
         If data, network and methods do not fit together, or the folder holds something else or is being written by
         another process; nothing is written then.
-    FloatingPointError
+    FloatingPointError, Terminated
         As in `fedstat.federate`.
     """
     check_folder(Path(out), experiment, resume)

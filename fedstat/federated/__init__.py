@@ -1,5 +1,6 @@
 """The engine: stacked clients, local training, the round loop, results."""
 
+from fedstat.federated.checkpoints import Terminated
 from fedstat.federated.codec import Bits, Message, Part, Sparse
 from fedstat.federated.describe import Description, describe
 from fedstat.federated.federate import federate
@@ -29,6 +30,7 @@ __all__ = [
     "Result",
     "Sparse",
     "State",
+    "Terminated",
     "Training",
     "Update",
     "build",

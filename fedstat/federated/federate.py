@@ -21,6 +21,7 @@ from fedstat._digest import digest
 from fedstat._random import SEEDS, stream
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
+from fedstat.federated.checkpoints import Checkpoints, Terminated, sigterm_waits
 from fedstat.federated.codec import size
 from fedstat.federated.executor import EXECUTORS, Executor
 from fedstat.federated.history import Traffic, tidy, warn_of_missing
@@ -54,7 +55,7 @@ def federate(
     executor: Executor = "auto",
     resume: Result | None = None,
     folder: str | Path | None = None,
-    checkpoint: int = 10,
+    checkpoint: int | None = None,
     progress: bool | None = None,
 ) -> Result:
     """Train methods on clients and evaluate every client's model.
@@ -100,11 +101,13 @@ def federate(
         Continue from an earlier result of the same data, network, methods, own code and settings with fewer rounds; the
         outcome equals that of an uninterrupted run.
     folder : path, optional
-        Save the run there every `checkpoint` rounds and at its end, so that `fedstat.load` and `resume` continue
-        what was stopped or killed. Each checkpoint replaces the one before when it is complete and has reached the
-        disk. A run that lies there already must be the one that is resumed, and nobody else may write there.
-    checkpoint : int
-        Rounds between checkpoints.
+        Save the run there at its end and at checkpoints, so that `fedstat.load` and `resume` continue what was
+        stopped or killed. Each checkpoint replaces the one before when it is complete and has reached the disk. A run
+        that lies there already must be the one that is resumed, and nobody else may write there. SIGTERM, in the main
+        thread, lets the round in progress end and saves it (`Terminated`); a second one stops at once.
+    checkpoint : int, optional
+        Rounds between checkpoints. By default they go by time: the first after ten seconds, the next so that saving
+        takes a twentieth of the time, at least ten seconds and at most ten minutes apart. Results do not depend on it.
     progress : bool, optional
         Show a progress bar; by default only on a terminal.
 
@@ -129,10 +132,12 @@ def federate(
     FloatingPointError
         If a client's training loss, weights or running statistics become infinite or NaN; round, client and learning
         rate are named. The last checkpoint stays.
+    Terminated
+        After SIGTERM, with `folder`: all finished rounds are saved. It is a SystemExit of status 143.
     """
-    participation = number("participation", participation, "(0, 1]")
-    rounds, checkpoint = whole("rounds", rounds, 1), whole("checkpoint", checkpoint, 1)
+    participation, rounds = number("participation", participation, "(0, 1]"), whole("rounds", rounds, 1)
     chunk = None if chunk is None else whole("chunk", chunk, 1)
+    checkpoint = None if checkpoint is None else whole("checkpoint", checkpoint, 1)
     if not isinstance(training, Training):
         raise ValueError(f"training must be a fedstat Training, got {training!r}.")
     if resume is not None and not isinstance(resume, Result):
@@ -152,6 +157,7 @@ def federate(
     before = {} if resume is None else resume.records
     history = None if resume is None else resume.history
     recent: list[pd.DataFrame | Traffic] = []  # what the history does not hold yet
+    checkpoints = Checkpoints(checkpoint)
     with (
         nullcontext() if folder is None else claimed(folder) as place,
         progress_bar("rounds", rounds - first, progress) as advance,
@@ -188,16 +194,22 @@ def federate(
             measured = [_evaluated(key, run, 0) for key, run in runs.items() if 0 in evaluated]
             recent += measured
         trained, begun = 0, perf_counter()
-        for t in range(first, rounds):
-            sent = _round(runs, t, participation)
-            recent += sent
-            if t + 1 in evaluated:
-                measured = [_evaluated(key, run, t + 1) for key, run in runs.items()]
-                recent += measured
-            if place is not None and ((t + 1) % checkpoint == 0 or t + 1 == rounds):
-                write_run(result(t + 1), place)
-            trained += sum(len(record.ids) for record in sent)
-            advance(partial(in_brief, measured, trained, begun))
+        with sigterm_waits(place is not None) as terminated:
+            for t in range(first, rounds):
+                sent = _round(runs, t, participation)
+                recent += sent
+                if t + 1 in evaluated:
+                    measured = [_evaluated(key, run, t + 1) for key, run in runs.items()]
+                    recent += measured
+                if place is not None and (t + 1 == rounds or terminated() or checkpoints.due(t + 1)):
+                    with checkpoints.saving():
+                        write_run(result(t + 1), place)
+                    if terminated():
+                        raise Terminated(
+                            f"SIGTERM came: {folder} holds round {t + 1} of {rounds}; continue from there."
+                        )
+                trained += sum(len(record.ids) for record in sent)
+                advance(partial(in_brief, measured, trained, begun))
         final = result(rounds)
         warn_of_missing(final.history)
         return final
