@@ -10,6 +10,7 @@ from torch import nn
 
 import fedstat as fs
 from fedstat.data import Samples
+from fedstat.federated import evaluation
 from fedstat.federated.local import Learner, Phase, Training
 from fedstat.federated.network import build
 from fedstat.federated.pool import BatchOrders, Job, Pool
@@ -187,3 +188,29 @@ def test_stacked_seeds_equal_separate_seeds():
             apart = fs.federate(method, model, draw, training, rounds=3, participation=0.5, seed=seed, dtype="float64")
             rows = together.history.query("method == @method.__class__.__name__ and seed == @seed")
             np.testing.assert_allclose(rows["value"], apart.history["value"], atol=1e-12)
+
+
+def test_a_cpu_evaluates_in_small_pieces_with_the_same_result(monkeypatch):
+    clients = fs.data.relu_mixture(clients=20, d=20, units=8, samples=20, test=2000, balance="median", seed=0)
+    pieces = []
+
+    class Counted(nn.Sequential):
+        def forward(self, x):
+            if not self.training:
+                pieces.append(x.shape[0])
+            return super().forward(x)
+
+    def network():
+        return Counted(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 1))
+
+    def evaluated():
+        pieces.clear()
+        result = fs.federate(fs.FedAvg(), network, clients, fs.Training(lr=0.1), rounds=1)
+        return result.history, max(pieces)
+
+    history, most = evaluated()
+    monkeypatch.setattr(evaluation, "_CPU_BLOCK", 2**40)
+    at_once, everything = evaluated()
+    assert everything == 2000
+    assert evaluation._SAMPLES <= most < 1000
+    assert history.equals(at_once)

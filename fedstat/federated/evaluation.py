@@ -20,6 +20,9 @@ from fedstat.federated.pool import stored
 
 #: Outputs of hidden layers alive at once, in bytes: bounds the memory of evaluation.
 _BLOCK = 2**26
+#: The same on a CPU, as long as a piece holds so many samples (fewer may round otherwise). What fits the cache is as
+#: fast, and large tensors that come and go between small tables that stay keep several times their memory.
+_CPU_BLOCK, _SAMPLES = 2**22, 128
 #: Stacked leaves alive at once, in bytes.
 _MODELS = 2**28
 
@@ -79,17 +82,21 @@ def _stacked(learner: Learner, predictor: Predictor, x: Tensor, chunk: int | Non
     """Outputs (m, n_max, Q) of some clients on their inputs (m, n_max, ...)."""
     network = learner.network
     size = min(len(x), chunk or chunk_size(predictor.params, network, x[0], 1))
-    block = max(1, _BLOCK // (size * cost(network, x[0]).activations))
+    each = size * cost(network, x[0]).activations
+    block = max(1, _BLOCK // each)
+    piece = max(_SAMPLES, _CPU_BLOCK // each) if x.device.type == "cpu" else block
 
-    def single(params: Params, piece: Tensor) -> Tensor:
-        return predictor.outputs(learner, params, piece)
+    def single(params: Params, inputs: Tensor) -> Tensor:
+        return predictor.outputs(learner, params, inputs)
 
     parts = []
     for first in range(0, len(x), size):
         rows = slice(first, first + size)
         params = {name: leaf[rows] for name, leaf in predictor.params.items()}
-        pieces = x[rows].split(block, dim=1)
-        parts.append(torch.cat([torch.vmap(single)(params, network.inputs(piece)) for piece in pieces], dim=1))
+        pieces = [
+            p for whole in x[rows].split(block, 1) for p in whole.tensor_split(max(1, whole.shape[1] // piece), 1)
+        ]
+        parts.append(torch.cat([torch.vmap(single)(params, network.inputs(p)) for p in pieces], dim=1))
     return torch.cat(parts)
 
 

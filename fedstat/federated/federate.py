@@ -200,7 +200,7 @@ def federate(
                 recent += sent
                 if t + 1 in evaluated:
                     measured = [_evaluated(key, run, t + 1) for key, run in runs.items()]
-                    recent += measured
+                    recent.append(pd.concat(measured, ignore_index=True))  # small tables would keep memory in pieces
                 if place is not None and (t + 1 == rounds or terminated() or checkpoints.due(t + 1)):
                     with checkpoints.saving():
                         write_run(result(t + 1), place)
