@@ -47,6 +47,8 @@ class FedSplit(Method):
 
     The paper's network, its model (4), is `fedstat.models.split_relu`. Its gradients average over a client's n samples,
     as ours do, but the accumulated updates that its Theorem 1 speaks of do not: the theorem's eta_l is our ``lr / n``.
+
+    The authors' code: none runs a given split; see `FedFac`, whose splits are found.
     """
 
     split: Split | Callable[[Population], Split]
