@@ -19,7 +19,7 @@ from factor_oracles import (
 from settings import conv_net, image_clients, run, same, traffic
 
 from fedstat.data import Clients, Samples
-from fedstat.federated import Phase, Update, build
+from fedstat.federated import Phase, Update, build, load
 from fedstat.federated.codec import size
 from fedstat.federated.federate import participants
 from fedstat.federated.method import only
@@ -278,3 +278,19 @@ def test_factorizedfl_alpha_sends_65_712_floats_of_the_papers_network():
     assert floats(Text()) == 88 + 65_536 + 88 == 65_712
     assert floats(Text(variant="beta")) == 2 * (88 + 270_528)  # at the start, mu is zero
     assert floats(FedAvg()) == 2 * 2_574_282
+
+
+def test_momentum_lives_on_through_a_resume_and_whoever_trains_beside(tmp_path):
+    method, training = FactorizedFL(tau=0.0, epsilon=1.0), replace(FULL, batch_size=5)  # clients end at different steps
+    whole = run(method, training=training)
+    run(method, rounds=1, training=training).save(tmp_path / "run")
+    resumed = run(method, training=training, resume=load(tmp_path / "run"))
+    assert whole.history.equals(resumed.history)
+    velocity = {name for name in whole.states["it", 0].clients if name.startswith("velocity/")}
+    assert {f"velocity/{name}" for name in population(whole).network.trainable} == velocity
+    for options in ({"chunk": 1}, {"executor": "sequential"}):
+        other = run(method, training=training, **options)
+        for name, leaf in whole.states["it", 0].clients.items():
+            torch.testing.assert_close(other.states["it", 0].clients[name], leaf, rtol=0, atol=1e-10)
+    anew = run(method, training=replace(training, momentum=0.0))
+    assert not any(name.startswith("velocity/") for name in anew.states["it", 0].clients)
