@@ -74,17 +74,15 @@ def test_by_time_little_is_lost_and_little_is_spent(rounds, saving):
 class Told(fs.methods.FedPer):
     """FedPer that does something in its third round."""
 
-    told = staticmethod(lambda: None)
-
     def aggregate(self, state, update):
-        if state.round == 2:
-            self.told()
+        if state.round == 2 and hasattr(pytest, "told"):  # what an installed module holds is no code of the method's
+            pytest.told()
         return super().aggregate(state, update)
 
 
 @pytest.fixture
 def in_round_three(monkeypatch):
-    return lambda told: monkeypatch.setattr(Told, "told", staticmethod(told))
+    return lambda told: monkeypatch.setattr(pytest, "told", told, raising=False)
 
 
 def sigterm():
@@ -105,21 +103,18 @@ def test_a_run_that_ends_early_was_saved_by_the_clock_and_results_do_not_depend_
     def fail():
         raise FloatingPointError("killed")
 
-    looks = itertools.count(step=LEAST)
-
-    def clock():
-        return next(looks)
+    def killed(folder, clock):
+        module = sys.modules["fedstat.federated.federate"]
+        monkeypatch.setattr(module, "Checkpoints", partial(Checkpoints, clock=clock))
+        with pytest.raises(FloatingPointError):
+            run(5, Told(), folder=folder)
 
     in_round_three(fail)
-    with pytest.raises(FloatingPointError):
-        run(5, Told(), folder=tmp_path / "short")  # nothing takes ten seconds
+    killed(tmp_path / "short", lambda: 0.0)
     assert not (tmp_path / "short").exists()
-    module = sys.modules["fedstat.federated.federate"]
-    monkeypatch.setattr(module, "Checkpoints", partial(Checkpoints, clock=clock))
-    with pytest.raises(FloatingPointError):
-        run(5, Told(), folder=tmp_path / "long")
+    killed(tmp_path / "long", partial(next, itertools.count(step=LEAST)))  # whatever happens takes ten seconds
     before = fs.load(tmp_path / "long", MODEL, {"Told": Told()})
-    assert before.config["rounds"] == 2
+    assert before.config["rounds"] == 1
     in_round_three(lambda: None)
     same(run(5, Told(), folder=tmp_path / "long", resume=before), run(5, Told()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import reprlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -278,7 +279,7 @@ def from_csv(
         raise ValueError(f"{path} has two columns named {twice!r}. Rename or drop one.")
     for name in (client, target):
         if name not in table.columns:
-            raise ValueError(f"{path} has no column {name!r}; it has {', '.join(map(repr, table.columns))}.")
+            raise ValueError(f"{path} has no column {name!r}; it has {reprlib.repr(list(table.columns))[1:-1]}.")
     if table.empty:
         raise ValueError(f"{path} has a header but no samples.")
     if table.isna().any(axis=None):
