@@ -415,10 +415,12 @@ def _stability(folder: Path) -> dict[str, Any]:
     settings = tables["summary"][["p", "alpha"]].drop_duplicates().itertuples(index=False)
     rows = [
         [
-            f"p = {p:g}, α = {alpha:g}",
-            *(interval(wide.loc[(p, alpha, arm, m)], 2) for arm in stability.ARMS for m in ("agreement", "kappa")),
+            f"p = {p:g}, α = {alpha:g}" if arm == next(iter(stability.ARMS)) else "",
+            words,
+            *(interval(wide.loc[(p, alpha, arm, m)], 2) for m in ("agreement", "kappa")),
         ]
         for p, alpha in settings
+        for arm, words in stability.ARMS.items()
     ]
     late = [
         {
@@ -428,7 +430,7 @@ def _stability(folder: Path) -> dict[str, Any]:
         }
         for arm, words in stability.ARMS.items()
     ]
-    return {"config": config, "rows": rows, "arms": list(stability.ARMS.values()), "late": late}
+    return {"config": config, "rows": rows, "late": late}
 
 
 def _range(means: pd.Series) -> str:
