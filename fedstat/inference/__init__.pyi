@@ -1,5 +1,5 @@
 from .agreement import auc, chance_corrected, entropy_nearest_neighbour
-from .comparison import Comparison, compare, primary_rows, primary_summary
+from .comparing import Comparison, compare, primary_rows, primary_summary
 from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test

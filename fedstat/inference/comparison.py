@@ -1,222 +1,121 @@
-"""Comparison of methods from their tidy history, paired on seeds."""
+"""Comparison of methods, paired on seeds: tables, pictures, and sentences on what a reader may conclude."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fedstat.inference.formatting import p_value
-from fedstat.inference.missing import complete_mean, count_missing
-from fedstat.inference.paired import holm, paired_difference, sign_flip_test
+from fedstat.inference.scores import Scores
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Methods compared with one control; ``print`` it for a table.
+    """Methods compared; ``print`` it, draw it, or take its tables.
 
     Attributes
     ----------
+    scores : Scores
+        What was compared: a number for each method, seed and client.
     summary : DataFrame
-        One row per method: mean over seeds, standard deviation over seeds, number of seeds. If values are infinite or
-        NaN a column ``missing`` says in words how many; their method has no mean and no difference.
+        A row for each method: ``model`` (which of its models is measured), ``mean`` over clients equally and over
+        seeds, its t limits ``low`` and ``high`` (for each method alone), ``by samples`` (the mean with clients weighted
+        by their samples; where these are known), ``sd over seeds``, ``seeds``, and ``missing`` (in words) where
+        values are missing: then there is no mean.
     differences : DataFrame
-        One row per method but the control: difference to the control with t interval, correlation of the
-        pairs, p-value of the sign-flip test and Holm-adjusted p-value of the paired t test. The correlation of two
-        pairs is NaN, and so are interval and t test if all pairs differ by the same amount.
+        A row for each pair, named "A − B": ``method``, ``against``, ``difference``, its limits ``low`` and ``high``,
+        ``correlation`` of the pairs, ``pairs`` (common seeds), ``p (t)`` and ``p (sign flips)`` of one test alone,
+        ``p (adjusted)`` to the intervals, ``outcome`` ("different", "equivalent", "undecided", "no spread"),
+        ``seeds needed`` to tell ``margin`` apart, and, where samples are known, the same difference ``by samples`` with
+        ``low by samples`` and ``high by samples``.
+    control : str or None
+        What the others are compared with; None if all pairs are compared.
+    level : float
+        Of the intervals: of all together if they are simultaneous, else of each.
+    simultaneous : bool
+        Whether the intervals hold together.
+    margin : float or None
+        Largest difference that counts as none.
     estimand : str
         What the numbers measure, in words.
+    conclusions : tuple of str
+        A sentence for each question that the comparison answers.
+    notes : tuple of str
+        What must be known to read the numbers.
+    generalises : str
+        What the result speaks of, as the design allows.
     """
 
+    scores: Scores
     summary: pd.DataFrame
     differences: pd.DataFrame
+    control: str | None
+    level: float
+    simultaneous: bool
+    margin: float | None
     estimand: str
+    conclusions: tuple[str, ...]
+    notes: tuple[str, ...]
+    generalises: str
 
     @property
-    def gaps(self) -> dict[str, str]:
+    def gaps(self) -> Mapping[str, str]:
         """The number of missing values in words, by method; methods without missing values are left out."""
-        return {str(k): v for k, v in self.summary["missing"].items() if v} if "missing" in self.summary else {}
+        return self.scores.missing
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw a forest of the differences with their intervals."""
+        from fedstat.inference.drawing import forest
+
+        return forest(self, ax)
+
+    def curves(self, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
+        """Draw the metric over rounds, bytes or seconds, with bands that hold at all rounds together."""
+        from fedstat.inference.drawing import curves
+
+        return curves(self, ax, axis=axis)
+
+    def clients(self, ax: Axes | None = None, *, method: str | None = None) -> Axes:
+        """Draw what each client gains or loses by a method against the control."""
+        from fedstat.inference.drawing import clients
+
+        return clients(self, ax, method=method)
+
+    def critical_difference(self, ax: Axes | None = None) -> Axes:
+        """Draw mean ranks over seeds, and join the methods that cannot be told apart."""
+        from fedstat.inference.drawing import critical_difference
+
+        return critical_difference(self, ax)
+
+    def to_latex(self) -> str:
+        """Return the table for LaTeX, with booktabs; the best method and those equivalent to it are marked by rule."""
+        from fedstat.inference.printing import latex
+
+        return latex(self)
+
+    def to_markdown(self) -> str:
+        """Return the tables and sentences as Markdown."""
+        from fedstat.inference.printing import markdown
+
+        return markdown(self)
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write summary and differences as one CSV file."""
+        from fedstat.inference.printing import write_csv
+
+        write_csv(self, Path(path))
 
     def __str__(self) -> str:
-        numbers = self.summary.drop(columns="missing", errors="ignore")
-        shown = [self.estimand, "", numbers.to_string(float_format="%.4f", na_rep="-")]
-        shown += [f"{label}: {gaps}; the method has no mean and no difference" for label, gaps in self.gaps.items()]
-        if len(self.differences):
-            columns = [name for name in self.differences.columns if name.startswith("p ")]
-            formats = dict.fromkeys(columns, p_value)
-            shown += ["", self.differences.to_string(float_format="%.4f", formatters=formats, na_rep="-")]
-            shown.append(
-                "correlation: of the two methods over seeds; p (Holm): p (t) adjusted over the methods compared"
-            )
-            if self.differences["low"].isna().any():
-                shown.append("no interval where all pairs differ by the same amount")
-            if (pairs := int(self.differences["pairs"].min())) < 6:
-                bound = f"{2 / 2**pairs:.2g}"
-                shown.append(f"few pairs: with {pairs} pairs the sign-flip test cannot go below {bound}")
-        return "\n".join(shown)
+        from fedstat.inference.printing import text
 
+        return text(self)
 
-def _last_round(history: pd.DataFrame) -> list[int]:
-    return [int(history["round"].max())]
+    def _repr_html_(self) -> str:
+        from fedstat.inference.printing import html
 
-
-def _splits(history: pd.DataFrame) -> list[str]:
-    return [str(v) for v in history["split"].unique()]
-
-
-def _of_split(history: pd.DataFrame, split: str | None) -> pd.DataFrame:
-    """Return the rows of one split; by default of the clients' test samples, else validation, else training samples."""
-    if split is None:
-        beside = ["common", "validation"] if (history["split"] == "test").any() else ["common"]
-        return history[~history["split"].isin(beside)]
-    return history[history["split"] == split]
-
-
-def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:
-    """Return one number per seed and method: mean over clients (equally) and the last evaluated rounds.
-
-    Parameters
-    ----------
-    history : DataFrame
-        Tidy history with columns method, seed, round, client, estimand, split, metric, value.
-    metric : str
-        The metric to summarise.
-    last : int
-        How many rounds to average: all evaluated ones with ``round > rounds - last``.
-    split : str, optional
-        The samples measured on, "common" for the test set that all clients have in common; by default the clients' own.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by seed, one column per method, in the order of the history. A method with several estimands
-        contributes the personal one, or its first if none is called so ("fine-tuned" before "global"). NaN if a value
-        is missing, as in `complete_mean`.
-    """
-    rows = primary_rows(history, metric, last=last, split=split)
-    return complete_mean(rows, ["seed", "method"]).unstack("method")[list(dict.fromkeys(rows["method"]))]
-
-
-def primary_rows(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:
-    """Return those rows of a history that `primary_summary` averages."""
-    rows = _of_split(history[history["metric"] == metric], split)
-    if last < 1:
-        raise ValueError(f"last must be at least 1 round, got {last}.")
-    if rows.empty:
-        known = ", ".join(map(str, _of_split(history, split)["metric"].unique())) or "nothing"
-        raise ValueError(
-            f"metric {metric!r} is not in the history{f' of split {split!r}' * bool(split)}; it has {known}."
-        )
-    rows = rows[rows["kept"]] if "kept" in rows else rows[rows["round"] > rows["round"].max() - last]
-    estimands = rows.groupby("method", observed=True)["estimand"].unique()
-    chosen = {label: "personal" if "personal" in list(names) else names[0] for label, names in estimands.items()}
-    return rows[rows["estimand"].astype(object) == rows["method"].astype(object).map(chosen)]
-
-
-def compare(
-    results: Any,
-    *,
-    metric: str | None = None,
-    control: str | None = None,
-    last: int = 10,
-    level: float = 0.95,
-    split: str | None = None,
-) -> Comparison:
-    """Compare the methods of one or several results, paired on seeds.
-
-    A method with values that are infinite or NaN is shown with their number, and without a mean over the others.
-
-    Parameters
-    ----------
-    results : Result, DataFrame, or sequence of them
-        Runs (or their histories) under common seeds.
-    metric : str, optional
-        By default accuracy, or mse for regression.
-    control : str, optional
-        Label of the method that the others are compared with; by default FedAvg if present, else the first.
-    last : int
-        The primary summary is the mean over clients and over the last `last` rounds. If runs stopped early, it is the
-        mean over clients in the round that each kept.
-    level : float
-        Confidence level of each interval.
-    split : str, optional
-        The samples measured on, "common" for the test set that all clients have in common (global models only); by
-        default the clients' own held-out samples.
-
-    Raises
-    ------
-    ValueError
-        If labels repeat between results, a label is unknown, or methods lack common seeds.
-    """
-    import pandas as pd
-
-    listed = results if isinstance(results, list | tuple) else [results]
-    histories = [r if isinstance(r, pd.DataFrame) else r.history for r in listed]
-    histories = [_of_split(h, split) for h in histories]
-    if not histories:
-        raise ValueError("results must hold at least one result.")
-    if any(h.empty for h in histories):
-        raise ValueError(f"results must hold evaluations, but one has none{f' of split {split!r}' if split else ''}.")
-    kept = ["kept" in h for h in histories]
-    if any(kept) and not all(kept):
-        raise ValueError(
-            "results must all have stopped early, or none: kept rounds and last rounds are different summaries."
-        )
-    rounds, splits = ({v for h in histories for v in read(h)} for read in (_last_round, _splits))
-    if (len(rounds) > 1 and not any(kept)) or len(splits) > 1:
-        raise ValueError(
-            f"results must have equal rounds and one split, got last rounds {sorted(rounds)} and splits "
-            f"{sorted(splits)}."
-        )
-    if metric is None:
-        metric = "accuracy" if (histories[0]["metric"] == "accuracy").any() else "mse"
-    tables = [primary_summary(h, metric, last=last, split=split) for h in histories]
-    labels = [str(c) for t in tables for c in t.columns]
-    if len(set(labels)) < len(labels):
-        raise ValueError(f"methods of different results share a label: {', '.join(sorted(labels))}. Rename them.")
-    table = pd.concat(tables, axis=1)
-    table.columns = pd.Index([str(c) for c in table.columns])
-    control = control or ("FedAvg" if "FedAvg" in labels else labels[0])
-    if control not in labels:
-        raise ValueError(f"control must be one of {', '.join(labels)}, got {control!r}.")
-
-    compared = [primary_rows(h, metric, last=last, split=split) for h in histories]
-    gaps = {label: words for rows in compared for label, words in count_missing(rows).items()}
-    table[list(gaps)] = np.nan
-    seeds = pd.concat([rows.groupby("method", observed=True)["seed"].nunique() for rows in compared])
-    summary = pd.DataFrame({"mean": table.mean(), "sd over seeds": table.std(ddof=1), "seeds": seeds[labels]})
-    if gaps:
-        summary["missing"] = [gaps.get(label, "") for label in labels]
-    rows = {}
-    for label in [name for name in labels if name != control and not {name, control} & gaps.keys()]:
-        both = table[[label, control]].dropna()
-        if len(both) < 2:
-            if len(table) < 2:
-                continue
-            raise ValueError(f"{label} and {control} have {len(both)} common seeds; pairs need at least 2.")
-        d = paired_difference(both[label], both[control], level=level)
-        flips = sign_flip_test(both[label], both[control])
-        # with no spread beyond rounding the t interval is a point and says nothing
-        spread = d.sd > 1e-12 * float(np.abs(both.to_numpy()).max())
-        low, high, p = (d.low, d.high, d.p) if spread else (np.nan,) * 3
-        rows[label] = [d.mean, low, high, d.correlation, d.n, flips, p]
-    columns = ["difference", "low", "high", "correlation", "pairs", "p (sign flips)", "p (t)"]
-    differences = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-    if len(differences):
-        differences["p (Holm)"] = holm(np.asarray(differences["p (t)"]))
-    (of,) = splits
-    whose = (
-        "the global model on the common test set, mean over"
-        if of == "common"
-        else f"each client's model on its {of} samples, mean over clients and"
-    )
-    first_round = min(int(h.loc[h["round"] > h["round"].max() - last, "round"].min()) for h in histories)
-    when = "the round that each run kept" if any(kept) else f"evaluated rounds {first_round} to {max(rounds)}"
-    estimand = f"{metric} of {whose} {when}" + (
-        f"; differences to {control}, paired on seeds, {level:.0%} intervals" if len(differences) else ""
-    )
-    return Comparison(summary, differences, estimand)
+        return html(self)

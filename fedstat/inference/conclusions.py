@@ -1,0 +1,180 @@
+"""What a reader may conclude from differences of methods, in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedstat.inference.scores import Scores, better
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Above so many methods pairs are counted rather than named.
+_NAMED = 6
+#: Numbers of seeds above this are not told one from another.
+_MOST = 1000
+
+
+def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, margin: float | None) -> tuple[str, ...]:
+    """Say in sentences which methods differ, which are equivalent and which cannot be told apart.
+
+    Parameters
+    ----------
+    scores : Scores
+        What was compared.
+    differences : DataFrame
+        A row for each pair, with the columns method, against, difference, low, high, outcome, and seeds needed.
+    control : str or None
+        What the others are compared with; None if all pairs are compared.
+    margin : float or None
+        Differences that `outcome` counts as none, and that seeds are needed for.
+    """
+    if not len(differences):
+        return ()
+    if control is not None:
+        return tuple(_against(scores, differences, control, margin))
+    if len(scores.methods) <= _NAMED:
+        return tuple(_pairs(scores, differences, margin))
+    return tuple(_counts(scores, differences))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join names as in a sentence: ``A, B and C``."""
+    found = list(names)
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+
+
+def size(value: float, scores: Scores) -> str:
+    """Say how large a difference is, without its sign: in points where values are shares."""
+    if not scores.of_shares:
+        return f"{abs(value):.3g}"
+    points = f"{100 * abs(value):.2g}"
+    return f"{points} point{'s' * (points != '1')}"
+
+
+def _words(scores: Scores) -> tuple[str, str]:
+    """Return the words for a positive and for a negative difference."""
+    return {1: ("better than", "worse than"), -1: ("worse than", "better than"), 0: ("above", "below")}[
+        better(scores.metric)
+    ]
+
+
+def _seeds(rows: pd.DataFrame) -> str:
+    counts = sorted({int(n) for n in rows["pairs"]})
+    return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+
+
+def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
+    """Say how many seeds would tell the methods apart, were they `margin` apart."""
+    known = rows["seeds needed"].dropna()
+    if margin is None or not len(known):
+        return ""
+    low, high = int(known.min()), int(known.max())
+    if low > _MOST:
+        count = f"more than {_MOST}"
+    elif low == high:
+        count = f"about {low}"
+    else:
+        count = f"about {low} to {f'more than {_MOST}' if high > _MOST else high}"
+    return f"; {count} would be needed for {size(margin, scores)}"
+
+
+def _span(row: pd.Series, scores: Scores) -> str:
+    """Give a difference with its interval, as sizes in the direction of the difference."""
+    sign = np.sign(row["difference"]) or 1.0
+    low, high = sorted((sign * row["low"], sign * row["high"]))
+    factor, unit = (100, " points") if scores.of_shares else (1, "")
+    numbers = [f"{factor * value:.2g}".replace("-", "−") for value in (abs(row["difference"]), low, high)]
+    return f"{numbers[0]}{unit} [{numbers[1]}, {numbers[2]}]"
+
+
+def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | None) -> Iterable[str]:
+    above, below = _words(scores)
+    for word, chosen in (
+        (above, rows[(rows["outcome"] == "different") & (rows["difference"] > 0)]),
+        (below, rows[(rows["outcome"] == "different") & (rows["difference"] < 0)]),
+    ):
+        if len(chosen):
+            each = (f"{row['method']} (by {_span(row, scores)})" for _, row in chosen.iterrows())
+            yield f"{listed(each)} {'is' if len(chosen) == 1 else 'are'} {word} {control}."
+    yield from _equivalent(scores, rows, margin)
+    open_ = rows[rows["outcome"] == "undecided"]
+    if len(open_):
+        yield (
+            f"{listed(open_['method'])} cannot be told apart from {control} with {_seeds(open_)}"
+            f"{_needed(open_, scores, margin)}."
+        )
+    yield from _no_spread(rows)
+
+
+def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable[str]:
+    above, below = _words(scores)
+    ranks = _ranked(scores)
+    won: dict[str, dict[str, list[str]]] = {label: {above: [], below: []} for label in ranks}
+    for _, row in rows[rows["outcome"] == "different"].iterrows():
+        first, second = row["method"], row["against"]
+        won[first][above if row["difference"] > 0 else below].append(second)
+        won[second][below if row["difference"] > 0 else above].append(first)
+    for _, row in rows[rows["outcome"] == "undecided"].iterrows():
+        one = rows.loc[[row.name]]
+        yield (
+            f"{row['method']} and {row['against']} cannot be told apart with {_seeds(one)}"
+            f"{_needed(one, scores, margin)}."
+        )
+    yield from _equivalent(scores, rows, margin)
+    told = set[tuple[str, str]]()
+    # those that differ from most others first; what one sentence has said the next one leaves out
+    for label in sorted(ranks, key=lambda name: -max(map(len, won[name].values()))):
+        for word in (above, below):
+            others = [other for other in ranks if other in won[label][word] and (label, other) not in told]
+            told |= {pair for other in others for pair in ((label, other), (other, label))}
+            if others:
+                all_ = (
+                    "both"
+                    if len(others) == 2 == len(ranks) - 1
+                    else "all others"
+                    if len(others) == len(ranks) - 1 > 2
+                    else listed(others)
+                )
+                yield f"{label} is {word} {all_}."
+    yield from _no_spread(rows)
+
+
+def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
+    above, below = _words(scores)
+    found = rows["outcome"].value_counts()
+    yield (
+        f"Of {len(rows)} pairs {found.get('different', 0)} differ, {found.get('equivalent', 0)} are equivalent and "
+        f"{found.get('undecided', 0)} cannot be told apart with {_seeds(rows)}."
+    )
+    for label in _ranked(scores):
+        mine = rows[(rows["method"] == label) | (rows["against"] == label)]
+        sign = np.where(mine["method"] == label, 1, -1) * np.sign(mine["difference"])
+        sure = (mine["outcome"] == "different").to_numpy()
+        up, down, rest = int((sure & (sign > 0)).sum()), int((sure & (sign < 0)).sum()), int((~sure).sum())
+        yield f"{label} is {above} {up} others, {below} {down}, and not told apart from {rest}."
+
+
+def _equivalent(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable[str]:
+    same = rows[rows["outcome"] == "equivalent"]
+    if margin is not None and len(same):
+        pairs = listed(f"{row['method']} and {row['against']}" for _, row in same.iterrows())
+        yield f"Equivalent, to within {size(margin, scores)}: {pairs}."
+
+
+def _no_spread(rows: pd.DataFrame) -> Iterable[str]:
+    for _, row in rows[rows["outcome"] == "no spread"].iterrows():
+        if row["difference"] == 0:
+            yield f"{row['method']} and {row['against']} gave the same numbers under every seed."
+        else:
+            yield f"{row['method']} and {row['against']} differ by the same amount under every seed: no test is possible."
+
+
+def _ranked(scores: Scores) -> Sequence[str]:
+    """Return the labels of methods that have a mean, the best first."""
+    means = np.array([np.nanmean(row) if np.isfinite(row).any() else np.nan for row in scores.by_seed()])
+    order = np.argsort(-means * (better(scores.metric) or 1), kind="stable")
+    return [scores.methods[i] for i in order if np.isfinite(means[i])]

@@ -1,0 +1,99 @@
+"""What runs must have in common to be compared: data, participants and rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+#: In what runs may differ where ``across`` names it.
+ACROSS = ("data", "participants", "rounds")
+_SAMPLES = {
+    "train": "training samples",
+    "validation": "validation samples",
+    "test": "test samples",
+    "common": "common test samples",
+    "names": "names of clients",
+}
+#: Settings that may differ, and are said.
+_SETTINGS = ("model", "training", "dtype")
+
+
+def check_across(across: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names in which runs may differ.
+
+    Raises
+    ------
+    ValueError
+        If one is not known.
+    """
+    wanted = (across,) if isinstance(across, str) else tuple(across)
+    if unknown := [name for name in wanted if name not in ACROSS]:
+        raise ValueError(f"across must be of {', '.join(ACROSS)}, got {unknown[0]!r}.")
+    return wanted
+
+
+def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) -> list[str]:
+    """Compare the fingerprints of runs, two by two, and say in what they differ.
+
+    Parameters
+    ----------
+    configs : mapping of str to mapping
+        The configurations of runs that carry one, by the run's name.
+    across : sequence of str
+        In what they may differ, of `ACROSS`.
+
+    Returns
+    -------
+    list of str
+        Sentences on differences that are allowed.
+
+    Raises
+    ------
+    ValueError
+        If they differ in data or participants, and `across` does not allow it.
+    """
+    said = dict[str, None]()
+    for (one, first), (other, second) in combinations(configs.items(), 2):
+        for name, words in (("data", _data(first, second)), ("participants", _participants(first, second))):
+            if words and name not in across:
+                raise ValueError(
+                    f"{one} and {other} cannot be compared: {words}. Compare runs on the same {name}, or name the "
+                    f'difference with across="{name}".'
+                )
+            if words:
+                said[f"{one} and {other} differ on purpose: {words}; pairs share the number of their seed alone."] = (
+                    None
+                )
+        if words := _settings(first, second):
+            said[f"{one} and {other} differ in {words}."] = None
+    return list(said)
+
+
+def _data(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Say which samples or clients of common seeds differ."""
+    prints, others = (dict(config.get("fingerprint", {})) for config in (first, second))
+    common = [seed for seed in prints if seed in others]
+    found = []
+    for part, what in _SAMPLES.items():
+        if seeds := [seed for seed in common if prints[seed].get(part) != others[seed].get(part)]:
+            found.append(f"other {what} under seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}")
+    return "; ".join(found)
+
+
+def _participants(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    shares = [config.get("participation") for config in (first, second)]
+    return "" if shares[0] == shares[1] else f"shares of clients in a round of {shares[0]} and {shares[1]}"
+
+
+def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Name the settings that differ, with both values."""
+    there, here = ({k: v for name in _SETTINGS for k, v in _flat(config.get(name), name)} for config in (first, second))
+    keys = [key for key in (there | here) if there.get(key) != here.get(key)]
+    return ", ".join(f"{key} ({there.get(key, 'none')} and {here.get(key, 'none')})" for key in keys)
+
+
+def _flat(value: Any, name: str) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return [pair for key, one in value.items() for pair in _flat(one, f"{name}.{key}")]
+    return [(name, value)]

@@ -1,0 +1,128 @@
+"""What is compared: a number for each method, seed and client, with what it measures and where it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+#: Metrics that lie between 0 and 1, of which a hundredth is called a point.
+SHARES = frozenset(
+    ["accuracy", "balanced_accuracy", "macro_f1", "f1", "auc", "precision", "recall", "majority_share",
+     "calibration_error", "error"]
+)  # fmt: skip
+#: Metrics of which less is better.
+LOSSES = frozenset(
+    ["log_loss", "loss", "mse", "rmse", "mae", "calibration_error", "error", "perplexity", "cross_entropy"]
+)
+_GAINS = SHARES - LOSSES - {"majority_share"}
+
+
+def better(metric: str) -> int:
+    """Return 1 if more of a metric is better, -1 if less is, and 0 if that is not known."""
+    return -1 if metric in LOSSES else int(metric in _GAINS)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What methods reached under each seed at each client.
+
+    Attributes
+    ----------
+    metric, split : str
+        What was measured, on whose samples.
+    methods : tuple of str, length M
+        Labels, in the order of the runs.
+    models : tuple of str, length M
+        Which model of each method is measured: "personal", "global", "fine-tuned" and the like.
+    seeds, clients : tuple of int, lengths S and K
+        Those of any method.
+    values : ndarray, shape (M, S, K)
+        Means over the rounds that count; NaN where a method has no run, a client was not there, or a value is missing.
+    samples : ndarray, shape (S, K), or None
+        Samples of the split at each client, as far as they are known.
+    rounds : ndarray of int, shape (T,)
+        Evaluated rounds.
+    curves : ndarray, shape (M, S, T)
+        Means over clients after each evaluated round; NaN where there is none or a value is missing.
+    averaged : tuple of int
+        The rounds over which `values` average; empty where each run has its own, or there are no rounds.
+    missing : mapping of str to str
+        Methods of which values are missing, with their number in words.
+    """
+
+    metric: str
+    split: str
+    methods: tuple[str, ...]
+    models: tuple[str, ...]
+    seeds: tuple[int, ...]
+    clients: tuple[int, ...]
+    values: np.ndarray
+    samples: np.ndarray | None
+    rounds: np.ndarray
+    curves: np.ndarray
+    averaged: tuple[int, ...]
+    missing: Mapping[str, str]
+
+    @property
+    def of_shares(self) -> bool:
+        """Whether values are shares, between 0 and 1, and differences are told in points."""
+        known = self.values[np.isfinite(self.values)]
+        return self.metric in SHARES and bool(((known >= 0) & (known <= 1)).all())
+
+    @property
+    def there(self) -> np.ndarray:
+        """Which clients any method has under each seed; shape (S, K)."""
+        return np.isfinite(self.values).any(axis=0)
+
+    def by_seed(self, weights: np.ndarray | None = None) -> np.ndarray:
+        """Return the mean over clients for each method and seed, shape (M, S); NaN where a client is missing.
+
+        Parameters
+        ----------
+        weights : ndarray, shape (S, K), optional
+            Weights of clients, such as their samples; by default all count alike.
+        """
+        w = self.there * (1.0 if weights is None else np.nan_to_num(weights))
+        gaps = (self.there & ~np.isfinite(self.values)).any(axis=2)
+        total = np.where(np.isfinite(self.values), self.values, 0) * w
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = total.sum(axis=2) / w.sum(axis=1)
+        return np.where(gaps, np.nan, means)
+
+
+def still_changing(scores: Scores) -> dict[str, str]:
+    """Say of which methods the metric still changed within the rounds that are averaged.
+
+    The mean over the second half of these rounds is compared with that over the first half, seed by seed: a method is
+    named if the t interval of the change excludes zero, at an error of 5% over all methods. With one seed it is named
+    if a straight line through four rounds or more has a slope with p < 0.001.
+
+    Returns
+    -------
+    dict of str
+        By method, such as "rose by 2.3 points from the first half of these rounds to the second".
+    """
+    from scipy import stats
+
+    window = scores.curves[:, :, np.isin(scores.rounds, scores.averaged)]
+    half = window.shape[2] // 2
+    found: dict[str, str] = {}
+    for label, curves in zip(scores.methods, window, strict=True):
+        curves = curves[np.isfinite(curves).all(axis=1)]
+        if half < 1 or not len(curves):
+            continue
+        changes = curves[:, -half:].mean(axis=1) - curves[:, :half].mean(axis=1)
+        mean, rounding = float(changes.mean()), 1e-12 * float(np.abs(curves).max())
+        if len(changes) > 1:
+            t = stats.t.isf(0.025 / len(scores.methods), len(changes) - 1)
+            sure = abs(mean) > max(t * changes.std(ddof=1) / np.sqrt(len(changes)), rounding)
+        else:
+            sure = curves.shape[1] >= 4 and stats.linregress(range(curves.shape[1]), curves[0]).pvalue < 0.001
+        if sure:
+            size = f"{100 * abs(mean):.2g} points" if scores.of_shares else f"{abs(mean):.2g}"
+            found[label] = (
+                f"{'rose' if mean > 0 else 'fell'} by {size} from the first half of these rounds to the second"
+            )
+    return found
