@@ -1,8 +1,10 @@
 from .agreement import auc, chance_corrected, entropy_nearest_neighbour
-from .comparing import Comparison, compare, primary_rows, primary_summary
+from .comparing import compare
+from .comparison import Comparison
 from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
+from .primary import primary_rows, primary_summary
 from .proportion import clopper_pearson
 from .tost import Equivalence, equivalence, equivalence_power
 

@@ -1,222 +1,267 @@
-"""Comparison of methods from their tidy history, paired on seeds."""
+"""Compare methods, paired on seeds: the front door of the statistics."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedstat.inference.formatting import p_value
-from fedstat.inference.missing import complete_mean, count_missing
-from fedstat.inference.paired import holm, paired_difference, sign_flip_test
+from fedstat.inference.analysis_plan import AnalysisPlan
+from fedstat.inference.comparison import Comparison
+from fedstat.inference.conclusions import conclude
+from fedstat.inference.design import Design
+from fedstat.inference.family import Family, Rule
+from fedstat.inference.family import simultaneous as simultaneous_family
+from fedstat.inference.gathering import Estimand, Gathered, gather, read_runs
+from fedstat.inference.levels import check_level
+from fedstat.inference.notes import against_plan, in_words, notes_on
+from fedstat.inference.paired import mean_interval, sign_flip_test
+from fedstat.inference.planning import plan as seeds_for
+from fedstat.inference.sameness import check_across, told_design
+from fedstat.inference.scores import Scores
+from fedstat.inference.tost import check_margin
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Methods compared with one control; ``print`` it for a table.
-
-    Attributes
-    ----------
-    summary : DataFrame
-        One row per method: mean over seeds, standard deviation over seeds, number of seeds. If values are infinite or
-        NaN a column ``missing`` says in words how many; their method has no mean and no difference.
-    differences : DataFrame
-        One row per method but the control: difference to the control with t interval, correlation of the
-        pairs, p-value of the sign-flip test and Holm-adjusted p-value of the paired t test. The correlation of two
-        pairs is NaN, and so are interval and t test if all pairs differ by the same amount.
-    estimand : str
-        What the numbers measure, in words.
-    """
-
-    summary: pd.DataFrame
-    differences: pd.DataFrame
-    estimand: str
-
-    @property
-    def gaps(self) -> dict[str, str]:
-        """The number of missing values in words, by method; methods without missing values are left out."""
-        return {str(k): v for k, v in self.summary["missing"].items() if v} if "missing" in self.summary else {}
-
-    def __str__(self) -> str:
-        numbers = self.summary.drop(columns="missing", errors="ignore")
-        shown = [self.estimand, "", numbers.to_string(float_format="%.4f", na_rep="-")]
-        shown += [f"{label}: {gaps}; the method has no mean and no difference" for label, gaps in self.gaps.items()]
-        if len(self.differences):
-            columns = [name for name in self.differences.columns if name.startswith("p ")]
-            formats = dict.fromkeys(columns, p_value)
-            shown += ["", self.differences.to_string(float_format="%.4f", formatters=formats, na_rep="-")]
-            shown.append(
-                "correlation: of the two methods over seeds; p (Holm): p (t) adjusted over the methods compared"
-            )
-            if self.differences["low"].isna().any():
-                shown.append("no interval where all pairs differ by the same amount")
-            if (pairs := int(self.differences["pairs"].min())) < 6:
-                bound = f"{2 / 2**pairs:.2g}"
-                shown.append(f"few pairs: with {pairs} pairs the sign-flip test cannot go below {bound}")
-        return "\n".join(shown)
-
-
-def _last_round(history: pd.DataFrame) -> list[int]:
-    return [int(history["round"].max())]
-
-
-def _splits(history: pd.DataFrame) -> list[str]:
-    return [str(v) for v in history["split"].unique()]
-
-
-def _of_split(history: pd.DataFrame, split: str | None) -> pd.DataFrame:
-    """Return the rows of one split; by default of the clients' test samples, else validation, else training samples."""
-    if split is None:
-        beside = ["common", "validation"] if (history["split"] == "test").any() else ["common"]
-        return history[~history["split"].isin(beside)]
-    return history[history["split"] == split]
-
-
-def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:
-    """Return one number per seed and method: mean over clients (equally) and the last evaluated rounds.
-
-    Parameters
-    ----------
-    history : DataFrame
-        Tidy history with columns method, seed, round, client, estimand, split, metric, value.
-    metric : str
-        The metric to summarise.
-    last : int
-        How many rounds to average: all evaluated ones with ``round > rounds - last``.
-    split : str, optional
-        The samples measured on, "common" for the test set that all clients have in common; by default the clients' own.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by seed, one column per method, in the order of the history. A method with several estimands
-        contributes the personal one, or its first if none is called so ("fine-tuned" before "global"). NaN if a value
-        is missing, as in `complete_mean`.
-    """
-    rows = primary_rows(history, metric, last=last, split=split)
-    return complete_mean(rows, ["seed", "method"]).unstack("method")[list(dict.fromkeys(rows["method"]))]
-
-
-def primary_rows(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:
-    """Return those rows of a history that `primary_summary` averages."""
-    rows = _of_split(history[history["metric"] == metric], split)
-    if last < 1:
-        raise ValueError(f"last must be at least 1 round, got {last}.")
-    if rows.empty:
-        known = ", ".join(map(str, _of_split(history, split)["metric"].unique())) or "nothing"
-        raise ValueError(
-            f"metric {metric!r} is not in the history{f' of split {split!r}' * bool(split)}; it has {known}."
-        )
-    rows = rows[rows["kept"]] if "kept" in rows else rows[rows["round"] > rows["round"].max() - last]
-    estimands = rows.groupby("method", observed=True)["estimand"].unique()
-    chosen = {label: "personal" if "personal" in list(names) else names[0] for label, names in estimands.items()}
-    return rows[rows["estimand"].astype(object) == rows["method"].astype(object).map(chosen)]
+#: What stands for the choice of a control where nobody chooses.
+AUTO = "auto"
+#: Where nothing else is said, the difference of two shares that seeds are counted for.
+_POINT = 0.01
+_UNKNOWN = (
+    "How the seeds came about is not known here: it speaks of other runs of the same kind, and of other clients or "
+    "data only as far as these changed with the seed."
+)
+_ONE_SEED = "It speaks of this run alone: with one seed a difference may be chance."
 
 
 def compare(
     results: Any,
     *,
     metric: str | None = None,
-    control: str | None = None,
-    last: int = 10,
-    level: float = 0.95,
+    control: str | None = AUTO,
+    estimand: Estimand = None,
+    last: int | None = None,
     split: str | None = None,
+    level: float | None = None,
+    margin: float | None = None,
+    simultaneous: bool = True,
+    moderated: bool | str = "auto",
+    across: str | Sequence[str] = (),
+    design: Design | None = None,
+    plan: AnalysisPlan | None = None,
 ) -> Comparison:
-    """Compare the methods of one or several results, paired on seeds.
+    """Compare methods, paired on seeds, and say what may be concluded.
 
-    A method with values that are infinite or NaN is shown with their number, and without a mean over the others.
+    Results are one or several of: what `fedstat.federate` returns, its history, a run's folder, a file or a table
+    (`fedstat.read_results` says which). A method that ran under other seeds in another result is the same method. What
+    cannot be compared is refused: runs on other data or with other participants, by the fingerprints that they
+    carry, and runs that end after other rounds. A client whose value is infinite, NaN or absent leaves its method
+    without a mean, and is counted.
 
     Parameters
     ----------
-    results : Result, DataFrame, or sequence of them
-        Runs (or their histories) under common seeds.
+    results : Result, DataFrame, path, or a sequence or mapping of them
+        Runs under common seeds; a mapping gives them names.
     metric : str, optional
-        By default accuracy, or mse for regression.
-    control : str, optional
-        Label of the method that the others are compared with; by default FedAvg if present, else the first.
-    last : int
-        The primary summary is the mean over clients and over the last `last` rounds. If runs stopped early, it is the
-        mean over clients in the round that each kept.
-    level : float
-        Confidence level of each interval.
+        By default accuracy, else mse, else the only one.
+    control : str or None
+        Label of the method that the others are compared with; None compares all pairs. By default FedAvg if it is
+        there, else the first.
+    estimand : str or mapping of str to str, optional
+        Which model of the methods is measured, for all or by label: "personal", "global", "fine-tuned", "trained". By
+        default the personal one, else the fine-tuned, else the global, else the first by name.
+    last : int, optional
+        The primary summary is the mean over clients and over the evaluated ones of the last `last` rounds, 10 by
+        default; of runs that stopped early, over clients in the round that each kept.
     split : str, optional
-        The samples measured on, "common" for the test set that all clients have in common (global models only); by
-        default the clients' own held-out samples.
+        The samples measured on: by default the clients' test samples, else validation, else training samples; "common"
+        for the test set that all clients have in common.
+    level : float, optional
+        Confidence level, 0.95 by default.
+    margin : float, optional
+        Largest difference that counts as none, in the unit of the metric and fixed beforehand: outcomes may then be
+        "equivalent". Seeds needed are counted for it; for shares they are counted for a point otherwise.
+    simultaneous : bool
+        Whether all intervals (and all equivalences) are to hold together at `level`, rather than each.
+    moderated : bool or "auto"
+        Whether variances of the methods borrow strength from each other; by default where that is
+        not visibly wrong.
+    across : str or sequence of str
+        In what the results may differ: "data", "participants", "rounds". The difference is then named.
+    design : Design, optional
+        How seeds, clients and data belong together, which decides the interval; by default as the runs tell.
+    plan : AnalysisPlan, optional
+        What was planned beforehand; by default the runs' own plan. It gives metric, control, estimand, last, split,
+        level and margin where these arguments are left out, and the notes tell what came after.
 
     Raises
     ------
     ValueError
-        If labels repeat between results, a label is unknown, or methods lack common seeds.
+        If the results cannot be compared, an argument is out of range, or a label is unknown.
     """
+    asked = {"metric": metric, "estimand": estimand, "last": last, "split": split, "level": level, "margin": margin}
+    found, chosen, plan = _gathered(results, asked, check_across(across), plan)
+    scores, level, margin = found.scores, check_level(chosen["level"]), chosen["margin"]
+    margin = None if margin is None else check_margin(margin)
+    control = _control(scores, control, plan)
+    design = design or told_design(found.configs, found.clients)
+    pairs = _pairs(scores, control)
+    rule: Rule = "joint" if simultaneous else "none"
+    known = design or Design(clients="new", data="drawn")
+    summary = _summary(scores, level)
+    differences, notes = _differences(scores, pairs, known, level, rule, moderated, margin)
+    seeds = len(scores.seeds)
+    return Comparison(
+        scores=scores,
+        summary=summary,
+        differences=differences,
+        control=control,
+        level=level,
+        simultaneous=simultaneous,
+        margin=margin,
+        estimand=in_words(found, control, level, simultaneous, len(pairs)),
+        conclusions=conclude(scores, differences, control, margin or (_POINT if scores.of_shares else None)),
+        notes=(*notes_on(found), *notes, *found.notes, *against_plan(plan, scores, asked, control)),
+        generalises=_ONE_SEED if seeds == 1 else design.sentence() if design else _UNKNOWN,
+    )
+
+
+def _gathered(
+    results: Any, asked: Mapping[str, Any], across: Sequence[str], plan: AnalysisPlan | None
+) -> tuple[Gathered, dict[str, Any], AnalysisPlan | None]:
+    """Gather the runs, and let their plan decide what the arguments leave open."""
+    runs = read_runs(results)
+    plans = [run.plan for run in runs.values() if run.plan is not None]
+    if plan is None and plans:
+        if len({one.digest for one in plans}) > 1:
+            raise ValueError("results were run under different analysis plans; choose one with plan=.")
+        plan = plans[0]
+    usual = {"metric": None, "estimand": None, "last": 10, "split": None, "level": 0.95, "margin": None}
+    chosen = {
+        name: next((v for v in (value, getattr(plan, name, None)) if v is not None), usual[name])
+        for name, value in asked.items()
+    }
+    found = gather(runs, chosen["metric"], chosen["split"], chosen["last"], chosen["estimand"], across)
+    return found, chosen, plan
+
+
+def _control(scores: Scores, control: str | None, plan: AnalysisPlan | None) -> str | None:
+    """Return the label that the others are compared with; None for all pairs."""
+    if control == AUTO and plan is not None:
+        control = plan.control
+    if control == AUTO:
+        return "FedAvg" if "FedAvg" in scores.methods else scores.methods[0]
+    if control is not None and control not in scores.methods:
+        raise ValueError(f"control must be one of {', '.join(scores.methods)}, or None for all pairs, got {control!r}.")
+    return control
+
+
+def _pairs(scores: Scores, control: str | None) -> list[tuple[int, int]]:
+    """Return the pairs compared, as numbers of methods; those with missing values have no difference."""
+    whole = [i for i, label in enumerate(scores.methods) if label not in scores.missing]
+    if control is None:
+        return list(combinations(whole, 2))
+    against = scores.methods.index(control)
+    return [(i, against) for i in whole if i != against and control not in scores.missing]
+
+
+def _summary(scores: Scores, level: float) -> pd.DataFrame:
+    """Tabulate the methods, each by itself."""
     import pandas as pd
 
-    listed = results if isinstance(results, list | tuple) else [results]
-    histories = [r if isinstance(r, pd.DataFrame) else r.history for r in listed]
-    histories = [_of_split(h, split) for h in histories]
-    if not histories:
-        raise ValueError("results must hold at least one result.")
-    if any(h.empty for h in histories):
-        raise ValueError(f"results must hold evaluations, but one has none{f' of split {split!r}' if split else ''}.")
-    kept = ["kept" in h for h in histories]
-    if any(kept) and not all(kept):
-        raise ValueError(
-            "results must all have stopped early, or none: kept rounds and last rounds are different summaries."
-        )
-    rounds, splits = ({v for h in histories for v in read(h)} for read in (_last_round, _splits))
-    if (len(rounds) > 1 and not any(kept)) or len(splits) > 1:
-        raise ValueError(
-            f"results must have equal rounds and one split, got last rounds {sorted(rounds)} and splits "
-            f"{sorted(splits)}."
-        )
-    if metric is None:
-        metric = "accuracy" if (histories[0]["metric"] == "accuracy").any() else "mse"
-    tables = [primary_summary(h, metric, last=last, split=split) for h in histories]
-    labels = [str(c) for t in tables for c in t.columns]
-    if len(set(labels)) < len(labels):
-        raise ValueError(f"methods of different results share a label: {', '.join(sorted(labels))}. Rename them.")
-    table = pd.concat(tables, axis=1)
-    table.columns = pd.Index([str(c) for c in table.columns])
-    control = control or ("FedAvg" if "FedAvg" in labels else labels[0])
-    if control not in labels:
-        raise ValueError(f"control must be one of {', '.join(labels)}, got {control!r}.")
+    bounds = (0.0, 1.0) if scores.of_shares else (-np.inf, np.inf)
+    equal = scores.by_seed()
+    rows = []
+    for m, label in enumerate(scores.methods):
+        known = equal[m][np.isfinite(equal[m])]
+        whole = label not in scores.missing and len(known) > 0
+        low = high = np.nan
+        if whole and len(known) > 1 and np.ptp(known) > 0:
+            _, low, high = mean_interval(known, level, within=bounds)
+        mean, sd = known.mean() if whole else np.nan, known.std(ddof=1) if whole and len(known) > 1 else np.nan
+        rows.append([scores.models[m], mean, low, high, sd, int(scores.ran[m].sum())])
+    table = pd.DataFrame(
+        rows, index=list(scores.methods), columns=["model", "mean", "low", "high", "sd over seeds", "seeds"]
+    )
+    if scores.samples is not None:
+        weighted = np.where(np.isnan(equal), np.nan, scores.by_seed(scores.samples))
+        means = [np.nanmean(row) if np.isfinite(row).any() else np.nan for row in weighted]
+        table.insert(4, "by samples", np.where(table["mean"].isna(), np.nan, means))
+    if scores.missing:
+        table["missing"] = [scores.missing.get(label, "") for label in scores.methods]
+    return table
 
-    compared = [primary_rows(h, metric, last=last, split=split) for h in histories]
-    gaps = {label: words for rows in compared for label, words in count_missing(rows).items()}
-    table[list(gaps)] = np.nan
-    seeds = pd.concat([rows.groupby("method", observed=True)["seed"].nunique() for rows in compared])
-    summary = pd.DataFrame({"mean": table.mean(), "sd over seeds": table.std(ddof=1), "seeds": seeds[labels]})
-    if gaps:
-        summary["missing"] = [gaps.get(label, "") for label in labels]
-    rows = {}
-    for label in [name for name in labels if name != control and not {name, control} & gaps.keys()]:
-        both = table[[label, control]].dropna()
-        if len(both) < 2:
-            if len(table) < 2:
-                continue
-            raise ValueError(f"{label} and {control} have {len(both)} common seeds; pairs need at least 2.")
-        d = paired_difference(both[label], both[control], level=level)
-        flips = sign_flip_test(both[label], both[control])
-        # with no spread beyond rounding the t interval is a point and says nothing
-        spread = d.sd > 1e-12 * float(np.abs(both.to_numpy()).max())
-        low, high, p = (d.low, d.high, d.p) if spread else (np.nan,) * 3
-        rows[label] = [d.mean, low, high, d.correlation, d.n, flips, p]
-    columns = ["difference", "low", "high", "correlation", "pairs", "p (sign flips)", "p (t)"]
-    differences = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-    if len(differences):
-        differences["p (Holm)"] = holm(np.asarray(differences["p (t)"]))
-    (of,) = splits
-    whose = (
-        "the global model on the common test set, mean over"
-        if of == "common"
-        else f"each client's model on its {of} samples, mean over clients and"
-    )
-    first_round = min(int(h.loc[h["round"] > h["round"].max() - last, "round"].min()) for h in histories)
-    when = "the round that each run kept" if any(kept) else f"evaluated rounds {first_round} to {max(rounds)}"
-    estimand = f"{metric} of {whose} {when}" + (
-        f"; differences to {control}, paired on seeds, {level:.0%} intervals" if len(differences) else ""
-    )
-    return Comparison(summary, differences, estimand)
+
+def _differences(
+    scores: Scores,
+    pairs: Sequence[tuple[int, int]],
+    design: Design,
+    level: float,
+    rule: Rule,
+    moderated: bool | str,
+    margin: float | None,
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Tabulate the differences of pairs, with intervals that hold together."""
+    import pandas as pd
+
+    columns = [
+        "method", "against", "difference", "low", "high", "correlation", "pairs", "sd", "p (t)", "p (sign flips)",
+        "p (adjusted)", "outcome", "seeds needed",
+    ]  # fmt: skip
+    if not pairs or len(scores.seeds) < 2:
+        return pd.DataFrame(columns=columns), ()
+    settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated}
+    family = simultaneous_family(scores.values, pairs, level=level, **settings)
+    _check_common(scores, family)
+    inner = None if margin is None else simultaneous_family(scores.values, pairs, level=2 * level - 1, **settings)
+    edge = 1.0 if scores.of_shares else np.inf
+    equal = scores.by_seed()
+    rows = []
+    for k, (i, j) in enumerate(pairs):
+        both = np.isfinite(equal[i]) & np.isfinite(equal[j])
+        flips = sign_flip_test(equal[i][both], equal[j][both])
+        outcome = _outcome(family, inner, margin, k)
+        aim = margin or (_POINT if scores.of_shares else None)
+        needed = np.nan
+        if aim is not None and np.isfinite(family.se[k]):
+            needed = seeds_for(
+                float(family.sd[k]),
+                margin=aim,
+                level=level,
+                comparisons=len(pairs) if rule != "none" else 1,
+                pilot_seeds=int(family.n[k]),
+            ).seeds
+        rows.append(
+            [scores.methods[i], scores.methods[j], family.estimate[k], max(family.low[k], -edge),
+             min(family.high[k], edge), family.correlation[k], family.n[k], family.sd[k], family.p_single[k], flips,
+             family.p[k], outcome, needed]
+        )  # fmt: skip
+    index = [f"{scores.methods[i]} − {scores.methods[j]}" for i, j in pairs]
+    table = pd.DataFrame(rows, index=index, columns=columns)
+    if scores.samples is not None and not design.crossed:
+        weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
+        table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
+        table["high by samples"] = np.minimum(weighted.high, edge)
+    return table, family.notes
+
+
+def _check_common(scores: Scores, family: Family) -> None:
+    """Refuse pairs without two common seeds, where there are such seeds."""
+    for (i, j), n in zip(family.pairs, family.n, strict=True):
+        if n < 2:
+            raise ValueError(
+                f"{scores.methods[i]} and {scores.methods[j]} have {n} common seeds; pairs need at least 2. Run both "
+                "under the same seeds."
+            )
+
+
+def _outcome(family: Family, inner: Family | None, margin: float | None, k: int) -> str:
+    """Say what one pair comes out as; equivalent if the interval for it lies within the margin."""
+    if not np.isfinite(family.se[k]):
+        return "no spread"
+    if inner is not None and margin is not None and -margin < inner.low[k] and inner.high[k] < margin:
+        return "equivalent"
+    return "different" if family.low[k] > 0 or family.high[k] < 0 else "undecided"

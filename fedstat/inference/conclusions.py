@@ -132,15 +132,12 @@ def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable
             others = [other for other in ranks if other in won[label][word] and (label, other) not in told]
             told |= {pair for other in others for pair in ((label, other), (other, label))}
             if others:
-                all_ = (
-                    "both"
-                    if len(others) == 2 == len(ranks) - 1
-                    else "all others"
-                    if len(others) == len(ranks) - 1 > 2
-                    else listed(others)
-                )
-                yield f"{label} is {word} {all_}."
+                yield f"{label} is {word} {_all(others, len(ranks) - 1)}."
     yield from _no_spread(rows)
+
+
+def _all(others: Sequence[str], of: int) -> str:
+    return listed(others) if len(others) < max(of, 2) else "both" if of == 2 else "all others"
 
 
 def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
@@ -170,7 +167,7 @@ def _no_spread(rows: pd.DataFrame) -> Iterable[str]:
         if row["difference"] == 0:
             yield f"{row['method']} and {row['against']} gave the same numbers under every seed."
         else:
-            yield f"{row['method']} and {row['against']} differ by the same amount under every seed: no test is possible."
+            yield f"{row['method']} and {row['against']} differ by the same amount under every seed: there is no test."
 
 
 def _ranked(scores: Scores) -> Sequence[str]:

@@ -1,10 +1,15 @@
-"""What runs must have in common to be compared: data, participants and rounds."""
+"""What fingerprints tell: whether runs can be compared, and by which design their seeds belong together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from fedstat.inference.design import Design
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: In what runs may differ where ``across`` names it.
 ACROSS = ("data", "participants", "rounds")
@@ -68,6 +73,29 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
         if words := _settings(first, second):
             said[f"{one} and {other} differ in {words}."] = None
     return list(said)
+
+
+def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame | None) -> Design | None:
+    """Read the design from what runs carry: None if they carry nothing.
+
+    Equal fingerprints under all seeds are the same clients with the same data. Clients with a known truth come from a
+    generator. Where all seeds hold equally many samples in all, one data set is dealt or split anew for each.
+    """
+    prints = {seed: of for config in configs.values() for seed, of in config.get("fingerprint", {}).items()}
+    data = [{part: of.get(part) for part in ("train", "validation", "test", "names")} for of in prints.values()]
+    if len(data) < 2 or len(configs) == 0:
+        return None
+    if all(one == data[0] for one in data):
+        return Design(clients="same", data="fixed")
+    if clients is None or any("truth" in of for of in prints.values()):
+        return Design(clients="new", data="drawn")
+    held = clients.groupby("seed")[[c for c in ("train", "validation", "test") if c in clients]].sum()
+    if held.sum(axis=1).nunique() > 1 or not held.get("test", held.sum(axis=1) * 0).all():
+        return Design(clients="new", data="drawn")
+    each = clients.set_index(["seed", "client"])[list(held)].sum(axis=1).unstack("seed")
+    natural = all(one["names"] == data[0]["names"] for one in data) and bool((each.nunique(axis=1) == 1).all())
+    ratio = float(held["test"].sum() / held.drop(columns="test").to_numpy().sum())
+    return Design(clients="same" if natural else "new", data="resplit", test_to_train=ratio)
 
 
 def _data(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:

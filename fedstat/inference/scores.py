@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +37,14 @@ class Scores:
         Labels, in the order of the runs.
     models : tuple of str, length M
         Which model of each method is measured: "personal", "global", "fine-tuned" and the like.
-    seeds, clients : tuple of int, lengths S and K
-        Those of any method.
+    seeds, clients : tuple, lengths S and K
+        Those of any method; seeds are numbers, clients numbers or names.
     values : ndarray, shape (M, S, K)
         Means over the rounds that count; NaN where a method has no run, a client was not there, or a value is missing.
+    there : ndarray of bool, shape (S, K)
+        Which clients were there under each seed, for any method.
+    ran : ndarray of bool, shape (M, S)
+        Which methods ran under which seeds.
     samples : ndarray, shape (S, K), or None
         Samples of the split at each client, as far as they are known.
     rounds : ndarray of int, shape (T,)
@@ -57,8 +62,10 @@ class Scores:
     methods: tuple[str, ...]
     models: tuple[str, ...]
     seeds: tuple[int, ...]
-    clients: tuple[int, ...]
+    clients: tuple[Any, ...]
     values: np.ndarray
+    there: np.ndarray
+    ran: np.ndarray
     samples: np.ndarray | None
     rounds: np.ndarray
     curves: np.ndarray
@@ -70,11 +77,6 @@ class Scores:
         """Whether values are shares, between 0 and 1, and differences are told in points."""
         known = self.values[np.isfinite(self.values)]
         return self.metric in SHARES and bool(((known >= 0) & (known <= 1)).all())
-
-    @property
-    def there(self) -> np.ndarray:
-        """Which clients any method has under each seed; shape (S, K)."""
-        return np.isfinite(self.values).any(axis=0)
 
     def by_seed(self, weights: np.ndarray | None = None) -> np.ndarray:
         """Return the mean over clients for each method and seed, shape (M, S); NaN where a client is missing.

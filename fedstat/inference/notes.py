@@ -1,0 +1,81 @@
+"""What must be known to read a comparison: what is measured, what is missing, and what was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedstat.inference.analysis_plan import AnalysisPlan
+from fedstat.inference.conclusions import listed
+from fedstat.inference.gathering import Gathered
+from fedstat.inference.scores import Scores, still_changing
+
+
+def in_words(found: Gathered, control: str | None, level: float, simultaneous: bool, pairs: int) -> str:
+    """Say what the numbers measure."""
+    scores = found.scores
+    whose = (
+        "the global model on the common test set, mean over"
+        if scores.split == "common"
+        else f"each client's model on its {scores.split} samples, mean over clients and"
+    )
+    if found.kept:
+        when = "the round that each run kept"
+    elif scores.averaged:
+        first, last = scores.averaged[0], scores.averaged[-1]
+        when = f"evaluated rounds {first} to {last}" if first < last else f"round {last} alone"
+    else:
+        when = "each result's own last rounds"
+    words = f"{scores.metric} of {whose} {when}"
+    if not pairs or len(scores.seeds) < 2:
+        return words
+    against = "differences of all pairs" if control is None else f"differences to {control}"
+    kind = "simultaneous " if simultaneous and pairs > 1 else ""
+    return f"{words}; {against}, paired on seeds, {kind}{100 * level:.4g}% intervals"
+
+
+def notes_on(found: Gathered) -> list[str]:
+    """Tell what must be known to read the numbers: gaps, short runs, unequal seeds, two weightings, few seeds."""
+    scores = found.scores
+    said = [f"{label}: {gaps}; the method has no mean and no difference." for label, gaps in scores.missing.items()]
+    evaluated = scores.rounds[scores.rounds > 0]
+    if len(scores.averaged) > 1 and len(scores.averaged) >= len(evaluated):
+        said.append(
+            f"Rounds {scores.averaged[0]} to {scores.averaged[-1]} are all that were evaluated: their mean is one of "
+            "learning, not of where the methods end. Run longer, or average fewer rounds with last=."
+        )
+    said += [f"{label} {words}: its mean is not where it ends." for label, words in still_changing(scores).items()]
+    counts = scores.ran.sum(axis=1).tolist()
+    if len(set(counts)) > 1:
+        each = ", ".join(f"{label} {n}" for label, n in zip(scores.methods, counts, strict=True))
+        said.append(f"Methods ran under different numbers of seeds ({each}); a pair is compared on those in common.")
+    if scores.samples is not None:
+        held = scores.samples[scores.there]
+        if held.min() < held.max():
+            said.append(
+                f"Clients have {held.min():.0f} to {held.max():.0f} {scores.split} samples. Counted equally, a mean "
+                "says what a client drawn at random can expect; by samples, what a sample drawn at random can expect."
+            )
+    return said
+
+
+def against_plan(plan: AnalysisPlan | None, scores: Scores, asked: Mapping[str, Any], control: str | None) -> list[str]:
+    """Tell what was planned before the runs, and what came after."""
+    if plan is None:
+        return []
+    after = []
+    for name, value in (*asked.items(), ("control", control)):
+        planned = getattr(plan, name)
+        if name == "control" and value != planned:
+            after.append(f"control {value or 'none, all pairs'} (planned: {planned or 'none, all pairs'})")
+        elif name != "control" and value is not None and planned is not None and value != planned:
+            after.append(f"{name} {value} (planned: {planned})")
+    if more := [label for label in scores.methods if label not in plan.arms]:
+        after.append(f"arms {listed(more)}")
+    if fewer := [label for label in plan.arms if label not in scores.methods]:
+        after.append(f"{listed(fewer)} left out")
+    if plan.seeds is not None and plan.seeds != len(scores.seeds):
+        after.append(f"{len(scores.seeds)} seeds (planned: {plan.seeds})")
+    what = f"{len(plan.arms)} arms, {'all pairs' if plan.control is None else f'control {plan.control}'}"
+    said = f"Planned before the runs (plan {plan.digest[:12]}): {what}."
+    return [said, f"Not as planned: {'; '.join(after)}." if after else "All of it is as planned."]
