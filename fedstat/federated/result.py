@@ -50,9 +50,9 @@ class Result:
         ``truth``, of the ``network`` and of its initial ``weights``; ``participation``; ``training`` and ``loss``;
         ``model``; ``rounds`` (done), ``rounds_asked``, ``finished``; ``evaluated``, the rounds after which models were
         measured; ``stop``, ``validate``, ``trained`` and ``metrics``, what was measured; ``dtype`` and ``device`` (the
-        last one's, if a run was continued on another). ``clients`` and ``classes`` hold the number of clients
-        and the names of classes by seed, ``methods`` the hyper-parameters by label, ``code`` and ``training_code`` hashes
-        of what a user brings.
+        last one's, if a run was continued on another). ``clients`` and ``classes`` hold the number of clients and the
+        names of classes by seed, ``methods`` the hyper-parameters by label, ``code`` and ``training_code`` hashes of
+        what a user brings.
     kept : dict
         With early stopping, the `State` after the best round of each run.
     model : callable, nn.Module or None

@@ -1,4 +1,5 @@
 from .agreement import auc, chance_corrected, entropy_nearest_neighbour
+from .analysis_plan import AnalysisPlan
 from .comparison import Comparison, compare, primary_rows, primary_summary
 from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
@@ -7,6 +8,7 @@ from .proportion import clopper_pearson
 from .tost import Equivalence, equivalence, equivalence_power
 
 __all__ = [
+    "AnalysisPlan",
     "Comparison",
     "Equivalence",
     "PairedDifference",
