@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -62,6 +63,7 @@ def test_saved_and_loaded(tmp_path):
     result.save(tmp_path / "run")
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
         "clients",
+        "clients.parquet",
         "config.toml",
         "environment.json",
         "manifest.json",
@@ -73,6 +75,7 @@ def test_saved_and_loaded(tmp_path):
     assert len(modes) == 1, "who may read one file may read all"
     back = fs.load(tmp_path / "run")
     pd.testing.assert_frame_equal(back.history, result.history, check_categorical=False)
+    pd.testing.assert_frame_equal(back.clients, result.clients)
     np.testing.assert_array_equal(back.records["fac", 3]["shared hidden"], result.records["fac", 3]["shared hidden"])
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
     for label in METHODS:
@@ -190,3 +193,43 @@ def test_personal_asks_for_what_it_needs(tmp_path):
         fs.load(tmp_path / "run").personal(0)
     linear = fs.load(tmp_path / "run", model=lambda: torch.nn.Linear(6, 1)).personal(0)
     assert torch.equal(linear.weight.detach(), own.personal(0).weight.detach())
+
+
+def test_a_row_for_every_client_counts_its_samples_by_split_in_every_seed(tmp_path):
+    def drawn(seed):
+        x = np.random.default_rng(seed).normal(size=(60, 3))
+        owner = np.repeat(["a", "b", "ä c"], [10, 20 + seed, 30 - seed])
+        return fs.data.from_arrays(x, (x[:, 0] > 0).astype(int), owner, test=0.3, validation=0.1)
+
+    options = {"seed": [2, 0], "progress": False}
+    result = fs.federate(fs.FedAvg(), fs.models.mlp(3, 4, 2), drawn, fs.Training(lr=0.1), rounds=2, **options)
+    expected = [
+        [2, 0, "a", 6, 1, 3], [2, 1, "b", 12, 3, 7], [2, 2, "ä c", 16, 3, 9],
+        [0, 0, "a", 6, 1, 3], [0, 1, "b", 12, 2, 6], [0, 2, "ä c", 18, 3, 9],
+    ]  # fmt: skip
+    assert result.clients.columns.tolist() == ["seed", "client", "name", "train", "validation", "test"]
+    assert result.clients.to_numpy().tolist() == expected
+    result.save(tmp_path / "run")
+    back = fs.load(tmp_path / "run")
+    pd.testing.assert_frame_equal(back.clients, result.clients)
+    longer = fs.federate(
+        fs.FedAvg(), fs.models.mlp(3, 4, 2), drawn, fs.Training(lr=0.1), rounds=3, resume=back, **options
+    )
+    pd.testing.assert_frame_equal(longer.clients, result.clients)
+    untested = replace(drawn(0), test=None, validation=None)
+    alone = fs.federate(fs.FedAvg(), fs.models.mlp(3, 4, 2), untested, fs.Training(lr=0.1), rounds=1, progress=False)
+    assert alone.clients[["validation", "test"]].to_numpy().tolist() == [[0, 0]] * 3
+    table = tmp_path / "run" / "clients.parquet"
+    pd.read_parquet(table).assign(test=1).to_parquet(table, index=False)
+    with pytest.raises(ValueError, match=r"clients\.parquet is damaged"):
+        fs.load(tmp_path / "run")
+
+
+def test_a_run_says_which_rounds_were_measured_and_whether_it_is_finished(tmp_path):
+    result = run(3, evaluate_at=[0, 2])
+    assert {key: result.config[key] for key in ("rounds", "rounds_asked", "finished", "evaluated", "device")} == {
+        "rounds": 3, "rounds_asked": 3, "finished": True, "evaluated": [0, 2], "device": "cpu",
+    }  # fmt: skip
+    longer = run(6, evaluate_at=[2, 5], resume=result, folder=tmp_path / "run")
+    assert fs.load(tmp_path / "run").config["evaluated"] == longer.config["evaluated"] == [0, 2, 5]
+    assert longer.history["round"].unique().tolist() == [0, 2, 5]

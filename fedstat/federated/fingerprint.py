@@ -44,7 +44,7 @@ def of_network(network: Network) -> dict[str, str]:
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """List in words how the configuration of a saved run, `there`, differs from the one `here`, key by key."""
-    aside = ("fingerprint", "code", "training_code", "python")
+    aside = ("fingerprint", "code", "training_code", "python", "device")
     different = [one for name in here if name not in aside for one in _values(there.get(name), here[name], name)]
     coded: list[str] = []
     prints, mine = _table(there, "fingerprint"), here["fingerprint"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
+from fedstat.data import Clients
 from fedstat.inference import count_missing
 
 TEXT = ("method", "estimand", "split", "metric")
@@ -18,6 +19,12 @@ DTYPES = {name: "category" if name in TEXT else np.float64 if name == "value" el
 TRAFFIC_DTYPES = {
     "method": "category",
     **dict.fromkeys(("seed", "round", "client", "bytes_up", "bytes_down"), np.int64),
+}
+
+CLIENT_DTYPES = {
+    **dict.fromkeys(("seed", "client"), np.int64),
+    "name": "str",
+    **dict.fromkeys(("train", "validation", "test"), np.int64),
 }
 
 
@@ -72,6 +79,18 @@ def traffic_table(records: Sequence[Traffic]) -> pd.DataFrame:
             "bytes_down": joined([np.broadcast_to(r.down, len(r.ids)) for r in records]),
         }
     )
+
+
+def clients_table(clients: Mapping[int, Clients]) -> pd.DataFrame:
+    """Tabulate who took part under each seed: a row per client, with its name and the number of samples by split."""
+    tables = []
+    for seed, held in clients.items():
+        everyone = np.arange(len(held))
+        counts = {
+            split: held.splits[split].n if split in held.splits else 0 for split in ("train", "validation", "test")
+        }
+        tables.append(pd.DataFrame({"seed": seed, "client": everyone, "name": list(held.names), **counts}))
+    return pd.concat(tables, ignore_index=True).astype(CLIENT_DTYPES)
 
 
 def warn_of_missing(history: pd.DataFrame) -> None:

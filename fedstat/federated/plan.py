@@ -9,6 +9,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from fedstat._checks import number, whole
@@ -17,6 +18,7 @@ from fedstat._random import SEEDS
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
 from fedstat.federated.executor import Executor, ExecutorName, check_executor
+from fedstat.federated.history import clients_table
 from fedstat.federated.local import Training
 from fedstat.federated.losses import LossName, choose_task
 from fedstat.federated.method import Method, State
@@ -67,6 +69,10 @@ class Plan:
     executor: ExecutorName | Executor
     chunk: int | None
     config: dict[str, Any]
+
+    def clients(self) -> pd.DataFrame:
+        """Tabulate the clients of every seed; see `Result.clients`."""
+        return clients_table({seed: replicate.clients for seed, replicate in self.replicates.items()})
 
     def start(
         self, states: Mapping[Key, State] | None = None, note: Callable[[Key], None] | None = None
@@ -126,6 +132,7 @@ def make_plan(
     config = {
         **describe_run(methods, model, training, seeds, participation, dtype),
         "executor": executor if isinstance(executor, str) else type(executor).__qualname__,
+        "device": str(device),
         "loss": task,
         **_hashes(methods, training, replicates),
     }

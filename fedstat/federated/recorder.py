@@ -81,6 +81,8 @@ class Recorder:
         self.plan, self.runs, self.wanted, self.before, self.advance = plan, runs, wanted, before, advance
         self.history = None if before is None else before.history[list(COLUMNS)]
         self.traffic = None if before is None else before.traffic
+        self.clients = plan.clients()
+        self.evaluated: list[int] = [] if before is None else list(before.config["evaluated"])
         self.kept: dict[Key, State] = {} if before is None else dict(before.kept)
         self.new: list[pd.DataFrame] = []  # what the history does not hold yet
         self.sent: list[pd.DataFrame] = []
@@ -129,10 +131,17 @@ class Recorder:
         return Result(
             history=self._marked(self.history),
             traffic=self.traffic,
+            clients=self.clients,
             states={key: run.state for key, run in self.runs.items()},
             kept=dict(self.kept),
             records={key: _joined(before.get(key, {}), run.records) for key, run in self.runs.items()},
-            config={**self.plan.config, "rounds": int(rounds)},
+            config={
+                **self.plan.config,
+                "rounds": int(rounds),
+                "rounds_asked": self.wanted.rounds,
+                "finished": self.stopped or rounds == self.wanted.rounds,
+                "evaluated": list(self.evaluated),
+            },
             model=self.plan.model,
             methods=self.plan.methods,
             training=self.plan.training,
@@ -142,6 +151,7 @@ class Recorder:
     def _measure(self, round: Round) -> None:
         """Evaluate all runs; end those whose patience is over."""
         self.latest = []
+        self.evaluated.append(round.number)
         for key, run in round.runs.items():
             tables = {run.replicate.split: run.evaluate(round.states[key], run.replicate.split, self.wanted.metrics)}
             for split in self.wanted.splits:

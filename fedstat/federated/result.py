@@ -36,13 +36,23 @@ class Result:
     traffic : DataFrame
         Bytes that travelled: method, seed, round, client, bytes_up, bytes_down; a row for each participant of each
         round, and for all clients in round 0 where something travels before the first.
+    clients : DataFrame
+        Who took part: seed, client, name, and the number of samples by split, train, validation and test; 0 where there
+        is no such split.
     states : dict
         `State` after the last round, by (method label, seed).
     records : dict
         Per (method label, seed), arrays (rounds, ...) of what the method recorded, e.g. which units are shared.
     config : dict
-        The configuration in plain values, with what a run that continues it is checked against: hashes of samples,
-        by split, and of the network in ``config["fingerprint"][str(seed)]``, and of methods in ``config["code"]``.
+        The configuration in plain values. Runs can be compared where these agree, or where the difference is wanted:
+        ``fingerprint[str(seed)]``, hashes of the seed's ``train``, ``validation``, ``test`` and ``common`` samples as
+        far as they exist, of the clients' ``names`` (with classes and label permutations), of the generator's
+        ``truth``, of the ``network`` and of its initial ``weights``; ``participation``; ``training`` and ``loss``;
+        ``model``; ``rounds`` (done), ``rounds_asked``, ``finished``; ``evaluated``, the rounds after which models were
+        measured; ``stop``, ``validate``, ``trained`` and ``metrics``, what was measured; ``dtype`` and ``device`` (the
+        last one's, if a run was continued on another). ``clients`` and ``classes`` hold the number of clients and the
+        names of classes by seed, ``methods`` the hyper-parameters by label, ``code`` and ``training_code`` hashes of
+        what a user brings.
     kept : dict
         With early stopping, the `State` after the best round of each run.
     model : callable, nn.Module or None
@@ -57,6 +67,7 @@ class Result:
 
     history: pd.DataFrame
     traffic: pd.DataFrame
+    clients: pd.DataFrame
     states: dict[Key, State]
     records: dict[Key, dict[str, np.ndarray]]
     config: dict[str, Any]
@@ -173,7 +184,8 @@ class Result:
     def save(self, folder: str | Path) -> None:
         """Write the run into `folder`: settings, tables, states, and the environment.
 
-        It holds config.toml, metrics.parquet, traffic.parquet, state.safetensors and environment.json;
+        It holds config.toml, metrics.parquet, traffic.parquet, clients.parquet, state.safetensors and
+        environment.json;
         ``clients/`` holds what clients keep, row by row, and manifest.json the hashes of all other files.
         The folder appears whole or not at all, and replaces an earlier run there. Killed at any moment, or after a
         loss of power, the earlier run or the new one can be loaded.
@@ -190,7 +202,7 @@ class Result:
 
     def write(self, path: Path) -> None:
         """Write the run where the caller keeps other writers away; otherwise as `save`."""
-        tables = {"metrics": self.history, "traffic": self.traffic}
+        tables = {"metrics": self.history, "traffic": self.traffic, "clients": self.clients}
         write_run(Saved(self.config, tables, self.states, self.kept, self.records), path)
 
 
@@ -227,6 +239,7 @@ def load(
     return Result(
         saved.tables["metrics"],
         saved.tables["traffic"],
+        saved.tables["clients"],
         saved.states,
         saved.records,
         saved.config,

@@ -24,7 +24,7 @@ from safetensors.numpy import load_file, save_file
 from fedstat._environment import environment
 from fedstat._files import complete_folder, locked, recover, replaced
 from fedstat.federated.fingerprint import differences
-from fedstat.federated.history import DTYPES, TRAFFIC_DTYPES
+from fedstat.federated.history import CLIENT_DTYPES, DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import State, device_of
 from fedstat.federated.run import Key
 from fedstat.federated.store import ClientStore
@@ -32,15 +32,15 @@ from fedstat.federated.store import ClientStore
 _GROUPS = ("server", "shared", "memory")
 #: How often to read a folder anew that another process changes meanwhile.
 _TRIES = 100
-_TABLES: dict[str, dict[str, Any]] = {"metrics": DTYPES, "traffic": TRAFFIC_DTYPES}
-_SUMMED = ("config.toml", "environment.json", "metrics.parquet", "traffic.parquet", "state.safetensors")
+_TABLES: dict[str, dict[str, Any]] = {"metrics": DTYPES, "traffic": TRAFFIC_DTYPES, "clients": CLIENT_DTYPES}
+_SUMMED = ("config.toml", "environment.json", *(f"{name}.parquet" for name in _TABLES), "state.safetensors")
 #: The file that lists every other file with its hash. Files of clients' rows have their hash as name, and an index.
 _MANIFEST = "manifest.json"
 _INDEX = "clients/{}/index.json"
 _CONFIG: dict[str, type | tuple[type, ...]] = {
     "methods": dict, "training": dict, "classes": dict, "clients": dict, "fingerprint": dict, "code": dict,
-    "seeds": list, "model": (str, dict), "dtype": str, "executor": str, "loss": str, "participation": float,
-    "rounds": int, "validate": bool,
+    "seeds": list, "model": (str, dict), "dtype": str, "device": str, "executor": str, "loss": str,
+    "participation": float, "rounds": int, "rounds_asked": int, "finished": bool, "evaluated": list, "validate": bool,
 }  # fmt: skip
 
 
@@ -99,7 +99,7 @@ class Saved:
     config : dict
         The configuration in plain values.
     tables : dict of DataFrame
-        "metrics" and "traffic".
+        "metrics", "traffic" and "clients".
     states, kept : dict of (label, seed) to State
         States after the last round, and after the best one if early stopping keeps it.
     records : dict of (label, seed) to dict of ndarray

@@ -1,6 +1,7 @@
 from .agreement import auc, chance_corrected, entropy_nearest_neighbour
+from .analysis_plan import AnalysisPlan
 from .comparing import compare
-from .comparison import Comparison
+from .comparison import Comparison, compare, primary_rows, primary_summary
 from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
@@ -9,6 +10,7 @@ from .proportion import clopper_pearson
 from .tost import Equivalence, equivalence, equivalence_power
 
 __all__ = [
+    "AnalysisPlan",
     "Comparison",
     "Equivalence",
     "PairedDifference",

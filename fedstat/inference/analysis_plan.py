@@ -1,0 +1,168 @@
+"""A plan of the analysis, written down before the runs that it judges."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fedstat._files import atomic_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisPlan:
+    """What will be compared, and how, as decided before the runs are seen.
+
+    ``fs.federate(..., plan=...)`` writes it into the run's folder before training begins, and its `digest` into the
+    run's configuration; a run that began without a plan cannot get one later. What the plan leaves open (None) is
+    decided by the comparison's defaults.
+
+    Parameters
+    ----------
+    arms : sequence of str
+        Labels of the methods that are compared, at least two; the family over which intervals and tests are adjusted.
+    control : str, optional
+        The arm that the others are compared with; without one, all pairs are.
+    margin : float, optional
+        Differences smaller than this count as none, in units of the metric; positive.
+    metric : str, optional
+        Such as "accuracy".
+    last : int
+        The primary summary is the mean over so many last rounds.
+    split : str, optional
+        The samples measured on, such as "test".
+    estimand : str or mapping of str to str, optional
+        Which model is measured, of all arms or by arm.
+    level : float
+        Confidence level, between 0 and 1.
+    seeds : int, optional
+        Number of seeds planned.
+    rule : str
+        When more seeds are run or the study is ended, and how it is decided, in words.
+    note : str
+        Anything else, in words.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, the control is no arm, or `estimand` names something that is no arm.
+
+    Examples
+    --------
+    >>> plan = AnalysisPlan(arms=["FedAvg", "Ditto"], control="FedAvg", margin=0.02, metric="accuracy", seeds=6)
+    >>> plan.digest[:8]
+    '5facd71d'
+    """
+
+    arms: tuple[str, ...]
+    control: str | None = None
+    margin: float | None = None
+    metric: str | None = None
+    last: int = 10
+    split: str | None = None
+    estimand: str | Mapping[str, str] | None = None
+    level: float = 0.95
+    seeds: int | None = None
+    rule: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Check types and ranges."""
+        if isinstance(self.arms, str) or not all(isinstance(arm, str) and arm for arm in self.arms):
+            raise ValueError(f"arms must be a list of labels, got {self.arms!r}.")
+        object.__setattr__(self, "arms", tuple(self.arms))
+        if len(self.arms) < 2 or len(set(self.arms)) < len(self.arms):
+            raise ValueError(f"arms must be at least two different labels, got {list(self.arms)}.")
+        for name in ("control", "metric", "split"):
+            value = getattr(self, name)
+            if not (value is None or (isinstance(value, str) and value)):
+                raise ValueError(f"{name} must be text, or left out, got {value!r}.")
+        for name in ("rule", "note"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} must be text, got {getattr(self, name)!r}.")
+        if self.control is not None and self.control not in self.arms:
+            raise ValueError(f"control must be one of the arms {', '.join(self.arms)}, got {self.control!r}.")
+        for name, least in (("last", 1), ("seeds", 2)):
+            value = getattr(self, name)
+            if not ((value is None and name == "seeds") or (_is_whole(value) and value >= least)):
+                raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}.")
+        if not (_is_number(self.level) and 0 < self.level < 1):
+            raise ValueError(f"level must lie between 0 and 1, such as 0.95, got {self.level!r}.")
+        if not (self.margin is None or (_is_number(self.margin) and 0 < self.margin < math.inf)):
+            raise ValueError(f"margin must be a positive number in units of the metric, got {self.margin!r}.")
+        for name in ("level", "margin"):  # 1 and 1.0 are one plan
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, float(getattr(self, name)))
+        self._check_estimand()
+
+    def _check_estimand(self) -> None:
+        value = self.estimand
+        named = dict(value) if isinstance(value, Mapping) else {} if value is None else {self.arms[0]: value}
+        if not all(isinstance(name, str) and name for name in named.values()):
+            raise ValueError(f"estimand must be a model's name, or one for each arm, got {value!r}.")
+        if unknown := [arm for arm in named if arm not in self.arms]:
+            raise ValueError(f"estimand names {unknown[0]!r}, which is none of the arms {', '.join(self.arms)}.")
+        if isinstance(value, Mapping):
+            object.__setattr__(self, "estimand", named)
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the plan's content, 64 hexadecimal digits: order of keys, layout and comments do not count."""
+        content = json.dumps(self._table(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    @classmethod
+    def read(cls, path: str | Path) -> AnalysisPlan:
+        """Read a plan from a TOML file, whose keys are the parameters.
+
+        Raises
+        ------
+        ValueError
+            If the file is no TOML, or a key is unknown, missing or out of range; the file and the key are named.
+        """
+        try:
+            table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is no TOML: {error}.") from None
+        known = [field.name for field in fields(cls)]
+        for key in table:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"a plan has {', '.join(known)}."
+                raise ValueError(f"{path}: a plan has no key {key!r}; {hint}")
+        if "arms" not in table:
+            raise ValueError(f'{path}: arms is missing; name what is compared, such as arms = ["FedAvg", "Ditto"].')
+        if not isinstance(table["arms"], list):
+            raise ValueError(f"{path}: arms must be a list of labels, got {table['arms']!r}.")
+        try:
+            return cls(**table)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def write(self, path: str | Path) -> None:
+        """Write a TOML file that `read` reads, whole or not at all."""
+        import tomli_w
+
+        with atomic_file(path) as temporary:
+            temporary.write_text(tomli_w.dumps(self._table()), encoding="utf-8")
+
+    def _table(self) -> dict[str, Any]:
+        """Return the content in plain values, without what is left open."""
+        table = {field.name: getattr(self, field.name) for field in fields(self)} | {"arms": list(self.arms)}
+        if isinstance(self.estimand, Mapping):
+            table["estimand"] = dict(self.estimand)
+        return {name: value for name, value in table.items() if value is not None}
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
