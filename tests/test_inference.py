@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from statsmodels.stats.proportion import proportion_confint
-from statsmodels.stats.weightstats import ttost_paired
 
 from fedstat.inference import (
     auc,
@@ -18,8 +17,6 @@ from fedstat.inference import (
     clopper_pearson,
     compare,
     entropy_nearest_neighbour,
-    equivalence,
-    equivalence_power,
     holm,
     interval,
     mean_interval,
@@ -52,6 +49,26 @@ def test_limits_of_a_mean_are_the_t_limits_within_the_range(shares):
         mean_interval(shares, within=(2, 3))
 
 
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=5))
+def test_limits_of_a_difference_of_shares_stay_within_minus_one_and_one(pairs):
+    a, b = np.round(np.array(pairs), 3).T
+    free, cut = paired_difference(a, b), paired_difference(a, b, within=(0, 1))
+    assert cut.mean == free.mean
+    if free.low == free.low:
+        assert (cut.low, cut.high) == (max(free.low, -1), min(free.high, 1))
+    # shares of 90 per cent have a wide interval, and the cut is felt
+    assert paired_difference([0.9, 0.1], [0.0, 0.2], within=(0, 1)).high == 1
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(-1, 1))
+def test_pairs_that_differ_by_one_amount_have_no_limits(shares, shift):
+    d = paired_difference(np.array(shares) + shift, shares)
+    assert d.mean == pytest.approx(shift, abs=1e-15)
+    assert np.isnan([d.low, d.high, d.p]).all()
+    assert "no spread to judge by" in str(d)
+    assert "nan" not in str(d)
+
+
 @given(values)
 def test_sign_flips_enumerate_all_patterns(pairs):
     a, b = np.round(np.array(pairs), 2).T
@@ -67,38 +84,6 @@ def test_random_sign_flips_agree_with_the_exact_test():
     # a twenty-first pair without difference changes nothing but the number of patterns
     drawn = sign_flip_test(np.append(d, 0.0), np.zeros(21))
     assert drawn == pytest.approx(exact, abs=4 * np.sqrt(exact / 1e5))
-
-
-@pytest.mark.slow
-@given(values, st.floats(0.1, 3))
-def test_equivalence_is_two_one_sided_tests(pairs, margin):
-    a, b = np.round(np.array(pairs), 3).T
-    e = equivalence(a, b, margin=margin)
-    if np.std(a - b) > 1e-6:
-        p = ttost_paired(a, b, -margin, margin)[0]
-        assert e.p == pytest.approx(p, abs=1e-7)
-        if abs(p - 0.05) > 1e-6:
-            assert (e.outcome == "equivalent") == (p < 0.05)
-
-
-def test_three_outcomes():
-    rng = np.random.default_rng(1)
-    base, noise = rng.normal(size=12), 0.1 * rng.normal(size=12)
-    assert equivalence(base + noise, base, margin=0.5).outcome == "equivalent"
-    assert equivalence(base + noise + 1, base, margin=0.5).outcome == "different"
-    assert equivalence(base + 20 * noise, base, margin=0.5).outcome == "undecided"
-    # a difference known to be smaller than the margin is equivalent, zero or not
-    assert equivalence(base + 0.1 * noise + 0.2, base, margin=0.5).outcome == "equivalent"
-
-
-def test_equivalence_power_is_what_simulation_finds():
-    rng = np.random.default_rng(2)
-    n, margin, repeats = 8, 0.8, 20_000
-    d = rng.normal(size=(repeats, n))
-    half = stats.t.ppf(0.95, n - 1) * d.std(axis=1, ddof=1) / np.sqrt(n)
-    found = (np.abs(d.mean(axis=1)) + half < margin).mean()
-    assert equivalence_power(1.0, n, margin) == pytest.approx(found, abs=0.015)
-    assert equivalence_power(0.0, n, margin) == 1.0
 
 
 def test_clopper_pearson_is_statsmodels_beta():
@@ -224,7 +209,16 @@ def test_compare_keeps_the_order_of_methods_and_refuses_what_cannot_be_paired():
         (lambda: paired_difference([1.0], [2.0]), "at least 2 pairs, got 1. Run more seeds"),
         (lambda: paired_difference([1.0, 2.0], [2.0]), "paired by seed"),
         (lambda: paired_difference([1.0, np.nan], [2.0, 1.0]), "must be finite"),
-        (lambda: equivalence([1.0, 2.0], [1.0, 2.5], margin=0), "margin must be positive"),
+        (
+            lambda: paired_difference([0.1, 0.2], [0.1, 1.2], within=(0, 1)),
+            r"values must lie in \[0, 1\], got 0.1 to 1.2",
+        ),
+        (lambda: paired_difference([0.1, 0.2], [0.1, 0.3], level=95), r"level .* got 95. For 95% write 0.95"),
+        (lambda: mean_interval([0.1, 0.2], 95), r"level .* got 95. For 95% write 0.95"),
+        (lambda: mean_interval([0.1, 0.2], float("nan")), r"level must be a number in \(0, 1\), got nan"),
+        (lambda: mean_interval([0.1, np.nan]), "values must be finite, got nan"),
+        (lambda: clopper_pearson(3, 10, 99.5), "For 99.5% write 0.995"),
+        (lambda: clopper_pearson(2.5, 10), "successes must be a whole number"),
         (lambda: entropy_nearest_neighbour(np.ones((1, 3)), k=3), "k must lie between 1"),
         (lambda: auc(np.ones(3), np.ones(3, dtype=bool)), "units of both kinds"),
         (lambda: chance_corrected(np.ones(3), np.ones(2)), "one length"),
@@ -238,3 +232,4 @@ def test_bad_input(make, message):
 
 def test_intervals_print_without_a_minus_before_zero():
     assert interval((-0.001, -1.2, 0.004), 2) == "0.00 [−1.20, 0.00]"
+    assert interval((-0.5, np.nan, np.nan), 1) == "−0.5 [–, –]"

@@ -5,15 +5,18 @@ from .comparison import Comparison, compare, primary_rows, primary_summary
 from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
+from .planning import SampleSize, plan
 from .primary import primary_rows, primary_summary
 from .proportion import clopper_pearson
-from .tost import Equivalence, equivalence, equivalence_power
+from .tost import Equivalence, Equivalences, equivalence, equivalences
 
 __all__ = [
     "AnalysisPlan",
     "Comparison",
     "Equivalence",
+    "Equivalences",
     "PairedDifference",
+    "SampleSize",
     "auc",
     "chance_corrected",
     "clopper_pearson",
@@ -22,13 +25,14 @@ __all__ = [
     "count_missing",
     "entropy_nearest_neighbour",
     "equivalence",
-    "equivalence_power",
+    "equivalences",
     "holm",
     "interval",
     "mean_interval",
     "number",
     "p_value",
     "paired_difference",
+    "plan",
     "primary_rows",
     "primary_summary",
     "sign_flip_test",

@@ -11,10 +11,14 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def interval(estimate: Iterable[float], digits: int) -> str:
-    """Format a mean and its limits (mean, low, high) with `digits` decimals, e.g. ``1.2 [0.9, 1.5]``."""
+    """Format a mean and its limits (mean, low, high) with `digits` decimals, e.g. ``1.2 [0.9, 1.5]``.
+
+    NaN is a dash, and so are both limits where there is no interval: ``1.2 [–, –]``.
+    """
     # adding zero turns a rounded -0.0 into 0.0
-    mean, low, high = (round(float(value), digits) + 0.0 for value in estimate)
-    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-", "−")
+    values = (round(float(value), digits) + 0.0 for value in estimate)
+    mean, low, high = ("–" if value != value else f"{value:.{digits}f}".replace("-", "−") for value in values)
+    return f"{mean} [{low}, {high}]"
 
 
 def p_value(p: float) -> str:

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedstat.inference.formatting import interval, number, p_value
+from fedstat.inference.levels import check_level
+
+#: What stands where all pairs differ by the same amount, beyond rounding.
+NO_SPREAD = "all pairs differ by the same amount: no spread to judge by"
 _EXACT_UP_TO = 20
 
 
@@ -17,13 +22,14 @@ class PairedDifference:
     Attributes
     ----------
     mean, low, high : float
-        Mean of ``a - b`` and its confidence limits.
+        Mean of ``a - b`` and its confidence limits. The limits are NaN if all pairs differ by the same amount: without
+        spread a t interval is a point, and says nothing of other seeds.
     sd : float
         Standard deviation of the differences.
     correlation : float
         Correlation of the pairs, from which pairing gains. NaN if a side is constant, or with two pairs.
     p : float
-        Two-sided p-value of the paired t test.
+        Two-sided p-value of the paired t test; NaN if all pairs differ by the same amount.
     n : int
         Number of pairs.
     level : float
@@ -39,8 +45,16 @@ class PairedDifference:
     n: int
     level: float
 
+    def __str__(self) -> str:
+        if np.isnan(self.low):
+            return f"{number(self.mean)} in each of {self.n} pairs; {NO_SPREAD}"
+        shown = interval((self.mean, self.low, self.high), decimals(self.high - self.low))
+        return f"{shown} ({100 * self.level:.4g}% interval, {self.n} pairs, p = {p_value(self.p)})".replace("= <", "<")
 
-def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> PairedDifference:
+
+def paired_difference(
+    a: ArrayLike, b: ArrayLike, *, level: float = 0.95, within: tuple[float, float] = (-np.inf, np.inf)
+) -> PairedDifference:
     """Compare `a` with `b`, value by value.
 
     Parameters
@@ -49,26 +63,43 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Pai
         One value per seed, in the same order of seeds.
     level : float
         Confidence level, in (0, 1).
+    within : (float, float)
+        The range of the values, such as (0, 1) for shares. A difference of two of them lies within plus or minus its
+        width, and so does the mean difference: limits are cut off there, at no cost of coverage.
 
     Raises
     ------
     ValueError
-        If lengths differ, fewer than two pairs are given, or values are not finite.
+        If lengths differ, fewer than two pairs are given, or values are not finite or lie outside the range.
     """
     from scipy import stats
 
     x, y = _pair(a, b)
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}.")
-    d = x - y
+    level = check_level(level)
+    _check_within(np.concatenate([x, y]), within)
+    d, width = x - y, within[1] - within[0]
     n, mean, sd = len(d), float(d.mean()), float(d.std(ddof=1))
-    error = sd / np.sqrt(n)
-    half = stats.t.ppf((1 + level) / 2, n - 1) * error
-    p = 2 * stats.t.sf(abs(mean) / error, n - 1) if error > 0 else float(mean == 0)
+    if spreads(x, y):
+        error = sd / np.sqrt(n)
+        half = stats.t.ppf((1 + level) / 2, n - 1) * error
+        low, high = max(float(mean - half), -width), min(float(mean + half), width)
+        p = float(2 * stats.t.sf(abs(mean) / error, n - 1))
+    else:
+        low = high = p = float("nan")
     # the correlation of two points is always 1 or -1
     unknown = n == 2 or x.std() == 0 or y.std() == 0
     correlation = float("nan") if unknown else float(np.corrcoef(x, y)[0, 1])
-    return PairedDifference(mean, float(mean - half), float(mean + half), sd, correlation, float(p), n, level)
+    return PairedDifference(mean, low, high, sd, correlation, p, n, level)
+
+
+def spreads(a: np.ndarray, b: np.ndarray) -> bool:
+    """Tell whether paired values differ by amounts that differ, by more than rounding; vectors of one length."""
+    return bool(np.std(a - b, ddof=1) > 1e-12 * np.abs(np.concatenate([a, b])).max())
+
+
+def decimals(width: float) -> int:
+    """Return how many decimals show an interval of this width with two digits of its half; at most 12."""
+    return int(np.clip(1 - np.floor(np.log10(width / 2)), 0, 12)) if 0 < width < np.inf else 3
 
 
 def mean_interval(
@@ -89,19 +120,20 @@ def mean_interval(
     Raises
     ------
     ValueError
-        If fewer than two values are given, or one lies outside the range.
+        If fewer than two values are given, or one is not finite or lies outside the range.
     """
     from scipy import stats
 
+    level = check_level(level)
     x = np.asarray(values, dtype=float)
     if x.ndim != 1 or len(x) < 2:
         raise ValueError(f"an interval needs a vector of at least 2 values, got shape {x.shape}. Run more seeds.")
-    lowest, highest = within
-    if (x < lowest).any() or (x > highest).any():
-        raise ValueError(f"values must lie in [{lowest:g}, {highest:g}], got {x.min():g} to {x.max():g}.")
+    if not np.isfinite(x).all():
+        raise ValueError(f"values must be finite, got {x[~np.isfinite(x)][0]:g}. Say how many are missing, and why.")
+    _check_within(x, within)
     mean = float(x.mean())
     half = float(stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
-    return mean, max(mean - half, lowest), min(mean + half, highest)
+    return mean, max(mean - half, within[0]), min(mean + half, within[1])
 
 
 def sign_flip_test(a: ArrayLike, b: ArrayLike, *, draws: int = 99_999, seed: int = 0) -> float:
@@ -137,6 +169,14 @@ def holm(p: ArrayLike) -> np.ndarray:
     if known.any():
         adjusted[known] = multipletests(values[known], method="holm")[1]
     return adjusted
+
+
+def _check_within(values: np.ndarray, within: tuple[float, float]) -> None:
+    lowest, highest = within
+    if not lowest < highest:
+        raise ValueError(f"within must be a range (lowest, highest), got {within}.")
+    if (values < lowest).any() or (values > highest).any():
+        raise ValueError(f"values must lie in [{lowest:g}, {highest:g}], got {values.min():g} to {values.max():g}.")
 
 
 def _pair(a: ArrayLike, b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from fedstat import _checks
+from fedstat.inference.levels import check_level
+
 
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Return two-sided Clopper-Pearson limits for a probability after `successes` in `n` independent trials."""
+    """Return two-sided Clopper-Pearson limits for a probability after `successes` in `n` independent trials.
+
+    Parameters
+    ----------
+    successes, n : int
+        Whole numbers, ``0 <= successes <= n`` and ``n >= 1``.
+    level : float
+        Confidence level, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If a number is not whole or out of its range.
+    """
     from scipy import stats
 
+    successes, n = _checks.whole("successes", successes), _checks.whole("n", n)
     if not 0 <= successes <= n or n < 1:
         raise ValueError(f"successes must lie between 0 and n >= 1, got {successes} of {n}.")
-    tail = (1 - level) / 2
+    tail = (1 - check_level(level)) / 2
     low = 0.0 if successes == 0 else float(stats.beta.ppf(tail, successes, n - successes + 1))
     high = 1.0 if successes == n else float(stats.beta.isf(tail, successes + 1, n - successes))
     return low, high

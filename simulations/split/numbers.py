@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import equivalence, holm, mean_interval, p_value, paired_difference
+from fedstat.inference import equivalence, holm, mean_interval, p_value, paired_difference, plan
 from simulations.contract import Finding, limits
 from simulations.showing import NONE, Estimate, fixed, rounded, setting, times
 from simulations.split.study import ARMS, CONTROL, TUNED_AT, family, margin, per_seed, settings_of
@@ -170,9 +170,10 @@ def _metrics(tables: Tables, base: Setting) -> list[dict[str, Any]]:
 
 
 def _judge(tables: Tables, arm: str, settings: Sequence[Setting]) -> list[dict[str, Any]]:
-    """Judge an arm against the true shared units in each setting: outcome, power of the test, difference in points.
+    """Judge an arm against the true shared units in each setting: outcome, seeds needed, difference in points.
 
-    The level of "different" keeps 95% over all arms and settings.
+    The level of "different" keeps 95% over all arms and settings. The seeds needed are those with which equivalence
+    would be found with a probability of 80%, were there no difference; a dash where pairs have no spread.
     """
     found = []
     for s in settings:
@@ -181,15 +182,18 @@ def _judge(tables: Tables, arm: str, settings: Sequence[Setting]) -> list[dict[s
         joint = paired_difference(points[arm], points["true"], level=1 - 0.05 / (len(COMPARED) * len(settings)))
         clear = joint.low > 0 or joint.high < 0
         outcome = e.outcome if e.outcome == "equivalent" else "different" if clear else "undecided"
-        found.append({"key": _key(s), "outcome": outcome, "power": e.power, "points": joint.mean})
+        needed = NONE
+        if not np.isnan(e.p):
+            needed = str(plan(points[arm] - points["true"], margin=e.margin, goal="equivalence").seeds)
+        found.append({"key": _key(s), "outcome": outcome, "needed": needed, "points": joint.mean})
     return found
 
 
 def _equivalences(tables: Tables, settings: Sequence[Setting]) -> list[dict[str, Any]]:
-    """Tabulate each arm's outcome and power, by setting."""
+    """Tabulate each arm's outcome and the seeds needed, by setting."""
     return [
         {"arm": arm}
-        | {j["key"]: {"outcome": j["outcome"], "power": fixed(j["power"], 2)} for j in _judge(tables, arm, settings)}
+        | {j["key"]: {"outcome": j["outcome"], "needed": j["needed"]} for j in _judge(tables, arm, settings)}
         for arm in COMPARED
     ]
 

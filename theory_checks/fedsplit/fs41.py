@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import product
 
 from fedstat._tables import Tables
 from fedstat.claims import Claim, Evidence, Studies, all_of, within
-from fedstat.inference import equivalence, paired_difference
+from fedstat.inference import equivalence, paired_difference, plan
 from simulations.split.study import margin
 from theory_checks.fedsplit.split_design import (
     CONFIRMED,
@@ -45,7 +46,11 @@ def _nearly_equal(tables: Tables, arms: Sequence[str], comparisons: int) -> list
             e = equivalence(table[arm], table["true"], margin=margin(table))
             wide = paired_difference(table[arm], table["true"], level=1 - 0.05 / comparisons)
             low, high, level = (e.low, e.high, 0.9) if e.outcome == "equivalent" else (wide.low, wide.high, wide.level)
-            what = f"{arm} less true at {in_words(setting)} (points; power {e.power:.2f})"
+            needed = "no spread between seeds"
+            if not math.isnan(e.p):
+                seeds = plan(table[arm] - table["true"], margin=e.margin, goal="equivalence").seeds
+                needed = f"{seeds} seeds needed, {e.n} there"
+            what = f"{arm} less true at {in_words(setting)} (points; {needed})"
             parts.append(within(low, high, (-e.margin, e.margin), cases=len(table), what=what, level=level))
     return parts
 
@@ -65,7 +70,7 @@ def _shifted(tables: Tables, arm: str, by: float) -> Tables:
     return {**tables, "accuracy": rows}
 
 
-_SEES = "a difference of the margin, with the power that stands beside the interval"
+_SEES = "a difference of the margin, with a probability of 80% if there are as many seeds as stand as needed"
 
 FS41 = Claim(
     id="FS-41",
