@@ -1,16 +1,21 @@
 from .agreement import auc, chance_corrected, entropy_nearest_neighbour
+from .client_fairness import Fairness, fairness, gini, jain_index
 from .comparison import Comparison, compare, primary_rows, primary_summary
 from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from .proportion import clopper_pearson
 from .tost import Equivalence, equivalence, equivalence_power
+from .weighting import BothWeightings, both_weightings
 
 __all__ = [
+    "BothWeightings",
     "Comparison",
     "Equivalence",
+    "Fairness",
     "PairedDifference",
     "auc",
+    "both_weightings",
     "chance_corrected",
     "clopper_pearson",
     "compare",
@@ -19,8 +24,11 @@ __all__ = [
     "entropy_nearest_neighbour",
     "equivalence",
     "equivalence_power",
+    "fairness",
+    "gini",
     "holm",
     "interval",
+    "jain_index",
     "mean_interval",
     "number",
     "p_value",
