@@ -5,6 +5,7 @@ from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from .proportion import clopper_pearson
+from .targets import TimeToTarget, to_target
 from .tost import Equivalence, equivalence, equivalence_power
 from .weighting import BothWeightings, both_weightings
 
@@ -14,6 +15,7 @@ __all__ = [
     "Equivalence",
     "Fairness",
     "PairedDifference",
+    "TimeToTarget",
     "auc",
     "both_weightings",
     "chance_corrected",
@@ -36,4 +38,5 @@ __all__ = [
     "primary_rows",
     "primary_summary",
     "sign_flip_test",
+    "to_target",
 ]
