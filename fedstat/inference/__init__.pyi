@@ -1,5 +1,6 @@
 from .agreement import auc, chance_corrected, entropy_nearest_neighbour
 from .analysis_plan import AnalysisPlan
+from .client_fairness import Fairness, fairness, gini, jain_index
 from .comparing import compare
 from .comparison import Comparison, compare, primary_rows, primary_summary
 from .formatting import interval, number, p_value
@@ -15,6 +16,7 @@ __all__ = [
     "Comparison",
     "Equivalence",
     "Equivalences",
+    "Fairness",
     "PairedDifference",
     "SampleSize",
     "auc",
@@ -26,8 +28,11 @@ __all__ = [
     "entropy_nearest_neighbour",
     "equivalence",
     "equivalences",
+    "fairness",
+    "gini",
     "holm",
     "interval",
+    "jain_index",
     "mean_interval",
     "number",
     "p_value",

@@ -1,0 +1,330 @@
+"""How unequal a method treats clients, apart from the noise of small test sets.
+
+With 40 test samples an accuracy has a standard error of 5 to 8 points: identical clients look unfair. Every measure
+comes three times: of the raw shares, of shares shrunk so that their spread is the clients' own, and of clients that are
+all alike, for what the noise of the test gives by itself.
+
+The shrinkage is constrained empirical Bayes. Posterior means under a beta-binomial law order the clients best, but are
+too close to each other (Louis 1984); Ghosh (1992) stretches them until their spread is right. Here it is stretched to
+the moment estimate of the clients' variance, which is unbiased whatever the law of the clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedstat._checks import number
+from fedstat._random import stream
+from fedstat.inference.weighting import client_table, over_seeds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Fairness:
+    """Inequality over clients; ``print`` it for a table.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per measure and version, with the columns measure, version, mean, low, high, seeds, clients: the mean
+        over seeds with t limits (NaN with one seed), and the mean number of clients. Measures are "sd", "worst decile",
+        "Gini", "Jain" and, with a reference, "share that loses"; versions are "raw", "shrunken" and "noise only".
+    clients : DataFrame or None
+        With a reference and the same clients under every seed: per client the mean difference to the reference, the
+        shrunken difference with its limits, the probability that the client loses, and whether it "loses", "gains"
+        or is "undecided".
+    level : float
+        Confidence level of limits, and the probability from which on a client is said to lose or gain.
+    notes : tuple of str
+        What the numbers rest on.
+    """
+
+    table: pd.DataFrame
+    clients: pd.DataFrame | None
+    level: float
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = [self.table.to_string(index=False, float_format="%.4f", na_rep="-")]
+        if self.clients is not None:
+            shown += ["", self.clients.to_string(index=False, float_format="%.4f")]
+        return "\n".join([*shown, "", *self.notes])
+
+
+def fairness(
+    accuracy: ArrayLike,
+    samples: ArrayLike,
+    *,
+    reference: ArrayLike | None = None,
+    clients: Sequence[Hashable] | None = None,
+    fresh_tests: bool = False,
+    level: float = 0.95,
+) -> Fairness:
+    """Measure how unequal clients fare under one method, raw, after shrinkage, and by test noise alone.
+
+    Parameters
+    ----------
+    accuracy : array_like, shape (seeds, clients)
+        The share of its test samples that a client gets right; NaN where absent. Of a mean over rounds the noise is
+        somewhat smaller than of one evaluation, and is then counted too large.
+    samples : array_like, shape (seeds, clients)
+        The number of test samples; zero or NaN where absent.
+    reference : array_like, shape (seeds, clients), optional
+        The same clients' accuracies under another method on the same test samples, such as Local's: who loses by taking
+        part?
+    clients : sequence, length clients, optional
+        Names of the clients, to be given only if they are the same under every seed. Then those that lose are named.
+    fresh_tests : bool
+        Whether each seed tests the named clients on other samples. If not, more seeds do not lessen the test's noise.
+    level : float
+        Confidence level, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If shapes or counts are wrong, accuracies lie outside [0, 1], a seed has fewer than two clients, or none of its
+        clients has two test samples.
+
+    Notes
+    -----
+    The variance over clients is the variance of the raw shares (divisor K - 1) minus the mean of
+    ``a (1 - a) / (n - 1)``, which is unbiased, and zero where negative. The measures of one
+    seed are functions of its clients alone, and limits run over seeds: clients of one run are coupled through the
+    shared model.
+
+    Whether a client loses is judged by a normal law of the differences. Test noise of the two methods is counted as
+    independent. On the same samples it is mostly smaller than that, so the shrunken numbers err towards equal clients.
+
+    References
+    ----------
+    T. A. Louis, Estimating a population of parameter values using Bayes and empirical Bayes methods, JASA 1984.
+    M. Ghosh, Constrained Bayes estimation with applications, JASA 1992.
+    """
+    import pandas as pd
+
+    confidence = number("level", level, "(0, 1)")
+    a, n = _shares("accuracy", accuracy, samples)
+    names = None if clients is None else list(clients)
+    if names is not None and not (len(names) == len(set(names)) == a.shape[1]):
+        raise ValueError(
+            f"clients must be {a.shape[1]} different names, one per column, got {len(names)}: {names[:5]}."
+        )
+    found: dict[tuple[str, str], list[float]] = {}
+    unspread = 0
+    for row, (share, count) in enumerate(zip(a, n, strict=True)):
+        here = count > 0
+        p, size = share[here], count[here]
+        variance = max(latent_variance(p, size), 0.0)
+        unspread += variance < 1e-12
+        rng = stream(0, "fairness by noise alone", row)
+        noise = rng.binomial(size.round().astype(int), p.mean(), size=(_draws(len(p)), len(p))) / size.round()
+        for version, values in (
+            ("raw", p[None]),
+            ("shrunken", _constrained(p, size, variance)[None]),
+            ("noise only", noise),
+        ):
+            for measure, of_draws in _measures(values).items():
+                found.setdefault((measure, version), []).append(float(of_draws.mean()))
+    notes = [
+        "raw: of the shares as measured; shrunken: of the clients themselves (beta-binomial, constrained empirical "
+        "Bayes); noise only: of equal clients with these numbers of test samples.",
+        _said_of_seeds(len(a), names is not None),
+    ]
+    if unspread:
+        notes.append(
+            f"Under {unspread} of {len(a)} seeds the shares spread no more than noise does: "
+            "all clients count as equal there."
+        )
+    if (least := int((n > 0).sum(axis=1).min())) < 10:
+        notes.append(f"With {least} clients the worst decile is the worst client.")
+    named = None
+    if reference is not None:
+        r, _ = _shares("reference", reference, samples)
+        for row in range(len(a)):
+            here = n[row] > 0
+            for version, share_below in _losing(a[row, here], r[row, here], n[row, here], row).items():
+                found.setdefault(("share that loses", version), []).append(share_below)
+        if names is not None:
+            named = _named(a, r, n, names, fresh_tests, confidence)
+            notes.append(f"A client is said to lose or gain where its probability is at least {confidence:g}.")
+    of_clients = float((n > 0).sum(axis=1).mean())
+    rows = []
+    for (measure, version), values in found.items():
+        mean, low, high = over_seeds(np.array(values), confidence, (0.0, 1.0))
+        rows.append((measure, version, mean, low, high, len(values), of_clients))
+    columns = ["measure", "version", "mean", "low", "high", "seeds", "clients"]
+    return Fairness(pd.DataFrame(rows, columns=columns), named, confidence, tuple(notes))
+
+
+def gini(values: np.ndarray) -> np.ndarray:
+    """Return the Gini coefficient of non-negative values along the last axis: 0 if all are equal (or zero), below 1.
+
+    It is the mean absolute difference of two values drawn with replacement, divided by twice the mean.
+    """
+    x = np.sort(np.asarray(values, dtype=float), axis=-1)
+    _not_negative(x)
+    count, total = x.shape[-1], x.sum(axis=-1)
+    weight = 2 * np.arange(1, count + 1) - count - 1
+    return np.maximum((x * weight).sum(axis=-1) / (count * np.where(total > 0, total, 1.0)), 0.0)
+
+
+def jain_index(values: np.ndarray) -> np.ndarray:
+    """Return Jain's index ``(sum x)^2 / (K sum x^2)`` along the last axis: 1 if all are equal, 1 / K if one has all.
+
+    All values zero are equal values: 1.
+    """
+    x = np.asarray(values, dtype=float)
+    _not_negative(x)
+    largest = x.max(axis=-1, keepdims=True)
+    x = np.where(largest > 0, x / np.where(largest > 0, largest, 1.0), 1.0)  # squares of tiny values are zero
+    return x.sum(axis=-1) ** 2 / (x.shape[-1] * (x**2).sum(axis=-1))
+
+
+def _not_negative(x: np.ndarray) -> None:
+    if x.ndim == 0 or x.shape[-1] == 0 or not np.isfinite(x).all() or (x < 0).any():
+        raise ValueError("values must be finite and not negative, at least one along the last axis.")
+
+
+def _measures(values: np.ndarray) -> dict[str, np.ndarray]:
+    worst = -(-values.shape[-1] // 10)
+    return {
+        "sd": values.std(axis=-1, ddof=1),
+        "worst decile": np.sort(values, axis=-1)[..., :worst].mean(axis=-1),
+        "Gini": gini(values),
+        "Jain": jain_index(values),
+    }
+
+
+def _shares(name: str, values: ArrayLike, samples: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    share, n = client_table(name, values, samples)
+    known = share[n > 0]
+    if (known < 0).any() or (known > 1).any():
+        raise ValueError(f"{name} must hold shares in [0, 1], got {known.min():g} to {known.max():g}. Divide by 100?")
+    for row, count in enumerate(n):
+        if (count > 0).sum() < 2:
+            raise ValueError(f"{name}: the seed in row {row} has one client. Fairness compares at least two.")
+        if count.max() < 2:
+            raise ValueError(
+                f"samples: under the seed in row {row} no client has two test samples, so that the spread of clients "
+                "cannot be told from noise. Test on more samples."
+            )
+        if not (count >= 1)[count > 0].all() or (count != count.round()).any():
+            raise ValueError(f"samples must be whole numbers, got {count[count != count.round()][0]:g} in row {row}.")
+    return share, n
+
+
+def _draws(clients: int) -> int:
+    return min(2000, max(100, 20_000 // clients))
+
+
+def _bernoulli_variance(p: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return unbiased estimates of each client's ``p (1 - p)``; one test sample alone tells nothing: others' mean."""
+    several = n > 1
+    own = p * (1 - p) * n / np.where(several, n - 1, 1)
+    return np.where(several, own, own[several].mean())
+
+
+def latent_variance(p: np.ndarray, n: np.ndarray) -> float:
+    """Return an unbiased estimate of the variance of clients behind their shares; by chance it may be negative."""
+    return float(p.var(ddof=1) - (_bernoulli_variance(p, n) / n).mean())
+
+
+def _constrained(p: np.ndarray, n: np.ndarray, variance: float) -> np.ndarray:
+    """Return shrunken shares with the mean of the raw shares and this variance (cut off at 0 and 1)."""
+    mean = p.mean()
+    if variance < 1e-12:
+        return np.full_like(p, mean)
+    # a beta law with this mean and variance is worth as many samples; none if the shares are all 0 or 1
+    prior = max(mean * (1 - mean) / variance - 1, 0.0)
+    posterior = (n * p + prior * mean) / (n + prior)
+    posterior = posterior - posterior.mean()
+    return np.clip(mean + posterior * np.sqrt(variance / posterior.var(ddof=1)), 0.0, 1.0)
+
+
+def _normal_posterior(d: np.ndarray, noise: np.ndarray, variance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return each client's posterior mean and sd under a normal law of the true differences.
+
+    The law's mean is known up to its standard error, which is part of the sd: without spread all clients share it.
+    """
+    kept = variance / np.where(variance + noise > 0, variance + noise, 1.0)
+    error = (variance + noise).mean() / len(d)
+    return kept * d + (1 - kept) * d.mean(), np.sqrt(variance * (1 - kept) + (1 - kept) ** 2 * error)
+
+
+def _probability_below_zero(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    from scipy.special import ndtr
+
+    return np.where(sd > 0, ndtr(-mean / np.where(sd > 0, sd, 1.0)), (mean < 0).astype(float))
+
+
+def _losing(a: np.ndarray, r: np.ndarray, n: np.ndarray, row: int) -> dict[str, float]:
+    """Return the share of clients below the reference: as measured, expected, and if all had the mean difference."""
+    d = a - r
+    own = _bernoulli_variance(a, n) + _bernoulli_variance(r, n)
+    variance = max(float(d.var(ddof=1) - (own / n).mean()), 0.0)
+    mean, sd = _normal_posterior(d, own.mean() / n, variance)
+    rng, size = stream(0, "losing by noise alone", row), n.round().astype(int)
+    shape = (_draws(len(d)), len(d))
+    apparent = rng.binomial(size, a.mean(), size=shape) < rng.binomial(size, r.mean(), size=shape)
+    return {
+        "raw": float((d < 0).mean()),
+        "shrunken": float(_probability_below_zero(mean, sd).mean()),
+        "noise only": float(apparent.mean()),
+    }
+
+
+def _named(
+    a: np.ndarray, r: np.ndarray, n: np.ndarray, names: list[Hashable], fresh: bool, level: float
+) -> pd.DataFrame:
+    """Return the clients' differences over seeds, shrunken, worst first."""
+    import pandas as pd
+    from scipy import stats
+
+    here = n > 0
+    if not here.any(axis=0).all():
+        raise ValueError(f"clients: {names[int(np.flatnonzero(~here.any(axis=0))[0])]!r} is absent under every seed.")
+    seeds = here.sum(axis=0)
+    size = n.sum(axis=0) / seeds
+    each = np.where(here, a - r, np.nan)
+    d = np.nanmean(each, axis=0)
+    mean_a, mean_r = (np.nanmean(np.where(here, x, np.nan), axis=0) for x in (a, r))
+    test = (_bernoulli_variance(mean_a, size) + _bernoulli_variance(mean_r, size)).mean() / size
+    freedom = int((seeds - 1).sum())
+    over = float(np.nansum((each - d) ** 2)) / freedom if freedom else 0.0
+    if fresh and freedom:
+        # seeds show all of the noise; between clients it goes with the binomial one
+        noise = over * (test / test.mean() if test.any() else np.ones_like(test)) / seeds
+    else:
+        noise = test + over / seeds
+    variance = max(float(d.var(ddof=1) - noise.mean()), 0.0)
+    mean, sd = _normal_posterior(d, noise, variance)
+    half = stats.norm.ppf((1 + level) / 2) * sd
+    loses = _probability_below_zero(mean, sd)
+    gains = _probability_below_zero(-mean, sd)
+    table = pd.DataFrame(
+        {
+            "client": names,
+            "difference": d,
+            "shrunken": mean,
+            "low": mean - half,
+            "high": mean + half,
+            "probability of losing": loses,
+            "outcome": np.select([loses >= level, gains >= level], ["loses", "gains"], "undecided"),
+            "seeds": seeds,
+        }
+    )
+    return table.sort_values("shrunken", kind="stable").reset_index(drop=True)
+
+
+def _said_of_seeds(seeds: int, crossed: bool) -> str:
+    if seeds == 1:
+        return "One seed: no limits. Run more seeds."
+    of = "new seeds with these clients" if crossed else "new seeds, each with the clients that it draws"
+    return f"Limits are over seeds and speak of {of}; clients of one run are not independent."

@@ -1,0 +1,246 @@
+"""How soon a method gets there: rounds, bytes, FLOPs or local steps to a target.
+
+A run that never reaches the target is not left out, and its last round is not taken for its time: it is censored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedstat._checks import number
+from fedstat.inference.formatting import p_value
+from fedstat.inference.missing import complete_mean
+from fedstat.inference.paired import holm, mean_interval, paired_difference, sign_flip_test
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class TimeToTarget:
+    """Times to a target; ``print`` it for a table.
+
+    Attributes
+    ----------
+    runs : DataFrame
+        One row per run: method, seed, whether it reached the target, and the time: the first value of the axis at
+        which it was there, or its last if it never was.
+    summary : DataFrame
+        One row per method: how many runs reached the target up to their own end, of how many; the Kaplan-Meier median
+        with exact limits (order statistics; infinite where the data give none); the restricted mean, which is the
+        mean of the time up to the horizon, with t limits (NaN where all runs agree, or there is one).
+    differences : DataFrame
+        Differences of restricted means, paired on seeds, with simultaneous t limits (Bonferroni over the rows), the
+        p-value of the sign-flip test and the Holm-adjusted p-value of the paired t test.
+    log_rank_p : float
+        P-value of the log-rank test that all methods share one law of the time up to the horizon; 1 if the runs do
+        not differ at all, NaN with one method.
+    horizon : float
+        Last value of the axis that every run has reached: what comes after is not compared.
+    target : float
+        The value to reach.
+    axis : str
+        What the time is counted in.
+    level : float
+        Confidence level.
+    notes : tuple of str
+        What the numbers rest on.
+    """
+
+    runs: pd.DataFrame
+    summary: pd.DataFrame
+    differences: pd.DataFrame
+    log_rank_p: float
+    horizon: float
+    target: float
+    axis: str
+    level: float
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = [self.summary.to_string(float_format="%.4g", na_rep="-")]
+        if len(self.differences):
+            formats = {name: p_value for name in self.differences.columns if name.startswith("p ")}
+            shown += ["", self.differences.to_string(index=False, float_format="%.4g", formatters=formats, na_rep="-")]
+            shown += [f"log-rank test of all methods: p {p_value(self.log_rank_p)}"]
+        return "\n".join([*shown, "", *self.notes])
+
+
+def to_target(
+    curves: pd.DataFrame,
+    target: float,
+    axis: str = "round",
+    *,
+    smaller: bool = False,
+    stays: bool = False,
+    control: str | None = None,
+    level: float = 0.95,
+) -> TimeToTarget:
+    """Find when each run first reaches a target, and compare methods with runs that never do as censored.
+
+    Parameters
+    ----------
+    curves : DataFrame
+        Columns method, seed, value and the axis; with a column client its rows are averaged, clients equally. A mean
+        that is NaN or infinite is not at the target.
+    target : float
+        The value that the mean is to reach: at least this, or at most, if `smaller`. Fix it before looking.
+    axis : str
+        The column in which time is counted, such as "round", "bytes", "flops" or "steps".
+    smaller : bool
+        Whether smaller values are better, as of a loss.
+    stays : bool
+        Whether the run must stay at the target up to its end; the time is then the first from which on it does.
+    control : str, optional
+        The method that others are compared with; by default all pairs are.
+    level : float
+        Confidence level, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, the table mixes metrics, estimands or splits, a value of the axis is not finite, or the
+        control is no method of the table.
+
+    Notes
+    -----
+    Up to the horizon no run is censored before its end, so that the restricted mean is a mean over seeds of the
+    smaller of time and horizon: its limits, and the pairing, need no survival theory. Kaplan-Meier's median
+    and the log-rank test are statsmodels'. Times are known up to the distance of two evaluations.
+    """
+    import pandas as pd
+
+    confidence = number("level", level, "(0, 1)")
+    goal = number("target", target)
+    means, notes = _mean_curves(curves, axis)
+    rows = []
+    for (method, seed), run in means.groupby(["method", "seed"], sort=False, observed=True):
+        x, y = run[axis].to_numpy(dtype=float), run["value"].to_numpy(dtype=float)
+        there = np.isfinite(y) & ((y <= goal) if smaller else (y >= goal))
+        if stays:
+            there = np.logical_and.accumulate(there[::-1])[::-1]
+        hit = bool(there.any())
+        rows.append((method, seed, hit, float(x[there.argmax()]) if hit else float(x[-1]), float(x[-1])))
+    runs = pd.DataFrame(rows, columns=["method", "seed", "reached", "time", "last"])
+    methods = list(runs["method"].unique())
+    if control is not None and control not in methods:
+        raise ValueError(f"control must be a method of the table, {methods}, got {control!r}.")
+    horizon = float(runs["last"].min())
+    if runs["last"].nunique() > 1:
+        first = runs.loc[runs["last"].idxmin()]
+        notes.append(f"Runs end at different {axis}; {first['method']} under seed {first['seed']} sets the horizon.")
+    runs["restricted"] = runs["time"].clip(upper=horizon)
+    runs["by horizon"] = runs["reached"] & (runs["time"] <= horizon)
+    summary = pd.DataFrame({m: _summary(own, horizon, confidence) for m, own in runs.groupby("method", sort=False)}).T
+    summary = summary.astype({"reached": int, "runs": int}).rename_axis("method")
+    reached = ", ".join(f"{m} {row['reached']:.0f} of {row['runs']:.0f}" for m, row in summary.iterrows())
+    notes.insert(0, f"Reached {'and held ' * stays}{goal:g}: {reached}. Runs that did not are censored, not left out.")
+    notes.append(f"Restricted means count {axis} up to {horizon:g}, where the shortest run ends.")
+    if np.isinf(summary["median high"]).any():
+        notes.append("A median without an upper limit: too few runs, or too few that reached the target.")
+    pairs = [(m, control) for m in methods if m != control] if control is not None else list(combinations(methods, 2))
+    differences = _differences(runs, pairs, confidence, notes)
+    if len(methods) > 1:
+        notes.append("The log-rank test does not use the pairs and is meant for many runs; the other tests are paired.")
+    p = _log_rank(runs)
+    shown = runs[["method", "seed", "reached", "time"]]
+    return TimeToTarget(shown, summary, differences, p, horizon, goal, axis, confidence, tuple(notes))
+
+
+def _mean_curves(curves: pd.DataFrame, axis: str) -> tuple[pd.DataFrame, list[str]]:
+    """Return the mean over clients at every value of the axis, sorted along it, and what is to be said of it."""
+    needed = ["method", "seed", axis, "value"]
+    if missing := [name for name in needed if name not in curves.columns]:
+        raise ValueError(
+            f"curves lacks the columns {missing}; it has {list(curves.columns)}. Rename or choose an axis."
+        )
+    if curves.empty:
+        raise ValueError("curves has no rows.")
+    for name in ("metric", "estimand", "split"):
+        if name in curves.columns and curves[name].nunique() > 1:
+            raise ValueError(f"curves mixes values of {name}: {list(curves[name].unique())}. Keep the rows of one.")
+    if not np.isfinite(curves[axis].to_numpy(dtype=float)).all():
+        raise ValueError(f"the axis {axis!r} has values that are NaN or infinite.")
+    by = ["method", "seed", axis]
+    sizes = curves.groupby(by, observed=True).size()
+    if "client" not in curves.columns and (sizes > 1).any():
+        raise ValueError(
+            f"curves has several values at {dict(zip(by, sizes.idxmax(), strict=True))} and no column client."
+        )
+    notes = []
+    if sizes.min() < sizes.max():
+        notes.append(f"Means are over the clients that were evaluated: {sizes.min()} to {sizes.max()} of them.")
+    means = complete_mean(curves, by).rename("value").reset_index()
+    if gaps := int(means["value"].isna().sum()):
+        notes.append(f"{gaps} of {len(means)} means are NaN or infinite and count as not at the target.")
+    return means, notes
+
+
+def _summary(own: pd.DataFrame, horizon: float, level: float) -> dict[str, float]:
+    from scipy import stats
+    from statsmodels.duration.survfunc import SurvfuncRight
+
+    n = len(own)
+    estimate = SurvfuncRight(own["time"].to_numpy(), own["reached"].to_numpy(dtype=int))
+    half = np.flatnonzero(estimate.surv_prob <= 0.5 + 1e-9)
+    # exact for any law: the k-th smallest and k-th largest of n times enclose the median
+    k = int(stats.binom.ppf((1 - level) / 2, n, 0.5))
+    times = np.sort(own["restricted"].to_numpy())
+    known = np.sort(np.where(own["by horizon"], own["time"], np.inf))
+    restricted = own["restricted"].to_numpy()
+    low, high = float("nan"), float("nan")
+    if np.ptp(restricted) > 0:
+        _, low, high = mean_interval(restricted, level, within=(-np.inf, horizon))
+    return {
+        "reached": float(own["reached"].sum()),
+        "runs": n,
+        "median": float(estimate.surv_times[half[0]]) if len(half) else float("inf"),
+        "median low": float(times[k - 1]) if k else 0.0,
+        "median high": float(known[n - k]) if k else float("inf"),
+        "restricted mean": float(restricted.mean()),
+        "low": low,
+        "high": high,
+    }
+
+
+def _differences(runs: pd.DataFrame, pairs: list[tuple[str, str]], level: float, notes: list[str]) -> pd.DataFrame:
+    import pandas as pd
+
+    wide = runs.pivot(index="seed", columns="method", values="restricted")
+    rows, unpaired, constant = [], [], []
+    for a, b in pairs:
+        both = wide[[a, b]].dropna()
+        if len(both) < 2:
+            unpaired.append(f"{a} and {b}")
+            rows.append((a, b, *[float("nan")] * 5, len(both)))
+            continue
+        x, y = both[a].to_numpy(), both[b].to_numpy()
+        found = paired_difference(x, y, level=1 - (1 - level) / len(pairs))
+        flip = sign_flip_test(x, y)
+        if found.sd > 1e-12 * np.abs(x).max():  # not rounding alone
+            rows.append((a, b, found.mean, found.low, found.high, flip, found.p, found.n))
+        else:
+            constant.append(f"{a} and {b}")
+            rows.append((a, b, found.mean, *[float("nan")] * 2, flip, float("nan"), found.n))
+    if unpaired:
+        notes.append(f"Fewer than two seeds in common, so no difference: {', '.join(unpaired)}.")
+    if constant:
+        notes.append(f"The same difference under every seed, so no limits and no t test: {', '.join(constant)}.")
+    columns = ["method", "against", "difference", "low", "high", "p (sign flip)", "p (Holm)", "pairs"]
+    table = pd.DataFrame(rows, columns=columns)
+    table["p (Holm)"] = holm(table["p (Holm)"])
+    return table
+
+
+def _log_rank(runs: pd.DataFrame) -> float:
+    from statsmodels.duration.survfunc import survdiff
+
+    if runs["method"].nunique() < 2:
+        return float("nan")
+    if not runs["by horizon"].any() or (runs["by horizon"].all() and runs["restricted"].nunique() == 1):
+        return 1.0
+    return float(survdiff(runs["restricted"], runs["by horizon"].astype(int), runs["method"].to_numpy())[1])

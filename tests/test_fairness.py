@@ -1,0 +1,242 @@
+"""Inequality over clients, and both weightings, against exact laws, brute force and simulation."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from fedstat._random import stream
+from fedstat.inference import both_weightings, fairness, gini, jain_index
+from fedstat.inference.client_fairness import latent_variance
+
+shares = st.lists(st.floats(0, 1), min_size=2, max_size=12)
+tables = st.lists(st.tuples(st.integers(0, 20), st.integers(2, 20)), min_size=2, max_size=15)
+
+
+def as_shares(pairs):
+    count = np.array([[n for _, n in pairs]], dtype=float)
+    return np.minimum([[y for y, _ in pairs]], count) / count, count
+
+
+def cell(result, measure, version, column="mean"):
+    rows = result.table.set_index(["measure", "version"])
+    return rows.loc[(measure, version), column]
+
+
+@given(shares)
+def test_gini_and_jain_are_their_double_sums(values):
+    x = np.array(values)
+    assert 0 <= gini(x) < 1
+    assert 1 / len(x) - 1e-12 <= jain_index(x) <= 1 + 1e-12
+    if x.mean() > 1e-6:
+        assert gini(x) == pytest.approx(np.abs(x[:, None] - x).mean() / (2 * x.mean()), abs=1e-12)
+        assert jain_index(x) == pytest.approx(1 / (1 + x.var() / x.mean() ** 2))
+
+
+def test_gini_and_jain_at_their_ends():
+    one_has_all = np.eye(5)[0]
+    assert gini(one_has_all) == pytest.approx(0.8)
+    assert jain_index(one_has_all) == pytest.approx(0.2)
+    for equal in (np.zeros(4), np.full(4, 0.3), np.full(4, 1e-200)):
+        assert gini(equal) == pytest.approx(0, abs=1e-15)
+        assert jain_index(equal) == pytest.approx(1)
+    with pytest.raises(ValueError, match="finite and not negative"):
+        gini(np.array([1.0, -1.0]))
+
+
+def test_the_variance_of_clients_is_unbiased_under_the_beta_binomial_law():
+    """All outcomes of two clients with different numbers of test samples, weighted by scipy's probabilities."""
+    alpha, beta, sizes = 2.0, 3.5, (3, 5)
+    laws = [stats.betabinom(n, alpha, beta) for n in sizes]
+    expected = sum(
+        laws[0].pmf(y) * laws[1].pmf(z) * latent_variance(np.array([y / 3, z / 5]), np.array(sizes, dtype=float))
+        for y, z in itertools.product(range(4), range(6))
+    )
+    assert expected == pytest.approx(stats.beta(alpha, beta).var(), rel=1e-10)
+
+
+def test_shrunken_shares_are_stretched_posterior_means():
+    a = np.array([[0.2, 0.9, 0.5, 0.75, 0.6, 0.3]])
+    n = np.array([[10.0, 20, 40, 12, 60, 10]])
+    m, v = a.mean(), latent_variance(a[0], n[0])
+    total = m * (1 - m) / v - 1
+    prior = stats.beta(m * total, (1 - m) * total)
+    posterior = []
+    for y, size in zip((a * n)[0], n[0], strict=True):
+
+        def weight(p, y=y, size=size):
+            return prior.pdf(p) * stats.binom.pmf(round(y), int(size), p)
+
+        posterior.append(integrate.quad(lambda p: p * weight(p), 0, 1)[0] / integrate.quad(weight, 0, 1)[0])
+    stretched = m + (posterior - np.mean(posterior)) * np.sqrt(v) / np.std(posterior, ddof=1)
+    result = fairness(a, n)
+    assert cell(result, "sd", "shrunken") == pytest.approx(np.sqrt(v))
+    assert cell(result, "Gini", "shrunken") == pytest.approx(gini(stretched))
+    assert cell(result, "worst decile", "shrunken") == pytest.approx(stretched.min())
+    assert np.std(posterior, ddof=1) < np.sqrt(v) < cell(result, "sd", "raw")
+
+
+@pytest.mark.parametrize("sd", [0.04, 0.1])
+def test_shrinkage_recovers_the_spread_that_noise_hides(sd):
+    rng = np.random.default_rng(3)
+    seeds, clients, mean = 60, 100, 0.8
+    total = mean * (1 - mean) / sd**2 - 1
+    p = rng.beta(mean * total, (1 - mean) * total, size=(seeds, clients))
+    n = rng.integers(20, 61, size=p.shape)
+    result = fairness(rng.binomial(n, p) / n, n)
+    # the measures of the true shares themselves; one standard error of the 60 seeds is 0.6 to 1.5% of the sd
+    truth = {"sd": p.std(axis=1, ddof=1), "Gini": gini(p), "Jain": jain_index(p)}
+    truth["worst decile"] = np.sort(p, axis=1)[:, :10].mean(axis=1)
+    for measure, values in truth.items():
+        raw, shrunken = (abs(cell(result, measure, v) - values.mean()) for v in ("raw", "shrunken"))
+        assert shrunken < 0.35 * raw
+    assert cell(result, "sd", "shrunken") == pytest.approx(truth["sd"].mean(), rel=0.06)
+
+
+def test_equal_clients_look_as_noise_alone_says():
+    rng = np.random.default_rng(4)
+    n = np.broadcast_to(np.arange(20, 60), (200, 40))
+    result = fairness(rng.binomial(n, 0.85) / n, n)
+    for measure in ("sd", "worst decile", "Gini", "Jain"):
+        low, high = (cell(result, measure, "raw", limit) for limit in ("low", "high"))
+        assert low - 0.001 < cell(result, measure, "noise only") < high + 0.001
+    # the exact second moment of equal clients; simulated sds have a root mean square near it, a little below
+    exact = np.sqrt((0.85 * 0.15 / np.arange(20, 60)).mean())
+    assert 0.97 * exact < cell(result, "sd", "noise only") < exact
+    assert cell(result, "sd", "shrunken") < 0.35 * exact
+    assert any("seeds the shares spread no more than noise" in note for note in result.notes)
+
+
+@given(tables, st.randoms(use_true_random=False))
+def test_the_order_of_clients_does_not_matter(pairs, random):
+    order = random.sample(range(len(pairs)), len(pairs))
+    a, n = as_shares(pairs)
+    r = np.flip(a, axis=1) * 0.5
+    one = fairness(a, n, reference=r).table
+    other = fairness(a[:, order], n[:, order], reference=r[:, order]).table
+    # what is simulated pairs its draws with columns, and may differ by their noise
+    exact = one["version"] != "noise only"
+    np.testing.assert_allclose(one.loc[exact, "mean"], other.loc[exact, "mean"], rtol=1e-7, atol=1e-7)
+    assert one["mean"].between(0, 1).all()
+
+
+def test_shares_of_zero_and_one():
+    for value in (0.0, 1.0):
+        result = fairness(np.full((3, 5), value), np.full((3, 5), 8))
+        for version in ("raw", "shrunken", "noise only"):
+            assert cell(result, "sd", version) == 0
+            assert cell(result, "Jain", version) == 1
+    apart = fairness([[0.0, 1.0, 0.0, 1.0]] * 2, np.full((2, 4), 50))  # nothing to shrink
+    assert cell(apart, "sd", "shrunken") == pytest.approx(cell(apart, "sd", "raw"))
+    single = fairness([[0.0, 1.0, 0.4, 0.9]] * 2, [[1, 1, 10, 10]] * 2)  # one sample tells no noise: others' is taken
+    assert 0 <= cell(single, "sd", "shrunken") < cell(single, "sd", "raw")
+
+
+def test_absent_clients_are_left_out_and_missing_values_refused():
+    gap = np.nan
+    with_gap = fairness([[0.5, 0.8, gap], [0.4, 0.9, 0.7]], [[20, 30, gap], [20, 30, 0 + 40]])
+    alone = [fairness([[0.5, 0.8]], [[20, 30]]), fairness([[0.4, 0.9, 0.7]], [[20, 30, 40]])]
+    assert cell(with_gap, "sd", "raw") == pytest.approx(np.mean([cell(one, "sd", "raw") for one in alone]))
+    assert cell(with_gap, "sd", "raw", "clients") == 2.5
+    with pytest.raises(ValueError, match="client 1 under the seed in row 0 has no finite value, but 30 samples"):
+        fairness([[0.5, gap, 0.5]], [[20, 30, 10]])
+    with pytest.raises(ValueError, match="has a value but no samples"):
+        fairness([[0.5, 0.1, 0.5]], [[20, 0, 10]])
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "samples", "message"),
+    [
+        ([[80.0, 90.0]], [[10, 10]], "accuracy must hold shares in .0, 1.*Divide by 100"),
+        ([[0.5, 1.0]], [[1, 1]], "no client has two test samples"),
+        ([[0.5]], [[10]], "has one client"),
+        ([0.5, 0.6], [10, 10], "must be matrices"),
+        ([[0.5, 0.5]], [[10, -1]], "not negative"),
+        ([[0.5, 0.5]], [[10, 9.5]], "whole numbers, got 9.5"),
+    ],
+)
+def test_bad_tables_of_clients(accuracy, samples, message):
+    with pytest.raises(ValueError, match=message):
+        fairness(accuracy, samples)
+
+
+def test_one_seed_has_no_limits_and_says_so():
+    result = fairness([[0.5, 0.7, 0.9]], [[30, 30, 30]])
+    assert result.table["low"].isna().all()
+    assert "One seed: no limits" in str(result)
+
+
+def test_who_loses_when_nobody_does():
+    rng = np.random.default_rng(5)
+    n = np.full((20, 100), 40)
+    method, local = rng.binomial(n, 0.84) / n, rng.binomial(n, 0.80) / n
+    result = fairness(method, n, reference=local)
+    # everybody gains four points, and yet three clients in ten seem to lose: by noise
+    y, z = (stats.binom(40, p).pmf(np.arange(41)) for p in (0.84, 0.80))
+    exact = np.tril(np.outer(z, y), -1).sum()
+    assert cell(result, "share that loses", "raw") == pytest.approx(exact, abs=0.03)
+    assert cell(result, "share that loses", "noise only") == pytest.approx(exact, abs=0.02)
+    assert cell(result, "share that loses", "shrunken") < 0.5 * exact
+
+
+def test_who_loses_when_a_third_does():
+    rng = np.random.default_rng(6)
+    seeds, clients = 8, 90
+    gain = np.where(np.arange(clients) < 30, -0.15, 0.15)
+    n = np.full((seeds, clients), 60)
+    local, method = rng.binomial(n, 0.7) / n, rng.binomial(n, 0.7 + gain) / n
+    names = [f"ward {i}" for i in range(clients)]
+    result = fairness(method, n, reference=local, clients=names, fresh_tests=True)
+    assert cell(result, "share that loses", "shrunken") == pytest.approx(1 / 3, abs=0.06)
+    named = result.clients.set_index("client")["outcome"]
+    losers, winners = ({f"ward {i}" for i in ids} for ids in (range(30), range(30, 90)))
+    assert set(named.index[named == "loses"]) <= losers
+    assert len(set(named.index[named == "loses"])) >= 25
+    assert set(named.index[named == "gains"]) <= winners
+    # without new test samples eight seeds know little more than one, and fewer are named
+    cautious = fairness(method, n, reference=local, clients=names).clients.set_index("client")["outcome"]
+    assert set(cautious.index[cautious == "loses"]) < set(named.index[named == "loses"])
+    with pytest.raises(ValueError, match="clients must be 90 different names"):
+        fairness(method, n, reference=local, clients=["a", "b"])
+
+
+def test_the_same_model_makes_nobody_lose():
+    a = np.full((3, 6), 0.5)
+    result = fairness(a, np.full((3, 6), 20), reference=a, clients=range(6))
+    assert set(result.clients["outcome"]) == {"undecided"}
+    right = np.ones((3, 6))
+    assert cell(fairness(right, 20 * right, reference=right), "share that loses", "shrunken") == 0
+
+
+@given(tables)
+def test_both_weightings_are_numpys_averages(pairs):
+    a, n = as_shares(pairs)
+    result = both_weightings(np.vstack([a, a / 2]), np.vstack([n, n]), within=(0, 1))
+    one, other = np.average(a[0]), np.average(a[0], weights=n[0])
+    np.testing.assert_allclose(result.table["mean"], [0.75 * one, 0.75 * other], atol=1e-12)
+    assert result.table.loc["clients equally", "effective clients"] == pytest.approx(len(pairs))
+    assert 1 <= result.table.loc["by samples", "effective clients"] <= len(pairs) + 1e-9
+    assert (result.table["low"] >= 0).all()
+
+
+def test_both_weightings_answer_two_questions():
+    # one hospital with 60 samples, four with 4
+    values = np.array([[0.9, 0.5, 0.5, 0.5, 0.5], [0.8, 0.4, 0.5, 0.6, 0.5], [0.85, 0.5, 0.4, 0.5, 0.6]])
+    samples = np.array([[60, 4, 4, 4, 4]] * 3)
+    result = both_weightings(values, samples)
+    expected = stats.t.interval(0.95, 2, values.mean(), stats.sem(values.mean(axis=1)))
+    np.testing.assert_allclose(result.table.loc["clients equally", ["low", "high"]].astype(float), expected)
+    assert result.table.loc["by samples", "effective clients"] == pytest.approx(76**2 / (3600 + 64))
+    assert "what a client drawn at random can expect" in str(result)
+    assert both_weightings(values[:1], samples[:1]).sentences[-1].startswith("One seed")
+    with pytest.raises(ValueError, match="row 1 has no client"):
+        both_weightings([[1.0], [np.nan]], [[1], [0]])
+
+
+def test_noise_is_drawn_by_key():
+    a, n = [[0.5, 0.7, 0.9]] * 2, [[30, 30, 30]] * 2
+    assert fairness(a, n).table.equals(fairness(a, n).table)
+    assert stream(0, "fairness by noise alone", 0).random() != stream(0, "fairness by noise alone", 1).random()
