@@ -10,6 +10,7 @@ from .diagnostics import (
 )
 from .moments import Moments
 from .principal_axis import IdentificationWarning, PrincipalAxis
+from .raters import IntraclassCorrelation, icc
 from .retention import (
     Retention,
     contribution_rule,
@@ -26,6 +27,7 @@ from .units import units_as_columns
 
 __all__ = [
     "IdentificationWarning",
+    "IntraclassCorrelation",
     "Moments",
     "PrincipalAxis",
     "Retention",
@@ -36,6 +38,7 @@ __all__ = [
     "bartlett",
     "contribution_rule",
     "explained_variance",
+    "icc",
     "intraclass_correlation",
     "kaiser_rule",
     "kmo",
