@@ -23,11 +23,13 @@ from .retention import (
 from .rotation import Rotation, rotate
 from .stability import SplitStability, split_stability
 from .table import loading_table
+from .targets import Matching, congruence, match_factors, target_rotation
 from .units import units_as_columns
 
 __all__ = [
     "IdentificationWarning",
     "IntraclassCorrelation",
+    "Matching",
     "Moments",
     "PrincipalAxis",
     "Retention",
@@ -36,6 +38,7 @@ __all__ = [
     "Sphericity",
     "SplitStability",
     "bartlett",
+    "congruence",
     "contribution_rule",
     "explained_variance",
     "icc",
@@ -44,6 +47,7 @@ __all__ = [
     "kmo",
     "ledermann_bound",
     "loading_table",
+    "match_factors",
     "minimum_average_partial",
     "parallel_analysis",
     "principal_components_loadings",
@@ -51,5 +55,6 @@ __all__ = [
     "rotate",
     "scree_plot",
     "split_stability",
+    "target_rotation",
     "units_as_columns",
 ]
