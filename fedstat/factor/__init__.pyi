@@ -10,6 +10,7 @@ from .diagnostics import (
 )
 from .moments import Moments
 from .principal_axis import IdentificationWarning, PrincipalAxis
+from .raters import IntraclassCorrelation, icc
 from .retention import (
     Retention,
     contribution_rule,
@@ -22,10 +23,13 @@ from .retention import (
 from .rotation import Rotation, rotate
 from .stability import SplitStability, split_stability
 from .table import loading_table
+from .targets import Matching, congruence, match_factors, target_rotation
 from .units import units_as_columns
 
 __all__ = [
     "IdentificationWarning",
+    "IntraclassCorrelation",
+    "Matching",
     "Moments",
     "PrincipalAxis",
     "Retention",
@@ -34,13 +38,16 @@ __all__ = [
     "Sphericity",
     "SplitStability",
     "bartlett",
+    "congruence",
     "contribution_rule",
     "explained_variance",
+    "icc",
     "intraclass_correlation",
     "kaiser_rule",
     "kmo",
     "ledermann_bound",
     "loading_table",
+    "match_factors",
     "minimum_average_partial",
     "parallel_analysis",
     "principal_components_loadings",
@@ -48,5 +55,6 @@ __all__ = [
     "rotate",
     "scree_plot",
     "split_stability",
+    "target_rotation",
     "units_as_columns",
 ]

@@ -1,4 +1,4 @@
-"""Measure how far clients agree about a unit, by its intraclass correlation over clients."""
+"""Measure how far clients agree about a unit's pattern: the consistency of its weights over clients, ICC(3,1)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import numpy as np
 
 
 def intraclass_correlation(values: np.ndarray, *, centre: bool = True) -> np.ndarray:
-    """Return the intraclass correlation over clients of each unit's incoming weights, or of their changes.
+    """Return the consistency over clients of each unit's incoming weights or of their changes, ICC(3,1).
 
-    The fan-in coordinates are the targets of a one-way layout and the clients rate them:
-    ``ICC = (MSB - MSW) / (MSB + (K - 1) MSW)``, with MSB the mean square between coordinates and MSW the one
-    within (Shrout and Fleiss 1979, case 1). It estimates the share of the pattern that all clients have in common
-    in the variance of one client's pattern.
+    The fan-in coordinates are the targets and the clients rate them: ``ICC = (MSB - MSW) / (MSB + (K - 1) MSW)``, with
+    MSB the mean square between coordinates and MSW the one within (Shrout and Fleiss 1979). It estimates the share of
+    the pattern that all clients have in common in the variance of one client's pattern.
 
-    By default each client's mean over the coordinates is subtracted first and the degrees of freedom of MSW fall
-    from ``q (K - 1)`` to ``(q - 1)(K - 1)`` (their case 3). The agreement is then about the pattern,
-    whatever the clients' levels, and the estimate equals the mean covariance of two clients over the mean variance
-    of one. Its null lies exactly at zero: if each client's coordinates are permuted at random, the denominator
-    stays and the numerator has mean zero. Without centring this holds only if the clients' levels differ by chance
-    alone.
+    By default each client's mean over the coordinates is subtracted first and the degrees of freedom of MSW fall from
+    ``q (K - 1)`` to ``(q - 1)(K - 1)``. That is ICC(3,1), the intraclass correlation for consistency: it is about the
+    pattern, whatever the clients' levels, and equals the mean covariance of two clients over the mean variance of one.
+    Where studies and FedFac's ``statistic="agreement"`` say that clients agree about a unit, this consistency is meant;
+    the coefficient for absolute agreement, in which different levels count as disagreement, is ICC(2,1),
+    ``icc(values[:, unit].T, "agreement")``. Without centring the layout is one-way, ICC(1,1). Its null lies exactly at
+    zero: if each client's coordinates are permuted at random, the denominator stays and the numerator has mean zero.
+    Without centring this holds only if the clients' levels differ by chance alone.
 
     Replicates (batch orders) separate what a client asks for from the noise of its optimisation. With MSC the mean
     square between clients within coordinates and MSE the one between replicates, ``ICC = (MSB - MSC) / (MSB +
@@ -31,7 +32,7 @@ def intraclass_correlation(values: np.ndarray, *, centre: bool = True) -> np.nda
     values : ndarray, shape (K, units, q) or (R, K, units, q)
         K clients, q coordinates, R replicates. Clients count alike, however many samples they have.
     centre : bool
-        Subtract each client's mean over the coordinates.
+        Subtract each client's mean over the coordinates: ICC(3,1), else ICC(1,1).
 
     Returns
     -------

@@ -67,7 +67,7 @@ def rotate(loadings: np.ndarray, method: str = "varimax") -> Rotation:
     """
     if method not in ORTHOGONAL + OBLIQUE:
         raise ValueError(f"method must be one of {', '.join(ORTHOGONAL + OBLIQUE)}, got {method!r}.")
-    loadings = _check(loadings)
+    loadings = check_loadings(loadings)
     size = np.abs(loadings)
     rows, columns = (size.max(axis=axis) > _NONE * size.max() for axis in (1, 0))
     rotation = np.eye(loadings.shape[1])
@@ -96,11 +96,12 @@ def with_correlations(loadings: np.ndarray | Rotation) -> tuple[np.ndarray, np.n
         If the loadings are no finite matrix with rows and columns.
     """
     matrix, phi = (loadings.loadings, loadings.correlations) if isinstance(loadings, Rotation) else (loadings, None)
-    matrix = _check(matrix)
+    matrix = check_loadings(matrix)
     return matrix, np.eye(matrix.shape[1]) if phi is None else phi
 
 
-def _check(loadings: np.ndarray) -> np.ndarray:
+def check_loadings(loadings: np.ndarray) -> np.ndarray:
+    """Return `loadings` in float64; raise an error unless they are a finite matrix with rows and columns."""
     loadings = np.asarray(loadings, dtype=np.float64)
     if loadings.ndim != 2 or loadings.size == 0:
         raise ValueError(f"loadings must be a matrix of variables by factors, got shape {loadings.shape}.")

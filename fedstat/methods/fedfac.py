@@ -69,12 +69,12 @@ class FedFac(Method):
         The statistic that is cut; by default the reading's. "communality" is the text's. "eigenvectors" is the code's:
         the sum of a unit's squares in the leading eigenvectors, one fewer than `kappa` asks for. Neither can tell
         whether clients agree: inputs permuted within each client leave both unchanged. "agreement" is ours, each unit's
-        `intraclass_correlation` over clients. It looks at changes, since weights agree that started alike or were
-        averaged: at first at the changes that all clients make from the common start, under `dynamic` at those of the
-        round. There a personal unit starts from each client's own weights and its changes may differ for that reason
-        alone, so that units that start alike are compared with units that do not. A callable maps stacked weights or
-        changes (K', units, fan_in), whichever the communality would see, and a generator to one value per unit, NaN
-        where it is undefined.
+        `intraclass_correlation` over clients: their consistency, ICC(3,1), whatever their levels. It looks at changes,
+        since weights agree that started alike or were averaged: at first at the changes that all clients make from the
+        common start, under `dynamic` at those of the round. There a personal unit starts from each client's own weights
+        and its changes may differ for that reason alone, so that units that start alike are compared with units that do
+        not. A callable maps stacked weights or changes (K', units, fan_in), whichever the communality would see, and a
+        generator to one value per unit, NaN where it is undefined.
     source : {"weights", "updates"}, optional
         The tensors that the dynamic analysis looks at; the paper says "weights or gradients" ("weights", as in the
         code; agreement needs "updates"). On the paper's generator shared units chosen by updates lose up to 9 points to

@@ -1,9 +1,10 @@
 """Ask which statistic of a unit tells whether it is shared (a second rule for the FedFac paper's shared units).
 
 The communality cannot see whether clients agree: inputs permuted within each client leave it unchanged. A unit's
-intraclass correlation over clients can. The study compares the two where units of a network have a link to units of the
-generator: on the true parameters, with the permuted ones as placebo; on networks that start at the true parameters
-plus noise and train for one local round; and by the test accuracy under the shared units that they then choose.
+intraclass correlation over clients can; "agreement" here is the one for consistency, ICC(3,1), in which clients' levels
+do not count. The study compares the two where units of a network have a link to units of the generator: on the true
+parameters, with the permuted ones as placebo; on networks that start at the true parameters plus noise and train for
+one local round; and by the test accuracy under the shared units that they then choose.
 
 Such networks start in one of two ways. Under the own start every client begins at its own true weights plus noise,
 and shared units at their mean over clients plus noise: the start gives personal units away, and an arm that shares them

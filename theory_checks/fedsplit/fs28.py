@@ -141,10 +141,10 @@ def _range_of_kappa(studies: Studies, *kappas: float) -> Evidence:
 def _agreement(tables: Tables, parameters: str) -> Evidence:
     """Agreement separates the units, cuts them right at the true size, and is gone from permuted parameters.
 
-    A shared unit has the same weights at all K clients. Its mean square within coordinates is zero, so its
-    intraclass correlation ``(MSB - MSW) / (MSB + (K - 1) MSW)`` is one, whatever p, alpha and K. A personal unit's
-    weights differ between clients with probability one, so its own lies below one: the order is perfect, and a cut
-    at the true size makes no error.
+    A shared unit has the same weights at all K clients. Its mean square within coordinates is zero, so its intraclass
+    correlation for consistency, ICC(3,1), ``(MSB - MSW) / (MSB + (K - 1) MSW)`` is one, whatever p, alpha and K. A
+    personal unit's weights differ between clients with probability one, so its own lies below one: the order is
+    perfect, and a cut at the true size makes no error.
 
     Permute each client's q coordinates at random and independently, and write s_k for client k's variance over
     coordinates. Permuting leaves s_k. The centred mean squares satisfy ``MSB + (K - 1) MSW = sum_k s_k``, and the
@@ -169,9 +169,10 @@ FS28C = Claim(
     "EE_pi (rho_j compose pi) = 0",
     severity="false",
     assumptions="true parameters only, where shared units are the same at all clients by construction: it says nothing "
-    "of trained networks, for which the study has a table of its own. ρ is a unit's intraclass correlation over "
-    "clients, π permutes each client's inputs and must leave none. Both κ are judged by the AUC, the smaller one by "
-    "the cut at the true size as well; they were chosen on these tables, what is said of agreement on seeds below 100",
+    "of trained networks, for which the study has a table of its own. ρ is a unit's intraclass correlation "
+    "(consistency) over clients, π permutes each client's inputs and must leave none. Both κ are judged by the AUC, "
+    "the smaller one by the cut at the true size as well; they were chosen on these tables, what is said of agreement "
+    "on seeds below 100",
     sensitivity="one unit in twenty on the wrong side; for agreement one pair of units in a hundred in the wrong "
     "order, or a correlation of 0.01 that the placebo leaves",
 )

@@ -1,0 +1,149 @@
+"""Intraclass correlations of raters: one-way, for absolute agreement, and for consistency."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedstat.inference import p_value
+
+#: Shrout and Fleiss's names of the coefficients of a single rating.
+_FORMS = {"one-way": "ICC(1,1)", "agreement": "ICC(2,1)", "consistency": "ICC(3,1)"}
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class IntraclassCorrelation:
+    """An intraclass correlation of single ratings, with its F test and interval; ``print`` it for one line.
+
+    Attributes
+    ----------
+    kind : {"one-way", "agreement", "consistency"}
+        The model and what counts as disagreement.
+    form : str
+        Shrout and Fleiss's name, such as "ICC(2,1)".
+    estimate : float
+        The correlation; it can be negative.
+    low, high : float
+        Limits of the interval.
+    level : float
+        Confidence of the interval.
+    statistic, degrees_of_freedom : float, tuple of int
+        The F statistic of the hypothesis that targets do not differ, and its degrees of freedom.
+    p : float
+        The p-value of that hypothesis.
+    """
+
+    kind: str
+    form: str
+    estimate: float
+    low: float
+    high: float
+    level: float
+    statistic: float
+    degrees_of_freedom: tuple[int, int]
+    p: float
+
+    def __str__(self) -> str:
+        one, two = self.degrees_of_freedom
+        return (
+            f"{self.form}, {self.kind}: {self.estimate:.3f} ({100 * self.level:g}% interval {self.low:.3f} to "
+            f"{self.high:.3f}); F {self.statistic:.2f} with {one} and {two} degrees of freedom, "
+            f"p-value {p_value(self.p)}"
+        )
+
+
+def icc(
+    ratings: np.ndarray,
+    kind: Literal["one-way", "agreement", "consistency"] = "agreement",
+    *,
+    level: float = 0.95,
+) -> IntraclassCorrelation:
+    """Return the intraclass correlation of single ratings of n targets by k raters (Shrout and Fleiss 1979).
+
+    With MSR the mean square between targets, MSC that between raters, MSE that of the residuals of the two-way layout
+    and MSW the one within targets:
+
+    * "one-way", ICC(1,1), ``(MSR - MSW) / (MSR + (k - 1) MSW)``: every target has raters of its own.
+    * "agreement", ICC(2,1), ``(MSR - MSE) / (MSR + (k - 1) MSE + k (MSC - MSE) / n)``: all targets have the same
+      raters, drawn from a population of raters. Raters whose levels differ disagree.
+    * "consistency", ICC(3,1), ``(MSR - MSE) / (MSR + (k - 1) MSE)``: the same raters, and their levels do not count:
+      raters whose ratings differ by a constant are in full consistency. McGraw and Wong (1996) call the two ICC(A,1)
+      and ICC(C,1).
+
+    Intervals come from F distributions, exact for normal errors under "one-way" and "consistency"; under "agreement"
+    by Satterthwaite's degrees of freedom, at the estimate or 0 if it is negative. The targets must be independent
+    draws: weights of one trained network are not.
+
+    Parameters
+    ----------
+    ratings : ndarray, shape (n, k)
+        A row for every target and a column for every rater, complete; at least two of each.
+    kind : {"one-way", "agreement", "consistency"}
+        Which correlation.
+    level : float
+        Confidence of the interval, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If `ratings` is no finite matrix of at least two rows and columns, if all ratings are equal (or all
+        differences lie between raters), or if another argument is out of range.
+    """
+    from scipy.stats import f as f_law
+
+    x = np.asarray(ratings, dtype=np.float64)
+    if kind not in _FORMS:
+        raise ValueError(f"kind must be one of {', '.join(_FORMS)}, got {kind!r}.")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie in (0, 1), got {level}.")
+    if x.ndim != 2 or min(x.shape) < 2:
+        raise ValueError(f"ratings must have a row per target and a column per rater, two at least, got {x.shape}.")
+    if not np.isfinite(x).all():
+        row, column = np.argwhere(~np.isfinite(x))[0]
+        raise ValueError(
+            f"ratings must be finite; target {row}, rater {column} holds {x[row, column]}. Leave such targets out."
+        )
+    n, k = x.shape
+    rounding = x.size * (_ROUNDING * np.abs(x).max()) ** 2
+    x = x - x.mean()
+    target, rater = x.mean(axis=1, keepdims=True), x.mean(axis=0)
+    squares = [k * float((target**2).sum()), n * float((rater**2).sum()), float(((x - target - rater) ** 2).sum())]
+    between, raters, residual = (0.0 if s <= rounding else s for s in squares)
+    if between + residual == 0:
+        raise ValueError("ratings must differ within a rater: no target differs from another, so nothing correlates.")
+    msr, msc, mse = between / (n - 1), raters / (k - 1), residual / ((n - 1) * (k - 1))
+    msw, tail = (raters + residual) / (n * (k - 1)), (1 + level) / 2
+
+    error, df = (msw, (n - 1, n * (k - 1))) if kind == "one-way" else (mse, (n - 1, (n - 1) * (k - 1)))
+    statistic = msr / error if error > 0 else np.inf
+    if kind == "agreement":
+        estimate = (msr - mse) / (msr + (k - 1) * mse + k * (msc - mse) / n)
+        low = high = estimate
+        if mse + msc > 0:
+            a = k * max(estimate, 0.0) * msc
+            b = (n * (1 - max(estimate, 0.0)) + k * max(estimate, 0.0) * (n - 1)) * mse
+            v = (a + b) ** 2 / (a**2 / (k - 1) + b**2 / ((n - 1) * (k - 1))) if a + b > 0 else np.inf
+            above, below = f_law.ppf(tail, n - 1, v), f_law.ppf(tail, v, n - 1)
+            spread = k * msc + (k * n - k - n) * mse
+            low = n * (msr - above * mse) / (above * spread + n * msr)
+            high = n * (below * msr - mse) / (spread + n * below * msr)
+    else:
+        estimate = (msr - error) / (msr + (k - 1) * error)
+        low = high = estimate
+        if error > 0:
+            ratios = statistic / f_law.ppf(tail, *df), statistic * f_law.ppf(tail, *df[::-1])
+            low, high = ((ratio - 1) / (ratio + k - 1) for ratio in ratios)
+    return IntraclassCorrelation(
+        kind,
+        _FORMS[kind],
+        float(estimate),
+        float(low),
+        float(high),
+        level,
+        float(statistic),
+        df,
+        float(f_law.sf(statistic, *df)),
+    )
