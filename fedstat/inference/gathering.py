@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedstat.inference.reading import Measurements, read_results, tidy
+from fedstat.inference.reading import Measurements, read_results
 from fedstat.inference.reduction import Reduced, reduce
 from fedstat.inference.sameness import check_same
 from fedstat.inference.scores import Scores
@@ -68,7 +68,7 @@ def gather(
         raise ValueError(
             f"{stopped} stopped early, and other runs did not: kept rounds and last rounds are different summaries."
         )
-    parts = {name: _chosen(reduce([run.history], metric, split, last), estimand, name) for name, run in runs.items()}
+    parts = {name: _chosen(reduce([run.history], metric, split, last=last), estimand, name) for name, run in runs.items()}
     labels = _labels(parts, across)
     windows = None if any(kept.values()) else _window(parts, labels, last, across)
     anonymous = [name for name in runs if name not in configs]
@@ -112,7 +112,7 @@ def _measured(one: Any, name: str) -> Measurements:
     elif hasattr(one, "history") and hasattr(one, "config"):
         found = Measurements(one.history, one.config, getattr(one, "clients", None), getattr(one, "plan", None), name)
     elif hasattr(one, "columns"):
-        found = Measurements(tidy(one, source=name), None, None, None, name)
+        found = Measurements(one, None, None, None, name)
     else:
         raise ValueError(
             f"results must be results of fs.federate, run folders, files or tables, got {type(one).__name__}."
