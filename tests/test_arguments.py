@@ -13,6 +13,7 @@ import fedstat as fs
 from fedstat.data import Clients, Samples
 from fedstat.federated.local import Phase
 from fedstat.federated.samples import BatchOrders, Job, StackedSamples
+from fedstat.federated.seeds import Seeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,4 +186,6 @@ def test_a_batch_larger_than_the_data_is_all_samples(method, batch_size):
     huge = run(method, clients, fs.Training(lr=0.1, batch_size=batch_size, local_epochs=2))
     assert huge.history.equals(right.history)
     pool = StackedSamples(torch.zeros(2 * 19, 3), torch.zeros(2 * 19), clients.train.n, 19)
-    assert BatchOrders(batch_size, pool, 0, group=method.batches).of([Job(0, 0, 0)], 0, [1]).places.shape[-1] == 19
+    assert (
+        BatchOrders(batch_size, pool, 0, group=method.batches).of([Job(0, Seeds(0), 0)], 0, [1]).places.shape[-1] == 19
+    )

@@ -16,6 +16,7 @@ from fedstat.federated.dropout import KeyedDropout, hashed, keys
 from fedstat.federated.layers import stackable
 from fedstat.federated.network import build
 from fedstat.federated.samples import BatchOrders, Job, StackedSamples
+from fedstat.federated.seeds import Seeds
 
 ALL = 2**64
 
@@ -191,7 +192,7 @@ def pool(*sizes):
 
 
 def test_keys_are_functions_of_seed_purpose_round_client_and_step():
-    data, jobs = pool(5, 12), [Job(0, seed, 0) for seed in (0, 1)] + [Job(1, 0, 1)]
+    data, jobs = pool(5, 12), [Job(0, Seeds(seed), 0) for seed in (0, 1)] + [Job(1, Seeds(0), 1)]
 
     def drawn(jobs, first=0, epochs=2, round=3, purpose="batches", group=1):
         return BatchOrders(4, data, round, purpose, group=group, noisy=True).of(jobs, first, [epochs] * len(jobs)).noise
@@ -268,7 +269,7 @@ def test_one_client_is_plain_training_under_the_same_masks(optimizer):
     for number in range(2):
         torchs = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer](module.parameters(), training.lr)
         orders = BatchOrders(4, data, number, noisy=True)
-        jobs = [Job(0, 3, 0)]
+        jobs = [Job(0, Seeds(3), 0)]
         steps = orders.of(jobs, 0, [2])
         for rows, noise in zip(steps.places[:, 0, 0], steps.noise[:, 0, 0].tolist(), strict=True):
             x, y = data.x[rows[rows >= 0]], data.y[rows[rows >= 0]]

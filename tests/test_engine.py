@@ -15,6 +15,7 @@ from fedstat.federated.executor import PerClient, Stacked
 from fedstat.federated.local import Learner, Phase, Training
 from fedstat.federated.network import build
 from fedstat.federated.samples import BatchOrders, Job, StackedSamples
+from fedstat.federated.seeds import Seeds
 from fedstat.federated.training import train
 
 
@@ -83,7 +84,7 @@ def alone(network, training, stacked_samples, job, round):
 def test_each_client_trains_as_alone_in_torch(training, sizes, executor):
     network = build(fs.models.mlp(6, 5, 3), np.random.default_rng(1), torch.float64)
     stacked_samples = StackedSamples.stack([samples(sizes)], torch.float64, "cpu")
-    jobs = [Job(k, 3, k) for k in range(len(sizes))]
+    jobs = [Job(k, Seeds(3), k) for k in range(len(sizes))]
     start = {name: leaf.expand(len(sizes), *leaf.shape) for name, leaf in network.initial().items()}
     learner = Learner(network, "cross_entropy")
     end = train(fs.FedAvg(), learner, training, stacked_samples, start, jobs, 2, executor)
@@ -102,7 +103,7 @@ def test_each_client_trains_as_alone_in_torch(training, sizes, executor):
 def test_chunked_equals_client_by_client(sizes, batch, chunk, momentum):
     network = build(fs.models.mlp(6, 4, 3), np.random.default_rng(1), torch.float64)
     stacked_samples = StackedSamples.stack([samples(sizes)], torch.float64, "cpu")
-    jobs = [Job(k, 0, k) for k in range(len(sizes))]
+    jobs = [Job(k, Seeds(0), k) for k in range(len(sizes))]
     start = {name: leaf.expand(len(sizes), *leaf.shape) for name, leaf in network.initial().items()}
     training = Training(lr=0.1, momentum=momentum, batch_size=batch, local_epochs=2)
     learner = Learner(network, "cross_entropy")
@@ -139,7 +140,7 @@ def test_whole_runs_do_not_depend_on_the_chunk(model, shape, dtype, tolerance):
 def test_batches_cover_every_sample_once_per_epoch_and_depend_on_nothing_else():
     stacked_samples = StackedSamples.stack([samples((7, 10))], torch.float64, "cpu")
     short, long = (Training(lr=0.1, batch_size=3, local_epochs=e) for e in (1, 4))
-    job = Job(0, 5, 0)
+    job = Job(0, Seeds(5), 0)
     first = order(short, stacked_samples, job, 0)
     all_epochs = order(long, stacked_samples, job, 0)
     np.testing.assert_array_equal(first, all_epochs[:3])
@@ -153,7 +154,7 @@ def test_elements_that_stay_feel_no_weight_decay_and_phases_with_rates_of_their_
     stacked_samples = StackedSamples.stack([samples((8, 8))], torch.float64, "cpu")
     start = {name: leaf.expand(2, *leaf.shape) for name, leaf in network.initial().items()}
     here = (fs.FedAvg(), Learner(network, "cross_entropy"))
-    jobs, name = [Job(k, 3, k) for k in range(2)], "hidden.weight"
+    jobs, name = [Job(k, Seeds(3), k) for k in range(2)], "hidden.weight"
     decaying = Training(lr=0.1, weight_decay=0.3, momentum=0.5)
     moves = {name: torch.rand(2, *start[name].shape[1:]) > 0.5}
     end = train(*here, decaying, stacked_samples, start, jobs, 0, Stacked(), moves=moves)
@@ -196,7 +197,7 @@ def test_finish_is_told_the_sum_of_the_rates_of_a_clients_own_steps(executor):
         lr_decay=0.5,
         schedule=lambda round, step: (1 + round) / (1 + step),
     )
-    jobs, learner = [Job(k, 3, k) for k in range(3)], Learner(network, "cross_entropy")
+    jobs, learner = [Job(k, Seeds(3), k) for k in range(3)], Learner(network, "cross_entropy")
     end = train(Marches(), learner, training, stacked_samples, start, jobs, 2, executor)
     for name in start:
         gone = (start[name] - end[name]).flatten(1)[:, 0].tolist()

@@ -308,13 +308,14 @@ def test_the_ensemble_of_confident_models_has_finite_losses():
 
 def test_steps_of_several_batches_never_hold_a_sample_twice():
     from fedstat.federated.samples import BatchOrders, Job, StackedSamples
+    from fedstat.federated.seeds import Seeds
 
     for n, b, g in ((10, 32, 2), (23, 5, 2), (23, 5, 3), (2, 1, 3)):
         x = np.zeros((1, n, 1))
         pool = StackedSamples.stack(
             [fs.data.Samples(x, np.zeros((1, n), dtype=int), np.array([n]))], torch.float64, "cpu"
         )
-        steps = BatchOrders(b, pool, 0, group=g).order(Job(0, 0, 0), 0, 2)
+        steps = BatchOrders(b, pool, 0, group=g).order(Job(0, Seeds(0), 0), 0, 2)
         assert steps.shape[1] == g
         if n >= g:
             for step in steps:

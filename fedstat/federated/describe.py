@@ -19,6 +19,7 @@ from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.run import Bench, start_run
 from fedstat.federated.samples import StackedSamples
+from fedstat.federated.seeds import Seeds
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +74,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
         raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
     kind = getattr(torch, dtype)
     data = _made_up(build(model, np.random.default_rng(0)), max(3, method.fewest)) if clients is None else clients
-    replicate = make_replicate(data, model, 0, kind, "cpu")
+    replicate = make_replicate(data, model, Seeds(0), kind, "cpu")
     outputs = outputs_of(replicate.network, data.train)
     task = choose_task(None, None if data.classes is None else len(data.classes), outputs)
     executor = rehearse(replicate.network, data.train)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,6 @@ from typing import Any
 from fedstat._checks import whole
 from fedstat._digest import digest
 from fedstat._progress import progress_bar
-from fedstat.data import Clients
 from fedstat.federated.checkpoints import Checkpoints, sigterm_waits
 from fedstat.federated.executor import Executor, ExecutorName
 from fedstat.federated.history import warn_of_missing
@@ -23,7 +22,7 @@ from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.network import Model
 from fedstat.federated.patience import Patience
 from fedstat.federated.plain import plain
-from fedstat.federated.plan import Plan, make_plan
+from fedstat.federated.plan import Plan, Population, make_plan
 from fedstat.federated.recorder import Recorder, Wanted
 from fedstat.federated.result import Result
 from fedstat.federated.rounds import loop
@@ -33,12 +32,13 @@ from fedstat.federated.run_folder import check_free, sole_writer
 def federate(
     method: Method | Sequence[Method] | Mapping[str, Method],
     model: Model,
-    clients: Clients | Callable[[int], Clients],
+    clients: Population,
     training: Training,
     *,
     rounds: int,
     participation: float = 1.0,
     seed: int | Iterable[int] = 0,
+    vary: Iterable[str] | None = None,
     evaluate_at: Iterable[int] | None = None,
     validate: bool = False,
     metrics: Mapping[str, Metric] | Iterable[str] = (),
@@ -66,7 +66,7 @@ def federate(
         A function building the network (as `fedstat.models` offers), drawn anew for each seed; or a module,
         whose own weights every seed starts from.
     clients : Clients, or callable
-        The data, or a function from a seed to data.
+        The data, or a function from a seed to data; or from two seeds, that of the data and that of the partition.
     training : Training
         Local training, the same for all methods.
     rounds : int
@@ -75,6 +75,11 @@ def federate(
         Share of clients drawn in each round, in (0, 1]; at least one.
     seed : int or iterable of int
         Master seeds below 2^63, one run of every method for each.
+    vary : iterable of {"data", "partition", "initial weights", "participants", "batches"}, optional
+        The sources of randomness that follow each seed; the others follow the first one, so that the spread over seeds
+        is theirs. By default all of them vary that can: clients that are given as data do not, nor do the weights of a
+        module. ``data`` and ``partition`` vary apart where `clients` is a function of two seeds; test and validation
+        samples belong to the partition. `fedstat.federated.seeds` says what follows which source.
     evaluate_at : iterable of int, optional
         Rounds after which all clients are evaluated, 0 for the start; by default every one from 1 on.
     validate : bool
@@ -145,7 +150,7 @@ def federate(
     if stop is not None and not isinstance(stop, Patience):
         raise ValueError(f'stop must be a Patience, such as fs.Patience("log_loss", rounds=10), got {stop!r}.')
     measured = choose_metrics(metrics)
-    plan = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor)
+    plan = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, vary)
     splits = _splits(plan, validate, stop)
     plan = replace(plan, config=plan.config | observed(validate, measured, trained, stop))
     first = 0 if resume is None else resume.check_continues(plan.config, rounds)

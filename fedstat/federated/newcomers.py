@@ -17,6 +17,7 @@ from fedstat.federated.replicate import make_replicate
 from fedstat.federated.result import Result
 from fedstat.federated.run import Bench, Key, make_federation
 from fedstat.federated.samples import StackedSamples
+from fedstat.federated.seeds import Seeds
 
 
 def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: int | None = None) -> pd.DataFrame:
@@ -58,7 +59,9 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
         if result.model is None or key[0] not in result.methods:
             result.network(key)  # says what is missing
         assert result.model is not None
-        replicate = make_replicate(clients, result.model, key[1], dtype, device, mixed=mixed)
+        replicate = make_replicate(
+            clients, result.model, Seeds.of_run(result.config, key[1]), dtype, device, mixed=mixed
+        )
         _check_fit(result, key, clients, replicate.network)
         method, state = result.methods[key[0]], on_device(result.final(key), device)
         federation = make_federation(method, replicate, bench)

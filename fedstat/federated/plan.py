@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import nn
 
 from fedstat._checks import number, whole
 from fedstat._digest import digest
@@ -28,6 +30,10 @@ from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import Replicate, make_replicate
 from fedstat.federated.run import Bench, Key, Run, start_run
 from fedstat.federated.samples import StackedSamples
+from fedstat.federated.seeds import Seeds, check_vary
+
+#: The clients of all seeds, or a function of a seed, or of two: that of the data and that of the partition.
+Population = Clients | Callable[[int], Clients] | Callable[[int, int], Clients]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +99,7 @@ class Plan:
 def make_plan(
     method: Method | Sequence[Method] | Mapping[str, Method],
     model: Model,
-    clients: Clients | Callable[[int], Clients],
+    clients: Population,
     training: Training,
     participation: float,
     seed: int | Iterable[int],
@@ -101,8 +107,12 @@ def make_plan(
     dtype: str,
     device: str,
     executor: ExecutorName | Executor,
+    vary: Iterable[str] | None = None,
+    first: int | None = None,
 ) -> Plan:
     """Check arguments that are those of `fedstat.federate`, and rehearse a step of the network.
+
+    Sources of randomness that do not vary follow the seed `first`, by default the first of `seed`.
 
     Raises
     ------
@@ -119,20 +129,23 @@ def make_plan(
     check_device(device)
     methods, seeds = _labels(method), _seeds(seed)
     _check_range(dtype, training, *methods.values())
-    replicates = _replicates(clients, model, seeds, dtype, device)
-    for replicate in replicates.values():
-        _check_each(training, len(replicate.clients))
+    varying = _varying(vary, clients, model)
+    keyed = [Seeds(s, seeds[0] if first is None else first, varying) for s in seeds]
+    replicates = _replicates(clients, model, keyed, dtype, device)
+    for each in replicates.values():
+        _check_each(training, len(each.clients))
     tasks = {choose_task(training.loss, *_shape(replicate)) for replicate in replicates.values()}
     if len(tasks) > 1:
         raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
     (task,) = tasks
-    first = replicates[seeds[0]]
+    one = replicates[seeds[0]]
     if isinstance(executor, str):
-        executor = rehearse(first.network, first.clients.train, executor)
+        executor = rehearse(one.network, one.clients.train, executor)
     config = {
         **describe_run(methods, model, training, seeds, participation, dtype),
         "executor": executor if isinstance(executor, str) else type(executor).__qualname__,
         "device": str(device),
+        "vary": list(varying),
         "loss": task,
         **_hashes(methods, training, replicates),
     }
@@ -208,15 +221,56 @@ def _check_each(training: Training, clients: int) -> None:
             raise ValueError(f"{name} must be one number, or one for each of {clients} clients, got {len(value)}.")
 
 
+def _varying(vary: Iterable[str] | None, clients: Population, model: Model) -> tuple[str, ...]:
+    """Return the sources that vary with the seed; those that cannot are left out, or refused where they are named."""
+    fixed = {"data", "partition"} if isinstance(clients, Clients) else set()
+    chosen = check_vary(vary)
+    if vary is None:
+        return tuple(source for source in chosen if source not in fixed)
+    fixed |= {"initial weights"} if isinstance(model, nn.Module) else set()  # a method's own parts vary nevertheless
+    if named := [source for source in chosen if source in fixed]:
+        why = (
+            "model is a module, whose own weights every seed starts from; pass a function that builds it"
+            if named[0] == "initial weights"
+            else "clients are the same for all seeds; pass a function from a seed to Clients"
+        )
+        raise ValueError(f"vary names {named[0]!r}, but {why}.")
+    if not isinstance(clients, Clients) and not _takes_two(clients) and ("data" in chosen) != ("partition" in chosen):
+        one, other = ("data", "partition") if "data" in chosen else ("partition", "data")
+        raise ValueError(
+            f"vary names {one!r} without {other!r}, but clients is a function of one seed, which serves both; pass a "
+            "function of two, clients(data_seed, partition_seed), or vary both."
+        )
+    return chosen
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Tell whether a function has two arguments without defaults."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):  # some built-in functions do not tell
+        return False
+    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 2
+
+
+def _draw(clients: Callable[..., Clients], data: int, partition: int) -> Clients:
+    return clients(data, partition) if _takes_two(clients) else clients(partition)  # one seed then serves both
+
+
 def _replicates(
-    clients: Clients | Callable[[int], Clients], model: Model, seeds: Sequence[int], dtype: str, device: str
+    clients: Population, model: Model, seeds: Sequence[Seeds], dtype: str, device: str
 ) -> dict[int, Replicate]:
     replicates: dict[int, Replicate] = {}
-    offset = 0
-    for seed in seeds:
-        data = clients if isinstance(clients, Clients) else clients(seed)
-        replicates[seed] = make_replicate(data, model, seed, floating(dtype), device, offset, mixed=dtype == MIXED)
-        offset += 0 if isinstance(clients, Clients) else len(data)  # clients of all seeds are stored once
+    drawn: dict[tuple[int, ...], tuple[Clients, int]] = {}  # with the first row; clients of all seeds are stored once
+    rows = 0
+    for one in seeds:
+        key = () if isinstance(clients, Clients) else (one.of("data"), one.of("partition"))
+        if key not in drawn:
+            data = clients if isinstance(clients, Clients) else _draw(clients, *key)
+            drawn[key] = data, rows
+            rows += len(data)
+        data, offset = drawn[key]
+        replicates[one.seed] = make_replicate(data, model, one, floating(dtype), device, offset, mixed=dtype == MIXED)
     shapes = {replicate.clients.train.x.shape[2:] for replicate in replicates.values()}
     if len(shapes) > 1:
         raise ValueError(f"clients(seed) must return inputs of one shape for all seeds, got {sorted(shapes)}.")

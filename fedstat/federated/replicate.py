@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedstat._random import stream
 from fedstat.data import Clients
 from fedstat.federated.evaluation import HeldOut, to_tensors
 from fedstat.federated.network import Model, Network, build
 from fedstat.federated.samples import Job
+from fedstat.federated.seeds import Seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +23,8 @@ class Replicate:
 
     Attributes
     ----------
-    seed : int
-        The master seed.
+    seeds : Seeds
+        The master seed, and what follows it.
     clients : Clients
         The data.
     network : Network
@@ -35,12 +35,17 @@ class Replicate:
         Draws client k an initial network of its own.
     """
 
-    seed: int
+    seeds: Seeds
     clients: Clients
     network: Network
     offset: int
     draw: Callable[[int], Network]
     _held_out: dict[str, HeldOut] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        """The master seed, by which the replicate is known."""
+        return self.seeds.seed
 
     @property
     def split(self) -> str:
@@ -58,11 +63,11 @@ class Replicate:
 
     def jobs(self, ids: Iterable[int]) -> list[Job]:
         """Return the jobs of clients `ids`."""
-        return [Job(self.offset + k, self.seed, k) for k in ids]
+        return [Job(self.offset + k, self.seeds, k) for k in ids]
 
 
 def make_replicate(
-    data: Clients, model: Model, seed: int, dtype: torch.dtype, device: str, offset: int = 0, *, mixed: bool = False
+    data: Clients, model: Model, seeds: Seeds, dtype: torch.dtype, device: str, offset: int = 0, *, mixed: bool = False
 ) -> Replicate:
     """Pair one seed's data with its initial network.
 
@@ -71,16 +76,16 @@ def make_replicate(
     ValueError
         If the floating type or the network's vocabulary cannot hold the data.
     """
-    network = build(model, stream(seed, "initial weights"), dtype, mixed=mixed)
+    network = build(model, seeds.stream("initial weights"), dtype, mixed=mixed)
     check_samples(network, data)
     network.module.to(device)
 
     def draw(k: int) -> Network:
         if isinstance(model, nn.Module):
             raise ValueError("independent initial weights need a function that builds the network, not a module.")
-        return build(model, stream(seed, "client weights", k), dtype, mixed=mixed)
+        return build(model, seeds.stream("client weights", k), dtype, mixed=mixed)
 
-    return Replicate(seed, data, network, offset, draw)
+    return Replicate(seeds, data, network, offset, draw)
 
 
 def check_samples(network: Network, data: Clients) -> None:

@@ -12,7 +12,6 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from fedstat._random import stream
 from fedstat.federated.fingerprint import differences
 from fedstat.federated.layers import copied
 from fedstat.federated.local import Learner, Training
@@ -21,6 +20,7 @@ from fedstat.federated.network import MIXED, Model, Network, Params, build, floa
 from fedstat.federated.plain import revived_factory, revived_method, revived_training
 from fedstat.federated.run import Key
 from fedstat.federated.run_folder import Saved, read_run, sole_writer, write_run
+from fedstat.federated.seeds import Seeds
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +45,7 @@ class Result:
         Per (method label, seed), arrays (rounds, ...) of what the method recorded, e.g. which units are shared.
     config : dict
         The configuration in plain values. Runs can be compared where these agree, or where the difference is wanted:
+        ``vary``, the sources of randomness that follow each seed, the others following the first one of ``seeds``;
         ``fingerprint[str(seed)]``, hashes of the seed's ``train``, ``validation``, ``test`` and ``common`` samples as
         far as they exist, of the clients' ``names`` (with classes and label permutations), of the generator's
         ``truth``, of the ``network`` and of its initial ``weights``; ``participation``; ``training`` and ``loss``;
@@ -151,9 +152,9 @@ class Result:
             )
         if key in self.federations:
             return self.federations[key].network
-        dtype = self.config["dtype"]
-        network = build(self.model, stream(key[1], "initial weights"), floating(dtype), mixed=dtype == MIXED)
-        return self.methods[key[0]].parameterize(network, stream(key[1], "parts"))
+        dtype, seeds = self.config["dtype"], Seeds.of_run(self.config, key[1])
+        network = build(self.model, seeds.stream("initial weights"), floating(dtype), mixed=dtype == MIXED)
+        return self.methods[key[0]].parameterize(network, seeds.stream("parts"))
 
     def check_continues(self, config: Mapping[str, Any], rounds: int) -> int:
         """Return the rounds done, if a run of `config` for `rounds` rounds continues this one.

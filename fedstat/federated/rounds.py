@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -11,14 +11,13 @@ import pandas as pd
 import torch
 
 from fedstat._random import stream
-from fedstat.data import Clients
 from fedstat.federated.executor import Executor, ExecutorName
 from fedstat.federated.history import COLUMNS, Traffic, traffic_table
 from fedstat.federated.local import Training
 from fedstat.federated.method import Method, State, Update
 from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.network import Model, Params
-from fedstat.federated.plan import make_plan
+from fedstat.federated.plan import Population, make_plan
 from fedstat.federated.run import Key, Run, stacks
 
 
@@ -99,11 +98,12 @@ class Round:
 def rounds(
     method: Method | Sequence[Method] | Mapping[str, Method],
     model: Model,
-    clients: Clients | Callable[[int], Clients],
+    clients: Population,
     training: Training,
     *,
     participation: float = 1.0,
     seed: int | Iterable[int] = 0,
+    vary: Iterable[str] | None = None,
     chunk: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
@@ -139,7 +139,7 @@ def rounds(
     >>> bool(accuracy > 0.9)
     True
     """
-    plan = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor)
+    plan = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, vary)
     return loop(plan.start(), 0, plan.participation)
 
 
@@ -162,7 +162,10 @@ def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, 
     """Let the participants of a round receive and train, and the server aggregate; return that, and what travelled."""
     updates, sent = dict[Key, Update](), list[Traffic]()
     for stack in stacks(runs):
-        chosen = [participants(run.replicate.seed, t, len(run.replicate.clients), participation) for run in stack]
+        chosen = [
+            participants(run.replicate.seeds.of("participants"), t, len(run.replicate.clients), participation)
+            for run in stack
+        ]
         received = [run.receive(ids) for run, ids in zip(stack, chosen, strict=True)]
         trained = _train(stack, chosen, received, t)
         for run, ids, start, end in zip(stack, chosen, received, trained, strict=True):

@@ -11,7 +11,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedstat._random import stream
 from fedstat.federated.codec import size
 from fedstat.federated.evaluation import HeldOut, evaluate
 from fedstat.federated.executor import Executor, ExecutorName, choose
@@ -128,7 +127,7 @@ class Run:
             start=start,
             end=end,
             weight=torch.from_numpy(weight).to(leaf.device, leaf.dtype),
-            rng=stream(self.replicate.seed, "server", t),
+            rng=self.replicate.seeds.stream("server", t),
             network=self.network,
         )
         down, up = self.method.download(self.state, update), self.method.upload(self.state, update)
@@ -184,7 +183,7 @@ def start_run(key: Key, method: Method, replicate: Replicate, bench: Bench, stat
 
 def make_federation(method: Method, replicate: Replicate, bench: Bench) -> Federation:
     """Give a method its view of a replicate's clients, and the means to train them."""
-    network = method.parameterize(replicate.network, stream(replicate.seed, "parts"))
+    network = method.parameterize(replicate.network, replicate.seeds.stream("parts"))
     device, everyone = network.device, replicate.jobs(range(len(replicate.clients)))
 
     def warmup(start: Params, repeat: int = 0) -> Params:
@@ -193,7 +192,7 @@ def make_federation(method: Method, replicate: Replicate, bench: Bench) -> Feder
     def fresh(count: int | None = None) -> Params:
         drawn = [replicate.draw(k) for k in range(len(replicate.clients) if count is None else count)]
         built = [
-            method.parameterize(one, stream(replicate.seed, "client parts", k)).initial() for k, one in enumerate(drawn)
+            method.parameterize(one, replicate.seeds.stream("client parts", k)).initial() for k, one in enumerate(drawn)
         ]
         return {name: torch.stack([leaves[name] for leaves in built]).to(device) for name in built[0]}
 
@@ -211,7 +210,7 @@ def make_federation(method: Method, replicate: Replicate, bench: Bench) -> Feder
     def statistics(params: Params, ids: Tensor) -> Params:
         return moments(network, bench.samples, params, replicate.jobs(ids.tolist()))
 
-    rng = stream(replicate.seed, "method")
+    rng = replicate.seeds.stream("method")
     return Federation(replicate.clients, network, bench.training, rng, warmup, fresh, trained, statistics)
 
 

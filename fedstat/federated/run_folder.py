@@ -39,7 +39,7 @@ _MANIFEST = "manifest.json"
 _INDEX = "clients/{}/index.json"
 _CONFIG: dict[str, type | tuple[type, ...]] = {
     "methods": dict, "training": dict, "classes": dict, "clients": dict, "fingerprint": dict, "code": dict,
-    "seeds": list, "model": (str, dict), "dtype": str, "device": str, "executor": str, "loss": str,
+    "seeds": list, "vary": list, "model": (str, dict), "dtype": str, "device": str, "executor": str, "loss": str,
     "participation": float, "rounds": int, "rounds_asked": int, "finished": bool, "evaluated": list, "validate": bool,
 }  # fmt: skip
 

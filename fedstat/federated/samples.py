@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat._random import stream
 from fedstat.data import Samples
+from fedstat.federated.seeds import Seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +76,10 @@ def to_device(x: np.ndarray, y: np.ndarray, dtype: torch.dtype, device: torch.de
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One client's work in a round: its row among the stacked samples, and the seed and number that key its batches."""
+    """One client's work in a round: its row among the stacked samples; seeds and number key its batches."""
 
     row: int
-    seed: int
+    seeds: Seeds
     client: int
 
 
@@ -123,7 +123,7 @@ class BatchOrders:
         n = int(self.samples.n[job.row])
         if not self.held_out:
             return np.arange(n), np.arange(0)
-        order = stream(job.seed, "held out", job.client).permutation(n)
+        order = job.seeds.stream("held out", job.client).permutation(n)
         out = min(n - 1, max(1, round(self.held_out * n)))
         return np.sort(order[out:]), np.sort(order[:out])
 
@@ -132,7 +132,7 @@ class BatchOrders:
         key = (job, first, epochs)
         if key not in self.known:
             places = self.divide(job)[0]
-            rng = stream(job.seed, self.purpose, self.round, job.client)
+            rng = job.seeds.stream(self.purpose, self.round, job.client)
             shuffled = rng.permuted(np.tile(places, (first + epochs, 1)), axis=1)[first:]
             steps = [self.steps(epoch) for epoch in shuffled]
             self.known[key] = np.concatenate(steps) if steps else np.zeros((0, self.group, self.batch_size), int)
@@ -170,7 +170,7 @@ class BatchOrders:
         for column, (job, order, count) in enumerate(zip(jobs, orders, epochs, strict=True)):
             places[: len(order), :, column] = order
             if self.noisy:
-                rng = stream(job.seed, f"noise of {self.purpose}", self.round, job.client)
+                rng = job.seeds.stream(f"noise of {self.purpose}", self.round, job.client)
                 keys = rng.integers(2**63, size=(first + count, len(order) // count, self.group))[first:]
                 noise[: len(order), :, column] = keys.reshape(-1, self.group)
         return Steps(places[:most], noise[:most])

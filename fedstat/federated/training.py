@@ -299,7 +299,7 @@ class _Crew:
         if self.work.orders.purpose == "tuning batches":
             when = f"tuning after round {round}"
         raise FloatingPointError(
-            f"loss or weights of client {job.client} (seed {job.seed}) became infinite or NaN in {when} under "
+            f"loss or weights of client {job.client} (seed {job.seeds.seed}) became infinite or NaN in {when} under "
             f"{type(self.work.method).__name__} at lr={rate[which].item() if isinstance(rate, Tensor) else rate}. "
             "Lower lr, or scale the inputs."
         )

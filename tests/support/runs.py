@@ -10,6 +10,7 @@ from fedstat.federated import stack
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.run import Bench, make_federation
 from fedstat.federated.samples import StackedSamples
+from fedstat.federated.seeds import Seeds
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net
 
@@ -39,7 +40,7 @@ def reference(method, model=conv_net, training=TRAINING, **options):
 def federation_of(method, clients, model=conv_net, training=TRAINING, loss="cross_entropy"):
     """New clients as a method sees them."""
     bench = Bench(loss, training, StackedSamples.stack([clients.train], torch.float64, "cpu"))
-    return make_federation(method, make_replicate(clients, model, 0, torch.float64, "cpu"), bench)
+    return make_federation(method, make_replicate(clients, model, Seeds(0), torch.float64, "cpu"), bench)
 
 
 def final(result, estimand=None):

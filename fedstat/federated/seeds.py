@@ -1,0 +1,91 @@
+"""Sources of randomness: which seed each of them follows, so that one can vary while the others are held.
+
+===================  ===============================================================================================
+source               what follows it
+===================  ===============================================================================================
+``data``             the samples that a generator draws
+``partition``        who holds which samples: the partition, test and validation samples, new clients
+``initial weights``  the network, clients' own networks, the parts that a method composes weights of, and what a method
+                     draws before the first round (``federation.rng``): a gate, a random split of units
+``participants``     what the server draws in a round: who takes part, and what a method draws there (``update.rng``)
+``batches``          what clients draw: the order of samples in local training, warm-up and tuning, the noise of
+                     dropout, and the samples that a method keeps from training (``Method.held_out``)
+===================  ===============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedstat._random import stream
+
+#: All sources, in the order in which a run needs them.
+SOURCES = ("data", "partition", "initial weights", "participants", "batches")
+#: The source of every purpose that the engine draws for (see `fedstat._random.stream`).
+_SOURCE_OF = {
+    "initial weights": "initial weights",
+    "client weights": "initial weights",
+    "parts": "initial weights",
+    "client parts": "initial weights",
+    "method": "initial weights",
+    "participants": "participants",
+    "server": "participants",
+    "held out": "batches",
+    **{
+        f"{noise}{warmup}{purpose}": "batches"
+        for noise in ("", "noise of ")
+        for warmup in ("", "warmup ")
+        for purpose in ("batches", "tuning batches")
+    },
+}
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seed that each source of randomness follows in one replicate.
+
+    Attributes
+    ----------
+    seed : int
+        The replicate's own, which varying sources follow.
+    first : int, optional
+        The run's first seed, which the other sources follow; by default `seed`.
+    vary : tuple of str
+        The sources that vary.
+    """
+
+    seed: int
+    first: int | None = None
+    vary: tuple[str, ...] = SOURCES
+
+    def of(self, source: str) -> int:
+        """Return the seed of a source."""
+        return self.seed if self.first is None or source in self.vary else self.first
+
+    def stream(self, purpose: str, *place: int) -> np.random.Generator:
+        """Return the generator of a purpose at a place; see `fedstat._random.stream`."""
+        return stream(self.of(_SOURCE_OF[purpose]), purpose, *place)
+
+    @classmethod
+    def of_run(cls, config: Mapping[str, Any], seed: int) -> Seeds:
+        """Return those of one replicate of a run that is described by `config`."""
+        return cls(seed, int(config["seeds"][0]), tuple(config["vary"]))
+
+
+def check_vary(vary: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the sources that are to vary, in their order; all of them by default.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or no such source.
+    """
+    chosen = list(SOURCES) if vary is None else [vary] if isinstance(vary, str) else list(vary)
+    if not chosen or (unknown := [source for source in chosen if source not in SOURCES]):
+        wrong = f"has no source {unknown[0]!r}" if chosen else "is empty, so that all seeds would be one run"
+        raise ValueError(f"vary {wrong}; name some of {', '.join(map(repr, SOURCES))}.")
+    return tuple(source for source in SOURCES if source in chosen)
