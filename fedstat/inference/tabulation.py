@@ -1,0 +1,194 @@
+"""The tables of a comparison as words: units in the headers, equal decimals in a column, dashes for what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedstat.inference.conclusions import size
+from fedstat.inference.formatting import p_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedstat.inference.comparison import Comparison
+
+_MOST_SEEDS = 1000
+_MOST_DECIMALS = 12
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose numbers are words already.
+
+    Attributes
+    ----------
+    title : str
+        What the rows are, with the level of the intervals.
+    header : tuple of str
+        Names of the columns, with units.
+    rows : tuple of tuple of str
+        Cells, as many in each row as there are names.
+    words : frozenset of str
+        The columns that hold words, and stand at the left of their cells.
+    least : tuple of str
+        Columns that may be left out where there is no room, the least important first.
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: frozenset[str]
+    least: tuple[str, ...]
+
+    def without(self, names: Iterable[str]) -> Table:
+        """Return the table without the columns of these names."""
+        left = set(names)
+        kept = [i for i, name in enumerate(self.header) if name not in left]
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return Table(self.title, tuple(self.header[i] for i in kept), rows, self.words, self.least)
+
+
+def summary_table(comparison: Comparison, *, label: int | None = None) -> Table:
+    """Return a row for each method: its mean with limits, its spread over seeds, and how many seeds it has.
+
+    Names longer than `label` characters are shortened.
+    """
+    found, scale = comparison.summary, _Scale(comparison)
+    places = decimals(scale.factor * (found["high"] - found["low"]) / 2, scale.factor * found["mean"], scale.least)
+    columns = {"method": [shortened(str(name), label) for name in found.index]}
+    if found["model"].nunique() > 1:
+        columns["model"] = [str(model) for model in found["model"]]
+    columns[f"mean{scale.percent}"] = scale.cells(found["mean"], places)
+    if _any(found, "low"):
+        columns |= {name: scale.cells(found[name], places) for name in ("low", "high")}
+    by_samples = f"by samples{scale.percent}"
+    if _any(found, "by samples"):
+        columns[by_samples] = scale.cells(found["by samples"], places)
+    columns[f"sd over seeds{scale.points}"] = scale.cells(found["sd over seeds"], max(places, scale.least))
+    columns["seeds"] = counts(found["seeds"])
+    alone = f"{percent(comparison.level)} limits of each method alone" if _any(found, "low") else "no limits"
+    return _table(f"{scale.metric} of each method, mean over seeds, with {alone}", columns, (by_samples,))
+
+
+def differences_table(comparison: Comparison, most: int | None = None, *, label: int | None = None) -> Table:
+    """Return a row for each pair, in the order of the comparison.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What to show.
+    most : int, optional
+        Of more rows only so many are shown, those of the largest differences.
+    label : int, optional
+        Characters that the names of a row may take; longer ones are shortened.
+    """
+    found, scale = comparison.differences, _Scale(comparison)
+    total = len(found)
+    if most is not None and total > most:
+        order = np.argsort(-found["difference"].abs().fillna(-1).to_numpy(), kind="stable")
+        found = found.iloc[np.sort(order[:most])]
+    both = comparison.differences
+    places = decimals(scale.factor * (both["high"] - both["low"]) / 2, scale.factor * both["difference"], scale.least)
+    if comparison.control is None:
+        columns = {"pair": [pair(row["method"], row["against"], label) for _, row in found.iterrows()]}
+        of = "differences"
+    else:
+        columns = {"method": [shortened(str(name), label) for name in found["method"]]}
+        of = f"differences to {comparison.control}"
+    columns[f"difference{scale.points}"] = scale.cells(found["difference"], places)
+    if _any(found, "low"):
+        columns |= {name: scale.cells(found[name], places) for name in ("low", "high")}
+    columns["correlation"] = [fixed(value, 2) for value in found["correlation"]]
+    columns["pairs"] = counts(found["pairs"])
+    columns |= {name: [p_value(p) for p in found[name]] for name in ("p (t)", "p (sign flips)", "p (adjusted)")}
+    columns["outcome"] = [str(word) for word in found["outcome"]]
+    needed = "seeds needed"
+    if comparison.margin is not None:
+        needed = f"seeds for {size(comparison.margin, comparison.scores)}"
+    if _any(found, "seeds needed"):
+        columns[needed] = counts(found["seeds needed"], _MOST_SEEDS)
+    weighted = f"by samples{scale.points}"
+    if _any(found, "by samples"):
+        columns[weighted] = scale.cells(found["by samples"], places)
+        if _any(found, "low by samples"):
+            columns |= {name: scale.cells(found[name], places) for name in ("low by samples", "high by samples")}
+    some = f", the {len(found)} largest of {total}" if len(found) < total else ""
+    least = ("p (sign flips)", "p (t)", "correlation", "low by samples", "high by samples", weighted, needed, "pairs")
+    return _table(f"{of} of {scale.metric}{some}, paired on seeds, {limits(comparison)}", columns, least)
+
+
+def shortened(name: str, most: int | None) -> str:
+    """Return a name on one line, its middle left out where it is longer than `most` characters."""
+    name = " ".join(name.split())
+    if most is None or len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return f"{name[: most - 1 - end]}…{name[-end:]}"
+
+
+def pair(method: str, against: str, most: int | None = None) -> str:
+    """Return the name of a pair in at most `most` characters, half of them for each method."""
+    half = None if most is None else (most - 3) // 2
+    return f"{shortened(str(method), half)} − {shortened(str(against), half)}"
+
+
+def limits(comparison: Comparison) -> str:
+    """Say of what kind the intervals of differences are, such as "simultaneous 95% limits"."""
+    if not _any(comparison.differences, "low"):
+        return "no limits"
+    level = percent(comparison.level)
+    return f"simultaneous {level} limits" if comparison.simultaneous else f"{level} limits of each alone"
+
+
+def percent(level: float) -> str:
+    """Format a level, e.g. ``95%`` or ``99.5%``."""
+    return f"{100 * level:.4g}%"
+
+
+def decimals(halves: ArrayLike, values: ArrayLike, least: int = 0) -> int:
+    """Return how many decimals show two digits of the median half-width; without one, three of the median value."""
+    for digits, numbers in ((1, halves), (2, values)):
+        known = np.abs(np.asarray(numbers, dtype=float))
+        known = known[np.isfinite(known) & (known > 0)]
+        if len(known):
+            return int(np.clip(digits - np.floor(np.log10(np.median(known))), least, _MOST_DECIMALS))
+    return least
+
+
+def fixed(value: float, places: int) -> str:
+    """Format a value with `places` decimals; NaN is a dash."""
+    if not np.isfinite(value):
+        return "–" if np.isnan(value) else "∞" if value > 0 else "−∞"
+    return f"{round(float(value), places) + 0.0:.{places}f}".replace("-", "−")  # no negative zero
+
+
+def counts(values: Iterable[float], most: float = np.inf) -> list[str]:
+    """Format counts; NaN is a dash, and above `most` they are not told apart."""
+    return ["–" if v != v else f"> {most:.0f}" if v > most else f"{v:.0f}" for v in map(float, values)]
+
+
+class _Scale:
+    """The unit of a comparison's numbers: shares as percent, their differences as points, other metrics as they are."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        shares = comparison.scores.of_shares
+        self.metric = comparison.scores.metric
+        self.factor, self.percent, self.points = (100.0, " (%)", " (points)") if shares else (1.0, "", "")
+        self.least = int(shares)
+
+    def cells(self, values: Iterable[float], places: int) -> list[str]:
+        return [fixed(self.factor * float(value), places) for value in values]
+
+
+def _any(table: pd.DataFrame, column: str) -> bool:
+    return column in table and bool(table[column].notna().any())
+
+
+def _table(title: str, columns: dict[str, list[str]], least: tuple[str, ...]) -> Table:
+    words = frozenset(["method", "pair", "model", "outcome"])
+    return Table(title, tuple(columns), tuple(zip(*columns.values(), strict=True)), words, least)
