@@ -1,14 +1,21 @@
 from .agreement import auc, chance_corrected, entropy_nearest_neighbour
 from .comparison import Comparison, compare, primary_rows, primary_summary
+from .design import Design
+from .family import Family, simultaneous
 from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
+from .moderated import Moderated, moderate_variances
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from .proportion import clopper_pearson
+from .shape import shape_notes
 from .tost import Equivalence, equivalence, equivalence_power
 
 __all__ = [
     "Comparison",
+    "Design",
     "Equivalence",
+    "Family",
+    "Moderated",
     "PairedDifference",
     "auc",
     "chance_corrected",
@@ -22,10 +29,13 @@ __all__ = [
     "holm",
     "interval",
     "mean_interval",
+    "moderate_variances",
     "number",
     "p_value",
     "paired_difference",
     "primary_rows",
     "primary_summary",
+    "shape_notes",
     "sign_flip_test",
+    "simultaneous",
 ]
