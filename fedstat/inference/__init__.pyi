@@ -2,21 +2,28 @@ from .agreement import auc, chance_corrected, entropy_nearest_neighbour
 from .analysis_plan import AnalysisPlan
 from .client_fairness import Fairness, fairness, gini, jain_index
 from .comparing import compare
-from .comparison import Comparison
+from .comparison import Comparison, compare, primary_rows, primary_summary
+from .design import Design
+from .family import Family, simultaneous
 from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
+from .moderated import Moderated, moderate_variances
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from .planning import SampleSize, plan
 from .primary import primary_rows, primary_summary
 from .proportion import clopper_pearson
-from .tost import Equivalence, Equivalences, equivalence, equivalences
+from .shape import shape_notes
+from .tost import Equivalence, Equivalences, equivalence, equivalence_power, equivalences
 
 __all__ = [
     "AnalysisPlan",
     "Comparison",
+    "Design",
     "Equivalence",
     "Equivalences",
     "Fairness",
+    "Family",
+    "Moderated",
     "PairedDifference",
     "SampleSize",
     "auc",
@@ -27,6 +34,7 @@ __all__ = [
     "count_missing",
     "entropy_nearest_neighbour",
     "equivalence",
+    "equivalence_power",
     "equivalences",
     "fairness",
     "gini",
@@ -34,11 +42,14 @@ __all__ = [
     "interval",
     "jain_index",
     "mean_interval",
+    "moderate_variances",
     "number",
     "p_value",
     "paired_difference",
     "plan",
     "primary_rows",
     "primary_summary",
+    "shape_notes",
     "sign_flip_test",
+    "simultaneous",
 ]

@@ -1,0 +1,92 @@
+"""How seeds, clients and data of an experiment belong together, and what its result speaks of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+_CHOICES = {"clients": ("same", "new"), "data": ("fixed", "resplit", "drawn"), "over": ("runs", "clients")}
+#: What the sentence says beyond "other runs", and what it does not speak of, by clients and data.
+_OVER_RUNS = {
+    ("same", "fixed"): ("on these clients with these data", "other clients or other data"),
+    ("same", "resplit"): ("on these clients with other splits of these data", "other clients or other data"),
+    ("same", "drawn"): ("on these clients with new data of theirs", "other clients"),
+    ("new", "fixed"): ("on other clients to whom the same data are dealt", "other data"),
+    ("new", "resplit"): ("on other clients to whom the same data are dealt and split again", "other data"),
+    ("new", "drawn"): ("on other clients of the same population", "another population"),
+}
+_NEW_CLIENTS = {
+    "fixed": "It speaks of other runs on other clients like these, which keep their data.",
+    "drawn": "It speaks of other runs on other clients like these, with new data.",
+}
+
+
+@dataclass(frozen=True)
+class Design:
+    """How the seeds, the clients and the data of runs belong together; it decides the interval.
+
+    Attributes
+    ----------
+    clients : {"same", "new"}
+        "same": the same clients under every seed, crossed with seeds (hospitals, writers). "new": clients drawn or
+        dealt anew for every seed, nested in seeds.
+    data : {"fixed", "resplit", "drawn"}
+        "fixed": training and test samples are the same under every seed. "resplit": one fixed set of samples is split
+        into training and test samples anew for every seed. "drawn": every seed draws its samples from a population.
+    over : {"runs", "clients"}
+        What the sentence is to speak of: other runs on clients that come about as these did, or new clients like
+        these. It makes a difference where the clients are the same under every seed.
+    test_to_train : float, optional
+        For "resplit", and only there: the number of test samples over the number of training samples of one split.
+
+    Raises
+    ------
+    ValueError
+        If a field has an unknown value, or fields do not go together.
+
+    References
+    ----------
+    Nadeau and Bengio (2003), Inference for the generalization error, Machine Learning 52.
+    """
+
+    clients: Literal["same", "new"]
+    data: Literal["fixed", "resplit", "drawn"]
+    over: Literal["runs", "clients"] = "runs"
+    test_to_train: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
+        ratio = self.test_to_train
+        if self.data == "resplit" and ratio is None:
+            raise ValueError(
+                "test_to_train is needed with data='resplit': splits of the same samples are correlated, by how much "
+                "depends on it. Give the number of test samples over the number of training samples."
+            )
+        if ratio is not None and self.data != "resplit":
+            raise ValueError(f"test_to_train={ratio} has no use with data={self.data!r}. Leave it out.")
+        if ratio is not None and not (ratio > 0 and np.isfinite(ratio)):
+            raise ValueError(
+                f"test_to_train must be a positive number, got {ratio}. "
+                "Give the number of test samples over the number of training samples."
+            )
+        if self.crossed and self.data == "resplit":
+            raise ValueError(
+                "over='clients' with the same clients under every seed does not go with data='resplit': no interval "
+                "is known that holds for both. Use over='runs', or data='fixed'."
+            )
+
+    @property
+    def crossed(self) -> bool:
+        """Whether seeds and clients are both random and crossed: the same clients, and a sentence on new ones."""
+        return self.clients == "same" and self.over == "clients"
+
+    def sentence(self) -> str:
+        """Return the one sentence that says what the result generalises to."""
+        if self.crossed:
+            return _NEW_CLIENTS[self.data]
+        to, not_to = _OVER_RUNS[self.clients, self.data]
+        return f"It speaks of other runs {to}, not of {not_to}."

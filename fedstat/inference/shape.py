@@ -1,0 +1,76 @@
+"""See in differences over seeds what a t interval does not forgive: collapsed runs, skewness, few values."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+#: Normal samples by which the statistics are judged, and the seed of their generator.
+_DRAWS, _SEED = 100_000, 0
+#: Below so many seeds nothing can be seen.
+_MIN_SEEDS = 4
+
+
+def shape_notes(differences: np.ndarray, *, rate: float = 0.05) -> tuple[str, ...]:
+    """Return the sentences that a reader of t intervals over these differences has to see.
+
+    Two statistics are compared with those of normal samples of the same size: the largest gap between neighbouring
+    values as a share of their range, which is large if one run or some collapsed, and the absolute skewness. Each pair
+    is tested at ``rate / (2 P)`` for each, so that normal differences raise a false alarm in at most `rate` of
+    families, whatever their correlations. A pair with at most half as many values as seeds is told as such. With 3
+    seeds nothing can be seen, and with 5 only gross collapses: no sentence does not mean that all is well.
+
+    Parameters
+    ----------
+    differences : ndarray, shape (P, S)
+        One value per pair and seed, NaN where there is none.
+    rate : float
+        Largest rate of false alarms over all pairs.
+    """
+    apart = coarse = tested = 0
+    for row in differences:
+        d = row[~np.isnan(row)]
+        if len(d) < _MIN_SEEDS or np.ptp(d) <= 1e-12 * np.abs(d).max():
+            continue
+        tested += 1
+        if len(np.unique(d)) <= len(d) // 2:
+            coarse += 1
+        else:
+            apart += bool(shape_p(d) < rate / len(differences))
+    notes = []
+    if apart:
+        notes.append(
+            f"{apart} of {tested} differences are skewed, or some of their runs lie far from the others (collapsed?): "
+            f"t intervals cover too rarely there. Look at the runs."
+        )
+    if coarse:
+        notes.append(
+            f"{coarse} of {tested} differences take few values: their intervals are rough. Measure more finely."
+        )
+    return tuple(notes)
+
+
+def shape_p(values: np.ndarray) -> np.ndarray:
+    """Return twice the smaller p-value of largest gap and absolute skewness of normal samples; values (..., S)."""
+    null = _null(values.shape[-1])
+    found = [
+        (1 + _DRAWS - np.searchsorted(known, statistic)) / (1 + _DRAWS)
+        for known, statistic in zip(null, _statistics(values), strict=True)
+    ]
+    return np.minimum(2 * np.minimum(*found), 1.0)
+
+
+@lru_cache(maxsize=8)
+def _null(seeds: int) -> tuple[np.ndarray, ...]:
+    normal = np.random.default_rng(_SEED).standard_normal((_DRAWS, seeds))
+    return tuple(np.sort(statistic) for statistic in _statistics(normal))
+
+
+def _statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest gap as a share of the range, and the absolute skewness."""
+    ordered = np.sort(values, axis=-1)
+    gap = np.diff(ordered, axis=-1).max(axis=-1) / (ordered[..., -1] - ordered[..., 0])
+    errors = values - values.mean(axis=-1, keepdims=True)
+    skewness = (errors**3).mean(axis=-1) / (errors**2).mean(axis=-1) ** 1.5
+    return gap, np.abs(skewness)
