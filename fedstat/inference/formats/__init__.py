@@ -1,0 +1,1 @@
+"""One file for each format of results that `fedstat.read_results` reads."""

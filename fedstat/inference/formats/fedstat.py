@@ -1,0 +1,82 @@
+"""fedstat's own runs, read without torch: a run's folder, or the folder that ``fedstat run`` fills."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedstat._files import complete_folder
+from fedstat.inference.formats.tidy import COLUMNS, typed
+
+_MANIFEST = "manifest.json"
+
+
+def run_folder(path: Path) -> Path | None:
+    """Return the folder of the run at `path`, which may lie in it under ``run``; None if there is no run."""
+    for folder in map(complete_folder, (path, path / "run")):
+        if (folder / "config.toml").is_file() and (folder / "metrics.parquet").is_file():
+            return folder
+    return None
+
+
+def read(path: Path) -> tuple[pd.DataFrame, dict[str, Any], pd.DataFrame | None, Path | None]:
+    """Read a run's history, configuration and clients, and find its plan.
+
+    Parameters
+    ----------
+    path : Path
+        The run's folder, or one that holds it under ``run``.
+
+    Returns
+    -------
+    history : DataFrame
+    config : dict
+    clients : DataFrame or None
+        Columns seed, client, name, train, validation, test; None if the run was saved without.
+    plan : Path or None
+        The file ``plan.toml`` of the run or of the folder around it.
+
+    Raises
+    ------
+    ValueError
+        If there is no run, or a file that is read is not the one that the run's manifest lists.
+    """
+    folder = checked(path, "config.toml", "metrics.parquet")
+    config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    history = pd.read_parquet(folder / "metrics.parquet")
+    if lacking := [name for name in COLUMNS if name not in history]:
+        raise ValueError(f"{folder / 'metrics.parquet'} lacks the column {lacking[0]!r}.")
+    clients = None
+    if (folder / "clients.parquet").is_file():
+        clients = pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
+    plans = (place / "plan.toml" for place in dict.fromkeys((folder, path)))
+    return typed(history), config, clients, next((plan for plan in plans if plan.is_file()), None)
+
+
+def checked(path: Path, *names: str) -> Path:
+    """Return the folder of the run at `path` after the checksums of the files `names` were found as its manifest says.
+
+    Raises
+    ------
+    ValueError
+        If there is no run, or a file is missing or another one.
+    """
+    folder = run_folder(path)
+    if folder is None:
+        raise ValueError(f"{path} is no fedstat run: config.toml or metrics.parquet is missing.")
+    try:
+        sums = dict(json.loads((folder / _MANIFEST).read_bytes())["sha256"])
+    except FileNotFoundError:
+        raise ValueError(f"{folder} is no complete fedstat run: {_MANIFEST} is missing.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder / _MANIFEST} is damaged ({type(error).__name__}: {error}).") from error
+    for name in names:
+        with (folder / name).open("rb") as content:
+            if hashlib.file_digest(content, "sha256").hexdigest() != sums.get(name):
+                raise ValueError(f"{folder / name} is damaged: it is not the file that {_MANIFEST} lists.")
+    return folder

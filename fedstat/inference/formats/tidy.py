@@ -1,0 +1,130 @@
+"""The tidy history that every format is read into, and the checks that all of them pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedstat.inference.reduction import Reduced
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TEXT = ("method", "estimand", "split", "metric", "setting")
+WHOLE = ("seed", "round", "client", "samples")
+COLUMNS = ("method", "seed", "round", "client", "estimand", "split", "metric", "value")
+#: Columns that a history may have besides.
+BESIDE = ("samples", "kept", "setting")
+#: The client of a row that measures the run as a whole, as in fedstat's rows of the common test set.
+RUN = -1
+#: The estimand of a row whose file does not name it.
+UNNAMED = "not named"
+#: Metrics that lie in [0, 1], and that some write in percent.
+SHARES = (
+    "accuracy", "balanced_accuracy", "auc", "f1", "macro_f1", "micro_f1", "precision", "recall", "majority_share",
+    "calibration_error",
+)  # fmt: skip
+#: Metrics by whose names a column is known to hold values.
+METRICS = (*SHARES, "log_loss", "loss", "mse", "rmse", "mae", "r2", "brier", "perplexity")
+
+
+def rows(
+    method: str, seed: int, rounds: Sequence[int], metric: str, values: Any, *, split: str, estimand: str = UNNAMED
+) -> pd.DataFrame:
+    """Return the tidy rows of one metric of one run that was measured as a whole, a row for each round."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "method": method,
+            "seed": seed,
+            "round": np.asarray(rounds, np.int64),
+            "client": RUN,
+            "estimand": estimand,
+            "split": split,
+            "metric": metric,
+            "value": np.asarray(values, float),
+        }
+    )
+
+
+def typed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the columns of a history in their order and types: text as categories, int64, float64."""
+    names = [*COLUMNS, *(name for name in BESIDE if name in table)]
+    types = {name: "category" if name in TEXT else np.int64 if name in WHOLE else float for name in names}
+    if "kept" in table:
+        types["kept"] = bool
+    return table[names].astype(types)
+
+
+def refuse_repeats(table: pd.DataFrame, source: str, unread: Sequence[str] = ()) -> None:
+    """Refuse a table that holds the same measurement twice.
+
+    Raises
+    ------
+    ValueError
+        It shows the first repeated row, and the columns that were not read.
+    """
+    keys = [name for name in ("setting", *COLUMNS[:-1]) if name in table]
+    repeated = table.duplicated(keys)
+    if repeated.any():
+        first = table[repeated].iloc[0]
+        shown = ", ".join(f"{name} {first[name]}" for name in keys)
+        remedy = (
+            f"If one of the columns {', '.join(unread)} tells them apart, map it: columns={{{unread[0]!r}: 'setting'}}."
+            if unread
+            else "Leave the repeated rows out, or give different runs different seeds or methods."
+        )
+        raise ValueError(f"{source} has {repeated.sum()} repeated rows, the first with {shown}. {remedy}")
+
+
+def as_shares(table: pd.DataFrame, source: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Return a table with its shares in [0, 1], and in words what was taken to be percent.
+
+    A metric that lies in [0, 1] by its nature is read as percent if it has values above 1, and none in (0, 1].
+
+    Raises
+    ------
+    ValueError
+        If shares and percent are mixed, or a value lies outside [0, 100].
+    """
+    notes, value = [], table["value"].to_numpy(copy=True)
+    for metric in [name for name in table["metric"].cat.categories if name in SHARES]:
+        own = (table["metric"] == metric).to_numpy() & np.isfinite(value)
+        if not own.any() or ((low := value[own].min()) >= 0 and value[own].max() <= 1):
+            continue
+        high = value[own].max()
+        if low < 0 or high > 100:
+            raise ValueError(f"{source} has values of {metric} from {low:g} to {high:g}; shares lie in [0, 1].")
+        if (unclear := own & (value > 0) & (value <= 1)).any():
+            one = table.iloc[int(np.argmax(unclear))]
+            raise ValueError(
+                f"{source} has values of {metric} up to {high:g} and others in (0, 1], the first {one['value']:g} of "
+                f"{one['method']} under seed {one['seed']}: shares and percent cannot be told apart. Divide percent by "
+                f"100, or write columns={{NAME: '{metric} %'}} if the whole column NAME is in percent."
+            )
+        value[own] /= 100
+        notes.append(f"values of {metric} above 1, up to {high:g}: all are read as percent and divided by 100")
+    return (table.assign(value=value), tuple(notes)) if notes else (table, ())
+
+
+def shares_reduced(reduced: Reduced, source: str) -> Reduced:
+    """Do as `as_shares` for a table that was reduced; single values in percent are seen through their means only."""
+    means = np.concatenate([reduced.values.ravel(), reduced.curves.ravel()])
+    means = means[np.isfinite(means)]
+    if reduced.metric not in SHARES or not len(means) or (means.min() >= 0 and means.max() <= 1):
+        return reduced
+    if means.min() < 0 or means.max() > 100:
+        raise ValueError(
+            f"{source} has values of {reduced.metric} from {means.min():g} to {means.max():g}; shares lie in [0, 1]."
+        )
+    if ((means > 0) & (means <= 1)).any():
+        raise ValueError(
+            f"{source} has values of {reduced.metric} up to {means.max():g} and others in (0, 1]: shares and percent "
+            f"cannot be told apart. Divide percent by 100, or write columns={{NAME: '{reduced.metric} %'}} if the "
+            "whole column NAME is in percent."
+        )
+    return replace(reduced, values=reduced.values / 100, curves=reduced.curves / 100)

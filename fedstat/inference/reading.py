@@ -1,0 +1,298 @@
+"""Read anybody's results as a tidy history: fedstat's runs, CSV, parquet, PFLlib, FL-bench and Flower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedstat.inference.reduction import Reduced, reduce
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KINDS = ("fedstat", "table", "pflib", "fl-bench", "flower")
+_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq")
+_PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".npy", ".npz", ".joblib")
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """What `read_results` read.
+
+    Attributes
+    ----------
+    history : DataFrame
+        Columns method, seed, round, client, estimand, split, metric, value; besides samples, kept and setting where
+        the files have them. Text is categorical. Client -1 is the number of a run as a whole.
+    config : Mapping or None
+        The configuration of a fedstat run, with the fingerprints of its data.
+    clients : DataFrame or None
+        Columns seed, client and name, and in a fedstat run the numbers of samples train, validation and test; None
+        where the files do not name their clients.
+    plan : Path or None
+        The file ``plan.toml`` that was written before a fedstat run.
+    source : str
+        The files, in words.
+    notes : tuple of str
+        What was assumed because the files do not say it, and what was not read.
+    """
+
+    history: pd.DataFrame
+    config: Mapping[str, Any] | None
+    clients: pd.DataFrame | None
+    plan: Path | None
+    source: str
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        table = self.history
+        parts = [f"{table[name].nunique()} {name}s" for name in ("method", "seed", "round", "client", "metric")]
+        return "\n".join([f"{self.source}: {len(table)} values, {', '.join(parts)}", *self.notes])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>{self.history._repr_html_()}"  # type: ignore[operator]
+
+
+def read_results(
+    path: str | Path | Sequence[str | Path] | Mapping[str, Any],
+    *,
+    columns: Mapping[str, str | None] | None = None,
+    metric: str | None = None,
+    kind: str | None = None,
+) -> Measurements:
+    """Read results of any framework as a tidy history. Nothing is unpickled, and torch is not needed.
+
+    Parameters
+    ----------
+    path : str, Path, a sequence of them, or a mapping from label to them
+        A file or a folder: a fedstat run, or what ``fedstat run`` wrote; CSV or parquet; results of PFLlib
+        (``results/*.h5``), FL-bench (``out/``) or Flower (JSON). Several files are read as one table. Where files do
+        not say their method, give a mapping such as ``{"FedAvg": ["a.json", "b.json"]}``: the label is the method, and
+        files that name no seed have the seeds 0, 1, ... in that order.
+    columns : mapping, optional
+        From the file's columns to fedstat's, such as ``{"algo": "method", "run": "seed", "acc": "accuracy"}``; to
+        None for a column to leave out. The columns method, seed and one of values must exist: one that is named as a
+        metric (accuracy, log_loss, auc, mse, f1, ...), or mapped to one, or ``value``. Several columns of metrics
+        become rows. ``"accuracy %"`` says that a column is in percent. Without them it is assumed that there is one
+        round (called 0), one number for each run (client -1), that the estimand is "not named", and the split "test".
+    metric : str, optional
+        The only metric to read; also the name of what a column ``value`` holds.
+    kind : {"fedstat", "table", "pflib", "fl-bench", "flower"}, optional
+        The format; by default what the name and the content of the file say.
+
+    Returns
+    -------
+    Measurements
+
+    Raises
+    ------
+    ValueError
+        If a file is missing, empty, damaged or of no known format; if a column is missing or ambiguous; if a value is
+        no number; if a measurement repeats; if shares and percent are mixed. The message names file, column, line and
+        remedy.
+    """
+    import pandas as pd
+
+    from fedstat.inference.formats import fedstat
+    from fedstat.inference.formats.tidy import as_shares, refuse_repeats, typed
+
+    files = _files(path, kind)
+    if files[0].kind == "fedstat":
+        history, config, clients, plan = fedstat.read(files[0].path)
+        if metric is not None:
+            history = _of_metric(history, metric, str(path))
+        return Measurements(history, config, clients, plan, str(path))
+    parts = [_part(file, columns, metric) for file in files]
+    source = str(files[0].path) + f" and {len(files) - 1} more files" * (len(files) > 1)
+    history = pd.concat([_frame(part.batches) for part in parts], ignore_index=True)
+    if metric is not None:
+        history = _of_metric(history, metric, source)
+    if history.empty:
+        raise ValueError(f"{source} has no rows.")
+    clients = None
+    if not pd.api.types.is_integer_dtype(history["client"]):
+        names = history["client"].astype(str)
+        history["client"] = pd.Categorical(names).codes
+        clients = history[["seed", "client"]].assign(name=names).drop_duplicates()
+        clients = clients.sort_values(["seed", "client"], ignore_index=True)
+    history, percent = as_shares(typed(history), source)
+    refuse_repeats(history, source, _distinct(name for part in parts for name in part.unread))
+    return Measurements(history, None, clients, None, source, (*_notes(parts), *percent))
+
+
+def reduce_file(
+    path: str | Path | Sequence[str | Path] | Mapping[str, Any],
+    metric: str | None = None,
+    split: str | None = None,
+    *,
+    last: int = 10,
+    columns: Mapping[str, str | None] | None = None,
+    kind: str | None = None,
+) -> Reduced:
+    """Reduce results on disk as `reduce` does, without holding them in memory; it takes what `read_results` takes.
+
+    Clients that have names in the file keep them. The files are read twice.
+
+    Raises
+    ------
+    ValueError
+        Those of `read_results` and `reduce`.
+    """
+    from fedstat.inference.formats import fedstat
+    from fedstat.inference.formats.tidy import shares_reduced
+
+    files = _files(path, kind)
+    if files[0].kind == "fedstat":
+        folder = fedstat.checked(files[0].path, "metrics.parquet")
+        files = [_File(folder / "metrics.parquet", "table", {})]
+    parts = [_part(file, columns, None) for file in files]
+    return shares_reduced(reduce(_Joined([part.batches for part in parts]), metric, split, last=last), str(path))
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file or a run's folder, its format, and what the caller or its place says about all of its rows."""
+
+    path: Path
+    kind: str
+    given: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The rows of one file, what was assumed about them, and the columns that were not read."""
+
+    batches: Iterable[Any]
+    notes: Sequence[str]
+    unread: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Several iterables as one that starts anew."""
+
+    parts: Sequence[Iterable[Any]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (batch for part in self.parts for batch in part)
+
+
+def _files(path: Any, kind: str | None) -> list[_File]:
+    """List the files that `path` names, with their formats; a fedstat run is the only one."""
+    if kind is not None and kind not in _KINDS:
+        raise ValueError(f"kind must be one of {', '.join(_KINDS)}, got {kind!r}.")
+    if isinstance(path, Mapping):
+        found = []
+        for label, of in path.items():
+            own = _files(of, kind)
+            if own[0].kind == "fedstat":
+                raise ValueError(f"{own[0].path} is a fedstat run, which names its methods; give it without a label.")
+            found += [_File(file.path, file.kind, {"method": str(label), "seed": i}) for i, file in enumerate(own)]
+        paths: Any = path
+    else:
+        paths = [path] if isinstance(path, str | Path) else list(path)
+        found = [file for one in paths for file in _listed(Path(one), kind)]
+    if not found:
+        raise ValueError(f"path must name at least one file, got {path!r}.")
+    runs = [file for file in found if file.kind == "fedstat"]
+    if runs and len(found) > 1:
+        raise ValueError(
+            f"{runs[0].path} is a fedstat run and is read on its own: read each with fs.read_results, and give all of "
+            "them to fs.compare in a list."
+        )
+    return found
+
+
+def _listed(path: Path, kind: str | None) -> list[_File]:
+    """List the files of results at one place."""
+    from fedstat.inference.formats import fedstat, fl_bench
+
+    if kind in (None, "fedstat") and (fedstat.run_folder(path) or kind == "fedstat"):
+        return [_File(path, "fedstat", {})]
+    if path.is_file():
+        if path.suffix.lower() in _PICKLES:
+            raise ValueError(
+                f"{path} may be a pickle, which can run any code when it is read; write the numbers as CSV or JSON."
+            )
+        return [_File(path, kind or _kind(path), {})]
+    if not path.is_dir():
+        raise ValueError(f"{path} does not exist.")
+    if kind in (None, "fl-bench") and (found := sorted(path.rglob("metrics.csv"))) and all(map(fl_bench.wrote, found)):
+        return [_File(one, "fl-bench", {"seed": _turn(one, found)}) for one in found]
+    suffixes = {"pflib": (".h5",), "flower": (".json",), "table": _TABLES}.get(kind or "", (".h5", ".json", *_TABLES))
+    found = sorted(one for one in path.iterdir() if one.is_file() and one.name.lower().endswith(suffixes))
+    if not found:
+        raise ValueError(
+            f"{path} holds no results that can be read: no fedstat run, {', '.join(suffixes)}"
+            f"{' or metrics.csv of FL-bench' * (kind in (None, 'fl-bench'))}."
+        )
+    kinds = {one: kind or _kind(one) for one in found}
+    if len(set(kinds.values())) > 1:
+        raise ValueError(f"{path} holds files of several formats; give kind, one of {', '.join(set(kinds.values()))}.")
+    return [_File(one, of, {}) for one, of in kinds.items()]
+
+
+def _turn(file: Path, files: Sequence[Path]) -> int:
+    """Return the number of a run of FL-bench among those of its method and data set, whose folders are dates."""
+    return [one for one in files if one.parent.parent == file.parent.parent].index(file)
+
+
+def _kind(path: Path) -> str:
+    """Return the format of a file."""
+    from fedstat.inference.formats import fl_bench
+
+    name = path.name.lower()
+    if name.endswith((".h5", ".hdf5")):
+        return "pflib"
+    if name.endswith(".json"):
+        return "flower"
+    if name == "metrics.csv" and fl_bench.wrote(path):
+        return "fl-bench"
+    if name.endswith(_TABLES):
+        return "table"
+    raise ValueError(f"{path} has no known format; give CSV ({', '.join(_TABLES)}), .h5 or .json, or say kind.")
+
+
+def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | None) -> _Part:
+    """Open one file."""
+    from fedstat.inference.formats import fl_bench, flower, pflib
+    from fedstat.inference.formats.tables import open_table
+
+    if file.kind == "table":
+        table = open_table(file.path, columns, metric, file.given)
+        return _Part(table, table.notes, table.unread)
+    if columns:
+        raise ValueError(f"columns is for tables; {file.path} is of {file.kind}, whose names are known.")
+    read = {"pflib": pflib.read, "fl-bench": fl_bench.read, "flower": flower.read}[file.kind]
+    history, notes = read(file.path, file.given)
+    return _Part([history], notes)
+
+
+def _frame(batches: Iterable[Any]) -> pd.DataFrame:
+    """Return batches as one table in memory."""
+    import pandas as pd
+    import pyarrow as pa
+
+    found = list(batches)
+    if found and isinstance(found[0], pd.DataFrame):
+        return found[0]
+    return pa.Table.from_batches(found).to_pandas()
+
+
+def _of_metric(history: pd.DataFrame, metric: str, source: str) -> pd.DataFrame:
+    if not (rows := history["metric"] == metric).any():
+        known = ", ".join(map(str, history["metric"].unique()))
+        raise ValueError(f"metric {metric!r} is not in {source}; it has {known or 'no metric'}.")
+    return history[rows].reset_index(drop=True)
+
+
+def _notes(parts: Sequence[_Part]) -> tuple[str, ...]:
+    return _distinct(note for part in parts for note in part.notes)
+
+
+def _distinct(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))

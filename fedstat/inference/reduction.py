@@ -1,0 +1,350 @@
+"""Reduce a tidy history, which may be larger than memory, to what comparisons need."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedstat._checks import whole
+
+#: Above so many cells (run, round, client) repeated rows are found by their number only, not one by one.
+_CELLS = 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """One metric of M methods under S seeds on K clients over T rounds.
+
+    A run is a method's estimand under a seed. Its window is the rounds that its summary averages.
+
+    Attributes
+    ----------
+    methods : tuple of (label, estimand), M of them
+        In the order of their first rows.
+    seeds : ndarray of int, shape (S,)
+        Ascending.
+    clients : ndarray, shape (K,)
+        Numbers, or names where the table has names, ascending; -1 is the number of a run as a whole.
+    rounds : ndarray of int, shape (T,)
+        All rounds in which some run was evaluated, ascending.
+    values : ndarray, shape (M, S, K)
+        Mean of each client over the window. NaN if a value in the window is not finite, or if there is none.
+    counts : ndarray of int, shape (M, S, K)
+        How many evaluated rounds of the client lie in the window; 0 where a client is absent.
+    missing : ndarray of int, shape (M, S)
+        How many values in the window are infinite or NaN.
+    curves : ndarray, shape (M, S, T)
+        Mean over clients in each round, NaN where none was evaluated or a value is not finite.
+    present : ndarray of int, shape (M, S, T)
+        How many clients were evaluated.
+    last_round : ndarray of int, shape (M, S)
+        The last evaluated round of each run, -1 where there is no such run.
+    gaps : ndarray of int, shape (M, S, T)
+        How many values of each round are infinite or NaN.
+    metric, split : str
+        What was reduced.
+    """
+
+    methods: tuple[tuple[str, str], ...]
+    seeds: np.ndarray
+    clients: np.ndarray
+    rounds: np.ndarray
+    values: np.ndarray
+    counts: np.ndarray
+    missing: np.ndarray
+    curves: np.ndarray
+    present: np.ndarray
+    last_round: np.ndarray
+    gaps: np.ndarray
+    metric: str
+    split: str
+
+
+def survey(batches: Iterable[Any]) -> dict[tuple[str, str], np.ndarray]:
+    """Return the evaluated rounds, ascending, of every (metric, split) of a tidy history, in the order of first rows.
+
+    Parameters
+    ----------
+    batches : iterable of DataFrame or pyarrow.RecordBatch
+        With the columns metric, split and round.
+    """
+    metrics, splits = _Index("metric"), _Index("split")
+    found: dict[tuple[Hashable, Hashable], set[int]] = {}
+    for batch in batches:
+        m, s = metrics.codes(batch), splits.codes(batch)
+        rounds = _numbers(batch, "round")
+        width = max(1, len(splits.labels))
+        pairs, pair = _distinct(m * width + s)
+        for place, one in enumerate(pairs.tolist()):
+            own = _distinct(rounds if len(pairs) == 1 else rounds[pair == place])[0]
+            found.setdefault((metrics.labels[one // width], splits.labels[one % width]), set()).update(own.tolist())
+    return {(str(m), str(s)): np.array(sorted(rounds), np.int64) for (m, s), rounds in found.items()}
+
+
+def reduce(batches: Iterable[Any], metric: str | None = None, split: str | None = None, *, last: int = 10) -> Reduced:
+    """Reduce one metric of a tidy history to windows by client and curves by round, in two passes over its rows.
+
+    All rows go through integer codes and `numpy.bincount`, so that a table of any length costs the memory of one
+    batch and of the reduced arrays, and one byte for each run, round and client.
+
+    Parameters
+    ----------
+    batches : iterable of DataFrame or pyarrow.RecordBatch
+        The rows of a tidy history, in any order: method, seed, round, client, estimand, split, metric, value, and
+        perhaps kept. It is passed over twice: a list or another object that starts anew, and no generator.
+    metric : str, optional
+        By default accuracy, else mse, else the only metric.
+    split : str, optional
+        The samples measured on; by default the clients' own test samples, else validation, else training samples.
+    last : int
+        The window of every run: all evaluated rounds above L - last, where L is the last round of the table. If the
+        table has a column ``kept``, the window is the kept rounds instead.
+
+    Raises
+    ------
+    ValueError
+        If metric or split is not in the table, or not given where there are several; if a row repeats (same method,
+        estimand, seed, round and client); if a name or number of a row is missing; if `batches` is a generator.
+    """
+    whole("last", last, 1)
+    if isinstance(batches, Iterator):
+        raise ValueError("batches is passed over twice, got a generator; give a list, or an object that starts anew.")
+    known = survey(batches)
+    metric, split = _chosen(known, metric, split)
+    rounds = known[metric, split]
+    first = int(np.searchsorted(rounds, rounds[-1] - last, side="right"))
+    index = {name: _Index(name) for name in ("method", "estimand", "seed", "client", "metric", "split")}
+    runs, sums = _Index("run"), _Sums(len(rounds))
+    for batch in batches:
+        of_metric = index["metric"].codes(batch) == index["metric"].number(metric)
+        rows: Any = of_metric & (index["split"].codes(batch) == index["split"].number(split))
+        if not rows.any():
+            continue
+        rows = slice(None) if rows.all() else rows
+        m, e, s, k = (index[name].codes(batch)[rows] for name in ("method", "estimand", "seed", "client"))
+        n_e, n_s = len(index["estimand"].labels), len(index["seed"].labels)
+        names, run = _distinct((m * n_e + e) * n_s + s)
+        places = [runs.number((code // (n_e * n_s), code // n_s % n_e, code % n_s)) for code in names.tolist()]
+        seen, t = _distinct(_numbers(batch, "round")[rows])
+        t = np.searchsorted(rounds, seen)[t]
+        kept = _column(batch, "kept")
+        window = t >= first if kept is None else np.asarray(kept, bool)[rows]
+        sums.add(np.array(places)[run], t, k, _values(batch)[rows], window)
+    sums.refuse_repeats(len(rounds) - first)
+    return _arranged(sums, runs.labels, index, rounds, metric, split)
+
+
+def _chosen(known: Mapping[tuple[str, str], Any], metric: str | None, split: str | None) -> tuple[str, str]:
+    """Return metric and split to reduce, by default as `reduce` says."""
+    metrics, splits = (list(dict.fromkeys(pair[i] for pair in known)) for i in (0, 1))
+    if not known:
+        raise ValueError("the history has no rows.")
+    if metric is None:
+        metric = next((name for name in ("accuracy", "mse") if name in metrics), metrics[0])
+        if metric not in ("accuracy", "mse") and len(metrics) > 1:
+            raise ValueError(f"metric must be given, one of {', '.join(metrics)}.")
+    if metric not in metrics:
+        raise ValueError(f"metric must be one of {', '.join(metrics)}, got {metric!r}.")
+    splits = [s for m, s in known if m == metric]
+    if split is None:
+        usual = next((name for name in ("test", "validation", "train") if name in splits), None)
+        if usual is None and len(splits) > 1:
+            raise ValueError(f"split must be given for {metric}, one of {', '.join(splits)}.")
+        split = usual or splits[0]
+    if split not in splits:
+        raise ValueError(f"split must be one of {', '.join(splits)} for {metric}, got {split!r}.")
+    return metric, split
+
+
+class _Index:
+    """The numbers 0, 1, ... of the labels of one column, in the order in which they are met."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.labels, self._numbers = name, list[Any](), dict[Hashable, int]()
+
+    def number(self, label: Hashable) -> int:
+        """Return the number of a label, a new one if it is new."""
+        found = self._numbers.setdefault(label, len(self.labels))
+        if found == len(self.labels):
+            self.labels.append(label)
+        return found
+
+    def codes(self, batch: Any) -> np.ndarray:
+        """Return the numbers of a batch's labels, row by row."""
+        labels, codes = _coded(batch, self.name)
+        return np.array([self.number(label) for label in labels], np.int64)[codes]
+
+
+class _Sums:
+    """Sums over the rows that were read: by run and round, and by run and client within the window."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds, self.rows = rounds, 0
+        self.by_round = {"sum": np.zeros((0, rounds)), "count": np.zeros((0, rounds)), "gaps": np.zeros((0, rounds))}
+        self.by_client = {"sum": np.zeros((0, 0)), "count": np.zeros((0, 0)), "gaps": np.zeros((0, 0))}
+        self.seen: np.ndarray | None = np.zeros((0, rounds, 0), bool)
+
+    def add(self, run: np.ndarray, t: np.ndarray, k: np.ndarray, value: np.ndarray, window: np.ndarray) -> None:
+        """Add rows, given by the numbers of their run, round and client."""
+        self.rows += len(run)
+        shape = (int(run.max()) + 1, int(k.max()) + 1)
+        gaps = ~np.isfinite(value)
+        for sums, other, rows in ((self.by_round, t, slice(None)), (self.by_client, k, window)):
+            for name, weights in (("sum", value), ("count", None), ("gaps", gaps)):
+                if name == "gaps" and not gaps.any():
+                    continue
+                sums[name] = _grown(sums[name], (shape[0], self.rounds if other is t else shape[1]))
+                cell = run[rows] * sums[name].shape[1] + other[rows]
+                if len(cell):
+                    low = int(cell.min())
+                    found = np.bincount(cell - low, None if weights is None else weights[rows])
+                    sums[name].reshape(-1)[low : low + len(found)] += found
+        if self.seen is not None:
+            if max(shape[0], len(self.seen)) * self.rounds * max(shape[1], self.seen.shape[2]) > _CELLS:
+                self.seen = None
+                return
+            self.seen = _grown(self.seen, (shape[0], self.rounds, shape[1]))
+            self.seen.reshape(-1)[(run * self.rounds + t) * self.seen.shape[2] + k] = True
+
+    def refuse_repeats(self, window: int) -> None:
+        """Refuse a table in which the same cell was measured twice."""
+        repeats = self.rows - int(self.seen.sum()) if self.seen is not None else 0
+        if self.seen is None and self.by_client["count"].max() > window:
+            repeats = int(np.maximum(self.by_client["count"] - window, 0).sum())
+        if repeats:
+            raise ValueError(
+                f"{repeats} of {self.rows} rows repeat an earlier row's method, estimand, seed, round and client; leave "
+                "repeated rows out, and compare different settings each on their own."
+            )
+
+
+def _arranged(
+    sums: _Sums,
+    runs: Sequence[tuple[int, int, int]],
+    index: Mapping[str, _Index],
+    rounds: np.ndarray,
+    metric: str,
+    split: str,
+) -> Reduced:
+    """Arrange sums by run as arrays by method, seed and client or round."""
+    methods = list(dict.fromkeys(run[:2] for run in runs))
+    seeds, clients = sorted({index["seed"].labels[run[2]] for run in runs}), index["client"].labels
+    order = sorted(range(len(clients)), key=clients.__getitem__)
+    place = {seed: i for i, seed in enumerate(seeds)}
+    m = np.array([methods.index(run[:2]) for run in runs])
+    s = np.array([place[index["seed"].labels[run[2]]] for run in runs])
+
+    def arrays(of: Mapping[str, np.ndarray], columns: Any, width: int) -> list[np.ndarray]:
+        placed = []
+        for name in ("sum", "count", "gaps"):
+            placed.append(np.zeros((len(methods), len(seeds), width), float if name == "sum" else np.int64))
+            grown = _grown(of[name], (len(runs), width))
+            placed[-1][m, s] = grown[: len(runs)][:, columns]
+        return placed
+
+    total, counts, window_gaps = arrays(sums.by_client, order, len(clients))
+    by_round, present, gaps = arrays(sums.by_round, slice(None), len(rounds))
+    evaluated = present > 0
+    final = len(rounds) - 1 - np.argmax(evaluated[..., ::-1], axis=-1)
+    return Reduced(
+        tuple((str(index["method"].labels[i]), str(index["estimand"].labels[j])) for i, j in methods),
+        np.array(seeds),
+        np.array([clients[i] for i in order]),
+        rounds,
+        _means(total, counts, window_gaps),
+        counts,
+        window_gaps.sum(-1),
+        _means(by_round, present, gaps),
+        present,
+        np.where(evaluated.any(-1), rounds[final], -1),
+        gaps,
+        metric,
+        split,
+    )
+
+
+def _means(total: np.ndarray, counts: np.ndarray, gaps: np.ndarray) -> np.ndarray:
+    whole = (counts > 0) & (gaps == 0)
+    return np.divide(total, counts, out=np.full(total.shape, np.nan), where=whole)
+
+
+def _grown(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the array if it holds `shape`, else a larger one with its content; axes double, so that this is rare."""
+    if all(have >= need for have, need in zip(array.shape, shape, strict=True)):
+        return array
+    larger = [h if h >= n else max(n, 2 * h) for h, n in zip(array.shape, shape, strict=True)]
+    grown = np.zeros(larger, array.dtype)
+    grown[tuple(slice(0, h) for h in array.shape)] = array
+    return grown
+
+
+def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Do as `numpy.unique` with inverse, for whole numbers, without sorting where they lie close together."""
+    if not len(values):
+        return values, values
+    low, high = int(values.min()), int(values.max())
+    if high - low > 2 * len(values) + 1000:
+        labels, codes = np.unique(values, return_inverse=True)
+        return labels, codes
+    shifted = values - low
+    seen = np.zeros(high - low + 1, bool)
+    seen[shifted] = True
+    labels = np.flatnonzero(seen)
+    places = np.zeros(high - low + 1, np.int64)
+    places[labels] = np.arange(len(labels))
+    return labels + low, places[shifted]
+
+
+def _column(batch: Any, name: str) -> Any:
+    """Return a column of a DataFrame or a RecordBatch, None if there is none."""
+    names = batch.schema.names if hasattr(batch, "schema") else batch.columns
+    if name not in names:
+        if name == "kept":
+            return None
+        raise ValueError(f"the history lacks the column {name!r}; it has {', '.join(map(str, names))}.")
+    return batch.column(name) if hasattr(batch, "schema") else batch[name]
+
+
+def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
+    """Return the labels of a column and the place of each row's label among them."""
+    import pandas as pd
+    import pyarrow as pa
+
+    column = _column(batch, name)
+    if isinstance(column, pa.Array):
+        if pa.types.is_integer(column.type):
+            labels, codes = _distinct(_numbers(batch, name))
+            return labels.tolist(), codes
+        if column.null_count:
+            raise ValueError(f"column {name!r} has {column.null_count} empty places; fill them or leave these rows out.")
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        labels, codes = column.cat.categories.tolist(), np.asarray(column.cat.codes)
+    elif pd.api.types.is_integer_dtype(column.dtype):
+        labels, codes = _distinct(_numbers(batch, name))
+        return labels.tolist(), codes
+    else:
+        codes, found = pd.factorize(column)
+        labels = list(found)
+    if (codes < 0).any():
+        raise ValueError(f"column {name!r} has {(codes < 0).sum()} empty places; fill them or leave these rows out.")
+    return labels, codes
+
+
+def _numbers(batch: Any, name: str) -> np.ndarray:
+    """Return a column of whole numbers, shape (n,)."""
+    column = _column(batch, name)
+    found = column.to_numpy(zero_copy_only=False) if hasattr(column, "null_count") else np.asarray(column)
+    if not np.issubdtype(found.dtype, np.integer):
+        raise ValueError(f"column {name!r} must hold whole numbers, got {found.dtype}.")
+    return found.astype(np.int64, copy=False)
+
+
+def _values(batch: Any) -> np.ndarray:
+    column = _column(batch, "value")
+    found = column.to_numpy(zero_copy_only=False) if hasattr(column, "null_count") else np.asarray(column)
+    return found.astype(float, copy=False)
