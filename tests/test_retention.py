@@ -9,6 +9,7 @@ from scipy.stats import beta, ks_2samp
 
 from fedstat.factor.retention import (
     contribution_rule,
+    factor_parallel_analysis,
     kaiser_rule,
     ledermann_bound,
     minimum_average_partial,
@@ -252,5 +253,46 @@ def test_scree_plot_names_each_rule_and_groups_those_that_agree():
     ],
 )
 def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# parallel analysis of factors
+
+
+def reduced_by_hand(r):
+    r = r.copy()
+    np.fill_diagonal(r, 1 - 1 / np.diag(np.linalg.inv(r)))
+    return np.linalg.eigvalsh(r)[::-1]
+
+
+def test_reduced_eigenvalues_and_their_reference_by_brute_force():
+    rule = factor_parallel_analysis(HARMAN8, 60, simulations=2000, quantile=0.5)
+    np.testing.assert_allclose(rule.observed, reduced_by_hand(HARMAN8), atol=1e-12)
+    brute = np.median([reduced_by_hand(sample_correlation(60, 8, seed)) for seed in range(2000)], axis=0)
+    np.testing.assert_allclose(rule.reference, brute, atol=0.015)
+    again, other = (factor_parallel_analysis(HARMAN8, 60, simulations=9, seed=s) for s in (0, 1))
+    assert (again.reference != other.reference).all()
+    assert str(again).startswith("parallel analysis (of factors): 2 factors (95% quantile of 9 simulations of 60 ")
+
+
+def test_factors_that_correlate_are_found_where_components_miss_them():
+    """Thurstone's nine tests have three factors that correlate by a half."""
+    assert parallel_analysis(eigenvalues(THURSTONE), 213).n_factors == 1
+    assert factor_parallel_analysis(THURSTONE, 213).n_factors == 3
+    assert factor_parallel_analysis(sample_correlation(300, 15, 0), 300).n_factors < 4
+    assert factor_parallel_analysis(np.eye(5), 100).n_factors == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: factor_parallel_analysis(HARMAN8, 9), r"rows must be at least columns \+ 2 = 10, got 9"),
+        (lambda: factor_parallel_analysis(HARMAN8, 50.5), "rows must be a whole number"),
+        (lambda: factor_parallel_analysis(HARMAN8, 50, simulations=0), "simulations must be at least 1"),
+        (lambda: factor_parallel_analysis(HARMAN8[:2], 50), "R must be a square matrix"),
+    ],
+)
+def test_bad_input_of_the_analysis_of_factors_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()

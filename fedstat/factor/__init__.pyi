@@ -8,12 +8,14 @@ from .diagnostics import (
     kmo,
     root_mean_square_residual,
 )
+from .likelihood import FitTests, fit_tests
 from .moments import Moments
 from .principal_axis import IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
 from .retention import (
     Retention,
     contribution_rule,
+    factor_parallel_analysis,
     kaiser_rule,
     ledermann_bound,
     minimum_average_partial,
@@ -27,6 +29,7 @@ from .targets import Matching, congruence, match_factors, target_rotation
 from .units import units_as_columns
 
 __all__ = [
+    "FitTests",
     "IdentificationWarning",
     "IntraclassCorrelation",
     "Matching",
@@ -41,6 +44,8 @@ __all__ = [
     "congruence",
     "contribution_rule",
     "explained_variance",
+    "factor_parallel_analysis",
+    "fit_tests",
     "icc",
     "intraclass_correlation",
     "kaiser_rule",

@@ -12,13 +12,14 @@ from scipy.linalg.blas import dsyr
 
 from fedstat._random import stream
 from fedstat.factor._threads import one_thread
-from fedstat.factor.correlation import check_correlation
+from fedstat.factor.correlation import check_correlation, squared_multiple_correlations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ROUNDING = 1e-12
 _EIGENVALUE = "eigenvalue of the correlation matrix"
+_REDUCED = "eigenvalue of the reduced correlation matrix"
 _MEAN = "1, the mean eigenvalue"
 _DASHED: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 0.8}
 _HOLLOW: dict[str, Any] = {"color": "black", "markersize": 9, "markerfacecolor": "none"}
@@ -155,8 +156,8 @@ def parallel_analysis(
 
     As in Horn, the eigenvalues are those of R with ones on its diagonal, so the rule counts principal components;
     ``fa.parallel(..., fa="pc")`` in R's psych does the same. The number serves for factors too, but with correlated
-    factors it can be too small: of the nine tests of Thurstone's three factors it retains one. Variants
-    that compare eigenvalues of reduced matrices (psych's ``fa="fa"``) may retain more.
+    factors it can be too small: of the nine tests of Thurstone's three factors it retains one.
+    `factor_parallel_analysis` compares eigenvalues of reduced matrices and retains more.
 
     The reference of the j-th eigenvalue is a quantile of the j-th largest eigenvalue of correlation matrices of
     `rows` draws of p independent normal variables; Horn took the mean, Glorfeld (1995) the 95% quantile. The first
@@ -196,31 +197,106 @@ def parallel_analysis(
         raise ValueError(
             f"eigenvalues must be all p of a correlation matrix, which sum to p; got {p} with sum {values.sum():.6g}."
         )
-    if not rows >= 2 or rows % 1:
-        raise ValueError(f"rows must be a whole number of at least 2 independent rows, got {rows}.")
-    if simulations < 1:
-        raise ValueError(f"simulations must be at least 1, got {simulations}.")
-    if not 0 < quantile < 1:
-        raise ValueError(f"quantile must lie in (0, 1), got {quantile}.")
+    _check_simulation(rows, simulations, quantile)
     rng = stream(seed, "parallel analysis")
     with one_thread(p):
         null = np.stack([_null_eigenvalues(p, int(rows), rng) for _ in range(simulations)])
     reference = np.quantile(null, quantile, axis=0)
     retained = values > reference * (1 + _ROUNDING)
     m = p if retained.all() else int(np.argmin(retained))
-    note = f"{100 * quantile:g}% quantile of {simulations} simulations of {rows:.0f} independent rows, seed {seed}"
-    against = f"{100 * quantile:g}% quantile for independent data"
+    against, note = _simulated(rows, simulations, quantile, seed)
     return Retention("parallel analysis (of components)", m, values, reference, _EIGENVALUE, against, note)
+
+
+def factor_parallel_analysis(
+    r: np.ndarray, rows: float, *, simulations: int = 100, quantile: float = 0.95, seed: int = 0
+) -> Retention:
+    """Retain factors while the reduced matrix's eigenvalue exceeds that of independent variables by chance.
+
+    As `parallel_analysis`, but both R and the null matrices carry squared multiple correlations on their diagonals in
+    place of ones (Humphreys and Montanelli 1975; ``fa.parallel(..., fa="fa", SMC=TRUE)`` in R's psych).
+    So it looks at the variance that variables have in common. Take it for factors that may correlate, and where
+    factors have few variables: there the analysis of components retains too few. Its known weakness is the other one:
+    it retains too many where there is one factor or none, and the more so the more rows there are, since
+    eigenvalues near zero are compared with others near zero (Buja and Eyuboglu 1992; Timmerman and Lorenzo-Seva 2011).
+    Read a number above that of the components as an upper limit: look whether the last factors have
+    variables of their own.
+
+    Parameters
+    ----------
+    r : ndarray, shape (p, p)
+        Correlation matrix.
+    rows : float
+        Number of independent rows that R was computed from, a whole number, at least p + 2 (with fewer a variable's
+        squared multiple correlation is 1 whatever the data).
+    simulations, quantile, seed
+        As in `parallel_analysis`.
+
+    Raises
+    ------
+    ValueError
+        If `r` is no correlation matrix, or another argument is out of range.
+    """
+    r = check_correlation(r)
+    p = len(r)
+    _check_simulation(rows, simulations, quantile)
+    if rows < p + 2:
+        raise ValueError(
+            f"rows must be at least columns + 2 = {p + 2}, got {rows:.0f}: with fewer every variable is a combination "
+            "of others. Leave columns out, or take parallel_analysis."
+        )
+    rng = stream(seed, "parallel analysis of factors")
+    with one_thread(p):
+        values = _reduced_eigenvalues(r)
+        null = []
+        for _ in range(simulations):
+            t = _null_factor(p, int(rows), rng)
+            null.append(_reduced_eigenvalues(t @ t.T))
+    reference = np.quantile(null, quantile, axis=0)
+    # an eigenvalue that is not positive belongs to no factor
+    retained = (values > reference + _ROUNDING) & (values > _ROUNDING)
+    m = p if retained.all() else int(np.argmin(retained))
+    against, note = _simulated(rows, simulations, quantile, seed)
+    return Retention("parallel analysis (of factors)", m, values, reference, _REDUCED, against, note)
+
+
+def _check_simulation(rows: float, simulations: int, quantile: float) -> None:
+    if not rows >= 2 or rows % 1:
+        raise ValueError(f"rows must be a whole number of at least 2 independent rows, got {rows}.")
+    if simulations < 1:
+        raise ValueError(f"simulations must be at least 1, got {simulations}.")
+    if not 0 < quantile < 1:
+        raise ValueError(f"quantile must lie in (0, 1), got {quantile}.")
+
+
+def _simulated(rows: float, simulations: int, quantile: float, seed: int) -> tuple[str, str]:
+    """Say what the reference is, and how it was simulated."""
+    share = f"{100 * quantile:g}% quantile"
+    return f"{share} for independent data", (
+        f"{share} of {simulations} simulations of {rows:.0f} independent rows, seed {seed}"
+    )
+
+
+def _null_factor(p: int, rows: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw T, where T T' is the correlation matrix of `rows` draws of p independent normal variables."""
+    columns = min(p, rows - 1)
+    t = np.tril(rng.standard_normal((p, columns)))
+    np.fill_diagonal(t, np.sqrt(rng.chisquare(rows - 1 - np.arange(columns))))
+    return np.asarray(t / np.linalg.norm(t, axis=1, keepdims=True))
 
 
 def _null_eigenvalues(p: int, rows: int, rng: np.random.Generator) -> np.ndarray:
     """Draw the descending eigenvalues of the correlation matrix of `rows` draws of p independent normal variables."""
-    columns = min(p, rows - 1)
-    t = np.tril(rng.standard_normal((p, columns)))
-    np.fill_diagonal(t, np.sqrt(rng.chisquare(rows - 1 - np.arange(columns))))
-    t /= np.linalg.norm(t, axis=1, keepdims=True)
-    # T T' is the correlation matrix; T' T has the same eigenvalues apart from zeros
-    return np.concatenate([np.linalg.eigvalsh(t.T @ t)[::-1], np.zeros(p - columns)])
+    t = _null_factor(p, rows, rng)
+    # T' T has the eigenvalues of T T' apart from zeros
+    return np.concatenate([np.linalg.eigvalsh(t.T @ t)[::-1], np.zeros(p - t.shape[1])])
+
+
+def _reduced_eigenvalues(r: np.ndarray) -> np.ndarray:
+    """Return the descending eigenvalues of R with squared multiple correlations on its diagonal."""
+    reduced = r.copy()
+    np.fill_diagonal(reduced, squared_multiple_correlations(r))
+    return np.asarray(np.linalg.eigvalsh(reduced)[::-1])
 
 
 def minimum_average_partial(r: np.ndarray) -> Retention:
