@@ -52,9 +52,10 @@ def run_demo(out: Path, seeds: int) -> tuple[Comparison, Path]:
     comparison = fs.compare(result, control="FedAvg")
     result.save(out / "run")
     with atomic_file(out / "comparison.csv") as path:
-        comparison.summary.join(comparison.differences).to_csv(path, index_label="method")
+        comparison.to_csv(path)
     data = {
         "estimand": comparison.estimand,
+        "conclusions": [*comparison.conclusions, comparison.generalises],
         "methods": list(methods),
         "size": {"clients": CLIENTS, "inputs": INPUTS, "units": UNITS, "rounds": ROUNDS, "seeds": seeds},
         "rows": _rows(comparison),
@@ -69,15 +70,15 @@ def run_demo(out: Path, seeds: int) -> tuple[Comparison, Path]:
 
 
 def _rows(comparison: Comparison) -> list[list[str]]:
-    rows = []
+    rows, differences = [], comparison.differences.set_index("method")
     for label, summary in comparison.summary.iterrows():
         row = [str(label), f"{100 * summary['mean']:.1f}", f"{100 * summary['sd over seeds']:.1f}"]
         if gaps := comparison.gaps.get(str(label)):
             row = [f"{label}: {gaps}", *["–"] * 5]
-        elif label in comparison.differences.index:
-            d = comparison.differences.loc[label]
+        elif label in differences.index:
+            d = differences.loc[label]
             gain = (100 * d[name] for name in ("difference", "low", "high"))
-            row += [interval(gain, 1), number(d["correlation"], 2), p_value(d["p (Holm)"])]
+            row += [interval(gain, 1), number(d["correlation"], 2), p_value(d["p (adjusted)"])]
         else:
             row += ["control" if label == "FedAvg" else "–", "", ""]
         rows.append(row)

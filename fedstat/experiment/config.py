@@ -204,6 +204,10 @@ class Evaluation:
         ``mine.py:name``.
     trained : bool
         Test participants' models also as local training left them, before the server averages.
+    control : str, optional
+        Label of the method that the others are compared with; by default FedAvg if it is there, else the first.
+    margin : float, optional
+        Largest difference that counts as none, in the unit of the metric; methods can then be found equivalent.
     """
 
     every: Counted = 1
@@ -211,6 +215,8 @@ class Evaluation:
     common: bool = False
     metrics: tuple[str, ...] = ()
     trained: bool = False
+    control: str | None = None
+    margin: Annotated[float, Field(gt=0)] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

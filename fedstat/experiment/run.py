@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,16 +18,18 @@ import fedstat as fs
 from fedstat._files import atomic_file, complete_folder, locked
 from fedstat.data import Partition
 from fedstat.experiment.build import Setup, set_up
-from fedstat.experiment.config import Experiment, to_table
+from fedstat.experiment.config import DirichletDraws, Experiment, Tested, to_table
 from fedstat.experiment.estimate import estimate
 from fedstat.experiment.summaries import Summary, per_client, summarise
 from fedstat.federated import Result
 from fedstat.federated.federate import observed
 from fedstat.federated.fingerprint import of_clients
 from fedstat.federated.plan import make_plan
+from fedstat.inference import Design, compare
+from fedstat.inference.sameness import told_design
 
 #: Keys in which a run and the one that continues it may differ.
-_FREE = ("rounds", "checkpoint")
+_FREE = ("rounds", "checkpoint", "evaluation.control", "evaluation.margin")
 
 
 def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progress: bool | None = None) -> Result:
@@ -199,6 +201,13 @@ def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
     """Write the tables of a finished run."""
     last = setup.experiment.evaluation.last
     offered, notes = _offered(setup, result)
+    comparison = compare(
+        result,
+        control=setup.experiment.evaluation.control or "auto",
+        last=last,
+        margin=setup.experiment.evaluation.margin,
+        design=_design(setup, result),
+    )
     known = {
         seed: pd.DataFrame(
             {
@@ -214,20 +223,37 @@ def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
         result.traffic,
         {seed: clients.train.n for seed, clients in setup.clients.items()},
         np.concatenate([table["test_samples"] for table in known.values()]),
+        comparison,
         last=last,
-        natural=setup.natural,
-        away=bool(setup.unseen),
         newcomers=offered,
         notes=notes,
         lossy=setup.dataset.lossy,
     )
+    pairs = compare(
+        result, control=None, last=last, margin=setup.experiment.evaluation.margin, design=_design(setup, result)
+    )
     tables = {"clients.csv": per_client(result.history, result.traffic, known, last), "summary.csv": summary.table()}
+    if len(pairs.differences):
+        tables["pairs.csv"] = pairs.differences
     if offered is not None:
         tables["new-clients.csv"] = offered
     for name, table in tables.items():
         with atomic_file(out / name) as path:
             (table.assign(data=summary.stamp) if summary.stamp else table).to_csv(path, index=False)
     return summary
+
+
+def _design(setup: Setup, result: Result) -> Design | None:
+    """Say how seeds, clients and data of an experiment belong together; None where one seed ran."""
+    told = told_design({"run": result.config}, result.clients)
+    if told is None or (told.clients, told.data) == ("same", "fixed"):
+        return told
+    whose: Literal["same", "new"] = "same" if setup.natural and not setup.unseen else "new"
+    spec = setup.experiment.partition
+    if isinstance(spec, DirichletDraws) or (isinstance(spec, Tested) and isinstance(spec.test, str)):
+        return Design(clients=whose, data="fixed")
+    held = result.clients[["train", "test"]].sum()
+    return Design(clients=whose, data="resplit", test_to_train=float(held["test"] / held["train"]))
 
 
 def _offered(setup: Setup, result: Result) -> tuple[pd.DataFrame | None, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fedstat.inference import Comparison, compare, complete_mean, count_missing, primary_rows, primary_summary
+from fedstat.inference import Comparison, complete_mean, count_missing, primary_rows, primary_summary
 
 WINDOW = 10  # rounds that the FedFac paper averages
 
@@ -118,7 +118,9 @@ class Summary:
 
     def table(self) -> pd.DataFrame:
         """Return all numbers, one per row, with what they are."""
-        primary = self.comparison.summary.join(self.comparison.differences)
+        primary = self.comparison.summary
+        if self.comparison.control is not None and len(self.comparison.differences):
+            primary = primary.join(self.comparison.differences.set_index("method").add_suffix(" (difference)"))
         what, _, _ = self.comparison.estimand.partition(";")
         metric, _, rest = what.partition(" ")
         primary = primary.rename_axis("method").reset_index()
@@ -150,10 +152,9 @@ def summarise(
     traffic: pd.DataFrame,
     sizes: Mapping[int, np.ndarray],
     test_sizes: np.ndarray,
+    comparison: Comparison,
     *,
     last: int,
-    natural: bool,
-    away: bool = False,
     newcomers: pd.DataFrame | None = None,
     notes: tuple[str, ...] = (),
     lossy: str = "",
@@ -168,12 +169,10 @@ def summarise(
         Training samples of each client, by seed.
     test_sizes : ndarray
         Test samples of each client, under any seed.
+    comparison : Comparison
+        The primary summary.
     last : int
-        Rounds of the primary summary.
-    natural : bool
-        Whether all seeds drew on the same clients.
-    away : bool
-        Whether some clients stayed away from training, as new ones.
+        Its rounds.
     newcomers : DataFrame, optional
         As `fedstat.newcomers` returns it.
     notes : tuple of str
@@ -183,7 +182,6 @@ def summarise(
     """
     test = history[(history["split"] == "test") & (history["round"] > 0)]
     labels = list(dict.fromkeys(test["method"]))
-    comparison = compare(test, last=last)
     metrics = [m for m in ("balanced_accuracy", "log_loss", "majority_share") if (test["metric"] == m).any()]
     beside = {metric: primary_summary(test, metric, last=last).mean(skipna=False) for metric in metrics}
     found = {metric: count_missing(primary_rows(test, metric, last=last)) for metric in metrics}
@@ -194,20 +192,8 @@ def summarise(
     # the papers' summaries are of last or best rounds, which runs that stop early do not have in common
     summed = not comparison.estimand.startswith("mse") and "kept" not in history
     papers = [*_papers(history, sizes), *_global(history)] if summed else []
-    if not natural:
-        design = (
-            "clients are drawn anew for every seed from the same samples; intervals speak of other draws from these."
-        )
-    elif away:
-        design = (
-            "which clients stay away is drawn for every seed, from the same clients: intervals speak of other runs and "
-            "draws on these, not of other clients."
-        )
-    else:
-        design = "all seeds have the same clients: intervals speak of other runs on them, not of other clients."
     how_long = "each until its patience ended" if "kept" in history else "for the same rounds"
     said = [f"all methods ran with the settings given, {how_long}; whether they were tuned is not known here."]
-    said += [design] if len(sizes) > 1 else ["one seed: there is no interval, and a difference may be chance."]
     if papers:
         few, most = int(test_sizes.min()), int(test_sizes.max())
         said.append(

@@ -2,7 +2,7 @@ from .agreement import auc, chance_corrected, entropy_nearest_neighbour
 from .analysis_plan import AnalysisPlan
 from .client_fairness import Fairness, fairness, gini, jain_index
 from .comparing import compare
-from .comparison import Comparison, compare, primary_rows, primary_summary
+from .comparison import Comparison
 from .design import Design
 from .family import Family, simultaneous
 from .formatting import interval, number, p_value

@@ -139,9 +139,9 @@ def _gathered(
         if len({one.digest for one in plans}) > 1:
             raise ValueError("results were run under different analysis plans; choose one with plan=.")
         plan = plans[0]
-    usual = {"metric": None, "estimand": None, "last": 10, "split": None, "level": 0.95, "margin": None}
+    usual: dict[str, Any] = {"last": 10, "level": 0.95}
     chosen = {
-        name: next((v for v in (value, getattr(plan, name, None)) if v is not None), usual[name])
+        name: next((v for v in (value, getattr(plan, name, None)) if v is not None), usual.get(name))
         for name, value in asked.items()
     }
     found = gather(runs, chosen["metric"], chosen["split"], chosen["last"], chosen["estimand"], across)

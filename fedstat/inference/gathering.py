@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedstat.inference.reading import Measurements, read_results
-from fedstat.inference.reduction import Reduced, reduce
+from fedstat._checks import whole
+from fedstat.inference.analysis_plan import AnalysisPlan
+from fedstat.inference.formats.tidy import COLUMNS
+from fedstat.inference.reading import read_results
+from fedstat.inference.reduction import Reduced, reduce, survey
 from fedstat.inference.sameness import check_same
 from fedstat.inference.scores import Scores
 
@@ -50,7 +53,7 @@ class Gathered:
 
 
 def gather(
-    runs: Mapping[str, Measurements],
+    runs: Mapping[str, Run],
     metric: str | None,
     split: str | None,
     last: int,
@@ -62,15 +65,20 @@ def gather(
     notes = check_same(configs, across)
     split = _chosen_split(runs, split)
     metric = _chosen_metric(runs, metric, split)
-    kept = {name: "kept" in run.history for name, run in runs.items()}
+    kept = {name: run.kept for name, run in runs.items()}
     if len(set(kept.values())) > 1:
         stopped = ", ".join(name for name, of in kept.items() if of)
         raise ValueError(
             f"{stopped} stopped early, and other runs did not: kept rounds and last rounds are different summaries."
         )
-    parts = {name: _chosen(reduce([run.history], metric, split, last=last), estimand, name) for name, run in runs.items()}
+    parts = {}
+    for name, run in runs.items():
+        # the state before training, round 0, is no part of a summary
+        most = max(1, min(whole("last", last, 1), int(run.rounds[metric, split][-1])))
+        parts[name] = _chosen(reduce(run.batches, metric, split, last=most), estimand, name)
     labels = _labels(parts, across)
     windows = None if any(kept.values()) else _window(parts, labels, last, across)
+    notes += [f"{name}: {note}." for name, run in runs.items() for note in run.notes]
     anonymous = [name for name in runs if name not in configs]
     if anonymous and len(runs) > 1:
         notes.append(
@@ -88,8 +96,39 @@ def gather(
     )
 
 
-def read_runs(results: Any) -> dict[str, Measurements]:
-    """Name each of the results, and read those that are files."""
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One of the results that are compared.
+
+    Attributes
+    ----------
+    batches : iterable of DataFrame or pyarrow.RecordBatch
+        The rows of its history; it can be passed over several times.
+    rounds : mapping of (metric, split) to ndarray of int
+        Which rounds were evaluated.
+    config : mapping or None
+        The configuration of a fedstat run.
+    clients : DataFrame or None
+        Samples of each client under each seed.
+    plan : AnalysisPlan or None
+        What was planned.
+    kept : bool
+        Whether each run counts in the round that it kept.
+    notes : tuple of str
+        What was assumed in reading it.
+    """
+
+    batches: Iterable[Any]
+    rounds: Mapping[tuple[str, str], np.ndarray]
+    config: Mapping[str, Any] | None = None
+    clients: pd.DataFrame | None = None
+    plan: AnalysisPlan | None = None
+    kept: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def read_runs(results: Any) -> dict[str, Run]:
+    """Name each of the results, and open those that are files."""
     if isinstance(results, Mapping):
         named = dict(results)
     else:
@@ -100,31 +139,34 @@ def read_runs(results: Any) -> dict[str, Measurements]:
             raise ValueError("results name one file twice; name each once.")
     if not named:
         raise ValueError("results must hold at least one result.")
-    return {str(name): _measured(one, str(name)) for name, one in named.items()}
+    return {str(name): _opened(one, str(name)) for name, one in named.items()}
 
 
-def _measured(one: Any, name: str) -> Measurements:
-    """Read one result, whatever it is."""
-    if isinstance(one, Measurements):
-        found = one
-    elif isinstance(one, str | Path):
-        found = read_results(one)
-    elif hasattr(one, "history") and hasattr(one, "config"):
-        found = Measurements(one.history, one.config, getattr(one, "clients", None), getattr(one, "plan", None), name)
-    elif hasattr(one, "columns"):
-        found = Measurements(one, None, None, None, name)
-    else:
+def _opened(one: Any, name: str) -> Run:
+    """Open one result, whatever it is."""
+    if isinstance(one, str | Path) or (hasattr(one, "columns") and not set(COLUMNS) <= set(one.columns)):
+        one = read_results(one)
+    if hasattr(one, "columns"):
+        return _run(name, one)
+    if not (hasattr(one, "history") and hasattr(one, "config")):
         raise ValueError(
             f"results must be results of fs.federate, run folders, files or tables, got {type(one).__name__}."
         )
-    if found.history.empty:
+    plan = getattr(one, "plan", None)
+    plan = AnalysisPlan.read(plan) if isinstance(plan, str | Path) else plan
+    return _run(name, one.history, one.config, getattr(one, "clients", None), plan, getattr(one, "notes", ()))
+
+
+def _run(name: str, history: Any, *more: Any) -> Run:
+    if history.empty:
         raise ValueError(f"results must hold evaluations, but {name} has none.")
-    return found
+    config, clients, plan, notes = more or (None, None, None, ())
+    return Run([history], survey([history]), config, clients, plan, "kept" in history, tuple(notes))
 
 
-def _chosen_split(runs: Mapping[str, Measurements], split: str | None) -> str:
+def _chosen_split(runs: Mapping[str, Run], split: str | None) -> str:
     """Return the split that is measured on: by default of the clients' test samples, else validation, else training."""
-    there = {name: {str(v) for v in run.history["split"].unique()} for name, run in runs.items()}
+    there = {name: {of for _, of in run.rounds} for name, run in runs.items()}
     wanted = {name: split or next((one for one in SPLITS if one in found), None) for name, found in there.items()}
     for name, one in wanted.items():
         if one not in there[name]:
@@ -136,12 +178,9 @@ def _chosen_split(runs: Mapping[str, Measurements], split: str | None) -> str:
     return str(next(iter(wanted.values())))
 
 
-def _chosen_metric(runs: Mapping[str, Measurements], metric: str | None, split: str) -> str:
+def _chosen_metric(runs: Mapping[str, Run], metric: str | None, split: str) -> str:
     """Return the metric compared: by default accuracy, else mse, else the only one that all runs have."""
-    there = {
-        name: [str(v) for v in run.history.loc[run.history["split"] == split, "metric"].unique()]
-        for name, run in runs.items()
-    }
+    there = {name: [one for one, of in run.rounds if of == split] for name, run in runs.items()}
     common = [one for one in next(iter(there.values())) if all(one in found for found in there.values())]
     if metric is None:
         metric = next((one for one in ("accuracy", "mse") if one in common), common[0] if len(common) == 1 else None)
@@ -150,9 +189,8 @@ def _chosen_metric(runs: Mapping[str, Measurements], metric: str | None, split: 
             raise ValueError(f"results have no metric in common that is the usual one; choose with metric=. {known}.")
     for name, found in there.items():
         if metric not in found:
-            raise ValueError(
-                f"metric {metric!r} is not in {name}'s rows of split {split!r}; it has {', '.join(found)}."
-            )
+            known = ", ".join(found)
+            raise ValueError(f"metric {metric!r} is not in the history of {name}, split {split!r}; it has {known}.")
     return metric
 
 
@@ -236,9 +274,8 @@ def _window(
                 f"others after round {most}. Continue what ends early, or leave it out; results given apart are "
                 'compared over their own last rounds with across="rounds".'
             )
-    windows = {
-        tuple(int(r) for r in part.reduced.rounds if r > part.reduced.rounds[-1] - last) for part in parts.values()
-    }
+    each_own = (part.reduced.rounds for part in parts.values())
+    windows = {tuple(int(r) for r in rounds if r > max(0, rounds[-1] - last)) for rounds in each_own}
     if len(windows) > 1 and "rounds" not in across:
         each = "; ".join(", ".join(map(str, rounds)) for rounds in sorted(windows))
         raise ValueError(
@@ -275,7 +312,7 @@ def _joined(
                     f"{methods[m]} is measured by its {models[methods[m]]} model in one result and by its {model} "
                     "model in another; choose one with estimand=."
                 )
-    there = (counts > 0).any(axis=0)
+    there: np.ndarray = np.asarray((counts > 0).any(axis=0))
     # what every client of a run should have: as many values as others have in the same rounds
     due = counts.max(axis=2) if windows is None else np.broadcast_to(counts.max(axis=(0, 2)), shape)
     absent = np.where(counts.any(axis=2, keepdims=True) & there, due[..., None] - counts, 0)
@@ -294,7 +331,7 @@ def _joined(
         clients=tuple(clients),
         values=values,
         there=there,
-        ran=counts.any(axis=2),
+        ran=np.asarray(counts.any(axis=2)),
         samples=None,
         rounds=rounds,
         curves=curves,
@@ -333,7 +370,7 @@ def _gaps(
     )
 
 
-def _clients(runs: Mapping[str, Measurements]) -> pd.DataFrame | None:
+def _clients(runs: Mapping[str, Run]) -> pd.DataFrame | None:
     """Return what is known of the clients, a row for each seed and client."""
     import pandas as pd
 
