@@ -5,14 +5,17 @@ from .missing import complete_mean, count_missing
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from .planning import SampleSize, plan
 from .proportion import clopper_pearson
+from .sequential import Looks, added_seeds, looks
 from .tost import Equivalence, Equivalences, equivalence, equivalences
 
 __all__ = [
     "Comparison",
     "Equivalence",
     "Equivalences",
+    "Looks",
     "PairedDifference",
     "SampleSize",
+    "added_seeds",
     "auc",
     "chance_corrected",
     "clopper_pearson",
@@ -24,6 +27,7 @@ __all__ = [
     "equivalences",
     "holm",
     "interval",
+    "looks",
     "mean_interval",
     "number",
     "p_value",
