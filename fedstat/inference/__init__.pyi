@@ -7,9 +7,11 @@ from .planning import SampleSize, plan
 from .proportion import clopper_pearson
 from .sequential import Looks, added_seeds, looks
 from .tost import Equivalence, Equivalences, equivalence, equivalences
+from .variance_components import Components, components
 
 __all__ = [
     "Comparison",
+    "Components",
     "Equivalence",
     "Equivalences",
     "Looks",
@@ -21,6 +23,7 @@ __all__ = [
     "clopper_pearson",
     "compare",
     "complete_mean",
+    "components",
     "count_missing",
     "entropy_nearest_neighbour",
     "equivalence",
