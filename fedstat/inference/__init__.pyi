@@ -12,25 +12,31 @@ from .paired import PairedDifference, holm, mean_interval, paired_difference, si
 from .planning import SampleSize, plan
 from .primary import primary_rows, primary_summary
 from .proportion import clopper_pearson
+from .sequential import Looks, added_seeds, looks
 from .shape import shape_notes
 from .tost import Equivalence, Equivalences, equivalence, equivalence_power, equivalences
+from .variance_components import Components, components
 
 __all__ = [
     "AnalysisPlan",
     "Comparison",
+    "Components",
     "Design",
     "Equivalence",
     "Equivalences",
     "Fairness",
     "Family",
+    "Looks",
     "Moderated",
     "PairedDifference",
     "SampleSize",
+    "added_seeds",
     "auc",
     "chance_corrected",
     "clopper_pearson",
     "compare",
     "complete_mean",
+    "components",
     "count_missing",
     "entropy_nearest_neighbour",
     "equivalence",
@@ -41,6 +47,7 @@ __all__ = [
     "holm",
     "interval",
     "jain_index",
+    "looks",
     "mean_interval",
     "moderate_variances",
     "number",

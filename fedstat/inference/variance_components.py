@@ -1,0 +1,432 @@
+"""Where the spread of results comes from: variance components of seeds, clients and other sources."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedstat.inference.formatting import number
+from fedstat.inference.levels import check_level
+from fedstat.inference.paired import decimals
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Design = Literal["one at a time", "balanced", "unbalanced"]
+#: Rows that restricted maximum likelihood still takes within seconds.
+_MOST_ROWS = 2000
+LEFT_OVER = "left over"
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """Variance split over its sources; ``print`` it for a table and a sentence.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per source or interaction: its standard deviation ``sd`` with limits ``low`` and ``high``, in the unit
+        shown; its ``share`` of the sum of all components (negative ones count as zero); the ``variance`` itself, which
+        may be estimated negative, in the squared unit of the values.
+    design : {"one at a time", "balanced", "unbalanced"}
+        What the table was recognised as, and so which estimate was made.
+    unit : str
+        "points" (the values times 100), or empty for the values' own unit.
+    level : float
+        Confidence level of each interval.
+    rows : int
+        Rows of the table.
+    note : str
+        What else a reader must know, in a sentence; empty if nothing.
+    """
+
+    table: pd.DataFrame
+    design: Design
+    unit: str
+    level: float
+    rows: int
+    note: str
+
+    def __str__(self) -> str:
+        from pandas import DataFrame
+
+        digits = decimals(2 * float(self.table["sd"].max()))
+        sds = {name: [f"{value:.{digits}f}" for value in self.table[name]] for name in ("sd", "low", "high")}
+        shares = [f"{100 * share:.0f}%" for share in self.table["share"]]
+        shown = DataFrame({**sds, "share": shares}, index=self.table.index)
+        unit = f" in {self.unit}" if self.unit else ""
+        how = {
+            "one at a time": "one source varied at a time",
+            "balanced": "analysis of variance of a balanced table",
+            "unbalanced": "restricted maximum likelihood, unbalanced table",
+        }[self.design]
+        head = f"standard deviation{unit} by source, {100 * self.level:.4g}% intervals ({how}, {self.rows} rows)"
+        return "\n".join([head, "", shown.to_string(), "", self._largest(), *([self.note] if self.note else [])])
+
+    def _largest(self) -> str:
+        ordered = self.table.sort_values("share", ascending=False)
+        first = ordered.iloc[0]
+        said = f"{ordered.index[0]} has the largest share of the spread, {100 * first['share']:.0f}%"
+        rivals = [str(name) for name in ordered.index[1:] if ordered.loc[name, "high"] >= first["low"]]
+        if rivals:
+            return f"{said}; by the intervals it could also be {' or '.join(rivals)}"
+        return f"{said}, and no other interval reaches its own"
+
+
+def components(
+    table: pd.DataFrame,
+    *,
+    sources: Sequence[str],
+    value: str = "value",
+    fixed: Sequence[str] = (),
+    nested: Mapping[str, str] | None = None,
+    points: bool = True,
+    level: float = 0.95,
+) -> Components:
+    """Split the variance of results over the sources that were varied.
+
+    The design is read from the table. **One at a time**: from one common run each source is varied while the others
+    are held, and there may be runs in which all vary together. A source's variance is that over its own runs, with the
+    chi-square interval; ``left over`` is what varying all together adds to the sum, positive if a source is not named,
+    negative if the named ones interact. It holds at the values at which the others were held. **Balanced**, crossed
+    or nested: the analysis of variance, all interactions included; without repeated cells the highest one is the
+    residual. **Unbalanced**: restricted maximum likelihood (statsmodels' MixedLM).
+
+    Intervals of a variance, or of a combination of mean squares, are modified large-sample ones (exact chi-square for
+    a single mean square); for unbalanced tables Satterthwaite's. They assume normal effects.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row per result, such as a run's primary summary or a client's; a column per source says which seed, client
+        and so on it had.
+    sources : sequence of str
+        Columns of what varied, such as ``["data", "initial weights", "batches"]`` or ``["seed", "client"]``.
+    value : str
+        Column of the results.
+    fixed : sequence of str
+        Those of the `sources` whose levels are no sample from a population, such as the method. They get no variance
+        themselves, but their interactions do: ``method × seed`` is what pairing leaves.
+    nested : dict of str, optional
+        Source by source that it lies within: ``{"client": "seed"}`` for clients drawn anew under every seed, which
+        have nothing in common where their numbers agree. Without it equal labels mean the same thing.
+    points : bool
+        Whether values are shares, such as accuracies, to be shown in percentage points.
+    level : float
+        Confidence level of each interval, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If columns are missing, values are not finite or do not vary, a source has one level, or two sources cannot be
+        told apart.
+
+    References
+    ----------
+    Searle, Casella and McCulloch (1992), Variance Components, chapter 4; Burdick and Graybill (1992), Confidence
+    Intervals on Variance Components, section 3.3 (Ting and others 1990).
+    """
+    import pandas as pd
+
+    level, names, parents = check_level(level), list(sources), dict(nested or {})
+    _check_table(table, names, value, list(fixed), parents, points)
+    y, scale = table[value].to_numpy(dtype=float), 100.0 if points else 1.0
+    codes = {name: pd.factorize(table[name])[0] for name in names}
+    for child, parent in parents.items():
+        codes[child] = _within(codes[child], codes[parent])
+    terms = [s for s in _closed(names, parents) if not set(s) <= set(fixed)]
+    design: Design = "balanced"
+    note = ""
+    if (cells := _cells(y, codes)) is not None:
+        found = _balanced(cells, names, parents, terms, level)
+    elif not parents and not fixed and (groups := _one_at_a_time(codes)) is not None:
+        design = "one at a time"
+        found, note = _held(y, groups, level, scale)
+    else:
+        design = "unbalanced"
+        found = _unbalanced(y, codes, parents, terms, list(fixed), level)
+    if len(fixed) == 1 and (crossed := [t for t in found if f"{fixed[0]} ×" in t or f"× {fixed[0]}" in t]):
+        note = f"Pairing removes what all levels of {fixed[0]} have in common and leaves {', '.join(crossed)}."
+    return Components(_shown(found, scale), design, "points" * points, level, len(table), note)
+
+
+def _shown(found: Mapping[str, tuple[float, float, float]], scale: float) -> pd.DataFrame:
+    """Make the table of (variance, low, high) by source."""
+    import pandas as pd
+
+    rows = pd.DataFrame.from_dict(found, orient="index", columns=["variance", "low", "high"])
+    if not (rows["variance"] > 0).any():
+        raise ValueError("no source has a positive variance: the sources named explain nothing of the values' spread.")
+    sds = scale * np.sqrt(rows[["variance", "low", "high"]].clip(lower=0))
+    sds.columns = pd.Index(["sd", "low", "high"])
+    share = rows["variance"].clip(lower=0)
+    return sds.assign(share=share / share.sum(), variance=rows["variance"])
+
+
+def _check_table(
+    table: pd.DataFrame, names: list[str], value: str, fixed: list[str], parents: dict[str, str], points: bool
+) -> None:
+    """Refuse a table that cannot be split, with the column and the remedy."""
+    if not names or len(set(names)) < len(names) or isinstance(names, str):
+        raise ValueError(f"sources must be names of columns, each once, got {names}.")
+    missing = [name for name in [*names, value] if name not in table]
+    if missing:
+        raise ValueError(f"the table lacks the columns {missing}; it has {list(map(str, table.columns))}.")
+    if unknown := [name for name in [*fixed, *parents, *parents.values()] if name not in names]:
+        raise ValueError(f"fixed and nested must speak of the sources {names}, got {unknown}.")
+    if set(fixed) == set(names):
+        raise ValueError(f"fixed holds all sources, {fixed}: no seed or client is left that varies at random.")
+    for child, parent in parents.items():
+        if parent == child or parent in parents:
+            raise ValueError(f"nested must name one source within another that is not nested, got {parents}.")
+    y = table[value].to_numpy(dtype=float)
+    if not np.isfinite(y).all():
+        raise ValueError(f"{value} misses {int((~np.isfinite(y)).sum())} of {len(y)} values (infinite or NaN).")
+    if gaps := [name for name in names if table[name].isna().any()]:
+        raise ValueError(f"the columns {gaps} have rows without a label.")
+    if alone := [name for name in names if table[name].nunique() < 2]:
+        raise ValueError(f"{alone} has one level only, so it does not vary. Vary it, or leave it out of the sources.")
+    if not np.ptp(y) > 1e-12 * np.abs(y).max():
+        raise ValueError(f"{value} is the same in all rows: no spread to split.")
+    if points and (y.min() < 0 or y.max() > 1):
+        raise ValueError(
+            f"{value} lies in [{y.min():g}, {y.max():g}], not in [0, 1], so it is not shown in percentage points. "
+            "Pass points=False."
+        )
+    for a, b in combinations(names, 2):
+        pairs = len(table[[a, b]].drop_duplicates())
+        if pairs == table[a].nunique() == table[b].nunique():
+            raise ValueError(f"{a} and {b} change together in all rows, so they cannot be told apart. Name one.")
+        for child, parent in ((a, b), (b, a)):
+            inside = pairs == table[child].nunique() and table[parent].nunique() < pairs
+            if inside and parents.get(child) != parent:
+                raise ValueError(
+                    f"every level of {child} occurs under one level of {parent} only. If it lies within it, pass "
+                    f"nested={{{child!r}: {parent!r}}}."
+                )
+
+
+def _one_at_a_time(codes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+    """Return the rows in which each source varies alone, the common run included; None for another design.
+
+    Rows in which all vary stand under `LEFT_OVER`.
+    """
+    levels = np.stack(list(codes.values()))
+    base = np.array([np.bincount(row).argmax() for row in levels])
+    moved = levels != base[:, None]
+    count, own = moved.sum(axis=0), (~moved).all(axis=0)
+    if own.sum() != 1 or not np.isin(count, [0, 1, len(levels)]).all():
+        return None
+    together = count == len(levels)
+    groups = {name: own | (moved[k] & (count == 1)) for k, name in enumerate(codes)}
+    groups[LEFT_OVER] = together | own if together.any() else together
+    for k, (name, rows) in enumerate(groups.items()):
+        of = levels if name == LEFT_OVER else levels[k : k + 1]
+        if any(len(np.unique(row[rows])) < rows.sum() for row in of):
+            return None
+    return groups if all(groups[name].sum() > 1 for name in codes) else None
+
+
+def _held(
+    y: np.ndarray, groups: Mapping[str, np.ndarray], level: float, scale: float
+) -> tuple[dict[str, tuple[float, float, float]], str]:
+    """Estimate each source's variance from the runs in which it varies alone."""
+    names = [name for name in groups if groups[name].sum() > 1]
+    squares = np.array([y[groups[name]].var(ddof=1) for name in names])
+    dfs = np.array([groups[name].sum() - 1 for name in names])
+    weights, said = np.eye(len(names)), "Each source was varied at one value of the others"
+    if LEFT_OVER in names:
+        weights[-1, :-1] = -1
+    found = {name: mean_squares_interval(w, squares, dfs, level) for name, w in zip(names, weights, strict=True)}
+    if LEFT_OVER not in names:
+        return found, f"{said}; runs in which all vary would show what is left over."
+    _, low, high = found[LEFT_OVER]
+    why = "the difference is not resolved"
+    if low > 0 or high < 0:
+        why = "so a source is not named" if low > 0 else "so the sources interact"
+    together, alone = scale * np.sqrt([squares[-1], squares[:-1].sum()])
+    return found, (
+        f"{said}. Varying all together gives a standard deviation of {together:.3g}, the sources one by one would add "
+        f"up to {alone:.3g}: {why}."
+    )
+
+
+def _within(child: np.ndarray, parent: np.ndarray) -> np.ndarray:
+    """Number the levels of a nested source anew from zero under each level of its parent."""
+    numbered = np.empty_like(child)
+    for level in np.unique(parent):
+        rows = parent == level
+        numbered[rows] = np.unique(child[rows], return_inverse=True)[1]
+    return numbered
+
+
+def _closed(names: Sequence[str], parents: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return all terms of the model: sets of sources that hold the parent of each nested one."""
+    subsets = [s for size in range(1, len(names) + 1) for s in combinations(names, size)]
+    return [s for s in subsets if all(parents[name] in s for name in s if name in parents)]
+
+
+def _label(term: Sequence[str], parents: Mapping[str, str]) -> str:
+    """Name a term, such as ``method × client in seed``."""
+    over = {parents[name] for name in term if name in parents}
+    crossed = " × ".join(name for name in term if name not in over)
+    return f"{crossed} in {' and '.join(n for n in term if n in over)}" if over else crossed
+
+
+def _cells(y: np.ndarray, codes: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Return the values as an array with one axis per source and one for repeats; None if cells differ in number."""
+    shape = tuple(int(c.max()) + 1 for c in codes.values())
+    if np.prod(shape, dtype=float) > len(y):
+        return None
+    cell = np.ravel_multi_index(list(codes.values()), shape)
+    counts = np.bincount(cell, minlength=int(np.prod(shape)))
+    if counts.min() != counts.max():
+        return None
+    return y[np.argsort(cell, kind="stable")].reshape(*shape, -1)
+
+
+def _balanced(
+    cells: np.ndarray, names: Sequence[str], parents: Mapping[str, str], terms: list[tuple[str, ...]], level: float
+) -> dict[str, tuple[float, float, float]]:
+    """Estimate the components by equating mean squares with their expectations.
+
+    The sum of squares of a term pools those of the crossed analysis whose sources, with the parents of the nested ones,
+    make up the term.
+    """
+    k, total = len(names), cells.size
+    sizes = dict(zip(names, cells.shape, strict=False))
+    everything = _closed(names, parents)
+    ss, df = dict.fromkeys(everything, 0.0), dict.fromkeys(everything, 0)
+    for size in range(1, k + 1):
+        for chosen in combinations(range(k), size):
+            effect = cells.mean(axis=tuple(a for a in range(k + 1) if a not in chosen), keepdims=True)
+            for axis in chosen:
+                effect = effect - effect.mean(axis=axis, keepdims=True)
+            held = {names[a] for a in chosen} | {parents[names[a]] for a in chosen if names[a] in parents}
+            term = tuple(name for name in names if name in held)
+            ss[term] += float((effect**2).sum()) * total / effect.size
+            df[term] += int(np.prod([cells.shape[a] - 1 for a in chosen]))
+    repeats = cells.shape[-1]
+    squares, dfs = [ss[t] / df[t] for t in terms], [df[t] for t in terms]
+    labels = [_label(t, parents) for t in terms]
+    expected = np.array(
+        [[total / np.prod([sizes[n] for n in t]) if set(s) <= set(t) else 0.0 for t in terms] for s in terms]
+    )
+    if repeats > 1:
+        inner = cells - cells.mean(axis=-1, keepdims=True)
+        dfs.append(total - total // repeats)
+        squares.append(float((inner**2).sum()) / dfs[-1])
+        labels.append("residual")
+        expected = np.block([[expected, np.ones((len(terms), 1))], [np.zeros((1, len(terms))), np.ones((1, 1))]])
+    elif len(terms) > 1:
+        labels[-1] = f"residual ({labels[-1]})"
+    weights = np.linalg.inv(expected)
+    weights[np.abs(weights) < 1e-12 * np.abs(weights).max()] = 0
+    return {
+        label: mean_squares_interval(w, np.array(squares), np.array(dfs), level)
+        for label, w in zip(labels, weights, strict=True)
+    }
+
+
+def mean_squares_interval(
+    weights: np.ndarray, squares: np.ndarray, df: np.ndarray, level: float
+) -> tuple[float, float, float]:
+    """Return a weighted sum of the expectations of independent mean squares, with modified large-sample limits.
+
+    Parameters
+    ----------
+    weights, squares, df : array, shape (q,)
+        Weights of either sign, mean squares, and their degrees of freedom.
+    level : float
+        Confidence level.
+
+    Returns
+    -------
+    tuple of float
+        The estimate, which may be negative, and its limits (Ting and others 1990; for one mean square the exact
+        chi-square limits).
+    """
+    plus, minus = weights > 0, weights < 0
+    parts = np.abs(weights) * squares
+    estimate = float((weights * squares).sum())
+    alpha = (1 - level) / 2
+    below = _reach(parts[plus], df[plus], parts[minus], df[minus], alpha)
+    above = _reach(parts[minus], df[minus], parts[plus], df[plus], alpha)
+    return estimate, estimate - below, estimate + above
+
+
+def _reach(pos: np.ndarray, df_pos: np.ndarray, neg: np.ndarray, df_neg: np.ndarray, alpha: float) -> float:
+    """Return how far below the estimate ``sum pos - sum neg`` its lower limit lies, at the one-sided level alpha."""
+    from scipy import stats
+
+    g = 1 - df_pos / stats.chi2.isf(alpha, df_pos)
+    h = df_neg / stats.chi2.ppf(alpha, df_neg) - 1
+    total = float(((g * pos) ** 2).sum() + ((h * neg) ** 2).sum())
+    for i in range(len(pos)):
+        for j in range(len(neg)):
+            f = stats.f.isf(alpha, df_pos[i], df_neg[j])
+            total += ((f - 1) ** 2 - (g[i] * f) ** 2 - h[j] ** 2) / f * pos[i] * neg[j]
+        for j in range(i + 1, len(pos)):
+            n, m = df_pos[i], df_pos[j]
+            both = 1 - (n + m) / stats.chi2.isf(alpha, n + m)
+            joint = both**2 * (n + m) ** 2 / (n * m) - g[i] ** 2 * n / m - g[j] ** 2 * m / n
+            total += joint / (len(pos) - 1) * pos[i] * pos[j]
+    return float(np.sqrt(max(total, 0.0)))
+
+
+def _unbalanced(
+    y: np.ndarray,
+    codes: Mapping[str, np.ndarray],
+    parents: Mapping[str, str],
+    terms: list[tuple[str, ...]],
+    fixed: list[str],
+    level: float,
+) -> dict[str, tuple[float, float, float]]:
+    """Estimate the components by restricted maximum likelihood, with Satterthwaite's chi-square limits."""
+    from scipy import stats
+    from statsmodels.regression.mixed_linear_model import MixedLM, VCSpec
+
+    if len(y) > _MOST_ROWS:
+        raise ValueError(
+            f"an unbalanced table of {len(y)} rows is too large for restricted maximum likelihood, which takes "
+            f"{_MOST_ROWS}. Average over rounds or clients first, or leave out what unbalances it."
+        )
+
+    def groups(term: Sequence[str]) -> np.ndarray:
+        return np.unique(np.stack([codes[n] for n in term]), axis=1, return_inverse=True)[1].ravel()
+
+    of = {_label(term, parents): groups(term) for term in terms}
+    of = {name: g for name, g in of.items() if g.max() + 1 < len(y)}  # one row each: the residual
+    blocks = {name: np.eye(int(g.max()) + 1)[g] for name, g in of.items()}
+    means = np.eye(int(groups(fixed).max()) + 1)[groups(fixed)] if fixed else np.ones((len(y), 1))
+    spec = VCSpec(
+        list(blocks), [[[str(j) for j in range(b.shape[1])]] for b in blocks.values()], [[b] for b in blocks.values()]
+    )
+    unit = y.std()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a component at its border of zero is told as a warning
+        fit = MixedLM(y / unit, means, groups=np.zeros(len(y)), exog_vc=spec).fit(reml=True)
+    if not fit.converged:
+        raise ValueError("restricted maximum likelihood found no components: leave out a source with few levels.")
+    estimates = unit**2 * np.array([*fit.vcomp, fit.scale])
+    products = [*(b @ b.T for b in blocks.values()), np.eye(len(y))]
+    v = sum(e * p for e, p in zip(estimates, products, strict=True))
+    inverse = np.linalg.inv(v)
+    projection = inverse - inverse @ means @ np.linalg.solve(means.T @ inverse @ means, means.T @ inverse)
+    projected = [projection @ p for p in products]
+    information = np.array([[(a * b.T).sum() / 2 for b in projected] for a in projected])
+    variances = np.diag(np.linalg.pinv(information))
+    found = {}
+    for name, estimate, variance in zip([*blocks, "residual"], estimates, variances, strict=True):
+        df = 2 * estimate**2 / variance
+        if df > 0.1:
+            low, high = (df * estimate / stats.chi2.ppf(q, df) for q in ((1 + level) / 2, (1 - level) / 2))
+        else:  # at the border of zero
+            low, high = 0.0, estimate + stats.norm.ppf((1 + level) / 2) * np.sqrt(variance)
+        found[name] = (float(estimate), float(low), float(high))
+    return found
