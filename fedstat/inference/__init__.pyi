@@ -4,12 +4,16 @@ from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from .proportion import clopper_pearson
+from .reading import Measurements, read_results, reduce_file
+from .reduction import Reduced, reduce, survey
 from .tost import Equivalence, equivalence, equivalence_power
 
 __all__ = [
     "Comparison",
     "Equivalence",
+    "Measurements",
     "PairedDifference",
+    "Reduced",
     "auc",
     "chance_corrected",
     "clopper_pearson",
@@ -27,5 +31,9 @@ __all__ = [
     "paired_difference",
     "primary_rows",
     "primary_summary",
+    "read_results",
+    "reduce",
+    "reduce_file",
     "sign_flip_test",
+    "survey",
 ]
