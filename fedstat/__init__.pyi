@@ -32,7 +32,7 @@ from .federated import (
     rounds,
     schedules,
 )
-from .inference import compare
+from .inference import compare, read_results
 from .methods import Count, FedAvg, FedFac, FedSplit, Local, Quantile
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "newcomers",
     "ntk",
     "parameterization",
+    "read_results",
     "report",
     "rounds",
     "schedules",

@@ -12,6 +12,8 @@ from .paired import PairedDifference, holm, mean_interval, paired_difference, si
 from .planning import SampleSize, plan
 from .primary import primary_rows, primary_summary
 from .proportion import clopper_pearson
+from .reading import Measurements, read_results, reduce_file
+from .reduction import Reduced, reduce, survey
 from .sequential import Looks, added_seeds, looks
 from .shape import shape_notes
 from .tost import Equivalence, Equivalences, equivalence, equivalence_power, equivalences
@@ -27,8 +29,10 @@ __all__ = [
     "Fairness",
     "Family",
     "Looks",
+    "Measurements",
     "Moderated",
     "PairedDifference",
+    "Reduced",
     "SampleSize",
     "added_seeds",
     "auc",
@@ -56,7 +60,11 @@ __all__ = [
     "plan",
     "primary_rows",
     "primary_summary",
+    "read_results",
+    "reduce",
+    "reduce_file",
     "shape_notes",
     "sign_flip_test",
     "simultaneous",
+    "survey",
 ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedstat.inference.reduction import Reduced, reduce
+from fedstat.inference.reduction import Reduced, reduce, survey
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,7 @@ class Measurements:
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<pre>{escape(str(self))}</pre>{self.history._repr_html_()}"  # type: ignore[operator]
+        return f"<pre>{escape(str(self))}</pre>{self.history._repr_html_()}"
 
 
 def read_results(
@@ -143,6 +143,7 @@ def reduce_file(
         Those of `read_results` and `reduce`.
     """
     from fedstat.inference.formats import fedstat
+    from fedstat.inference.formats.tables import Table
     from fedstat.inference.formats.tidy import shares_reduced
 
     files = _files(path, kind)
@@ -150,7 +151,14 @@ def reduce_file(
         folder = fedstat.checked(files[0].path, "metrics.parquet")
         files = [_File(folder / "metrics.parquet", "table", {})]
     parts = [_part(file, columns, None) for file in files]
-    return shares_reduced(reduce(_Joined([part.batches for part in parts]), metric, split, last=last), str(path))
+    keys = ("metric", "split", "round")
+    known = survey(
+        batch
+        for part in parts
+        for batch in (part.batches.batches(keys) if isinstance(part.batches, Table) else part.batches)
+    )
+    batches = (batch for part in parts for batch in part.batches)
+    return shares_reduced(reduce(batches, metric, split, last=last, known=known), str(path))
 
 
 @dataclass(frozen=True)
@@ -169,16 +177,6 @@ class _Part:
     batches: Iterable[Any]
     notes: Sequence[str]
     unread: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class _Joined:
-    """Several iterables as one that starts anew."""
-
-    parts: Sequence[Iterable[Any]]
-
-    def __iter__(self) -> Iterator[Any]:
-        return (batch for part in self.parts for batch in part)
 
 
 def _files(path: Any, kind: str | None) -> list[_File]:

@@ -84,7 +84,14 @@ def survey(batches: Iterable[Any]) -> dict[tuple[str, str], np.ndarray]:
     return {(str(m), str(s)): np.array(sorted(rounds), np.int64) for (m, s), rounds in found.items()}
 
 
-def reduce(batches: Iterable[Any], metric: str | None = None, split: str | None = None, *, last: int = 10) -> Reduced:
+def reduce(
+    batches: Iterable[Any],
+    metric: str | None = None,
+    split: str | None = None,
+    *,
+    last: int = 10,
+    known: Mapping[tuple[str, str], np.ndarray] | None = None,
+) -> Reduced:
     """Reduce one metric of a tidy history to windows by client and curves by round, in two passes over its rows.
 
     All rows go through integer codes and `numpy.bincount`, so that a table of any length costs the memory of one
@@ -94,7 +101,7 @@ def reduce(batches: Iterable[Any], metric: str | None = None, split: str | None 
     ----------
     batches : iterable of DataFrame or pyarrow.RecordBatch
         The rows of a tidy history, in any order: method, seed, round, client, estimand, split, metric, value, and
-        perhaps kept. It is passed over twice: a list or another object that starts anew, and no generator.
+        perhaps kept. They are passed over twice: a list or another object that starts anew, and no generator.
     metric : str, optional
         By default accuracy, else mse, else the only metric.
     split : str, optional
@@ -102,6 +109,8 @@ def reduce(batches: Iterable[Any], metric: str | None = None, split: str | None 
     last : int
         The window of every run: all evaluated rounds above L - last, where L is the last round of the table. If the
         table has a column ``kept``, the window is the kept rounds instead.
+    known : mapping, optional
+        What `survey` says of these rows, so that they are passed over once only.
 
     Raises
     ------
@@ -110,9 +119,9 @@ def reduce(batches: Iterable[Any], metric: str | None = None, split: str | None 
         estimand, seed, round and client); if a name or number of a row is missing; if `batches` is a generator.
     """
     whole("last", last, 1)
-    if isinstance(batches, Iterator):
+    if known is None and isinstance(batches, Iterator):
         raise ValueError("batches is passed over twice, got a generator; give a list, or an object that starts anew.")
-    known = survey(batches)
+    known = survey(batches) if known is None else known
     metric, split = _chosen(known, metric, split)
     rounds = known[metric, split]
     first = int(np.searchsorted(rounds, rounds[-1] - last, side="right"))
@@ -175,7 +184,8 @@ class _Index:
     def codes(self, batch: Any) -> np.ndarray:
         """Return the numbers of a batch's labels, row by row."""
         labels, codes = _coded(batch, self.name)
-        return np.array([self.number(label) for label in labels], np.int64)[codes]
+        numbers = np.array([self.number(label) for label in labels], np.int64)
+        return codes if np.array_equal(numbers, np.arange(len(numbers))) else numbers[codes]
 
 
 class _Sums:
@@ -216,8 +226,8 @@ class _Sums:
             repeats = int(np.maximum(self.by_client["count"] - window, 0).sum())
         if repeats:
             raise ValueError(
-                f"{repeats} of {self.rows} rows repeat an earlier row's method, estimand, seed, round and client; leave "
-                "repeated rows out, and compare different settings each on their own."
+                f"{repeats} of {self.rows} rows repeat an earlier row's method, estimand, seed, round and client; "
+                "leave repeated rows out, and compare different settings each on their own."
             )
 
 
@@ -286,12 +296,15 @@ def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if not len(values):
         return values, values
     low, high = int(values.min()), int(values.max())
+    if low == high:
+        return values[:1], np.zeros(len(values), np.int64)
     if high - low > 2 * len(values) + 1000:
         labels, codes = np.unique(values, return_inverse=True)
         return labels, codes
     shifted = values - low
     seen = np.zeros(high - low + 1, bool)
-    seen[shifted] = True
+    seen[shifted[np.flatnonzero(shifted[1:] != shifted[:-1])]] = True  # writing one place over and over is slow
+    seen[shifted[-1]] = True
     labels = np.flatnonzero(seen)
     places = np.zeros(high - low + 1, np.int64)
     places[labels] = np.arange(len(labels))
@@ -319,20 +332,21 @@ def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
             labels, codes = _distinct(_numbers(batch, name))
             return labels.tolist(), codes
         if column.null_count:
-            raise ValueError(f"column {name!r} has {column.null_count} empty places; fill them or leave these rows out.")
+            raise ValueError(
+                f"column {name!r} has {column.null_count} empty places; fill them or leave these rows out."
+            )
         coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
     if isinstance(column.dtype, pd.CategoricalDtype):
-        labels, codes = column.cat.categories.tolist(), np.asarray(column.cat.codes)
+        found, codes = column.cat.categories, np.asarray(column.cat.codes)
     elif pd.api.types.is_integer_dtype(column.dtype):
         labels, codes = _distinct(_numbers(batch, name))
         return labels.tolist(), codes
     else:
         codes, found = pd.factorize(column)
-        labels = list(found)
     if (codes < 0).any():
         raise ValueError(f"column {name!r} has {(codes < 0).sum()} empty places; fill them or leave these rows out.")
-    return labels, codes
+    return list(found), codes
 
 
 def _numbers(batch: Any, name: str) -> np.ndarray:

@@ -33,10 +33,11 @@ _METRICS = {
 }
 #: The algorithms of ``system/main.py``, by which a file's name is taken apart where its parts have underscores.
 _ALGORITHMS = (
-    "FedAvg Local FedMTL PerAvg pFedMe FedProx FedFomo FedAMP APFL FedPer Ditto FedRep FedPHP FedBN FedROD FedProto "
-    "FedDyn MOON FedBABU APPLE FedGen SCAFFOLD FD FedALA FedPAC LG-FedAvg FedGC FML FedKD FedPCL FedCP GPFL FedNTD "
-    "FedGH FedDBE FedCAC PFL-DA FedLC FedAS FedCross"
-).split()
+    "FedAvg", "Local", "FedMTL", "PerAvg", "pFedMe", "FedProx", "FedFomo", "FedAMP", "APFL", "FedPer", "Ditto",
+    "FedRep", "FedPHP", "FedBN", "FedROD", "FedProto", "FedDyn", "MOON", "FedBABU", "APPLE", "FedGen", "SCAFFOLD",
+    "FD", "FedALA", "FedPAC", "LG-FedAvg", "FedGC", "FML", "FedKD", "FedPCL", "FedCP", "GPFL", "FedNTD", "FedGH",
+    "FedDBE", "FedCAC", "PFL-DA", "FedLC", "FedAS", "FedCross",
+)  # fmt: skip
 _NOTES = (
     "PFLlib writes one number for each run and round, the mean over all clients' samples: client -1",
     "rounds of PFLlib are counted in evaluations, 0 before training; with an eval_gap above 1 they are fewer",

@@ -85,9 +85,14 @@ class Table:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, a few hundred thousand at once."""
-        done = 0
-        for batch in self._batches([*self.found.values(), *self.values]):
-            yield from self._tidy(batch, done)
+        return self.batches(_OURS)
+
+    def batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with some of the columns of a history; no others are read."""
+        done, values = 0, self.values if "value" in wanted else {}
+        keys = [name for ours, name in self.found.items() if ours in wanted or ours == "metric"]
+        for batch in self._batches([*keys, *values]):
+            yield from self._tidy(batch, done, wanted)
             done += batch.num_rows
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -111,10 +116,10 @@ class Table:
         except pa.ArrowInvalid as error:
             raise ValueError(f"{self.path} cannot be read: {error}") from error
 
-    def _tidy(self, batch: pa.RecordBatch, done: int) -> Iterator[pa.RecordBatch]:
+    def _tidy(self, batch: pa.RecordBatch, done: int, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the tidy rows of one batch, one column of values after the other; `done` rows of the file are read."""
         common = {}
-        for ours in [*COLUMNS[:-1], *BESIDE]:
+        for ours in [name for name in _OURS if name != "value" and (name in wanted or name == "metric")]:
             if ours in self.given:
                 common[ours] = _repeated(self.given[ours], batch.num_rows)
             elif ours in self.found:
@@ -122,10 +127,10 @@ class Table:
             elif ours in _DEFAULTS:
                 common[ours] = _repeated(_DEFAULTS[ours], batch.num_rows)
         for name, metric in self.values.items():
-            value = self._column(batch, "value", name, done)
-            if name in self.percent:
-                value = pc.divide(value, 100.0)
-            tidy = common | ({"metric": _repeated(metric, batch.num_rows)} if metric else {}) | {"value": value}
+            tidy = common | ({"metric": _repeated(metric, batch.num_rows)} if metric else {})
+            if "value" in wanted:
+                value = self._column(batch, "value", name, done)
+                tidy["value"] = pc.divide(value, 100.0) if name in self.percent else value
             names = [ours for ours in _OURS if ours in tidy]
             rows = pa.record_batch([tidy[ours] for ours in names], names)
             yield rows if self.only is None else rows.filter(pc.equal(rows["metric"].cast(pa.string()), self.only))
@@ -259,7 +264,9 @@ def _mapping(path: Path, columns: Mapping[str, str | None], names: Sequence[str]
 
 
 def _proposal(unread: Sequence[str], found: Mapping[str, str], values: Mapping[str, str]) -> str:
-    proposals = {name: of for name, of in _proposals(unread).items() if of not in found and not (values and of in METRICS)}
+    proposals = {
+        name: of for name, of in _proposals(unread).items() if of not in found and not (values and of in METRICS)
+    }
     if proposals:
         return f"Did you mean columns={proposals}?"
     return "Map them with columns={'name in the file': 'method'}, and likewise seed and accuracy."
