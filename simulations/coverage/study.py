@@ -33,7 +33,7 @@ SHAPES = {
     "unequal": "normal, standard deviations lognormal (0.5)",
     "noisy control": "normal, the control varies 3 times as much",
     "correlated": "normal, every second method moves against the others",
-    "skewed": "every second method lognormal (1), to the left",
+    "skewed": "every second method lognormal (1), to the left, 3 times as variable",
     "ties": "normal, rounded to one standard deviation",
     "collapses": "one method collapses in a tenth of its runs",
 }
@@ -90,7 +90,7 @@ def draw(shape: str, rng: np.random.Generator, replicates: int, methods: int, se
     elif shape == "correlated":
         e += rng.standard_normal((replicates, 1, seeds)) * (-1.0) ** np.arange(methods)[:, None]
     elif shape == "skewed":
-        e[:, 1::2] = (np.exp(0.5) - np.exp(e[:, 1::2])) / np.sqrt(np.e * (np.e - 1))
+        e[:, 1::2] = 3 * (np.exp(0.5) - np.exp(e[:, 1::2])) / np.sqrt(np.e * (np.e - 1))
     elif shape == "ties":
         e = e.round()
     elif shape == "collapses":
@@ -134,14 +134,14 @@ def cell(scale: Scale, shape: str, family: str, methods: int, seeds: int) -> Tab
 
     measured("none", *limits(plain, LEVEL, "none")[:2], 0.0)
     measured("bonferroni", *limits(plain, LEVEL, "bonferroni")[:2], 0.0)
-    joint = None
+    joint = moderated = None
     if seeds >= 5 and len(pairs) > 1:
         each = [limits(_one(plain, r), LEVEL, "joint", differences[r])[:2] for r in range(few)]
         joint = np.array(each).swapaxes(0, 1)
         measured("joint", *joint, 0.0)
     fits = moderable(runs)
-    if fits.any():
-        where = np.flatnonzero(fits)
+    where = np.flatnonzero(fits)
+    if len(where):
         found = contrasts(differences[where], size[where], prior=method_variances(runs[where]).of_pairs(pairs))
         moderated = np.array(limits(found, LEVEL, "bonferroni")[:2])
         measured("moderated", *moderated, 1.0)
@@ -150,7 +150,7 @@ def cell(scale: Scale, shape: str, family: str, methods: int, seeds: int) -> Tab
     else:
         # the joint rule has been computed for some replicates only: others count where they are moderated all
         default = joint if not fits.all() else np.full((2, len(runs), len(pairs)), np.nan)
-    if fits.any():
+    if moderated is not None:
         used = where < default.shape[1]
         default[:, where[used]] = moderated[:, used]
     measured("default", *default, fits[: default.shape[1]].mean())
@@ -249,7 +249,11 @@ def run(scale: Scale, out: Path) -> Tables:
 
 
 def _sorted(table: pd.DataFrame, orders: dict[str, dict[str, str]]) -> pd.DataFrame:
-    keys = [c for c in ("shape", "family", "design", "test_to_train", "methods", "seeds", "clients", "rule") if c in table]
+    keys = [
+        c for c in ("shape", "family", "design", "test_to_train", "methods", "seeds", "clients", "rule") if c in table
+    ]
     return table.sort_values(
-        keys, key=lambda c: c.map({v: i for i, v in enumerate(orders[c.name])}) if c.name in orders else c, kind="stable"
+        keys,
+        key=lambda c: c.map({v: i for i, v in enumerate(orders[c.name])}) if c.name in orders else c,
+        kind="stable",
     ).reset_index(drop=True)
