@@ -127,39 +127,39 @@ def cell(scale: Scale, shape: str, family: str, methods: int, seeds: int) -> Tab
     plain = contrasts(differences, size)
     few = scale.joint if len(pairs) <= 100 else max(scale.joint // 10, 2)
     place = {"shape": shape, "family": family, "methods": methods, "seeds": seeds}
-    rows = []
-
-    def measured(rule: str, low: np.ndarray, high: np.ndarray, moderated: float) -> None:
-        rows.append({**place, "rule": rule, **holding(low, high), "moderated": moderated})
-
-    measured("none", *limits(plain, LEVEL, "none")[:2], 0.0)
-    measured("bonferroni", *limits(plain, LEVEL, "bonferroni")[:2], 0.0)
-    joint = moderated = None
-    if seeds >= 5 and len(pairs) > 1:
-        each = [limits(_one(plain, r), LEVEL, "joint", differences[r])[:2] for r in range(few)]
-        joint = np.array(each).swapaxes(0, 1)
-        measured("joint", *joint, 0.0)
+    bonferroni = np.stack(limits(plain, LEVEL, "bonferroni")[:2])
+    found = {"none": np.stack(limits(plain, LEVEL, "none")[:2]), "bonferroni": bonferroni}
     fits = moderable(runs)
-    where = np.flatnonzero(fits)
-    if len(where):
-        found = contrasts(differences[where], size[where], prior=method_variances(runs[where]).of_pairs(pairs))
-        moderated = np.array(limits(found, LEVEL, "bonferroni")[:2])
-        measured("moderated", *moderated, 1.0)
-    if joint is None:
-        default = np.array(limits(plain, LEVEL, "bonferroni")[:2])
-    else:
-        # the joint rule has been computed for some replicates only: others count where they are moderated all
-        default = joint if not fits.all() else np.full((2, len(runs), len(pairs)), np.nan)
-    if moderated is not None:
-        used = where < default.shape[1]
-        default[:, where[used]] = moderated[:, used]
-    measured("default", *default, fits[: default.shape[1]].mean())
+    default, unfit = bonferroni.copy(), np.flatnonzero(~fits)
+    if seeds >= 5 and len(pairs) > 1:
+        found["joint"] = _joint(plain, differences, np.arange(few))
+        # the first replicates stand for all where most of them would need the joint rule
+        kept = len(runs) if len(unfit) <= few else few
+        default, unfit = default[:, :kept], unfit[unfit < kept]
+        default[:, unfit] = _joint(plain, differences, unfit)
+    if fits.any():
+        prior = method_variances(runs[fits]).of_pairs(pairs)
+        found["moderated"] = np.stack(
+            limits(contrasts(differences[fits], size[fits], prior=prior), LEVEL, "bonferroni")[:2]
+        )
+        kept = default.shape[1]
+        default[:, fits[:kept]] = found["moderated"][:, : fits[:kept].sum()]
+    found["default"] = default
+    shares = {"moderated": 1.0, "default": float(fits[: default.shape[1]].mean())}
+    rows = [
+        {**place, "rule": rule, **holding(*both), "moderated": shares.get(rule, 0.0)} for rule, both in found.items()
+    ]
     flagged = (shape_p(differences).min(axis=1) < 0.05 / len(pairs)).mean() if seeds > 3 and shape != "ties" else np.nan
     return {"coverage": pd.DataFrame(rows), "flagged": pd.DataFrame([{**place, "flagged": flagged}])}
 
 
-def _one(found: Contrasts, r: int) -> Contrasts:
-    return Contrasts(found.estimate[r], found.se[r], found.df[r], found.sd[r], found.n[r])
+def _joint(found: Contrasts, differences: np.ndarray, replicates: np.ndarray) -> np.ndarray:
+    """Return the limits of the joint rule for some replicates, shape (2, replicates, P)."""
+    limited = np.empty((2, len(replicates), found.estimate.shape[-1]))
+    for place, r in enumerate(replicates):
+        one = Contrasts(found.estimate[r], found.se[r], found.df[r], found.sd[r], found.n[r])
+        limited[:, place] = limits(one, LEVEL, "joint", differences[r])[:2]
+    return limited
 
 
 def holding(low: np.ndarray, high: np.ndarray) -> dict[str, float]:
