@@ -114,7 +114,7 @@ def simultaneous(
     `moderated` replaces each variance by its weighted mean with a prior that is fitted on all methods of the pairs
     (`method_variances`). "auto" does so for 8 methods or more under the same seeds, three or more, if the data are not
     resplit, no method's errors are constant and their variances fit the prior (p of Kolmogorov and Smirnov at least
-    1%); a note says whether, and why not.
+    5%); a note says whether, and why not.
 
     Coverage is measured in ``docs/coverage.md``.
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 #: Below so many methods a prior fitted on them is a guess.
 MIN_METHODS = 8
 #: The goodness of fit below which the prior's shape counts as visibly broken.
-MIN_FIT = 0.01
+MIN_FIT = 0.05
 
 
 @dataclass(frozen=True, eq=False)

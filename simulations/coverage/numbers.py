@@ -1,0 +1,146 @@
+"""What the coverage study hands to its chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from fedstat._tables import Tables
+from simulations.contract import Finding
+from simulations.coverage.study import DESIGNS, FAMILIES, LEVEL, RULES, SHAPES
+from simulations.showing import NONE, fixed, span
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: The number of seeds at which families are told of in words.
+SEEDS = 5
+#: Shapes that a t interval is made for, whatever the variances and correlations.
+FAIR = ("normal", "unequal", "noisy control", "correlated", "ties")
+
+
+def findings(tables: Tables) -> dict[str, Finding]:
+    """Return how often families hold by rule and number of methods, and how often single intervals do by design."""
+    found = {}
+    for row in tables["coverage"].query("seeds == @SEEDS and family == 'control'").itertuples():
+        what = f"families of {row.methods} methods against one that hold, {SHAPES[row.shape]}, {RULES[row.rule]}"
+        found[f"{row.shape} {row.methods} {row.rule}"] = _finding(f"{what}, {SEEDS} seeds", row)
+    for row in tables["designs"].itertuples():
+        size = f"test_to_train {row.test_to_train:g}" if row.test_to_train else f"{row.clients} clients"
+        what = f"intervals that hold, {DESIGNS[row.design]}, {row.seeds} seeds, {size}"
+        found[f"{row.design} {row.seeds} {row.clients} {row.test_to_train:g}"] = _finding(what, row)
+    return found
+
+
+def _finding(what: str, row: Any) -> Finding:
+    estimate = (100 * value for value in (row.coverage, row.low, row.high))
+    return Finding(what, *estimate, border=100 * LEVEL, unit="per cent", digits=1)
+
+
+def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shares of families that hold, half-widths, designs, and where the default fails."""
+    table = tables["coverage"]
+    control = table[table["family"] == "control"]
+    default = table[table["rule"] == "default"]
+    failing = default[default["high"] < LEVEL]
+    t = control.query("rule == 'none' and methods == 2")
+    return {
+        "rows": [
+            {"shape": SHAPES[shape], "methods": f"{methods}", "first": methods == min(config["methods"]), **found}
+            for (shape, methods), rows in control.groupby(["shape", "methods"], sort=False)
+            for found in [{rule: _by_seeds(rows, rule, config["seeds"]) for rule in RULES}]
+        ],
+        "widths": [
+            {"family": FAMILIES[family], "methods": f"{methods}"}
+            | {rule: _widths(rows, rule, config["seeds"]) for rule in ("none", "joint", "moderated")}
+            for (family, methods), rows in table.query("shape == 'normal' and methods > 2").groupby(
+                ["family", "methods"], sort=False
+            )
+        ],
+        "designs": [
+            {"design": DESIGNS[design], "at": _design_at(rows), "coverage": _shares(rows)}
+            for (design, _), rows in tables["designs"].groupby(["design", "test_to_train"], sort=False)
+        ],
+        "seeds": ", ".join(str(s) for s in config["seeds"]),
+        "most": f"{max(config['methods'])}",
+        "told": [{"methods": f"{m}", "key": f"normal {m} none"} for m in config["methods"] if m > 2],
+        "fair": span(100 * default[default["shape"].isin(FAIR)]["coverage"], 1),
+        "fair_failing": len(failing[failing["shape"].isin(FAIR)]),
+        "fair_cells": len(default[default["shape"].isin(FAIR)]),
+        "failing": [
+            {"shape": SHAPES[shape], "coverage": span(100 * rows["coverage"], 0)}
+            for shape, rows in failing.groupby("shape", sort=False)
+        ],
+        "single": [
+            {"shape": SHAPES[shape], "coverage": span(100 * rows["coverage"], 0)}
+            for shape, rows in t[~t["shape"].isin(FAIR)].groupby("shape", sort=False)
+        ],
+        "flagged": [
+            {"shape": SHAPES[shape], "share": span(100 * rows["flagged"].dropna(), 0)}
+            for shape, rows in tables["flagged"].groupby("shape", sort=False)
+            if rows["flagged"].notna().any()
+        ],
+        "replicates": f"{table['replicates'].max()}",
+        "joint": span(table.query("rule == 'joint'")["replicates"], 0),
+    }
+
+
+def share(row: pd.Series) -> str:
+    """Format a coverage in per cent, starred where its upper limit lies below the level."""
+    return fixed(100 * row["coverage"], 1) + "*" * bool(row["high"] < LEVEL)
+
+
+def _by_seeds(rows: pd.DataFrame, rule: str, seeds: list[int]) -> str:
+    found = rows[rows["rule"] == rule].set_index("seeds")
+    return ", ".join(share(found.loc[s]) if s in found.index else NONE for s in seeds)
+
+
+def _widths(rows: pd.DataFrame, rule: str, seeds: list[int]) -> str:
+    """Format median half-widths as shares of Bonferroni's."""
+    widths = rows.pivot(index="seeds", columns="rule", values="half_width")
+    ratio = widths[rule] / widths["bonferroni"] if rule in widths else pd.Series(dtype=float)
+    return ", ".join(fixed(ratio.get(s, float("nan")), 2) for s in seeds)
+
+
+def _design_at(rows: pd.DataFrame) -> str:
+    seeds = ", ".join(str(s) for s in rows["seeds"].unique())
+    if rows["test_to_train"].max():
+        return f"{seeds} splits, {rows['test_to_train'].iloc[0]:g} test samples for each training sample"
+    return f"{seeds} seeds, {' or '.join(str(k) for k in sorted(rows['clients'].unique()))} clients"
+
+
+def _shares(rows: pd.DataFrame) -> str:
+    """Format a design's coverages: by seeds, and within them by clients."""
+    blocks = [" or ".join(share(row) for _, row in group.iterrows()) for _, group in rows.groupby("seeds")]
+    return ", ".join(blocks)
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Draw coverage, and half-widths as shares of Bonferroni's, over seeds; normal errors, control family, most
+    methods."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH, style
+
+    table = tables["coverage"].query("family == 'control' and shape == 'normal'")
+    table = table[table["methods"] == table["methods"].max()]
+    looks = {"none": ("o", "white"), "bonferroni": ("s", "white"), "joint": ("D", "0.6"), "default": ("^", "black")}
+    base = table[table["rule"] == "bonferroni"].set_index("seeds")["half_width"]
+    with style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.5), layout="constrained")
+        for rule, (mark, fill) in looks.items():
+            rows = table[table["rule"] == rule]
+            bars = 100 * pd.concat([rows["coverage"] - rows["low"], rows["high"] - rows["coverage"]], axis=1).T
+            look = {"color": "black", "mfc": fill, "ms": 4, "lw": 0.9}
+            left.errorbar(rows["seeds"], 100 * rows["coverage"], bars, fmt=f"{mark}-", label=RULES[rule], **look)
+            ratio = rows["half_width"].to_numpy() / base[rows["seeds"]].to_numpy()
+            right.plot(rows["seeds"], ratio, f"{mark}-", **look)
+        left.axhline(100 * LEVEL, color="0.5", lw=0.6, ls=":")
+        left.set(ylabel="families that hold, per cent", ylim=(0, 102))
+        right.set(ylabel="half-width over Bonferroni's", ylim=(0, 1.05))
+        for axis in (left, right):
+            axis.set(xlabel="seeds", xticks=sorted(table["seeds"].unique()))
+        figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=7)
+    return {"coverage": figure}

@@ -1,0 +1,259 @@
+"""Ask how often the intervals of `fedstat.inference.simultaneous` hold, all of them together.
+
+Methods are equal in truth, or their true differences are known. The errors of their runs are drawn, in several shapes,
+and the intervals of each rule are computed by the functions that the public one is made of. An interval holds if it
+contains the true difference; a family holds if all of its intervals do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedstat._random import stream
+from fedstat._tables import Tables
+from fedstat.inference import clopper_pearson
+from fedstat.inference.crossed import crossed_mean
+from fedstat.inference.family import Contrasts, contrasts, limits
+from fedstat.inference.moderated import MIN_FIT, MIN_METHODS, method_variances
+from fedstat.inference.shape import shape_p
+from simulations.contract import About
+from simulations.parts import SECOND_LOOK, Part, run_parts
+
+ABOUT = About("How often intervals hold", "", "", order=110)
+LEVEL = 0.95
+#: How errors of runs are distributed, in words.
+SHAPES = {
+    "normal": "normal, equal variances",
+    "unequal": "normal, standard deviations lognormal (0.5)",
+    "noisy control": "normal, the control varies 3 times as much",
+    "correlated": "normal, every second method moves against the others",
+    "skewed": "every second method lognormal (1), to the left, 3 times as variable",
+    "ties": "normal, rounded to one standard deviation",
+    "collapses": "one method collapses in a tenth of its runs",
+}
+FAMILIES = {"control": "against the control", "all": "all pairs"}
+#: The rules; "default" is what `simultaneous` does if nothing is said.
+RULES = {
+    "none": "unadjusted",
+    "bonferroni": "Bonferroni",
+    "joint": "joint",
+    "moderated": "moderated, Bonferroni",
+    "default": "default",
+}
+DESIGNS = {
+    "plain": "same data resplit: plain t",
+    "corrected": "same data resplit: corrected t",
+    "over runs": "same clients, other clients meant: t over runs",
+    "crossed": "same clients, other clients meant: crossed effects",
+    "nested": "new clients for every seed: t over runs",
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of the study.
+
+    `joint` replicates are used where the joint rule is computed, a tenth of them for more than 100 pairs; `shift` is
+    the seed.
+    """
+
+    replicates: int
+    joint: int
+    seeds: tuple[int, ...] = (3, 5, 10)
+    methods: tuple[int, ...] = (2, 10, 30)
+    shapes: tuple[str, ...] = tuple(SHAPES)
+    splits: tuple[int, ...] = (5, 10, 20)
+    clients: tuple[int, ...] = (5, 20)
+    shift: int = 0
+
+
+SCALES = {
+    "smoke": Scale(replicates=100, joint=10, methods=(2, 10), shapes=("normal", "skewed"), shift=SECOND_LOOK),
+    "quick": Scale(replicates=1000, joint=100, shift=SECOND_LOOK),
+    "paper": Scale(replicates=4000, joint=2000),
+}
+
+
+def draw(shape: str, rng: np.random.Generator, replicates: int, methods: int, seeds: int) -> np.ndarray:
+    """Draw the errors of runs, each with mean zero; shape (replicates, methods, seeds)."""
+    e = rng.standard_normal((replicates, methods, seeds))
+    if shape == "unequal":
+        e *= np.exp(0.5 * rng.standard_normal((replicates, methods, 1)))
+    elif shape == "noisy control":
+        e[:, 0] *= 3
+    elif shape == "correlated":
+        e += rng.standard_normal((replicates, 1, seeds)) * (-1.0) ** np.arange(methods)[:, None]
+    elif shape == "skewed":
+        e[:, 1::2] = 3 * (np.exp(0.5) - np.exp(e[:, 1::2])) / np.sqrt(np.e * (np.e - 1))
+    elif shape == "ties":
+        e = e.round()
+    elif shape == "collapses":
+        e[:, -1] += 3 - 30 * (rng.random((replicates, seeds)) < 0.1)
+    return e
+
+
+def pairs_of(family: str, methods: int) -> np.ndarray:
+    """Return the pairs of a family, shape (P, 2): all others less the first, or all."""
+    if family == "all":
+        return np.argwhere(np.tri(methods, k=-1, dtype=bool))
+    others = np.arange(1, methods)
+    return np.stack([others, np.zeros_like(others)], axis=1)
+
+
+def moderable(runs: np.ndarray) -> np.ndarray:
+    """Say for which replicates variances are moderated by default, shape (replicates,); runs (replicates, M, S)."""
+    if runs.shape[1] < MIN_METHODS:
+        return np.zeros(len(runs), dtype=bool)
+    errors = runs - runs.mean(axis=2, keepdims=True)
+    errors = errors - errors.mean(axis=1, keepdims=True)
+    fine = (np.abs(errors).max(axis=2) > 1e-12).all(axis=1)
+    fine[fine] = method_variances(runs[fine]).fit >= MIN_FIT
+    return fine
+
+
+def cell(scale: Scale, shape: str, family: str, methods: int, seeds: int) -> Tables:
+    """Measure all rules in one cell."""
+    rng = stream(scale.shift, "coverage", list(SHAPES).index(shape), list(FAMILIES).index(family), methods, seeds)
+    runs = draw(shape, rng, scale.replicates, methods, seeds)
+    pairs = pairs_of(family, methods)
+    first, second = runs[:, pairs[:, 0]], runs[:, pairs[:, 1]]
+    differences, size = first - second, np.maximum(np.abs(first), np.abs(second)).max(axis=2)
+    plain = contrasts(differences, size)
+    few = scale.joint if len(pairs) <= 100 else max(scale.joint // 10, 2)
+    place = {"shape": shape, "family": family, "methods": methods, "seeds": seeds}
+    bonferroni = np.stack(limits(plain, LEVEL, "bonferroni")[:2])
+    found = {"none": np.stack(limits(plain, LEVEL, "none")[:2]), "bonferroni": bonferroni}
+    fits = moderable(runs)
+    default, unfit = bonferroni.copy(), np.flatnonzero(~fits)
+    if seeds >= 5 and len(pairs) > 1:
+        found["joint"] = _joint(plain, differences, np.arange(few))
+        # the first replicates stand for all where most of them would need the joint rule
+        kept = len(runs) if len(unfit) <= few else few
+        default, unfit = default[:, :kept], unfit[unfit < kept]
+        default[:, unfit] = _joint(plain, differences, unfit)
+    if fits.any():
+        prior = method_variances(runs[fits]).of_pairs(pairs)
+        found["moderated"] = np.stack(
+            limits(contrasts(differences[fits], size[fits], prior=prior), LEVEL, "bonferroni")[:2]
+        )
+        kept = default.shape[1]
+        default[:, fits[:kept]] = found["moderated"][:, : fits[:kept].sum()]
+    found["default"] = default
+    shares = {"moderated": 1.0, "default": float(fits[: default.shape[1]].mean())}
+    rows = [
+        {**place, "rule": rule, **holding(*both), "moderated": shares.get(rule, 0.0)} for rule, both in found.items()
+    ]
+    flagged = (shape_p(differences).min(axis=1) < 0.05 / len(pairs)).mean() if seeds > 3 and shape != "ties" else np.nan
+    return {"coverage": pd.DataFrame(rows), "flagged": pd.DataFrame([{**place, "flagged": flagged}])}
+
+
+def _joint(found: Contrasts, differences: np.ndarray, replicates: np.ndarray) -> np.ndarray:
+    """Return the limits of the joint rule for some replicates, shape (2, replicates, P)."""
+    limited = np.empty((2, len(replicates), found.estimate.shape[-1]))
+    for place, r in enumerate(replicates):
+        one = Contrasts(found.estimate[r], found.se[r], found.df[r], found.sd[r], found.n[r])
+        limited[:, place] = limits(one, LEVEL, "joint", differences[r])[:2]
+    return limited
+
+
+def holding(low: np.ndarray, high: np.ndarray) -> dict[str, float]:
+    """Count how often all intervals of a family hold zero; low and high (replicates, P), NaN without an interval.
+
+    A pair without an interval claims nothing, so that it cannot be wrong; `without` is their share.
+    """
+    wrong = (low > 0) | (high < 0)
+    families, covered = len(low), int((~wrong.any(axis=1)).sum())
+    lowest, highest = clopper_pearson(covered, families)
+    known = ~np.isnan(low)
+    return {
+        "replicates": families,
+        "covered": covered,
+        "coverage": covered / families,
+        "low": lowest,
+        "high": highest,
+        "each": 1 - wrong[known].mean() if known.any() else np.nan,
+        "half_width": float(np.median((high - low)[known] / 2)) if known.any() else np.nan,
+        "without": 1 - known.mean(),
+    }
+
+
+def resplits(scale: Scale, splits: int, ratio: float) -> Tables:
+    """Compare the mean of the training samples with a fixed guess as predictors, on splits of one set of samples.
+
+    What is to be covered is the true difference in squared error for training sets of that size, 1 / n less the square
+    of the guess's error; `ratio` is test_to_train.
+    """
+    samples, guess = 120, 0.1
+    test = round(samples * ratio / (1 + ratio))
+    rng = stream(scale.shift, "resplits", splits, test)
+    values = np.empty((scale.replicates, splits))
+    for r in range(scale.replicates):
+        y = rng.permuted(np.broadcast_to(rng.standard_normal(samples), (splits, samples)), axis=1)
+        mean = y[:, test:].mean(axis=1, keepdims=True)
+        values[r] = ((y[:, :test] - mean) ** 2 - (y[:, :test] - guess) ** 2).mean(axis=1)
+    d = (values - (1 / (samples - test) - guess**2))[:, None]
+    place = {"seeds": splits, "clients": 0, "test_to_train": ratio}
+    found = {"plain": 0.0, "corrected": test / (samples - test)}
+    return {"designs": pd.DataFrame([
+        {"design": name, **place, **holding(*limits(contrasts(d, np.ones((len(d), 1)), used), LEVEL, "none")[:2])}
+        for name, used in found.items()
+    ])}  # fmt: skip
+
+
+def crossings(scale: Scale, seeds: int, clients: int) -> Tables:
+    """Compare two methods whose difference has a part of the seed (0.5), of the client (1) and of both (1)."""
+    rng = stream(scale.shift, "crossings", seeds, clients)
+    shape = (scale.replicates, seeds, clients)
+    by_seed = 0.5 * rng.standard_normal((scale.replicates, seeds, 1))
+    both = rng.standard_normal(shape)
+    same = by_seed + rng.standard_normal((scale.replicates, 1, clients)) + both
+    new = by_seed + rng.standard_normal(shape) + both
+    mean, se, df = (value[:, None] for value in crossed_mean(same))
+    one = np.ones((scale.replicates, 1))
+    found = {
+        "over runs": contrasts(same.mean(axis=2)[:, None], one),
+        "crossed": Contrasts(mean, se, df, se, one),
+        "nested": contrasts(new.mean(axis=2)[:, None], one),
+    }
+    place = {"seeds": seeds, "clients": clients, "test_to_train": 0.0}
+    return {"designs": pd.DataFrame([
+        {"design": name, **place, **holding(*limits(value, LEVEL, "none")[:2])} for name, value in found.items()
+    ])}  # fmt: skip
+
+
+def run(scale: Scale, out: Path) -> Tables:
+    """Measure all cells and designs."""
+    jobs: list[tuple[str, Callable[[], Tables]]] = []
+    # the longest first, so that they do not come last and alone
+    for methods in sorted(scale.methods, reverse=True):
+        for family in FAMILIES if methods > 2 else ["control"]:
+            for seeds in sorted(scale.seeds, reverse=True):
+                for shape in scale.shapes:
+                    name = f"{shape.replace(' ', '_')}-{family}-{methods}-{seeds}"
+                    jobs.append((name, partial(cell, scale, shape, family, methods, seeds)))
+    for splits in scale.splits:
+        for ratio in (0.25, 1.0):
+            jobs.append((f"resplits-{splits}-{ratio}", partial(resplits, scale, splits, ratio)))
+    for seeds in scale.seeds:
+        for clients in scale.clients:
+            jobs.append((f"crossings-{seeds}-{clients}", partial(crossings, scale, seeds, clients)))
+    tables = run_parts([Part(f"coverage-{name}", scale, job) for name, job in jobs], out, "coverage study")
+    orders = {"shape": SHAPES, "family": FAMILIES, "rule": RULES, "design": DESIGNS}
+    return {key: _sorted(table, orders) for key, table in tables.items()}
+
+
+def _sorted(table: pd.DataFrame, orders: dict[str, dict[str, str]]) -> pd.DataFrame:
+    keys = [
+        c for c in ("shape", "family", "design", "test_to_train", "methods", "seeds", "clients", "rule") if c in table
+    ]
+    return table.sort_values(
+        keys,
+        key=lambda c: c.map({v: i for i, v in enumerate(orders[c.name])}) if c.name in orders else c,
+        kind="stable",
+    ).reset_index(drop=True)
