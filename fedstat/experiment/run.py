@@ -138,11 +138,12 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
         before = fs.federate(
             setup.methods,
             setup.model,
-            lambda seed: setup.clients[seed],
+            setup.dealt,
             experiment.training,
             rounds=experiment.rounds,
             participation=experiment.participation,
             seed=experiment.seeds,
+            vary=experiment.vary,
             dtype=experiment.dtype,
             device=experiment.device,
             executor=setup.executor,
@@ -150,6 +151,7 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
             metrics=setup.metrics,
             trained=experiment.evaluation.trained,
             stop=experiment.stop,
+            plan=experiment.plan,
             evaluate_at=experiment.evaluated,
             resume=before,
             folder=out / "run",
@@ -165,7 +167,7 @@ def _config(setup: Setup) -> dict[str, Any]:
     plan = make_plan(
         setup.methods,
         setup.model,
-        lambda seed: setup.clients[seed],
+        setup.dealt,
         experiment.training,
         experiment.participation,
         experiment.seeds,
@@ -173,6 +175,7 @@ def _config(setup: Setup) -> dict[str, Any]:
         experiment.dtype,
         experiment.device,
         setup.executor,
+        experiment.vary,
     )
     evaluation = experiment.evaluation
     return plan.config | observed(
