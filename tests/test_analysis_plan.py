@@ -3,13 +3,20 @@
 import hashlib
 import json
 import string
+import sys
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fedstat as fs
+from fedstat.experiment.reading import parse
+from fedstat.experiment.run import run as run_experiment
 from fedstat.inference import AnalysisPlan
+from tests.support.clients import vector_clients
+from tests.support.experiments import changed
 
 WORDS = st.text(string.ascii_letters + 'é"\\#= \n', min_size=1, max_size=12)
 PLANS = st.lists(WORDS, min_size=2, max_size=5, unique=True).flatmap(
@@ -106,3 +113,93 @@ def test_files_that_are_no_plan(tmp_path, text, message):
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
         AnalysisPlan.read(file)
+
+
+METHODS = {"FedAvg": fs.FedAvg(), "Ditto": fs.methods.Ditto()}
+
+
+def go(rounds=2, methods=METHODS, **options):
+    return fs.federate(
+        methods, fs.models.mlp(3, 4, 2), vector_clients(), fs.Training(lr=0.1), rounds=rounds, progress=False, **options
+    )
+
+
+def test_the_plan_lies_in_the_folder_before_the_first_round(tmp_path, monkeypatch):
+    def stopped(*_):
+        back = fs.load(tmp_path / "run")
+        assert (back.config["rounds"], back.config["finished"], len(back.history)) == (0, False, 0)
+        assert back.plan == PLAN
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["fedstat.federated.federate"], "loop", stopped)  # a function has the module's name
+        with pytest.raises(KeyboardInterrupt):
+            go(plan=PLAN, folder=tmp_path / "run")
+    result = go(resume=fs.load(tmp_path / "run"), folder=tmp_path / "run")
+    whole = go(plan=PLAN)
+    pd.testing.assert_frame_equal(result.history, whole.history, check_categorical=False)
+    pd.testing.assert_frame_equal(result.traffic, whole.traffic, check_categorical=False)
+    assert result.plan == fs.load(tmp_path / "run").plan == PLAN
+    assert result.config == whole.config
+    assert result.config["plan"] == PLAN.digest
+
+
+def test_a_plan_file_is_as_good_as_a_plan_and_stays_with_the_run(tmp_path):
+    PLAN.write(tmp_path / "mine.toml")
+    go(plan=tmp_path / "mine.toml", folder=tmp_path / "run")
+    back = fs.load(tmp_path / "run")
+    assert go(3, resume=back, plan=PLAN).plan == PLAN
+    with pytest.raises(ValueError, match="plan: the run to continue began with another one, which stays"):
+        go(3, resume=back, plan=replace(PLAN, margin=0.1))
+    with pytest.raises(ValueError, match="began without one, and what is written down after the first results is no"):
+        go(3, resume=go(), plan=PLAN)
+    assert go().plan is None
+
+
+def test_a_plan_that_was_changed_or_taken_away_is_noticed(tmp_path):
+    go(plan=PLAN, folder=tmp_path / "run")
+    file = tmp_path / "run" / "plan.toml"
+    text = file.read_text()
+    file.write_text("# a comment changes nothing\n" + text)
+    assert fs.load(tmp_path / "run").plan == PLAN
+    file.write_text(text.replace("0.02", "0.05"))
+    with pytest.raises(ValueError, match=r"plan\.toml has been changed since the run began"):
+        fs.load(tmp_path / "run")
+    file.unlink()
+    with pytest.raises(ValueError, match=r"plan\.toml is missing, and the run began with a plan"):
+        fs.load(tmp_path / "run")
+    go(folder=tmp_path / "other")
+    (tmp_path / "other" / "plan.toml").write_text(text)
+    with pytest.raises(ValueError, match=r"plan\.toml is not a file of this run"):
+        fs.load(tmp_path / "other")
+
+
+def test_a_plan_of_other_methods_is_refused():
+    with pytest.raises(ValueError, match="plan: arms must be the labels of the methods, FedAvg; got FedAvg, Ditto"):
+        go(methods=fs.FedAvg(), plan=PLAN)
+
+
+def test_a_plan_in_an_experiment_is_for_its_methods(tmp_path):
+    table = changed(method={"FedAvg": {}, "Local": {}}, plan={"control": "Local", "margin": 0.02})
+    run_experiment(parse(table, tmp_path), tmp_path / "out", progress=False)
+    expected = AnalysisPlan(arms=["FedAvg", "Local"], control="Local", margin=0.02)
+    assert fs.load(tmp_path / "out/run").plan == expected
+    run_experiment(parse(table | {"rounds": 4}, tmp_path), tmp_path / "out", progress=False, resume=True)
+    assert fs.load(tmp_path / "out/run").plan == expected
+    later = parse(table | {"plan": {"control": "Local", "margin": 0.1}}, tmp_path)
+    with pytest.raises(ValueError, match=r"plan\.margin was 0\.02 and is 0\.1"):
+        run_experiment(later, tmp_path / "out", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"control": "FedProx"}, "plan.*control must be one of the arms FedAvg, Local, got 'FedProx'"),
+        ({"arms": ["FedAvg", "FedProx"]}, 'plan.arms must be the methods, "FedAvg", "Local"; got "FedAvg", "FedProx"'),
+        ({"margn": 0.1}, r"there is no key plan\.margn \(did you mean margin\?\)"),
+        ("plan.toml", "plan must be a table"),
+    ],
+)
+def test_plans_that_no_experiment_has(plan, message):
+    with pytest.raises(ValueError, match=message):
+        parse(changed(method={"FedAvg": {}, "Local": {}}, plan=plan), None)

@@ -117,9 +117,11 @@ def test_changes_are_set_by_dotted_keys(tmp_path):
 
 KEYS = [
     *(f"{name}.{key}" for name, of in to_table(parse(BASE, Path())).items() if isinstance(of, dict) for key in of),
-    *BASE, "seed", "participation", "device", "dtype", "executor", "checkpoint", "evaluation", "partition.alpha",
-    "partition.groups", "partition.by", "data.root", "data.file", "method.FedFac.layers", "method.FedFac.tau",
-    "method.FedDecomp.variant", "method.x.name", "model.classes", "model.side", "training.loss", "evaluation.lasst",
+    *BASE, "seed", "vary", "participation", "device", "dtype", "executor", "checkpoint", "evaluation",
+    "partition.alpha", "partition.groups", "partition.by", "data.root", "data.file", "method.FedFac.layers",
+    "method.FedFac.tau", "method.FedDecomp.variant", "method.x.name", "model.classes",
+    "model.side", "training.loss", "evaluation.lasst",
+    "plan", "plan.margin", "plan.arms", "plan.estimand",
 ]  # fmt: skip
 WORDS = [
     "FedAvg",
@@ -149,7 +151,8 @@ def fuzzed(table, folder):
         experiment = parse(table, folder)
     except ValueError as error:
         for line in str(error).splitlines():
-            assert re.match(r"there is no key |\[?(data|partition|model|method|training|evaluation)\b", line) or (
+            tables = r"\[?(data|partition|model|method|training|evaluation|plan|vary)\b"
+            assert re.match(rf"there is no key |{tables}", line) or (
                 line.split()[0] in ("rounds", "seed", "participation", "device", "dtype", "executor", "checkpoint")
             ), line
         return False

@@ -6,10 +6,13 @@ import torch
 from torch import nn
 
 import fedstat as fs
+from fedstat.experiment.reading import parse
+from fedstat.experiment.run import run as run_experiment
 from fedstat.federated.plan import make_plan
 from fedstat.federated.samples import BatchOrders
 from fedstat.federated.seeds import SOURCES
 from tests.support.clients import vector_clients
+from tests.support.experiments import changed
 
 SEEDS = [5, 2]
 TRAINING = fs.Training(lr=0.1, batch_size=4, local_epochs=2)
@@ -161,3 +164,25 @@ def test_a_function_of_one_seed_may_have_settings_with_defaults():
         return at_once(seed)
 
     assert go(clients=drawn, rounds=1).history.equals(go(clients=at_once, rounds=1).history)
+
+
+def test_an_experiment_varies_what_its_file_says(tmp_path):
+    def prints(name, **changes):
+        experiment = parse(changed(seed=SEEDS, **changes), tmp_path)
+        return run_experiment(experiment, tmp_path / name, progress=False).config
+
+    held = prints("held", vary=["batches"], partition__new_clients=0.25)
+    assert held["vary"] == ["batches"]
+    assert held["fingerprint"]["5"] == held["fingerprint"]["2"]
+    files = [fs.data.Partition.load(tmp_path / "held" / f"partition-{seed}.npz") for seed in SEEDS]
+    assert files[0].fingerprint == files[1].fingerprint
+    dealt = prints("dealt", vary=["partition"])
+    assert {k for k, v in dealt["fingerprint"]["5"].items() if dealt["fingerprint"]["2"][k] != v} == {"train", "test"}
+    assert dealt["fingerprint"]["2"]["weights"] == held["fingerprint"]["2"]["weights"]
+    free = prints("free")
+    assert free["vary"] == ["partition", "initial weights", "participants", "batches"]
+    assert free["fingerprint"]["2"]["train"] == dealt["fingerprint"]["2"]["train"]
+    with pytest.raises(
+        ValueError, match="vary names 'data', but the samples of a data set are the same under all seeds"
+    ):
+        parse(changed(vary=["data"]), tmp_path)

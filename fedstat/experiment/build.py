@@ -75,6 +75,10 @@ class Setup:
         first = next(iter(self.clients.values()))
         return to_device(first.train.x[0, :2], first.train.y[0, :2], self.network.dtype, self.network.device)[0]
 
+    def dealt(self, data: int, partition: int) -> Clients:
+        """Return the clients of a seed of the partition, as `fedstat.federate` asks for them; the data have no seed."""
+        return self.clients[partition]
+
     @property
     def natural(self) -> bool:
         """Whether all seeds draw on the same clients, because nature made them."""
@@ -95,7 +99,8 @@ def set_up(experiment: config.Experiment) -> Setup:
     spec = experiment.partition
     common = _common(experiment, dataset)
     partitions, clients, unseen = {}, {}, {}
-    for seed in experiment.seeds:
+    dealt = {seed: experiment.partition_seed(seed) for seed in experiment.seeds}
+    for seed in dict.fromkeys(dealt.values()):
         partitions[seed] = part = naming("partition", _deal, spec, dataset, data.pool, seed)
         new = _new_clients(spec, len(part), seed)
         gather = partial(_gather, spec=spec, dataset=dataset, seed=seed)
@@ -105,7 +110,18 @@ def set_up(experiment: config.Experiment) -> Setup:
     model, built = _network(experiment, dataset)
     methods = {label: make_method(choice) for label, choice in experiment.method.items()}
     more, work = metrics(experiment.evaluation), executor(experiment.executor)
-    setup = Setup(experiment, dataset, partitions, clients, unseen, model, built, methods, more, work)
+    setup = Setup(
+        experiment,
+        dataset,
+        {seed: partitions[followed] for seed, followed in dealt.items()},
+        {seed: clients[followed] for seed, followed in dealt.items()},
+        {seed: unseen[followed] for seed, followed in dealt.items() if followed in unseen},
+        model,
+        built,
+        methods,
+        more,
+        work,
+    )
     _check_fit(setup)
     _check_stop(setup)
     return setup

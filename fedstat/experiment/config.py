@@ -15,6 +15,8 @@ from pydantic import Field
 from fedstat._random import SEEDS
 from fedstat.data.partition import CIFAR100_DOMAINS
 from fedstat.federated import Patience, Training
+from fedstat.federated.seeds import SOURCES, Seeds, check_vary
+from fedstat.inference import AnalysisPlan
 
 Counted = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -229,6 +231,10 @@ class General:
         Communication rounds.
     seed : int or list of int
         Master seeds, below 2^63; clients, initial weights, participants and batches follow from each.
+    vary : list of str
+        The sources of randomness that follow each seed, the others following the first one: "partition" (with test
+        samples and new clients), "initial weights", "participants", "batches"; by default all four. The samples of a
+        data set are the same under all seeds.
     participation : float
         Share of the clients in each round.
     device, dtype
@@ -241,6 +247,7 @@ class General:
 
     rounds: Annotated[int, Field(ge=1, le=10**6)]
     seed: Seed | Annotated[tuple[Seed, ...], Field(min_length=1)] = 0
+    vary: tuple[str, ...] = SOURCES[1:]
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     device: str = "cpu"
     dtype: Literal["float32", "float64", "bf16-mixed"] = "float32"
@@ -253,11 +260,21 @@ class General:
             raise ValueError(f"seed must hold different numbers, got {list(self.seeds)}.")
         if max(self.seeds) >= SEEDS:
             raise ValueError(f"seed must lie in 0..2^63 - 1, so that tables can hold it, got {max(self.seeds)}.")
+        object.__setattr__(self, "vary", check_vary(self.vary))
+        if "data" in self.vary:
+            raise ValueError(
+                "vary names 'data', but the samples of a data set are the same under all seeds; 'partition' says who "
+                "holds which of them."
+            )
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """All master seeds."""
         return (self.seed,) if isinstance(self.seed, int) else self.seed
+
+    def partition_seed(self, seed: int) -> int:
+        """Return the seed that the partition follows under one of the master seeds."""
+        return Seeds(seed, self.seeds[0], self.vary).of("partition")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,6 +287,8 @@ class Experiment(General):
         The tables; methods by label.
     stop : Patience, optional
         ``[stop]``: when a method under a seed ends early.
+    plan : AnalysisPlan, optional
+        ``[plan]``: how the run will be analysed; its arms are all methods.
     parts : mapping of str to object
         Those entries of ``[training]`` that name an optimiser, a schedule or a loss, as a file would hold them.
     """
@@ -281,6 +300,7 @@ class Experiment(General):
     training: Training
     evaluation: Evaluation = field(default_factory=Evaluation)
     stop: Patience | None = None
+    plan: AnalysisPlan | None = None
     parts: Mapping[str, Any] = field(default_factory=dict)
 
     @property

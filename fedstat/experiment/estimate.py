@@ -170,7 +170,7 @@ def _per_client(setup: Setup) -> bool:
 def _data(setup: Setup) -> int:
     """Count the bytes of the data set, of every seed's clients, and of the engine's copies."""
     total = setup.dataset.x.nbytes + setup.dataset.y.nbytes + sum(of.nbytes for of in setup.dataset.groups.values())
-    for clients in (*setup.clients.values(), *setup.unseen.values()):
+    for clients in {id(of): of for of in (*setup.clients.values(), *setup.unseen.values())}.values():
         for name, samples in (*clients.splits.items(), ("common", clients.common)):
             if samples is not None:
                 engine = samples.x.size * _itemsize(setup, samples.x) + samples.y.nbytes

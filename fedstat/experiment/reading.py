@@ -25,13 +25,14 @@ from fedstat.federated import Method, Patience, Training, schedules
 from fedstat.federated.executor import check_executor
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.federated.optimizers import OPTIMIZERS
+from fedstat.inference import AnalysisPlan
 
 T = TypeVar("T")
 Table = Mapping[str, Any]
 
 #: What a network is told about the data, where it has a parameter of that name for a whole number.
 FACTS = ("inputs", "side", "channels", "vocabulary", "classes")
-_TABLES = ("data", "partition", "model", "method", "training", "evaluation", "stop")
+_TABLES = ("data", "partition", "model", "method", "training", "evaluation", "stop", "plan")
 #: Entries of ``[training]`` that may name a class or an object, and those that are known by a name.
 _PARTS: dict[str, Mapping[str, Any]] = {
     "optimizer": OPTIMIZERS,
@@ -133,6 +134,7 @@ def parse(table: Table, folder: Path) -> Experiment:
     training = attempt(_training, table, folder)
     evaluation = attempt(_evaluation, table, folder)
     stop = attempt(lambda: _validated(Patience, _table(table, "stop"), "stop") if "stop" in table else None)
+    plan = attempt(_plan, table, list(methods)) if "plan" in table else None
     if run is not None and evaluation is not None and evaluation.every > run.rounds:
         problems.append(f"evaluation.every must be at most rounds = {run.rounds}, got {evaluation.every}.")
     if problems:
@@ -146,6 +148,7 @@ def parse(table: Table, folder: Path) -> Experiment:
         "parts": None if training is None else training[1],
         "evaluation": evaluation,
         "stop": stop,
+        "plan": plan,
     }
     general = {f.name: getattr(run, f.name) for f in fields(General)}
     general["executor"] = _executor(general["executor"], folder)
@@ -292,6 +295,13 @@ def _partition(table: Table) -> Dealing:
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(_no_such("partition.kind", kind, KINDS))
     return _validated(KINDS[kind], split, "partition", ("kind",))
+
+
+def _plan(table: Table, labels: list[str]) -> AnalysisPlan:
+    plan = _validated(AnalysisPlan, {"arms": labels, **_table(table, "plan")}, "plan")
+    if set(plan.arms) != set(labels):
+        raise ValueError(f"plan.arms must be the methods, {_listed(labels)}; got {_listed(plan.arms)}.")
+    return plan
 
 
 def _model(table: Table, folder: Path) -> Choice:

@@ -140,11 +140,12 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
         before = fs.federate(
             setup.methods,
             setup.model,
-            lambda seed: setup.clients[seed],
+            setup.dealt,
             experiment.training,
             rounds=experiment.rounds,
             participation=experiment.participation,
             seed=experiment.seeds,
+            vary=experiment.vary,
             dtype=experiment.dtype,
             device=experiment.device,
             executor=setup.executor,
@@ -152,6 +153,7 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
             metrics=setup.metrics,
             trained=experiment.evaluation.trained,
             stop=experiment.stop,
+            plan=experiment.plan,
             evaluate_at=experiment.evaluated,
             resume=before,
             folder=out / "run",
@@ -167,7 +169,7 @@ def _config(setup: Setup) -> dict[str, Any]:
     plan = make_plan(
         setup.methods,
         setup.model,
-        lambda seed: setup.clients[seed],
+        setup.dealt,
         experiment.training,
         experiment.participation,
         experiment.seeds,
@@ -175,6 +177,7 @@ def _config(setup: Setup) -> dict[str, Any]:
         experiment.dtype,
         experiment.device,
         setup.executor,
+        experiment.vary,
     )
     evaluation = experiment.evaluation
     return plan.config | observed(

@@ -27,6 +27,7 @@ from fedstat.federated.recorder import Recorder, Wanted
 from fedstat.federated.result import Result
 from fedstat.federated.rounds import loop
 from fedstat.federated.run_folder import check_free, sole_writer
+from fedstat.inference import AnalysisPlan
 
 
 def federate(
@@ -48,6 +49,7 @@ def federate(
     dtype: str = "float32",
     device: str = "cpu",
     executor: ExecutorName | Executor = "auto",
+    plan: AnalysisPlan | str | Path | None = None,
     resume: Result | None = None,
     folder: str | Path | None = None,
     checkpoint: int | None = None,
@@ -105,6 +107,9 @@ def federate(
         Whether clients train as one stack, or each by itself on worker threads; by default the latter on a CPU where
         the network has convolutions that are large enough, or cannot be stacked. Results do not depend on it beyond
         rounding. An object of one's own is an `Executor`.
+    plan : AnalysisPlan or path of its .toml file, optional
+        How the run will be analysed. It is written into `folder` before the first round, and its hash into the
+        configuration; a run that is continued keeps its plan, and one that began without a plan cannot get one.
     resume : Result, optional
         Continue from an earlier result of the same data, network, methods, own code and settings with fewer rounds; the
         outcome equals that of an uninterrupted run.
@@ -150,25 +155,28 @@ def federate(
     if stop is not None and not isinstance(stop, Patience):
         raise ValueError(f'stop must be a Patience, such as fs.Patience("log_loss", rounds=10), got {stop!r}.')
     measured = choose_metrics(metrics)
-    plan = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, vary)
-    splits = _splits(plan, validate, stop)
-    plan = replace(plan, config=plan.config | observed(validate, measured, trained, stop))
-    first = 0 if resume is None else resume.check_continues(plan.config, rounds)
+    ready = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, vary)
+    splits, analysis = _splits(ready, validate, stop), _planned(plan, ready, resume)
+    config = ready.config | observed(validate, measured, trained, stop)
+    ready = replace(ready, config=config | {"plan": "" if analysis is None else analysis.digest}, analysis=analysis)
+    first = 0 if resume is None else resume.check_continues(ready.config, rounds)
     with (
         nullcontext() if folder is None else sole_writer(folder) as place,
         progress_bar("rounds", rounds - first, progress) as advance,
     ):
         if place is not None:
-            check_free(place, None if resume is None else plan.config)
-        runs = plan.start(
+            check_free(place, None if resume is None else ready.config)
+        runs = ready.start(
             None if resume is None else resume.states,
             lambda key: advance(partial("preparing {}, seed {}".format, *key), steps=0),
         )
         advance(steps=0)
         wanted = Wanted(rounds, evaluated, splits, measured, trained, stop, place, checkpoints)
-        recorder, done = Recorder(plan, runs, wanted, resume, advance), first
+        recorder, done = Recorder(ready, runs, wanted, resume, advance), first
+        if place is not None and analysis is not None and resume is None:
+            recorder.result(0).write(place)  # before anybody has seen a number
         with sigterm_waits(place is not None) as terminated:
-            for round in loop(runs, first, plan.participation):
+            for round in loop(runs, first, ready.participation):
                 recorder.keep(round, terminated)
                 done = round.number
                 if done == rounds:
@@ -186,6 +194,25 @@ def observed(validate: bool, metrics: Mapping[str, Metric], trained: bool, stop:
         "trained": bool(trained),
         "stop": {} if stop is None else plain(stop),
     }
+
+
+def _planned(plan: AnalysisPlan | str | Path | None, ready: Plan, resume: Result | None) -> AnalysisPlan | None:
+    """Return how the run will be analysed, which must fit its methods and must not change while it lasts."""
+    if plan is None:
+        return None if resume is None else resume.plan
+    analysis = plan if isinstance(plan, AnalysisPlan) else AnalysisPlan.read(plan)
+    if set(analysis.arms) != set(ready.methods):
+        raise ValueError(
+            f"plan: arms must be the labels of the methods, {', '.join(ready.methods)}; got {', '.join(analysis.arms)}."
+        )
+    if resume is not None and resume.plan is None:
+        raise ValueError(
+            "plan: the run to continue began without one, and what is written down after the first results is no "
+            "plan. Leave it out, or start a new run on other seeds."
+        )
+    if resume is not None and resume.plan is not None and resume.plan.digest != analysis.digest:
+        raise ValueError("plan: the run to continue began with another one, which stays; leave plan out to keep it.")
+    return analysis
 
 
 def _splits(plan: Plan, validate: bool, stop: Patience | None) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def appended(before: pd.DataFrame | None, parts: Sequence[pd.DataFrame]) -> pd.D
     text = [name for name in columns if name in TEXT]
     joined = pd.concat([part.astype(dict.fromkeys(text, "object")) for part in parts], ignore_index=True)
     new = joined[columns].astype(dict.fromkeys(text, "category"))
-    if before is None:
+    if before is None or before.empty:
         return new
     return pd.DataFrame(
         {

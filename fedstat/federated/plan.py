@@ -31,6 +31,7 @@ from fedstat.federated.replicate import Replicate, make_replicate
 from fedstat.federated.run import Bench, Key, Run, start_run
 from fedstat.federated.samples import StackedSamples
 from fedstat.federated.seeds import Seeds, check_vary
+from fedstat.inference import AnalysisPlan
 
 #: The clients of all seeds, or a function of a seed, or of two: that of the data and that of the partition.
 Population = Clients | Callable[[int], Clients] | Callable[[int, int], Clients]
@@ -62,6 +63,8 @@ class Plan:
         Clients stacked at once.
     config : dict
         All of it in plain values, with the hashes by which the run is known again.
+    analysis : AnalysisPlan, optional
+        How the run will be analysed.
     """
 
     methods: Mapping[str, Method]
@@ -75,6 +78,7 @@ class Plan:
     executor: ExecutorName | Executor
     chunk: int | None
     config: dict[str, Any]
+    analysis: AnalysisPlan | None = None
 
     def clients(self) -> pd.DataFrame:
         """Tabulate the clients of every seed; see `Result.clients`."""

@@ -145,6 +145,7 @@ class Recorder:
             model=self.plan.model,
             methods=self.plan.methods,
             training=self.plan.training,
+            plan=self.plan.analysis,
             federations={key: run.federation for key, run in self.runs.items()},
         )
 

@@ -21,6 +21,7 @@ from fedstat.federated.plain import revived_factory, revived_method, revived_tra
 from fedstat.federated.run import Key
 from fedstat.federated.run_folder import Saved, read_run, sole_writer, write_run
 from fedstat.federated.seeds import Seeds
+from fedstat.inference import AnalysisPlan
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +54,7 @@ class Result:
         measured; ``stop``, ``validate``, ``trained`` and ``metrics``, what was measured; ``dtype`` and ``device`` (the
         last one's, if a run was continued on another). ``clients`` and ``classes`` hold the number of clients and the
         names of classes by seed, ``methods`` the hyper-parameters by label, ``code`` and ``training_code`` hashes of
-        what a user brings.
+        what a user brings, ``plan`` the digest of the plan, empty if there is none.
     kept : dict
         With early stopping, the `State` after the best round of each run.
     model : callable, nn.Module or None
@@ -62,6 +63,8 @@ class Result:
         The methods by label, as far as they are known after loading.
     training : Training or None
         Local training; None after loading a run with a loss, optimiser or schedule that is not fedstat's own.
+    plan : AnalysisPlan, optional
+        How the run is to be analysed, as written down before its first round.
     federations : dict
         Per (method label, seed), the `Federation` that the run saw; empty after loading.
     """
@@ -76,6 +79,7 @@ class Result:
     model: Model | None = None
     methods: Mapping[str, Method] = field(default_factory=dict)
     training: Training | None = None
+    plan: AnalysisPlan | None = None
     federations: Mapping[Key, Federation] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -186,7 +190,7 @@ class Result:
         """Write the run into `folder`: settings, tables, states, and the environment.
 
         It holds config.toml, metrics.parquet, traffic.parquet, clients.parquet, state.safetensors and
-        environment.json;
+        environment.json, and plan.toml if the run was planned;
         ``clients/`` holds what clients keep, row by row, and manifest.json the hashes of all other files.
         The folder appears whole or not at all, and replaces an earlier run there. Killed at any moment, or after a
         loss of power, the earlier run or the new one can be loaded.
@@ -204,7 +208,7 @@ class Result:
     def write(self, path: Path) -> None:
         """Write the run where the caller keeps other writers away; otherwise as `save`."""
         tables = {"metrics": self.history, "traffic": self.traffic, "clients": self.clients}
-        write_run(Saved(self.config, tables, self.states, self.kept, self.records), path)
+        write_run(Saved(self.config, tables, self.states, self.kept, self.records, self.plan), path)
 
 
 def load(
@@ -248,6 +252,7 @@ def load(
         model if model is not None else revived_factory(saved.config["model"]),
         own | dict(methods or {}),
         training if training is not None else revived_training(saved.config["training"]),
+        saved.plan,
     )
 
 

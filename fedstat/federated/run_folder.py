@@ -28,6 +28,7 @@ from fedstat.federated.history import CLIENT_DTYPES, DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import State, device_of
 from fedstat.federated.run import Key
 from fedstat.federated.store import ClientStore
+from fedstat.inference import AnalysisPlan
 
 _GROUPS = ("server", "shared", "memory")
 #: How often to read a folder anew that another process changes meanwhile.
@@ -36,11 +37,13 @@ _TABLES: dict[str, dict[str, Any]] = {"metrics": DTYPES, "traffic": TRAFFIC_DTYP
 _SUMMED = ("config.toml", "environment.json", *(f"{name}.parquet" for name in _TABLES), "state.safetensors")
 #: The file that lists every other file with its hash. Files of clients' rows have their hash as name, and an index.
 _MANIFEST = "manifest.json"
+_PLAN = "plan.toml"
 _INDEX = "clients/{}/index.json"
 _CONFIG: dict[str, type | tuple[type, ...]] = {
     "methods": dict, "training": dict, "classes": dict, "clients": dict, "fingerprint": dict, "code": dict,
     "seeds": list, "vary": list, "model": (str, dict), "dtype": str, "device": str, "executor": str, "loss": str,
-    "participation": float, "rounds": int, "rounds_asked": int, "finished": bool, "evaluated": list, "validate": bool,
+    "plan": str, "participation": float, "rounds": int, "rounds_asked": int, "finished": bool, "evaluated": list,
+    "validate": bool,
 }  # fmt: skip
 
 
@@ -104,6 +107,8 @@ class Saved:
         States after the last round, and after the best one if early stopping keeps it.
     records : dict of (label, seed) to dict of ndarray
         The arrays that methods recorded.
+    plan : AnalysisPlan, optional
+        How the run is to be analysed.
     """
 
     config: dict[str, Any]
@@ -111,6 +116,7 @@ class Saved:
     states: dict[Key, State]
     kept: dict[Key, State]
     records: dict[Key, dict[str, np.ndarray]]
+    plan: AnalysisPlan | None = None
 
     @property
     def numbered(self) -> dict[str, State]:
@@ -144,6 +150,8 @@ def write_run(run: Saved, path: Path) -> None:
                 (new / "clients" / place).mkdir(parents=True)
                 clients.fill(new / "clients" / place, path / "clients" / place)
             (new / "config.toml").write_text(tomli_w.dumps(run.config), encoding="utf-8")
+            if run.plan is not None:
+                run.plan.write(new / _PLAN)
             for name, table in run.tables.items():
                 table.to_parquet(new / f"{name}.parquet", index=False)
             save_file(tensors, new / "state.safetensors")
@@ -193,6 +201,7 @@ def _read(folder: Path) -> Saved:
             raise TypeError(f"{wrong[0]} is {config.get(wrong[0])!r}")
         keys = [(label, int(seed)) for label in config["methods"] for seed in config["seeds"]]
         counts = {str(i): int(config["clients"][str(seed)]) for i, (_, seed) in enumerate(keys)}
+    plan = _read_plan(folder / _PLAN, config["plan"])
     tables = {}
     for name, columns in _TABLES.items():
         with _blaming(folder / f"{name}.parquet") as file:
@@ -204,7 +213,7 @@ def _read(folder: Path) -> Saved:
         rounds = {str(place): int(done) for place, done in manifest["rounds"].items()}
         if not counts.keys() <= rounds.keys() <= {*counts, *(f"{i}-kept" for i in counts)}:
             raise ValueError("it lists other states than the run has")
-    states, known = {}, {_MANIFEST, *sums}
+    states, known = {}, {_MANIFEST, *sums, *([] if plan is None else [_PLAN])}
     for place, done in rounds.items():
         server, shared, memory = (
             {name: torch.from_numpy(array) for name, array in groups.get((place, group), {}).items()}
@@ -227,7 +236,20 @@ def _read(folder: Path) -> Saved:
         {key: states[str(i)] for i, key in enumerate(keys)},
         {key: states[f"{i}-kept"] for i, key in enumerate(keys) if f"{i}-kept" in states},
         {key: groups.get((str(i), "records"), {}) for i, key in enumerate(keys)},
+        plan,
     )
+
+
+def _read_plan(file: Path, digest: str) -> AnalysisPlan | None:
+    """Read the plan that the run began with, whose hash config.toml holds."""
+    if not digest:
+        return None
+    if not file.is_file():
+        raise ValueError(f"{file} is missing, and the run began with a plan; put it back.")
+    plan = AnalysisPlan.read(file)
+    if plan.digest != digest:
+        raise ValueError(f"{file} has been changed since the run began; put back what was there.")
+    return plan
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
