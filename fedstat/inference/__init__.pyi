@@ -4,12 +4,14 @@ from .formatting import interval, number, p_value
 from .missing import complete_mean, count_missing
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from .planning import SampleSize, plan
+from .printed_values import Agreement, agrees
 from .proportion import clopper_pearson
 from .sequential import Looks, added_seeds, looks
 from .tost import Equivalence, Equivalences, equivalence, equivalences
 from .variance_components import Components, components
 
 __all__ = [
+    "Agreement",
     "Comparison",
     "Components",
     "Equivalence",
@@ -18,6 +20,7 @@ __all__ = [
     "PairedDifference",
     "SampleSize",
     "added_seeds",
+    "agrees",
     "auc",
     "chance_corrected",
     "clopper_pearson",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedstat.inference.formatting import number
 from fedstat.inference.levels import check_level
 from fedstat.inference.paired import decimals
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 Design = Literal["one at a time", "balanced", "unbalanced"]
 #: Rows that restricted maximum likelihood still takes within seconds.
-_MOST_ROWS = 2000
+_MOST_ROWS = 1000
 LEFT_OVER = "left over"
 
 
@@ -95,7 +93,7 @@ def components(
     chi-square interval; ``left over`` is what varying all together adds to the sum, positive if a source is not named,
     negative if the named ones interact. It holds at the values at which the others were held. **Balanced**, crossed
     or nested: the analysis of variance, all interactions included; without repeated cells the highest one is the
-    residual. **Unbalanced**: restricted maximum likelihood (statsmodels' MixedLM).
+    residual. **Unbalanced**: restricted maximum likelihood.
 
     Intervals of a variance, or of a combination of mean squares, are modified large-sample ones (exact chi-square for
     a single mean square); for unbalanced tables Satterthwaite's. They assume normal effects.
@@ -389,7 +387,6 @@ def _unbalanced(
 ) -> dict[str, tuple[float, float, float]]:
     """Estimate the components by restricted maximum likelihood, with Satterthwaite's chi-square limits."""
     from scipy import stats
-    from statsmodels.regression.mixed_linear_model import MixedLM, VCSpec
 
     if len(y) > _MOST_ROWS:
         raise ValueError(
@@ -401,28 +398,15 @@ def _unbalanced(
         return np.unique(np.stack([codes[n] for n in term]), axis=1, return_inverse=True)[1].ravel()
 
     of = {_label(term, parents): groups(term) for term in terms}
-    of = {name: g for name, g in of.items() if g.max() + 1 < len(y)}  # one row each: the residual
-    blocks = {name: np.eye(int(g.max()) + 1)[g] for name, g in of.items()}
+    # a group for each row is the residual
+    blocks = {name: np.eye(int(g.max()) + 1)[g] for name, g in of.items() if g.max() + 1 < len(y)}
+    blocks["residual"] = np.eye(len(y))
     means = np.eye(int(groups(fixed).max()) + 1)[groups(fixed)] if fixed else np.ones((len(y), 1))
-    spec = VCSpec(
-        list(blocks), [[[str(j) for j in range(b.shape[1])]] for b in blocks.values()], [[b] for b in blocks.values()]
-    )
-    unit = y.std()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a component at its border of zero is told as a warning
-        fit = MixedLM(y / unit, means, groups=np.zeros(len(y)), exog_vc=spec).fit(reml=True)
-    if not fit.converged:
-        raise ValueError("restricted maximum likelihood found no components: leave out a source with few levels.")
-    estimates = unit**2 * np.array([*fit.vcomp, fit.scale])
-    products = [*(b @ b.T for b in blocks.values()), np.eye(len(y))]
-    v = sum(e * p for e, p in zip(estimates, products, strict=True))
-    inverse = np.linalg.inv(v)
-    projection = inverse - inverse @ means @ np.linalg.solve(means.T @ inverse @ means, means.T @ inverse)
-    projected = [projection @ p for p in products]
-    information = np.array([[(a * b.T).sum() / 2 for b in projected] for a in projected])
-    variances = np.diag(np.linalg.pinv(information))
+    estimates, projection = _restricted_likelihood(y, list(blocks.values()), means)
+    information = [[((a.T @ projection @ b) ** 2).sum() / 2 for b in blocks.values()] for a in blocks.values()]
+    variances = np.diag(np.linalg.pinv(np.array(information)))
     found = {}
-    for name, estimate, variance in zip([*blocks, "residual"], estimates, variances, strict=True):
+    for name, estimate, variance in zip(blocks, estimates, variances, strict=True):
         df = 2 * estimate**2 / variance
         if df > 0.1:
             low, high = (df * estimate / stats.chi2.ppf(q, df) for q in ((1 + level) / 2, (1 - level) / 2))
@@ -430,3 +414,34 @@ def _unbalanced(
             low, high = 0.0, estimate + stats.norm.ppf((1 + level) / 2) * np.sqrt(variance)
         found[name] = (float(estimate), float(low), float(high))
     return found
+
+
+def _restricted_likelihood(y: np.ndarray, blocks: list[np.ndarray], means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the variances, not negative, that maximise the restricted likelihood, and the projection at them.
+
+    statsmodels' MixedLM does not converge where several components are zero, as interactions often are; elsewhere the
+    tests hold this against it.
+    """
+    from scipy import optimize
+
+    unit = float(np.linalg.lstsq(means, y, rcond=None)[1][0] / len(y))
+
+    def project(variances: np.ndarray) -> tuple[np.ndarray, float]:
+        v = sum(s * (b @ b.T) for s, b in zip(variances, blocks, strict=True))
+        inverse = np.linalg.inv(v)
+        fixed_part = means.T @ inverse @ means
+        log_det = np.linalg.slogdet(v)[1] + np.linalg.slogdet(fixed_part)[1]
+        return inverse - inverse @ means @ np.linalg.solve(fixed_part, means.T @ inverse), float(log_det)
+
+    def loss(variances: np.ndarray) -> tuple[float, np.ndarray]:
+        p, log_det = project(variances)
+        py = p @ (y / np.sqrt(unit))
+        slope = [((p @ b) * b).sum() - ((b.T @ py) ** 2).sum() for b in blocks]
+        return (log_det + float(y / np.sqrt(unit) @ py)) / 2, np.array(slope) / 2
+
+    bounds = [(0.0, None)] * (len(blocks) - 1) + [(1e-6, None)]
+    start = np.full(len(blocks), 1 / len(blocks))
+    found = optimize.minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-13, "gtol": 1e-7, "maxiter": 500}
+    )
+    return unit * found.x, project(found.x)[0] / unit
