@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Design = Literal["one at a time", "balanced", "unbalanced"]
-#: Rows that restricted maximum likelihood still takes within seconds.
-_MOST_ROWS = 1000
+#: Rows and levels that restricted maximum likelihood still takes within seconds.
+_MOST_ROWS, _MOST_LEVELS = 10_000, 500
 LEFT_OVER = "left over"
 
 
@@ -148,7 +148,10 @@ def components(
     else:
         design = "unbalanced"
         found = _unbalanced(y, codes, parents, terms, list(fixed), level)
-    if len(fixed) == 1 and (crossed := [t for t in found if f"{fixed[0]} ×" in t or f"× {fixed[0]}" in t]):
+    if len(fixed) == 1:
+        crossed = [
+            t for t in found if "residual" in t or any(fixed[0] in part.split(" × ") for part in t.split(" in "))
+        ]
         note = f"Pairing removes what all levels of {fixed[0]} have in common and leaves {', '.join(crossed)}."
     return Components(_shown(found, scale), design, "points" * points, level, len(table), note)
 
@@ -388,46 +391,55 @@ def _unbalanced(
     """Estimate the components by restricted maximum likelihood, with Satterthwaite's chi-square limits."""
     from scipy import stats
 
-    if len(y) > _MOST_ROWS:
-        raise ValueError(
-            f"an unbalanced table of {len(y)} rows is too large for restricted maximum likelihood, which takes "
-            f"{_MOST_ROWS}. Average over rounds or clients first, or leave out what unbalances it."
-        )
-
     def groups(term: Sequence[str]) -> np.ndarray:
         return np.unique(np.stack([codes[n] for n in term]), axis=1, return_inverse=True)[1].ravel()
 
     of = {_label(term, parents): groups(term) for term in terms}
-    # a group for each row is the residual
-    blocks = {name: np.eye(int(g.max()) + 1)[g] for name, g in of.items() if g.max() + 1 < len(y)}
-    blocks["residual"] = np.eye(len(y))
+    of = {name: g for name, g in of.items() if g.max() + 1 < len(y)}  # a group for each row is the residual
+    levels = sum(int(g.max()) + 1 for g in of.values())
+    if len(y) > _MOST_ROWS or levels > _MOST_LEVELS:
+        raise ValueError(
+            f"an unbalanced table of {len(y)} rows and {levels} levels is too large for restricted maximum likelihood, "
+            f"which takes {_MOST_ROWS} and {_MOST_LEVELS}. Average over rounds or clients, or drop what unbalances it."
+        )
     means = np.eye(int(groups(fixed).max()) + 1)[groups(fixed)] if fixed else np.ones((len(y), 1))
-    estimates, projection = _restricted_likelihood(y, list(blocks.values()), means)
-    information = [[((a.T @ projection @ b) ** 2).sum() / 2 for b in blocks.values()] for a in blocks.values()]
-    variances = np.diag(np.linalg.pinv(np.array(information)))
+    blocks = [np.eye(int(g.max()) + 1)[g] for g in of.values()]
+    # all that is not noise lies in the span of these columns: rotate onto it, and keep the rest as a sum of squares
+    q = np.linalg.qr(np.hstack([*blocks, means]))[0]
+    rest, df_rest = max(float(y @ y - (q.T @ y) @ (q.T @ y)), 0.0), len(y) - q.shape[1]
+    products = [q.T @ b @ (b.T @ q) for b in blocks] + [np.eye(q.shape[1])]
+    unit = float(np.var(y))
+    estimates, projection = _restricted_likelihood(
+        q.T @ y / np.sqrt(unit), products, q.T @ means, rest / unit, max(df_rest, 0)
+    )
+    projected = [projection @ product for product in products]
+    information = np.array([[(a * b.T).sum() / 2 for b in projected] for a in projected])
+    information[-1, -1] += max(df_rest, 0) / (2 * estimates[-1] ** 2)
+    errors = np.sqrt(np.diag(np.linalg.pinv(information)))
     found = {}
-    for name, estimate, variance in zip(blocks, estimates, variances, strict=True):
-        df = 2 * estimate**2 / variance
+    for name, estimate, error in zip([*of, "residual"], estimates, errors, strict=True):
+        df = 2 * (estimate / error) ** 2
         if df > 0.1:
-            low, high = (df * estimate / stats.chi2.ppf(q, df) for q in ((1 + level) / 2, (1 - level) / 2))
+            low, high = (df * estimate / stats.chi2.ppf(tail, df) for tail in ((1 + level) / 2, (1 - level) / 2))
         else:  # at the border of zero
-            low, high = 0.0, estimate + stats.norm.ppf((1 + level) / 2) * np.sqrt(variance)
-        found[name] = (float(estimate), float(low), float(high))
+            low, high = 0.0, estimate + stats.norm.ppf((1 + level) / 2) * error
+        found[name] = (unit * float(estimate), unit * float(low), unit * float(high))
     return found
 
 
-def _restricted_likelihood(y: np.ndarray, blocks: list[np.ndarray], means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _restricted_likelihood(
+    y: np.ndarray, products: list[np.ndarray], means: np.ndarray, rest: float, df_rest: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the variances, not negative, that maximise the restricted likelihood, and the projection at them.
 
-    statsmodels' MixedLM does not converge where several components are zero, as interactions often are; elsewhere the
-    tests hold this against it.
+    The covariance is the sum of variances times `products`, the identity last; `rest` is a further sum of squares of
+    noise alone with `df_rest` degrees of freedom. statsmodels' MixedLM does not converge where several components are
+    zero, as interactions often are; elsewhere the tests hold this against it.
     """
     from scipy import optimize
 
-    unit = float(np.linalg.lstsq(means, y, rcond=None)[1][0] / len(y))
-
     def project(variances: np.ndarray) -> tuple[np.ndarray, float]:
-        v = sum(s * (b @ b.T) for s, b in zip(variances, blocks, strict=True))
+        v = np.tensordot(variances, products, axes=1)
         inverse = np.linalg.inv(v)
         fixed_part = means.T @ inverse @ means
         log_det = np.linalg.slogdet(v)[1] + np.linalg.slogdet(fixed_part)[1]
@@ -435,13 +447,14 @@ def _restricted_likelihood(y: np.ndarray, blocks: list[np.ndarray], means: np.nd
 
     def loss(variances: np.ndarray) -> tuple[float, np.ndarray]:
         p, log_det = project(variances)
-        py = p @ (y / np.sqrt(unit))
-        slope = [((p @ b) * b).sum() - ((b.T @ py) ** 2).sum() for b in blocks]
-        return (log_det + float(y / np.sqrt(unit) @ py)) / 2, np.array(slope) / 2
+        noise, py = variances[-1], p @ y
+        slope = np.array([(p * product).sum() - py @ product @ py for product in products])
+        slope[-1] += df_rest / noise - rest / noise**2
+        return (log_det + float(y @ py) + df_rest * np.log(noise) + rest / noise) / 2, slope / 2
 
-    bounds = [(0.0, None)] * (len(blocks) - 1) + [(1e-6, None)]
-    start = np.full(len(blocks), 1 / len(blocks))
+    bounds = [(0.0, None)] * (len(products) - 1) + [(1e-6, None)]
+    start = np.full(len(products), 1 / len(products))
     found = optimize.minimize(
         loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-13, "gtol": 1e-7, "maxiter": 500}
     )
-    return unit * found.x, project(found.x)[0] / unit
+    return found.x, project(found.x)[0]
