@@ -11,6 +11,7 @@ from .moderated import Moderated, moderate_variances
 from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from .planning import SampleSize, plan
 from .primary import primary_rows, primary_summary
+from .printed_values import Agreement, agrees
 from .proportion import clopper_pearson
 from .reading import Measurements, read_results, reduce_file
 from .reduction import Reduced, reduce, survey
@@ -20,6 +21,7 @@ from .tost import Equivalence, Equivalences, equivalence, equivalence_power, equ
 from .variance_components import Components, components
 
 __all__ = [
+    "Agreement",
     "AnalysisPlan",
     "Comparison",
     "Components",
@@ -35,6 +37,7 @@ __all__ = [
     "Reduced",
     "SampleSize",
     "added_seeds",
+    "agrees",
     "auc",
     "chance_corrected",
     "clopper_pearson",

@@ -58,8 +58,8 @@ class Looks:
             now = f"mean difference {interval((mean, low, high), decimals(high - low))}"
         decided = f"different from zero since {at} seeds" if (at := self.decided_at) else "undecided so far"
         return (
-            f"After {n} seed{'s' * (n > 1)}: {now}; {decided}. The {100 * self.level:.4g}% intervals hold at every look "
-            "together, so seeds may be added and runs stopped whenever one likes."
+            f"After {n} seed{'s' * (n > 1)}: {now}; {decided}. The {100 * self.level:.4g}% intervals hold at every "
+            "look together, so seeds may be added and runs stopped whenever one likes."
         )
 
 

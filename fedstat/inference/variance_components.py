@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedstat.inference.formatting import number
 from fedstat.inference.levels import check_level
 from fedstat.inference.paired import decimals
 
@@ -18,8 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Design = Literal["one at a time", "balanced", "unbalanced"]
-#: Rows that restricted maximum likelihood still takes within seconds.
-_MOST_ROWS = 2000
+#: Rows and levels that restricted maximum likelihood still takes within seconds.
+_MOST_ROWS, _MOST_LEVELS = 10_000, 500
 LEFT_OVER = "left over"
 
 
@@ -95,7 +93,7 @@ def components(
     chi-square interval; ``left over`` is what varying all together adds to the sum, positive if a source is not named,
     negative if the named ones interact. It holds at the values at which the others were held. **Balanced**, crossed
     or nested: the analysis of variance, all interactions included; without repeated cells the highest one is the
-    residual. **Unbalanced**: restricted maximum likelihood (statsmodels' MixedLM).
+    residual. **Unbalanced**: restricted maximum likelihood.
 
     Intervals of a variance, or of a combination of mean squares, are modified large-sample ones (exact chi-square for
     a single mean square); for unbalanced tables Satterthwaite's. They assume normal effects.
@@ -150,7 +148,10 @@ def components(
     else:
         design = "unbalanced"
         found = _unbalanced(y, codes, parents, terms, list(fixed), level)
-    if len(fixed) == 1 and (crossed := [t for t in found if f"{fixed[0]} ×" in t or f"× {fixed[0]}" in t]):
+    if len(fixed) == 1:
+        crossed = [
+            t for t in found if "residual" in t or any(fixed[0] in part.split(" × ") for part in t.split(" in "))
+        ]
         note = f"Pairing removes what all levels of {fixed[0]} have in common and leaves {', '.join(crossed)}."
     return Components(_shown(found, scale), design, "points" * points, level, len(table), note)
 
@@ -389,44 +390,71 @@ def _unbalanced(
 ) -> dict[str, tuple[float, float, float]]:
     """Estimate the components by restricted maximum likelihood, with Satterthwaite's chi-square limits."""
     from scipy import stats
-    from statsmodels.regression.mixed_linear_model import MixedLM, VCSpec
-
-    if len(y) > _MOST_ROWS:
-        raise ValueError(
-            f"an unbalanced table of {len(y)} rows is too large for restricted maximum likelihood, which takes "
-            f"{_MOST_ROWS}. Average over rounds or clients first, or leave out what unbalances it."
-        )
 
     def groups(term: Sequence[str]) -> np.ndarray:
         return np.unique(np.stack([codes[n] for n in term]), axis=1, return_inverse=True)[1].ravel()
 
     of = {_label(term, parents): groups(term) for term in terms}
-    of = {name: g for name, g in of.items() if g.max() + 1 < len(y)}  # one row each: the residual
-    blocks = {name: np.eye(int(g.max()) + 1)[g] for name, g in of.items()}
+    of = {name: g for name, g in of.items() if g.max() + 1 < len(y)}  # a group for each row is the residual
+    levels = sum(int(g.max()) + 1 for g in of.values())
+    if len(y) > _MOST_ROWS or levels > _MOST_LEVELS:
+        raise ValueError(
+            f"an unbalanced table of {len(y)} rows and {levels} levels is too large for restricted maximum likelihood, "
+            f"which takes {_MOST_ROWS} and {_MOST_LEVELS}. Average over rounds or clients, or drop what unbalances it."
+        )
     means = np.eye(int(groups(fixed).max()) + 1)[groups(fixed)] if fixed else np.ones((len(y), 1))
-    spec = VCSpec(
-        list(blocks), [[[str(j) for j in range(b.shape[1])]] for b in blocks.values()], [[b] for b in blocks.values()]
+    blocks = [np.eye(int(g.max()) + 1)[g] for g in of.values()]
+    # all that is not noise lies in the span of these columns: rotate onto it, and keep the rest as a sum of squares
+    q = np.linalg.qr(np.hstack([*blocks, means]))[0]
+    rest, df_rest = max(float(y @ y - (q.T @ y) @ (q.T @ y)), 0.0), len(y) - q.shape[1]
+    products = [q.T @ b @ (b.T @ q) for b in blocks] + [np.eye(q.shape[1])]
+    unit = float(np.var(y))
+    estimates, projection = _restricted_likelihood(
+        q.T @ y / np.sqrt(unit), products, q.T @ means, rest / unit, max(df_rest, 0)
     )
-    unit = y.std()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a component at its border of zero is told as a warning
-        fit = MixedLM(y / unit, means, groups=np.zeros(len(y)), exog_vc=spec).fit(reml=True)
-    if not fit.converged:
-        raise ValueError("restricted maximum likelihood found no components: leave out a source with few levels.")
-    estimates = unit**2 * np.array([*fit.vcomp, fit.scale])
-    products = [*(b @ b.T for b in blocks.values()), np.eye(len(y))]
-    v = sum(e * p for e, p in zip(estimates, products, strict=True))
-    inverse = np.linalg.inv(v)
-    projection = inverse - inverse @ means @ np.linalg.solve(means.T @ inverse @ means, means.T @ inverse)
-    projected = [projection @ p for p in products]
+    projected = [projection @ product for product in products]
     information = np.array([[(a * b.T).sum() / 2 for b in projected] for a in projected])
-    variances = np.diag(np.linalg.pinv(information))
+    information[-1, -1] += max(df_rest, 0) / (2 * estimates[-1] ** 2)
+    errors = np.sqrt(np.diag(np.linalg.pinv(information)))
     found = {}
-    for name, estimate, variance in zip([*blocks, "residual"], estimates, variances, strict=True):
-        df = 2 * estimate**2 / variance
+    for name, estimate, error in zip([*of, "residual"], estimates, errors, strict=True):
+        df = 2 * (estimate / error) ** 2
         if df > 0.1:
-            low, high = (df * estimate / stats.chi2.ppf(q, df) for q in ((1 + level) / 2, (1 - level) / 2))
+            low, high = (df * estimate / stats.chi2.ppf(tail, df) for tail in ((1 + level) / 2, (1 - level) / 2))
         else:  # at the border of zero
-            low, high = 0.0, estimate + stats.norm.ppf((1 + level) / 2) * np.sqrt(variance)
-        found[name] = (float(estimate), float(low), float(high))
+            low, high = 0.0, estimate + stats.norm.ppf((1 + level) / 2) * error
+        found[name] = (unit * float(estimate), unit * float(low), unit * float(high))
     return found
+
+
+def _restricted_likelihood(
+    y: np.ndarray, products: list[np.ndarray], means: np.ndarray, rest: float, df_rest: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the variances, not negative, that maximise the restricted likelihood, and the projection at them.
+
+    The covariance is the sum of variances times `products`, the identity last; `rest` is a further sum of squares of
+    noise alone with `df_rest` degrees of freedom. statsmodels' MixedLM does not converge where several components are
+    zero, as interactions often are; elsewhere the tests hold this against it.
+    """
+    from scipy import optimize
+
+    def project(variances: np.ndarray) -> tuple[np.ndarray, float]:
+        v = np.tensordot(variances, products, axes=1)
+        inverse = np.linalg.inv(v)
+        fixed_part = means.T @ inverse @ means
+        log_det = np.linalg.slogdet(v)[1] + np.linalg.slogdet(fixed_part)[1]
+        return inverse - inverse @ means @ np.linalg.solve(fixed_part, means.T @ inverse), float(log_det)
+
+    def loss(variances: np.ndarray) -> tuple[float, np.ndarray]:
+        p, log_det = project(variances)
+        noise, py = variances[-1], p @ y
+        slope = np.array([(p * product).sum() - py @ product @ py for product in products])
+        slope[-1] += df_rest / noise - rest / noise**2
+        return (log_det + float(y @ py) + df_rest * np.log(noise) + rest / noise) / 2, slope / 2
+
+    bounds = [(0.0, None)] * (len(products) - 1) + [(1e-6, None)]
+    start = np.full(len(products), 1 / len(products))
+    found = optimize.minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-13, "gtol": 1e-7, "maxiter": 500}
+    )
+    return found.x, project(found.x)[0]

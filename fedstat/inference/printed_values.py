@@ -1,0 +1,202 @@
+"""Whether runs agree with the values that a paper prints: three answers, to be given apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedstat.inference.formatting import number
+from fedstat.inference.levels import check_level
+from fedstat.inference.paired import paired_difference, spreads
+from fedstat.inference.tost import check_methods
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Whether a difference of two methods has the printed sign; "printed equal" if the paper prints one value for both.
+Answer = Literal["same", "opposite", "not resolved", "printed equal"]
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """Three answers to 'do our runs agree with the paper?'; ``print`` it for tables and sentences.
+
+    Attributes
+    ----------
+    values : DataFrame
+        One row per method: the printed value and its seeds, our mean, the limits ``low`` and ``high`` of the prediction
+        interval, and whether the printed value lies ``inside`` it.
+    order : DataFrame
+        One row per pair of methods, (a, b): the printed difference a - b, ours with simultaneous limits over all
+        pairs, and the answer.
+    signs : DataFrame
+        The same for the differences to the control, with simultaneous limits over these; empty without control.
+    control : str or None
+        The method that the others are compared with.
+    level : float
+        Level of each prediction interval, and of all differences of a table together.
+    seeds : int
+        Number of our seeds.
+    """
+
+    values: pd.DataFrame
+    order: pd.DataFrame
+    signs: pd.DataFrame
+    control: str | None
+    level: float
+    seeds: int
+
+    @property
+    def value(self) -> bool:
+        """Tell whether every printed value lies inside its prediction interval."""
+        return bool(self.values["inside"].all())
+
+    @property
+    def same_order(self) -> Answer:
+        """Say "opposite" if a pair is resolved the other way round, "same" if all are resolved as printed."""
+        return _joint(self.order)
+
+    @property
+    def same_signs(self) -> Answer:
+        """The same of the differences to the control."""
+        return _joint(self.signs)
+
+    def __str__(self) -> str:
+        rows, count = self.values, int(self.values["inside"].sum())
+        chance = (1 - self.level) * len(rows)
+        shown = rows.assign(inside=["yes" if v else "no" for v in rows["inside"]])
+        lines = [
+            shown.to_string(float_format="%.4g", na_rep="–"),
+            "",
+            f"values: {count} of {len(rows)} printed values lie inside our {100 * self.level:.4g}% prediction "
+            f"intervals for a mean of as many seeds as the paper used; about {chance:.2g} would lie outside by chance",
+            f"order: {_told(self.order)}",
+        ]
+        if self.control is not None:
+            lines.append(f"sign of the difference to {self.control}: {_told(self.signs)}")
+        return "\n".join(lines)
+
+
+def agrees(printed: pd.DataFrame, ours: pd.DataFrame, *, control: str | None = None, level: float = 0.95) -> Agreement:
+    """Compare a paper's printed values with our runs: value, order of the methods, sign of the differences.
+
+    **Value**: is the printed value inside our prediction interval for a mean of as many seeds as the paper used? With n
+    seeds here and m there the interval is ``mean ± t s sqrt(1/n + 1/m)``, t with n - 1 degrees of freedom; with a
+    printed standard deviation S over seeds it is ``mean ± t sqrt(s^2/n + S^2/m)``, t with Welch's degrees. One interval
+    per method, not adjusted for their number. **Order**: does each pair of methods differ in the printed direction?
+    **Sign**: does each method differ from the control as printed? A direction of ours counts only if our paired
+    interval excludes zero, simultaneously over all pairs or all methods (Bonferroni).
+
+    Parameters
+    ----------
+    printed : DataFrame
+        Indexed by method; columns ``value``, ``seeds`` (the runs behind the paper's mean) and, if printed, ``sd`` over
+        seeds, NaN where it is not. In the unit of `ours`.
+    ours : DataFrame
+        One row per seed, one column per method; at least those of `printed`, without missing values.
+    control : str, optional
+        Method that the others are compared with for the third answer.
+    level : float
+        In (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If columns, methods or values are missing or out of their range.
+    """
+    import pandas as pd
+
+    level = check_level(level)
+    _check_printed(printed, ours, control)
+    methods = list(printed.index)
+    table = ours[methods]
+    check_methods(table)
+    value = printed["value"].astype(float)
+    rows = {name: _prediction(table[name].to_numpy(dtype=float), printed.loc[name], level) for name in methods}
+    values = pd.DataFrame.from_dict(rows, orient="index", columns=["ours", "low", "high"])
+    values.insert(0, "printed", value)
+    values.insert(1, "seeds", printed["seeds"].astype(int))
+    values["inside"] = (values["low"] <= values["printed"]) & (values["printed"] <= values["high"])
+    order = _directions(table, value, list(combinations(methods, 2)), level)
+    signs = _directions(table, value, [(name, control) for name in methods if name != control and control], level)
+    return Agreement(values, order, signs, control, level, len(table))
+
+
+def _check_printed(printed: pd.DataFrame, ours: pd.DataFrame, control: str | None) -> None:
+    """Refuse printed values that cannot be judged."""
+    if missing := [name for name in ("value", "seeds") if name not in printed]:
+        raise ValueError(f"printed lacks the columns {missing}; it has {list(map(str, printed.columns))}.")
+    if not printed.index.is_unique or len(printed) < 2:
+        raise ValueError(f"printed must hold at least 2 methods, each once, got {list(printed.index)}.")
+    if absent := [name for name in printed.index if name not in ours]:
+        raise ValueError(f"our runs lack the printed methods {absent}; they have {list(map(str, ours.columns))}.")
+    if control is not None and control not in printed.index:
+        raise ValueError(f"control must be a printed method, {', '.join(map(str, printed.index))}, got {control!r}.")
+    for name, row in printed.iterrows():
+        seeds, sd = float(row["seeds"]), float(row.get("sd", np.nan))
+        if not np.isfinite(row["value"]):
+            raise ValueError(f"the printed value of {name} must be finite, got {row['value']}. Leave the method out.")
+        if not (seeds >= 1 and seeds == int(seeds)):
+            raise ValueError(f"the printed seeds of {name} must be a whole number, at least 1, got {row['seeds']}.")
+        if not np.isnan(sd) and not (0 <= sd < np.inf and seeds >= 2):
+            raise ValueError(f"{name}: a printed sd must be finite, not negative and over 2 seeds at least, got {sd}.")
+
+
+def _prediction(x: np.ndarray, row: pd.Series, level: float) -> tuple[float, float, float]:
+    """Return our mean and the prediction limits for the paper's."""
+    from scipy import stats
+
+    n, m, mean, variance = len(x), int(row["seeds"]), float(x.mean()), float(x.var(ddof=1))
+    if not spreads(x, np.zeros(n)):
+        raise ValueError(f"{row.name} has the same value under all of our seeds: no spread to predict by.")
+    sd, df, error = float(row.get("sd", np.nan)), float(n - 1), np.sqrt(variance * (1 / n + 1 / m))
+    if not np.isnan(sd):
+        here, there = variance / n, sd**2 / m
+        error = np.sqrt(here + there)
+        df = (here + there) ** 2 / (here**2 / (n - 1) + there**2 / (m - 1))
+    half = float(stats.t.ppf((1 + level) / 2, df) * error)
+    return mean, mean - half, mean + half
+
+
+def _directions(ours: pd.DataFrame, value: pd.Series, pairs: list[tuple[str, str]], level: float) -> pd.DataFrame:
+    """Compare the direction of each pair with the printed one."""
+    import pandas as pd
+
+    rows = []
+    for a, b in pairs:
+        d = paired_difference(ours[a], ours[b], level=1 - (1 - level) / len(pairs))
+        printed, sign = float(value[a] - value[b]), int(d.low > 0) - int(d.high < 0)
+        answer: Answer = "same" if sign * printed > 0 else "opposite"
+        if printed == 0:
+            answer = "printed equal"
+        elif sign == 0:
+            answer = "not resolved"
+        rows.append([printed, d.mean, d.low, d.high, answer])
+    index = pd.MultiIndex.from_tuples(pairs, names=["a", "b"]) if pairs else None
+    return pd.DataFrame(rows, columns=["printed", "ours", "low", "high", "answer"], index=index)
+
+
+def _joint(pairs: pd.DataFrame) -> Answer:
+    """Answer for all pairs together: one that is opposite decides, one that is not resolved leaves it open."""
+    answers = set(pairs["answer"]) - {"printed equal"}
+    order: tuple[Answer, ...] = ("opposite", "not resolved", "same")
+    return next((answer for answer in order if answer in answers), "printed equal")
+
+
+def _told(pairs: pd.DataFrame) -> str:
+    """Say how many pairs have the printed direction, and name those that do not."""
+    said = [f"{int((pairs['answer'] == 'same').sum())} of {len(pairs)} as printed"]
+    for answer, words in (("opposite", "the other way round"), ("not resolved", "not resolved")):
+        chosen = pairs[pairs["answer"] == answer]
+        names = [
+            f"{a} − {b} (printed {number(row['printed'])}, ours {number(row['ours'])})"
+            for (a, b), row in chosen.iterrows()
+        ]
+        if names:
+            said.append(f"{len(names)} {words}: {', '.join(names)}")
+    if equal := int((pairs["answer"] == "printed equal").sum()):
+        said.append(f"{equal} printed equal")
+    return "; ".join(said)
