@@ -11,7 +11,7 @@ import numpy as np
 
 from fedstat._checks import number
 from fedstat.inference.formatting import p_value
-from fedstat.inference.paired import holm
+from fedstat.inference.paired import holm, sign_flip_test
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,7 +201,7 @@ def complete_rows(
             f"the columns {text} do not hold numbers. Give settings as rows (the index), methods as columns."
         )
     if wide.index.nlevels == 1 and not wide.index.is_unique:
-        raise ValueError(f"the setting {wide.index[wide.index.duplicated()][0]!r} occurs twice.")
+        raise ValueError(f"the setting {wide.index[wide.index.duplicated()].tolist()[0]!r} occurs twice.")
     wide = wide.astype(float)
     missing = ~np.isfinite(wide)
     gaps = missing.any(axis=1)
@@ -225,9 +225,15 @@ def _listed(rows: list[object]) -> str:
 
 
 def _wilcoxon(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the p-value of Wilcoxon's signed-rank test without zeros: exact, with ties, up to 13 settings."""
     from scipy import stats
 
-    return float(stats.wilcoxon(x, y).pvalue) if (x != y).any() else 1.0
+    d = (x - y)[x != y]
+    if len(d) > 13:
+        return float(stats.wilcoxon(d).pvalue)
+    # scipy enumerates ties in Python; the test is that of flipped signs on ranks
+    signed = np.append(np.sign(d) * stats.rankdata(abs(d)), [0.0, 0.0])
+    return sign_flip_test(signed, np.zeros(len(signed)))
 
 
 def _groups(names: list[str], mean_ranks: np.ndarray, critical: float) -> tuple[tuple[str, ...], ...]:
