@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.formula.api import ols
@@ -80,6 +80,7 @@ def test_nemenyis_p_values_are_those_of_scikit_posthocs():
         assert row["p (Nemenyi)"] == pytest.approx(printed[name], abs=1e-6)
 
 
+@settings(max_examples=20)
 @given(st.lists(st.lists(st.integers(0, 4), min_size=4, max_size=4), min_size=2, max_size=9), st.booleans())
 def test_ranks_against_brute_force(rows, smaller):
     table = pd.DataFrame(rows, columns=list("ABCD"), dtype=float)
@@ -107,9 +108,9 @@ def test_ranks_against_brute_force(rows, smaller):
         assert result.groups == (result.methods,)
 
 
-@pytest.mark.parametrize("settings", [5, 9, 30])
-def test_wilcoxon_is_scipys(settings):
-    values = np.random.default_rng(settings).integers(0, 6, size=(settings, 3)).astype(float)
+@pytest.mark.parametrize("n", [5, 9, 30])
+def test_wilcoxon_is_scipys(n):
+    values = np.random.default_rng(n).integers(0, 6, size=(n, 3)).astype(float)
     pairs = ranks(pd.DataFrame(values, columns=list("ABC"))).pairs
     theirs = [
         stats.wilcoxon(values[:, "ABC".index(a)], values[:, "ABC".index(b)]).pvalue
@@ -184,6 +185,7 @@ def test_bad_tables(table, message):
         ranks(table)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.tuples(*[st.integers(0, 3)] * 2), min_size=3, max_size=3), min_size=1, max_size=4))
 def test_probability_of_improvement_counts_pairs(values):
     row = probability_of_improvement(long(np.array(values, dtype=float)), "B").table.loc["A"]
@@ -254,13 +256,13 @@ def test_interquartile_means_are_repeatable_and_joint():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("settings", "seeds"), [(3, 3), (5, 3), (10, 3), (5, 5)])
-def test_interquartile_limits_cover_with_few_seeds(settings, seeds):
+@pytest.mark.parametrize(("m", "seeds"), [(3, 3), (5, 3), (10, 3), (5, 5)])
+def test_interquartile_limits_cover_with_few_seeds(m, seeds):
     rng = np.random.default_rng(5)
-    place, spread = np.linspace(0, 3, settings)[:, None], np.linspace(0.5, 1.5, settings)[:, None]
+    place, spread = np.linspace(0, 3, m)[:, None], np.linspace(0.5, 1.5, m)[:, None]
 
     def draw():
-        return place + spread * rng.normal(size=(settings, seeds))
+        return place + spread * rng.normal(size=(m, seeds))
 
     middle = np.mean([stats.trim_mean(draw().ravel(), 0.25) for _ in range(20_000)])
     hits = 0
@@ -310,14 +312,15 @@ def test_meta_analysis_at_its_ends():
         meta_analysis(long(same), "A", "A")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", [0.0, 0.5, 2.0])
 def test_meta_analysis_covers_the_mean_and_a_further_setting(tau):
     rng = np.random.default_rng(7)
-    settings, seeds, repeats = 5, 3, 400
-    sd = np.linspace(0.4, 1.6, settings)[:, None]
+    m, seeds, repeats = 5, 3, 400
+    sd = np.linspace(0.4, 1.6, m)[:, None]
     mean = further = 0
     for _ in range(repeats):
-        gain = rng.normal(0, tau, size=(settings, 1)) + sd * rng.normal(size=(settings, seeds))
+        gain = rng.normal(0, tau, size=(m, 1)) + sd * rng.normal(size=(m, seeds))
         result = meta_analysis(long(np.stack([gain, np.zeros_like(gain)], axis=-1)), "A", "B")
         new = rng.normal(0, tau) + rng.choice(sd[:, 0]) * rng.normal(size=seeds).mean()
         mean += result.low <= 0 <= result.high
