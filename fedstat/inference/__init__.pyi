@@ -1,3 +1,4 @@
+from .aggregates import ImprovementProbability, InterquartileMeans, interquartile_mean, probability_of_improvement
 from .agreement import auc, chance_corrected, entropy_nearest_neighbour
 from .analysis_plan import AnalysisPlan
 from .client_fairness import Fairness, fairness, gini, jain_index
@@ -13,16 +14,21 @@ from .planning import SampleSize, plan
 from .primary import primary_rows, primary_summary
 from .printed_values import Agreement, agrees
 from .proportion import clopper_pearson
+from .random_effects import MetaAnalysis, meta_analysis
 from .reading import Measurements, read_results, reduce_file
 from .reduction import Reduced, reduce, survey
 from .sequential import Looks, added_seeds, looks
+from .settings import Ranks, ranks
 from .shape import shape_notes
+from .targets import TimeToTarget, to_target
 from .tost import Equivalence, Equivalences, equivalence, equivalence_power, equivalences
 from .variance_components import Components, components
+from .weighting import BothWeightings, both_weightings
 
 __all__ = [
     "Agreement",
     "AnalysisPlan",
+    "BothWeightings",
     "Comparison",
     "Components",
     "Design",
@@ -30,15 +36,21 @@ __all__ = [
     "Equivalences",
     "Fairness",
     "Family",
+    "ImprovementProbability",
+    "InterquartileMeans",
     "Looks",
     "Measurements",
+    "MetaAnalysis",
     "Moderated",
     "PairedDifference",
+    "Ranks",
     "Reduced",
     "SampleSize",
+    "TimeToTarget",
     "added_seeds",
     "agrees",
     "auc",
+    "both_weightings",
     "chance_corrected",
     "clopper_pearson",
     "compare",
@@ -52,10 +64,12 @@ __all__ = [
     "fairness",
     "gini",
     "holm",
+    "interquartile_mean",
     "interval",
     "jain_index",
     "looks",
     "mean_interval",
+    "meta_analysis",
     "moderate_variances",
     "number",
     "p_value",
@@ -63,6 +77,8 @@ __all__ = [
     "plan",
     "primary_rows",
     "primary_summary",
+    "probability_of_improvement",
+    "ranks",
     "read_results",
     "reduce",
     "reduce_file",
@@ -70,4 +86,5 @@ __all__ = [
     "sign_flip_test",
     "simultaneous",
     "survey",
+    "to_target",
 ]

@@ -35,7 +35,8 @@ class Fairness:
     table : DataFrame
         One row per measure and version, with the columns measure, version, mean, low, high, seeds, clients: the mean
         over seeds with t limits (NaN with one seed), and the mean number of clients. Measures are "sd", "worst decile",
-        "Gini", "Jain" and, with a reference, "share that loses"; versions are "raw", "shrunken" and "noise only".
+        "Gini", "Jain" and, with a reference, "share that loses"; versions are "raw" and "shrunken", and beside each
+        what equal clients would show: "noise only" and "noise only, shrunken".
     clients : DataFrame or None
         With a reference and the same clients under every seed: per client the mean difference to the reference, the
         shrunken difference with its limits, the probability that the client loses, and whether it "loses", "gains"
@@ -121,20 +122,20 @@ def fairness(
     for row, (share, count) in enumerate(zip(a, n, strict=True)):
         here = count > 0
         p, size = share[here], count[here]
-        variance = max(latent_variance(p, size), 0.0)
-        unspread += variance < 1e-12
+        unspread += bool(latent_variance(p, size) < 1e-12)
         rng = stream(0, "fairness by noise alone", row)
         noise = rng.binomial(size.round().astype(int), p.mean(), size=(_draws(len(p)), len(p))) / size.round()
         for version, values in (
             ("raw", p[None]),
-            ("shrunken", _constrained(p, size, variance)[None]),
+            ("shrunken", _constrained(p, size)[None]),
             ("noise only", noise),
+            ("noise only, shrunken", _constrained(noise, size)),
         ):
             for measure, of_draws in _measures(values).items():
                 found.setdefault((measure, version), []).append(float(of_draws.mean()))
     notes = [
         "raw: of the shares as measured; shrunken: of the clients themselves (beta-binomial, constrained empirical "
-        "Bayes); noise only: of equal clients with these numbers of test samples.",
+        "Bayes); noise only: of equal clients with these numbers of test samples, by the same rule.",
         _said_of_seeds(len(a), names is not None),
     ]
     if unspread:
@@ -228,24 +229,25 @@ def _bernoulli_variance(p: np.ndarray, n: np.ndarray) -> np.ndarray:
     """Return unbiased estimates of each client's ``p (1 - p)``; one test sample alone tells nothing: others' mean."""
     several = n > 1
     own = p * (1 - p) * n / np.where(several, n - 1, 1)
-    return np.where(several, own, own[several].mean())
+    return np.where(several, own, own[..., several].mean(axis=-1, keepdims=True))
 
 
-def latent_variance(p: np.ndarray, n: np.ndarray) -> float:
+def latent_variance(p: np.ndarray, n: np.ndarray) -> np.ndarray:
     """Return an unbiased estimate of the variance of clients behind their shares; by chance it may be negative."""
-    return float(p.var(ddof=1) - (_bernoulli_variance(p, n) / n).mean())
+    return p.var(axis=-1, ddof=1) - (_bernoulli_variance(p, n) / n).mean(axis=-1)
 
 
-def _constrained(p: np.ndarray, n: np.ndarray, variance: float) -> np.ndarray:
-    """Return shrunken shares with the mean of the raw shares and this variance (cut off at 0 and 1)."""
-    mean = p.mean()
-    if variance < 1e-12:
-        return np.full_like(p, mean)
+def _constrained(p: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return shrunken shares with the mean of the raw shares and the estimated variance (cut off at 0 and 1)."""
+    mean, variance = p.mean(axis=-1, keepdims=True), np.maximum(latent_variance(p, n), 0.0)[..., None]
+    spread = variance > 1e-12
     # a beta law with this mean and variance is worth as many samples; none if the shares are all 0 or 1
-    prior = max(mean * (1 - mean) / variance - 1, 0.0)
+    prior = np.maximum(mean * (1 - mean) / np.where(spread, variance, 1.0) - 1, 0.0)
     posterior = (n * p + prior * mean) / (n + prior)
-    posterior = posterior - posterior.mean()
-    return np.clip(mean + posterior * np.sqrt(variance / posterior.var(ddof=1)), 0.0, 1.0)
+    posterior = posterior - posterior.mean(axis=-1, keepdims=True)
+    found = posterior.var(axis=-1, ddof=1, keepdims=True)
+    stretch = np.sqrt(np.where(spread, variance, 0.0) / np.where(found > 0, found, 1.0))
+    return np.clip(mean + posterior * stretch, 0.0, 1.0)
 
 
 def _normal_posterior(d: np.ndarray, noise: np.ndarray, variance: float) -> tuple[np.ndarray, np.ndarray]:

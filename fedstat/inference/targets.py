@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# Simulated (gamma times, 3 to 20 seeds): t limits cover 92 to 96% up to this share at the horizon, down to 84% beyond.
+_AT_HORIZON = 0.3
+
+
 @dataclass(frozen=True, eq=False)
 class TimeToTarget:
     """Times to a target; ``print`` it for a table.
@@ -32,10 +36,12 @@ class TimeToTarget:
     summary : DataFrame
         One row per method: how many runs reached the target up to their own end, of how many; the Kaplan-Meier median
         with exact limits (order statistics; infinite where the data give none); the restricted mean, which is the
-        mean of the time up to the horizon, with t limits (NaN where all runs agree, or there is one).
+        mean of the time up to the horizon, with t limits (NaN with one run, where all agree, or where more than three
+        in ten had not arrived by the horizon: t limits under-cover there).
     differences : DataFrame
         Differences of restricted means, paired on seeds, with simultaneous t limits (Bonferroni over the rows), the
-        p-value of the sign-flip test and the Holm-adjusted p-value of the paired t test.
+        p-value of the sign-flip test and the Holm-adjusted p-value of the paired t test. No limits and no t test where
+        under more than three in ten seeds neither method had arrived by the horizon.
     log_rank_p : float
         P-value of the log-rank test that all methods share one law of the time up to the horizon; 1 if the runs do
         not differ at all, NaN with one method.
@@ -142,6 +148,8 @@ def to_target(
     notes.append(f"Restricted means count {axis} up to {horizon:g}, where the shortest run ends.")
     if np.isinf(summary["median high"]).any():
         notes.append("A median without an upper limit: too few runs, or too few that reached the target.")
+    if summary["low"].isna().any():
+        notes.append("A restricted mean without limits: one run, no variation, or over three in ten not at the target.")
     pairs = [(m, control) for m in methods if m != control] if control is not None else list(combinations(methods, 2))
     differences = _differences(runs, pairs, confidence, notes)
     if len(methods) > 1:
@@ -193,7 +201,7 @@ def _summary(own: pd.DataFrame, horizon: float, level: float) -> dict[str, float
     known = np.sort(np.where(own["by horizon"], own["time"], np.inf))
     restricted = own["restricted"].to_numpy()
     low, high = float("nan"), float("nan")
-    if np.ptp(restricted) > 0:
+    if np.ptp(restricted) > 0 and (~own["by horizon"]).mean() <= _AT_HORIZON:
         _, low, high = mean_interval(restricted, level, within=(-np.inf, horizon))
     return {
         "reached": float(own["reached"].sum()),
@@ -211,7 +219,8 @@ def _differences(runs: pd.DataFrame, pairs: list[tuple[str, str]], level: float,
     import pandas as pd
 
     wide = runs.pivot(index="seed", columns="method", values="restricted")
-    rows, unpaired, constant = [], [], []
+    late = ~runs.pivot(index="seed", columns="method", values="by horizon").fillna(False).astype(bool)
+    rows, unpaired, constant, lumped = [], [], [], []
     for a, b in pairs:
         both = wide[[a, b]].dropna()
         if len(both) < 2:
@@ -221,15 +230,20 @@ def _differences(runs: pd.DataFrame, pairs: list[tuple[str, str]], level: float,
         x, y = both[a].to_numpy(), both[b].to_numpy()
         found = paired_difference(x, y, level=1 - (1 - level) / len(pairs))
         flip = sign_flip_test(x, y)
-        if found.sd > 1e-12 * np.abs(x).max():  # not rounding alone
-            rows.append((a, b, found.mean, found.low, found.high, flip, found.p, found.n))
-        else:
+        if found.sd <= 1e-12 * np.abs(x).max():  # rounding alone
             constant.append(f"{a} and {b}")
-            rows.append((a, b, found.mean, *[float("nan")] * 2, flip, float("nan"), found.n))
+        elif late.loc[both.index, [a, b]].all(axis=1).mean() > _AT_HORIZON:
+            lumped.append(f"{a} and {b}")
+        else:
+            rows.append((a, b, found.mean, found.low, found.high, flip, found.p, found.n))
+            continue
+        rows.append((a, b, found.mean, *[float("nan")] * 2, flip, float("nan"), found.n))
     if unpaired:
         notes.append(f"Fewer than two seeds in common, so no difference: {', '.join(unpaired)}.")
     if constant:
         notes.append(f"The same difference under every seed, so no limits and no t test: {', '.join(constant)}.")
+    if lumped:
+        notes.append(f"Too many seeds with neither at the target, so no limits and no t test: {', '.join(lumped)}.")
     columns = ["method", "against", "difference", "low", "high", "p (sign flip)", "p (Holm)", "pairs"]
     table = pd.DataFrame(rows, columns=columns)
     table["p (Holm)"] = holm(table["p (Holm)"])

@@ -1,0 +1,246 @@
+"""Methods over several data sets or settings: who ranks where, and who cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedstat._checks import number
+from fedstat.inference.formatting import p_value
+from fedstat.inference.paired import holm, sign_flip_test
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """Mean ranks of methods over settings, best first; ``print`` it for a table.
+
+    Attributes
+    ----------
+    methods : tuple of str
+        The methods, by mean rank.
+    mean_ranks : ndarray, shape (methods,)
+        Mean over settings of the rank; 1 is best, ties share their mean.
+    critical_difference : float
+        Mean ranks that differ by less cannot be told apart (Nemenyi).
+    groups : tuple of tuple of str
+        The largest groups of two or more methods of which no two can be told apart; all methods, if Friedman's test
+        finds no difference.
+    p : float
+        P-value of Friedman's test in the form of Iman and Davenport: the F statistic on k - 1 and (k - 1) (N - 1)
+        degrees of freedom. Where all settings rank alike, F is infinite and p is exact, ``k!^(1 - N)``.
+    settings : int
+        Number of settings, N.
+    friedman, friedman_p : float
+        Friedman's chi-square, corrected for ties, and its p-value.
+    iman_davenport : float
+        The F statistic; it equals the F of a two-way analysis of variance of the ranks.
+    pairs : DataFrame
+        One row per pair: difference of mean ranks, Nemenyi's p-value, Holm-adjusted Wilcoxon p-value over settings.
+    level : float
+        Level of the critical difference.
+    notes : tuple of str
+        What the numbers rest on.
+    """
+
+    methods: tuple[str, ...]
+    mean_ranks: np.ndarray
+    critical_difference: float
+    groups: tuple[tuple[str, ...], ...]
+    p: float
+    settings: int
+    friedman: float
+    friedman_p: float
+    iman_davenport: float
+    pairs: pd.DataFrame
+    level: float
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.methods)
+        shown = [f"{name:{width}}  {rank:.2f}" for name, rank in zip(self.methods, self.mean_ranks, strict=True)]
+        told = "; ".join(", ".join(group) for group in self.groups) or "none"
+        test = (
+            f"Friedman (Iman-Davenport): F = {self.iman_davenport:.3g}, p {p_value(self.p)}, {self.settings} settings"
+        )
+        gap = f"critical difference of mean ranks (Nemenyi): {self.critical_difference:.2f}"
+        return "\n".join([*shown, "", test, gap, f"not told apart: {told}", *self.notes])
+
+
+def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False, level: float = 0.95) -> Ranks:
+    """Rank methods within each setting and test whether they differ.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row per setting and one column per method; or columns setting, seed, method, value, which are averaged over
+        seeds first.
+    smaller : bool
+        Whether smaller values are better, as of a loss.
+    complete : bool
+        Whether to leave out, and count, what lacks a method; otherwise a missing value is refused.
+    level : float
+        Level of the critical difference, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than three methods or two settings, or a method is missing in some settings.
+
+    References
+    ----------
+    J. Demsar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006.
+    """
+    import pandas as pd
+    from scipy import stats
+
+    confidence = number("level", level, "(0, 1)")
+    wide, notes = complete_rows(table, complete=complete)
+    means = wide.groupby(level=0, sort=False).mean()
+    settings, k = means.shape
+    if k < 3 or settings < 2:
+        raise ValueError(
+            f"ranks needs at least 3 methods and 2 settings, got {k} and {settings}. "
+            "Two methods are compared by paired_difference or meta_analysis."
+        )
+    of_setting = stats.rankdata(means.to_numpy() * (1 if smaller else -1), axis=1)
+    order = np.argsort(of_setting.mean(axis=0), kind="stable")
+    of_setting, names = of_setting[:, order], [str(means.columns[i]) for i in order]
+    mean_ranks = of_setting.mean(axis=0)
+    if np.ptp(of_setting, axis=1).max() == 0:  # ties everywhere
+        friedman, friedman_p, f, p = 0.0, 1.0, 0.0, 1.0
+    else:
+        friedman, friedman_p = (float(v) for v in stats.friedmanchisquare(*of_setting.T))
+        rest = settings * (k - 1) - friedman
+        if rest > 1e-9 * settings:
+            f = (settings - 1) * friedman / rest
+            p = float(stats.f.sf(f, k - 1, (k - 1) * (settings - 1)))
+        else:
+            f = float("inf")
+            p = float(np.exp(-(settings - 1) * np.log(np.arange(1.0, k + 1)).sum()))
+    error = np.sqrt(k * (k + 1) / (6 * settings))
+    critical = float(stats.studentized_range.isf(1 - confidence, k, np.inf) / np.sqrt(2) * error)
+    both = list(combinations(range(k), 2))
+    gaps = np.array([mean_ranks[j] - mean_ranks[i] for i, j in both])
+    values = means.to_numpy()[:, order]
+    pairs = pd.DataFrame(
+        {
+            "method": [names[i] for i, _ in both],
+            "against": [names[j] for _, j in both],
+            "rank difference": -gaps,
+            "p (Nemenyi)": stats.studentized_range.sf(gaps / error * np.sqrt(2), k, np.inf),
+            "p (Wilcoxon, Holm)": holm([_wilcoxon(values[:, i], values[:, j]) for i, j in both]),
+        }
+    )
+    notes.append(f"The tests speak of settings like these {settings}: settings are the sample, whatever their seeds.")
+    if settings < 6:
+        notes.append("With fewer than 6 settings no Wilcoxon test can reach 5%.")
+    return Ranks(
+        methods=tuple(names),
+        mean_ranks=mean_ranks,
+        critical_difference=critical,
+        groups=_groups(names, mean_ranks, critical) if p < 1 - confidence else (tuple(names),),
+        p=p,
+        settings=settings,
+        friedman=friedman,
+        friedman_p=friedman_p,
+        iman_davenport=float(f),
+        pairs=pairs,
+        level=confidence,
+        notes=tuple(notes),
+    )
+
+
+def complete_rows(
+    table: pd.DataFrame, *, complete: bool, methods: Sequence[str] | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table of settings (and seeds) by methods without gaps, and what is to be said of it.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row per setting and one column per method, or columns setting, method, value and perhaps seed.
+    complete : bool
+        Whether rows that lack a method are left out; otherwise they are refused.
+    methods : sequence of str, optional
+        The methods to keep; by default all.
+
+    Raises
+    ------
+    ValueError
+        If a column or method is missing, a value occurs twice, or a row lacks a method.
+    """
+    import pandas as pd
+
+    wide = table
+    if {"method", "value"} <= set(table.columns):
+        if "setting" not in table.columns:
+            raise ValueError(f"the table lacks the column 'setting'; it has {list(table.columns)}.")
+        by = ["setting", "seed"] if "seed" in table.columns else ["setting"]
+        if (again := table.duplicated([*by, "method"])).any():
+            place = table.loc[again, [*by, "method"]].iloc[0].to_dict()
+            raise ValueError(f"the table has several values at {place}. Average over clients and rounds first.")
+        wide = table.pivot(index=by, columns="method", values="value")
+        # in the order of the table, not of the alphabet
+        wide = wide.loc[pd.MultiIndex.from_frame(table[by].drop_duplicates()) if len(by) > 1 else table[by[0]].unique()]
+        wide = wide[list(table["method"].unique())]
+    if methods is not None:
+        if unknown := [name for name in methods if name not in wide.columns]:
+            raise ValueError(f"no method {unknown}; the table has {list(wide.columns)}.")
+        wide = wide[list(methods)]
+    if wide.empty:
+        raise ValueError("the table has no values.")
+    if text := [name for name in wide.columns if not pd.api.types.is_numeric_dtype(wide[name])]:
+        raise ValueError(
+            f"the columns {text} do not hold numbers. Give settings as rows (the index), methods as columns."
+        )
+    if wide.index.nlevels == 1 and not wide.index.is_unique:
+        raise ValueError(f"the setting {wide.index[wide.index.duplicated()].tolist()[0]!r} occurs twice.")
+    wide = wide.astype(float)
+    missing = ~np.isfinite(wide)
+    gaps = missing.any(axis=1)
+    if not gaps.any():
+        return wide, []
+    where = {str(name): list(wide.index[column]) for name, column in missing.items() if column.any()}
+    told = "; ".join(f"{name} in {_listed(rows)}" for name, rows in where.items())
+    if not complete:
+        raise ValueError(
+            f"values are missing (absent, infinite or NaN): {told}. Run the method there, leave it out, "
+            f"or give complete=True for the {int((~gaps).sum())} of {len(wide)} rows with all methods."
+        )
+    if gaps.all():
+        raise ValueError(f"no row has all methods; missing: {told}. Compare fewer methods.")
+    return wide[~gaps], [f"Left out {int(gaps.sum())} of {len(wide)} rows, which lack a method: {told}."]
+
+
+def _listed(rows: list[object]) -> str:
+    shown = [f"{row[0]} (seed {row[1]})" if isinstance(row, tuple) else str(row) for row in rows]
+    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")
+
+
+def _wilcoxon(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the p-value of Wilcoxon's signed-rank test without zeros: exact, with ties, up to 13 settings."""
+    from scipy import stats
+
+    d = (x - y)[x != y]
+    if len(d) > 13:
+        return float(stats.wilcoxon(d).pvalue)
+    # scipy enumerates ties in Python; the test is that of flipped signs on ranks
+    signed = np.append(np.sign(d) * stats.rankdata(abs(d)), [0.0, 0.0])
+    return sign_flip_test(signed, np.zeros(len(signed)))
+
+
+def _groups(names: list[str], mean_ranks: np.ndarray, critical: float) -> tuple[tuple[str, ...], ...]:
+    """Return the maximal runs of sorted mean ranks whose ends differ by less than the critical difference."""
+    ends = [int(np.flatnonzero(mean_ranks - low < critical)[-1]) for low in mean_ranks]
+    return tuple(
+        tuple(names[start : end + 1])
+        for start, end in enumerate(ends)
+        if end > start and (start == 0 or ends[start - 1] < end)
+    )
