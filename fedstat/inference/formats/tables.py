@@ -203,7 +203,9 @@ def open_table(
         if len(same) > 1:
             raise ValueError(f"{path}: columns {same[0]!r} and {same[1]!r} are both {target!r}; map one to None.")
     found = {of: name for name, of in ours.items() if of in _OURS and of != "value"}
-    given = {name: one for name, one in given.items() if name == "method" or name not in found}
+    if "method" in given and "method" in found:
+        raise ValueError(f"{path} has a column for the method; give it without the label {given['method']!r}.")
+    given = {name: one for name, one in given.items() if name not in found}
     value = next((name for name, of in ours.items() if of == "value"), None)
     wide = {
         name: of
@@ -228,8 +230,11 @@ def open_table(
     unread = tuple(name for name in unread if not re.fullmatch(r"|Unnamed: \d+|__index_level_\d+__", name))
     missing = [name for name in ("method", "seed") if name not in found and name not in given]
     if missing or not values:
-        lacks = _listed([*missing, *(["a column of values, such as accuracy,"] if not values else [])])
-        raise ValueError(f"{path} has no {lacks}; its columns are {_listed(names)}. {_proposal(unread, found, values)}")
+        lacks = [f"column {name!r}" for name in missing] + ["column of values, such as 'accuracy'"] * (not values)
+        raise ValueError(
+            f"{path} has no {' and no '.join(lacks)}; its columns are {_listed(names)}. "
+            f"{_proposal(unread, found, values)}"
+        )
     assumed = [name for name in ("seed", *_DEFAULTS) if name not in found]
     if variants := {name: of for name, of in _proposals(unread).items() if of in assumed}:
         raise ValueError(
