@@ -216,7 +216,8 @@ def open_table(
     if value is not None and "metric" in found:
         values, only = {value: ""}, metric
     elif value is not None:
-        named = metric or _variant(value) or (None if value == "value" else value)
+        plain = _variant(value)
+        named = metric or (plain if plain in METRICS else None if plain == "value" else value)
         if named is None or wide:
             raise ValueError(
                 f"{path} has a column 'value'{f' beside {_listed(wide)}' * bool(wide)} but none that names the metric; "
