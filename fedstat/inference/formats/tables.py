@@ -113,7 +113,7 @@ class Table:
                     arrow.ParseOptions(delimiter=self.delimiter),
                     arrow.ConvertOptions(column_types=dict.fromkeys(self.names, pa.string()), include_columns=columns),
                 )
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{self.path} cannot be read: {error}") from error
 
     def _tidy(self, batch: pa.RecordBatch, done: int, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -167,7 +167,7 @@ class Table:
             if kind == _CODED:
                 return column.cast(_CODED) if pa.types.is_dictionary(column.type) else _encoded(column)
             return column.cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except pa.ArrowException:
             bad = pa.array([not _fits(column.slice(i, 1), kind) for i in range(len(column))])
             value = column.filter(bad)[0].as_py() if pc.any(bad).as_py() else column.type
             raise ValueError(
@@ -299,7 +299,7 @@ def _header(path: Path) -> tuple[list[str], str]:
         try:
             with pq.ParquetFile(path) as file:
                 names, rows = file.schema_arrow.names, file.metadata.num_rows
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{path} is no parquet file: {error}") from error
         if not rows:
             raise ValueError(f"{path} is empty: it has no rows.")
@@ -328,7 +328,7 @@ def _is_parquet(path: Path) -> bool:
 def _fits(column: pa.Array, kind: pa.DataType) -> bool:
     try:
         column.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except pa.ArrowException:
         return False
     return True
 
