@@ -102,6 +102,8 @@ def read_results(
 
     files = _files(path, kind)
     if files[0].kind == "fedstat":
+        if columns:
+            raise ValueError(f"columns is for tables; {files[0].path} is a fedstat run, whose names are known.")
         history, config, clients, plan = fedstat.read(files[0].path)
         if metric is not None:
             history = _of_metric(history, metric, str(path))
@@ -150,13 +152,15 @@ def reduce_file(
     if files[0].kind == "fedstat":
         folder = fedstat.checked(files[0].path, "metrics.parquet")
         files = [_File(folder / "metrics.parquet", "table", {})]
-    parts = [_part(file, columns, None) for file in files]
+    parts = [_part(file, columns, metric) for file in files]
     keys = ("metric", "split", "round")
     known = survey(
         batch
         for part in parts
         for batch in (part.batches.batches(keys) if isinstance(part.batches, Table) else part.batches)
     )
+    if metric is not None and not known:
+        raise ValueError(f"metric {metric!r} is not in {path}.")
     batches = (batch for part in parts for batch in part.batches)
     return shares_reduced(reduce(batches, metric, split, last=last, known=known), str(path))
 
@@ -278,7 +282,7 @@ def _frame(batches: Iterable[Any]) -> pd.DataFrame:
     found = list(batches)
     if found and isinstance(found[0], pd.DataFrame):
         return found[0]
-    return pa.Table.from_batches(found).to_pandas()
+    return pa.Table.from_batches(found).unify_dictionaries().to_pandas()
 
 
 def _of_metric(history: pd.DataFrame, metric: str, source: str) -> pd.DataFrame:

@@ -136,7 +136,13 @@ def reduce(
         m, e, s, k = (index[name].codes(batch)[rows] for name in ("method", "estimand", "seed", "client"))
         n_e, n_s = len(index["estimand"].labels), len(index["seed"].labels)
         names, run = _distinct((m * n_e + e) * n_s + s)
-        places = [runs.number((code // (n_e * n_s), code // n_s % n_e, code % n_s)) for code in names.tolist()]
+        triples = [(code // (n_e * n_s), code // n_s % n_e, code % n_s) for code in names.tolist()]
+        if any(triple not in runs for triple in triples):  # new runs are numbered in the order of their first rows
+            start = np.empty(len(names), np.int64)
+            start[run[::-1]] = np.arange(len(run))[::-1]
+            for i in np.argsort(start):
+                runs.number(triples[i])
+        places = [runs.number(triple) for triple in triples]
         seen, t = _distinct(_numbers(batch, "round")[rows])
         t = np.searchsorted(rounds, seen)[t]
         kept = _column(batch, "kept")
@@ -173,6 +179,9 @@ class _Index:
 
     def __init__(self, name: str) -> None:
         self.name, self.labels, self._numbers = name, list[Any](), dict[Hashable, int]()
+
+    def __contains__(self, label: Hashable) -> bool:
+        return label in self._numbers
 
     def number(self, label: Hashable) -> int:
         """Return the number of a label, a new one if it is new."""
@@ -327,10 +336,15 @@ def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
     import pyarrow as pa
 
     column = _column(batch, name)
-    if isinstance(column, pa.Array):
-        if pa.types.is_integer(column.type):
-            labels, codes = _distinct(_numbers(batch, name))
-            return labels.tolist(), codes
+    arrow = isinstance(column, pa.Array)
+    if (
+        pa.types.is_primitive(column.type)
+        if arrow
+        else isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
+    ):
+        labels, codes = _distinct(_numbers(batch, name))
+        return labels.tolist(), codes
+    if arrow:
         if column.null_count:
             raise ValueError(
                 f"column {name!r} has {column.null_count} empty places; fill them or leave these rows out."
@@ -339,9 +353,6 @@ def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
         return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
     if isinstance(column.dtype, pd.CategoricalDtype):
         found, codes = column.cat.categories, np.asarray(column.cat.codes)
-    elif pd.api.types.is_integer_dtype(column.dtype):
-        labels, codes = _distinct(_numbers(batch, name))
-        return labels.tolist(), codes
     else:
         codes, found = pd.factorize(column)
     if (codes < 0).any():

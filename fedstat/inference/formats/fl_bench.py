@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedstat.inference.formats.tidy import rows
 
 if TYPE_CHECKING:
@@ -50,8 +52,10 @@ def read(path: Path, given: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str,
     if not wrote(path):
         raise ValueError(f"{path} has no columns epoch, accuracy_test_before and the like, as FL-bench writes them.")
     try:
-        table = pd.read_csv(path, index_col="epoch", dtype=dict.fromkeys(("epoch",), int))
-        table = table.astype(float)
+        table = pd.read_csv(path, dtype=float)
+        epochs = table.pop(table.columns[0])
+        if not (epochs == np.arange(len(epochs))).all() or not all(map(_COLUMN.fullmatch, table)):
+            raise ValueError("its rows are not the epochs 0, 1, ... of accuracies")
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     if table.empty:
@@ -77,7 +81,7 @@ def read(path: Path, given: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str,
             rows(
                 method,
                 seed,
-                table.index + 1,
+                epochs + 1,
                 metric,
                 table[name] / 100,
                 split=_SPLITS[split],

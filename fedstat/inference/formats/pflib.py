@@ -66,7 +66,7 @@ def read(path: Path, given: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str,
         with h5py.File(path, "r") as file:
             found = {name: np.asarray(file[name]) for name in _METRICS if isinstance(file.get(name), h5py.Dataset)}
             others = list(file)
-    except OSError as error:
+    except (OSError, RuntimeError, KeyError) as error:  # h5py's errors of damaged files
         raise ValueError(f"{path} is no readable HDF5 file: {error}") from error
     tables = []
     for name, values in found.items():

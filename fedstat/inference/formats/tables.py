@@ -113,7 +113,7 @@ class Table:
                     arrow.ParseOptions(delimiter=self.delimiter),
                     arrow.ConvertOptions(column_types=dict.fromkeys(self.names, pa.string()), include_columns=columns),
                 )
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{self.path} cannot be read: {error}") from error
 
     def _tidy(self, batch: pa.RecordBatch, done: int, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -167,7 +167,7 @@ class Table:
             if kind == _CODED:
                 return column.cast(_CODED) if pa.types.is_dictionary(column.type) else _encoded(column)
             return column.cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except pa.ArrowException:
             bad = pa.array([not _fits(column.slice(i, 1), kind) for i in range(len(column))])
             value = column.filter(bad)[0].as_py() if pc.any(bad).as_py() else column.type
             raise ValueError(
@@ -203,7 +203,9 @@ def open_table(
         if len(same) > 1:
             raise ValueError(f"{path}: columns {same[0]!r} and {same[1]!r} are both {target!r}; map one to None.")
     found = {of: name for name, of in ours.items() if of in _OURS and of != "value"}
-    given = {name: one for name, one in given.items() if name == "method" or name not in found}
+    if "method" in given and "method" in found:
+        raise ValueError(f"{path} has a column for the method; give it without the label {given['method']!r}.")
+    given = {name: one for name, one in given.items() if name not in found}
     value = next((name for name, of in ours.items() if of == "value"), None)
     wide = {
         name: of
@@ -214,7 +216,8 @@ def open_table(
     if value is not None and "metric" in found:
         values, only = {value: ""}, metric
     elif value is not None:
-        named = metric or _variant(value) or (None if value == "value" else value)
+        plain = _variant(value)
+        named = metric or (plain if plain in METRICS else None if plain == "value" else value)
         if named is None or wide:
             raise ValueError(
                 f"{path} has a column 'value'{f' beside {_listed(wide)}' * bool(wide)} but none that names the metric; "
@@ -228,8 +231,11 @@ def open_table(
     unread = tuple(name for name in unread if not re.fullmatch(r"|Unnamed: \d+|__index_level_\d+__", name))
     missing = [name for name in ("method", "seed") if name not in found and name not in given]
     if missing or not values:
-        lacks = _listed([*missing, *(["a column of values, such as accuracy,"] if not values else [])])
-        raise ValueError(f"{path} has no {lacks}; its columns are {_listed(names)}. {_proposal(unread, found, values)}")
+        lacks = [f"column {name!r}" for name in missing] + ["column of values, such as 'accuracy'"] * (not values)
+        raise ValueError(
+            f"{path} has no {' and no '.join(lacks)}; its columns are {_listed(names)}. "
+            f"{_proposal(unread, found, values)}"
+        )
     assumed = [name for name in ("seed", *_DEFAULTS) if name not in found]
     if variants := {name: of for name, of in _proposals(unread).items() if of in assumed}:
         raise ValueError(
@@ -293,7 +299,7 @@ def _header(path: Path) -> tuple[list[str], str]:
         try:
             with pq.ParquetFile(path) as file:
                 names, rows = file.schema_arrow.names, file.metadata.num_rows
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{path} is no parquet file: {error}") from error
         if not rows:
             raise ValueError(f"{path} is empty: it has no rows.")
@@ -322,7 +328,7 @@ def _is_parquet(path: Path) -> bool:
 def _fits(column: pa.Array, kind: pa.DataType) -> bool:
     try:
         column.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except pa.ArrowException:
         return False
     return True
 
