@@ -1,4 +1,5 @@
 from .agreement import intraclass_correlation
+from .bootstrap import BootstrapInterval, LoadingBootstrap, bootstrap_loadings
 from .components import principal_components_loadings
 from .diagnostics import (
     SamplingAdequacy,
@@ -29,9 +30,11 @@ from .targets import Matching, congruence, match_factors, target_rotation
 from .units import units_as_columns
 
 __all__ = [
+    "BootstrapInterval",
     "FitTests",
     "IdentificationWarning",
     "IntraclassCorrelation",
+    "LoadingBootstrap",
     "Matching",
     "Moments",
     "PrincipalAxis",
@@ -41,6 +44,7 @@ __all__ = [
     "Sphericity",
     "SplitStability",
     "bartlett",
+    "bootstrap_loadings",
     "congruence",
     "contribution_rule",
     "explained_variance",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -167,7 +168,7 @@ def _maximised(r: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray, float]:
         return float((left - np.log(left)).sum()) - (p - m), gradient
 
     start = np.clip((1 - 0.5 * m / p) * (1 - squared_multiple_correlations(r)), _LEAST, 1)
-    options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": 1e-9}
+    options: Any = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": 1e-9}
     with one_thread(p):
         found = minimize(discrepancy, start, jac=True, method="L-BFGS-B", bounds=[(_LEAST, 1)] * p, options=options)
         u, slope = found.x, found.jac

@@ -1,0 +1,300 @@
+"""Bootstrap of loadings and communalities: rows are drawn anew, and the whole analysis is repeated."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedstat._progress import progress_bar
+from fedstat._random import stream
+from fedstat.factor.moments import Moments
+from fedstat.factor.principal_axis import PrincipalAxis
+from fedstat.factor.retention import ledermann_bound
+from fedstat.factor.rotation import Rotation, rotate
+from fedstat.factor.solver import AT_BOUND
+from fedstat.factor.targets import congruence, match_factors, target_rotation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LOST = 0.05  # share of the draws in which a column may be constant
+_LONG = 2.0  # seconds from which on a bar is shown
+
+
+@dataclass(frozen=True, eq=False)
+class BootstrapInterval:
+    """Estimates by all rows with what the bootstrap says of them; arrays of one shape.
+
+    Attributes
+    ----------
+    estimate : ndarray
+        By all rows.
+    error : ndarray
+        Standard deviation over draws.
+    low, high : ndarray
+        Limits of the percentile interval.
+    """
+
+    estimate: np.ndarray
+    error: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class LoadingBootstrap:
+    """Bootstrap of a factor analysis of p variables and m factors; ``print`` it for its table.
+
+    Attributes
+    ----------
+    loadings : BootstrapInterval, shape (p, m)
+        Of the loadings, rotated if that was asked for.
+    communalities : BootstrapInterval, shape (p,)
+        Of the communalities.
+    correlations : BootstrapInterval, shape (m, m), or None
+        Of the factors' correlations, after an oblique rotation.
+    congruence : ndarray, shape (m,)
+        Mean over draws of each factor's Tucker congruence with its estimate. Below 0.85 it is another factor in many
+        draws, and the intervals of its loadings mean little.
+    at_bound : ndarray, shape (p,)
+        Share of the draws in which the communality stands at its bound 1 (a Heywood case).
+    level : float
+        Confidence of the intervals, each by itself.
+    draws, lost, unconverged : int
+        Number of draws used, of those left out since a column was constant in them, and of those used whose analysis
+        did not converge.
+    """
+
+    loadings: BootstrapInterval
+    communalities: BootstrapInterval
+    correlations: BootstrapInterval | None
+    congruence: np.ndarray
+    at_bound: np.ndarray
+    level: float
+    draws: int
+    lost: int
+    unconverged: int
+
+    def table(self, names: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return a row for every loading and communality ("h2"): variable, factor, estimate, error, low, high.
+
+        Parameters
+        ----------
+        names : sequence of str, length p, optional
+            Names of the variables, by default V1, V2, ...
+
+        Raises
+        ------
+        ValueError
+            If `names` are not p.
+        """
+        import pandas as pd
+
+        factors = [*_factors(self.loadings.estimate.shape[1]), "h2"]
+        index = pd.MultiIndex.from_product([self._names(names), factors], names=["variable", "factor"])
+        columns = {
+            what: np.column_stack([getattr(self.loadings, what), getattr(self.communalities, what)]).ravel()
+            for what in ("estimate", "error", "low", "high")
+        }
+        return pd.DataFrame(columns, index).reset_index()
+
+    def text(self, names: Sequence[str] | None = None) -> str:
+        """Return the table for people, every estimate with its interval; `names` as in `table`."""
+        import pandas as pd
+
+        labels, factors = self._names(names), _factors(self.loadings.estimate.shape[1])
+        cells = np.column_stack([_cells(self.loadings), _cells(self.communalities)])
+        lines = [
+            f"Bootstrap of {self.draws} draws of the rows: estimates and {100 * self.level:g}% intervals, each alone",
+            pd.DataFrame(cells, labels, [*factors, "h2"]).to_string(),
+        ]
+        if self.correlations is not None:
+            correlations = pd.DataFrame(_cells(self.correlations), factors, factors)
+            lines += ["", "Correlations of the factors", correlations.to_string(), ""]
+        same = ", ".join(f"{factor} {c:.2f}" for factor, c in zip(factors, self.congruence, strict=True))
+        lines.append(f"Congruence of the draws' factors with these, mean: {same}")
+        often = [f"{labels[j]} in {self.at_bound[j]:.0%}" for j in np.flatnonzero(self.at_bound > 0.01)]
+        if often:
+            lines.append(f"Heywood cases in draws: {', '.join(often)}; intervals need not cover at the bound")
+        lines += [f"{self.lost} draws in which a column is constant were left out"] * (self.lost > 0)
+        lines += [f"{self.unconverged} draws did not converge"] * (self.unconverged > 0)
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _names(self, names: Sequence[str] | None) -> list[str]:
+        p = len(self.communalities.estimate)
+        labels = [f"V{j + 1}" for j in range(p)] if names is None else [str(name) for name in names]
+        if len(labels) != p:
+            raise ValueError(f"names must hold one name for each of the {p} variables, got {len(labels)}.")
+        return labels
+
+
+def bootstrap_loadings(
+    x: np.ndarray,
+    n_factors: int,
+    rotation: str | Callable[[np.ndarray], Rotation] | None = None,
+    *,
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> LoadingBootstrap:
+    """Draw rows anew and repeat the analysis: standard errors and intervals of loadings and communalities.
+
+    Rows (persons) are drawn with replacement; the correlations of every draw are factored by `PrincipalAxis` and turned
+    to the analysis of all rows, since factors are determined only up to a rotation, and after a rotation up to their
+    order and signs. Left alone, that freedom would pass for uncertainty. Without `rotation` a draw is turned by the
+    orthogonal Procrustes rotation, so the intervals are those of loadings up to rotation. With `rotation` a draw is
+    turned, rotated by the same method from there, and its factors are matched by `match_factors`: the criterion fixes
+    the position, and the uncertainty of the position stays in.
+
+    The rows must be independent. Those of a network's weights are not; `split_stability` draws clients instead.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, p)
+        Rows and columns; n exceeds p, and every column varies.
+    n_factors : int
+        m, at most the `ledermann_bound`. It is held fixed: that it was chosen is not in the intervals.
+    rotation : str or callable, optional
+        A method of `rotate`, or a function of unrotated loadings that returns a `Rotation`.
+    draws : int
+        At least 50.
+    level : float
+        Confidence, in (0, 1).
+    seed : int
+        Decides the draws.
+
+    Raises
+    ------
+    ValueError
+        If `x` is no finite matrix with more rows than columns, or a column is constant, in all rows or in more than
+        5% of the draws; if the factors are more than the columns identify, or another argument is out of range.
+    """
+    moments = Moments.of(x)
+    x = np.asarray(x, dtype=np.float64)
+    n, p = x.shape
+    if n <= p:
+        raise ValueError(f"x must have more rows than its {p} columns, got {n}; leave columns out.")
+    if not moments.varies().all():
+        raise ValueError(
+            f"x must vary in all columns, but column {np.argmin(moments.varies())} does not; leave it out."
+        )
+    most = ledermann_bound(p)
+    if not isinstance(n_factors, Integral) or isinstance(n_factors, bool) or not 1 <= n_factors <= most:
+        raise ValueError(
+            f"n_factors must be a whole number from 1 to {most}, the Ledermann bound of {p} columns, got "
+            f"{n_factors!r}: loadings of more factors have no one value to estimate."
+        )
+    if not isinstance(draws, Integral) or draws < 50:
+        raise ValueError(f"draws must be a whole number of at least 50, got {draws!r}.")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie in (0, 1), got {level}.")
+
+    whole = PrincipalAxis(int(n_factors)).fit_moments(moments)
+    turn = _turning(whole.loadings_, rotation)
+    z = (x - whole.mean_) / whole.scale_
+    rng = stream(seed, "bootstrap of loadings")
+    found: list[_Draw] = []
+    begun = monotonic()
+    found += _draw(z, int(n_factors), rng, turn)
+    long = (monotonic() - begun) * draws > _LONG
+    with progress_bar("bootstrap", int(draws), None if long else False) as advance:
+        advance()
+        for _ in range(draws - 1):
+            found += _draw(z, int(n_factors), rng, turn)
+            advance()
+    lost = int(draws) - len(found)
+    if lost > _LOST * draws:
+        column = int(np.argmax([np.unique(values, return_counts=True)[1].max() for values in x.T]))
+        raise ValueError(
+            f"x must vary in the draws, but in {lost} of {draws} a column is constant (column {column} holds one value "
+            "in nearly all rows); leave it out."
+        )
+    estimate = turn(whole.loadings_)
+    phi = None
+    if estimate.correlations is not None:
+        phi = _interval(estimate.correlations, [d.rotation.correlations for d in found], level)
+    return LoadingBootstrap(
+        _interval(estimate.loadings, [d.rotation.loadings for d in found], level),
+        _interval(whole.communalities_, [d.communalities for d in found], level),
+        phi,
+        np.mean([np.diag(congruence(d.rotation, estimate)) for d in found], axis=0),
+        np.mean([d.communalities >= AT_BOUND for d in found], axis=0),
+        level,
+        len(found),
+        lost,
+        sum(not d.converged for d in found),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Draw:
+    """One draw's analysis, its factors turned to the estimate's."""
+
+    rotation: Rotation
+    communalities: np.ndarray
+    converged: bool
+
+
+def _draw(z: np.ndarray, m: int, rng: np.random.Generator, turn: Callable[[np.ndarray], Rotation]) -> list[_Draw]:
+    """Draw rows of standardised data and analyse them; nothing if a column is constant among them."""
+    n = len(z)
+    counts = rng.multinomial(n, np.full(n, 1 / n))
+    mean = counts @ z / n
+    scatter = (z * counts[:, None]).T @ z - n * np.outer(mean, mean)
+    variance = np.diag(scatter)
+    if variance.min() <= 1e-10 * n:
+        return []
+    r = np.clip(scatter / np.sqrt(np.outer(variance, variance)), -1, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # counted instead
+        fit = PrincipalAxis(m).fit_correlation(r)
+    return [_Draw(turn(fit.loadings_), fit.communalities_, fit.converged_)]
+
+
+def _turning(
+    whole: np.ndarray, rotation: str | Callable[[np.ndarray], Rotation] | None
+) -> Callable[[np.ndarray], Rotation]:
+    """Return the function that rotates a draw's loadings and turns its factors to those of all rows."""
+    rotated = (lambda loadings: rotate(loadings, rotation)) if isinstance(rotation, str) else rotation
+    reference = None if rotated is None else rotated(whole).loadings
+
+    def turn(loadings: np.ndarray) -> Rotation:
+        near = target_rotation(loadings, whole)
+        if rotated is None or reference is None:
+            return near
+        again = rotated(near.loadings)
+        match = match_factors(again.loadings, reference)
+        phi = again.correlations
+        if phi is not None:
+            phi = phi[np.ix_(match.order, match.order)] * np.outer(match.signs, match.signs)
+        return Rotation(match.loadings, again.rotation[:, match.order] * match.signs, phi)
+
+    return turn
+
+
+def _interval(estimate: np.ndarray, draws: Sequence[np.ndarray | None], level: float) -> BootstrapInterval:
+    values = np.array(draws, dtype=np.float64)
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return BootstrapInterval(estimate, values.std(axis=0, ddof=1), low, high)
+
+
+def _factors(m: int) -> list[str]:
+    return [f"PA{j + 1}" for j in range(m)]
+
+
+def _cells(interval: BootstrapInterval) -> np.ndarray:
+    """Write every estimate with its interval."""
+    cells = [
+        f"{e:.2f} ({low:.2f} to {high:.2f})"
+        for e, low, high in zip(interval.estimate.flat, interval.low.flat, interval.high.flat, strict=True)
+    ]
+    return np.array(cells).reshape(len(interval.estimate), -1)

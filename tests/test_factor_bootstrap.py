@@ -1,0 +1,162 @@
+"""The bootstrap of loadings against a plain one written out, known standard errors, and its own rules."""
+
+import numpy as np
+import pytest
+from scipy.linalg import orthogonal_procrustes
+
+from fedstat.factor import PrincipalAxis, bootstrap_loadings, congruence, match_factors, rotate, target_rotation
+
+LOADINGS = np.kron(np.eye(2), np.array([[0.8], [0.7], [0.6], [0.5]]))
+
+
+def sample(n, seed, loadings=LOADINGS, phi=0.0):
+    rng = np.random.default_rng(seed)
+    root = np.linalg.cholesky(np.array([[1, phi], [phi, 1]]))
+    unique = np.sqrt(1 - np.einsum("pm,mk,pk->p", loadings, root @ root.T, loadings))
+    return rng.normal(size=(n, 2)) @ root.T @ loadings.T + rng.normal(size=(n, len(loadings))) * unique
+
+
+def test_a_plain_bootstrap_of_copied_rows():
+    """Rows copied out, numpy's correlations, scipy's Procrustes: the same standard errors, from other draws."""
+    x = sample(150, 0)
+    found = bootstrap_loadings(x, 2, draws=1500)
+    rng, whole = np.random.default_rng(1), PrincipalAxis(2).fit(x)
+    loadings, communalities = [], []
+    for _ in range(1500):
+        fit = PrincipalAxis(2).fit(x[rng.integers(len(x), size=len(x))])
+        loadings.append(fit.loadings_ @ orthogonal_procrustes(fit.loadings_, whole.loadings_)[0])
+        communalities.append(fit.communalities_)
+    np.testing.assert_allclose(found.loadings.error, np.std(loadings, axis=0), rtol=0.12)
+    np.testing.assert_allclose(found.communalities.error, np.std(communalities, axis=0), rtol=0.12)
+    np.testing.assert_allclose(found.communalities.low, np.quantile(communalities, 0.025, axis=0), atol=0.03)
+    np.testing.assert_allclose(found.loadings.high, np.quantile(loadings, 0.975, axis=0), atol=0.03)
+    np.testing.assert_array_equal(found.loadings.estimate, target_rotation(whole.loadings_, whole.loadings_).loadings)
+    np.testing.assert_array_equal(found.communalities.estimate, whole.communalities_)
+
+
+def test_standard_errors_are_those_over_samples():
+    """The spread of varimax loadings over 300 fresh samples, matched to the truth."""
+    fresh = []
+    for seed in range(300):
+        rotated = rotate(PrincipalAxis(2).fit(sample(400, seed + 1)).loadings_).loadings
+        fresh.append(match_factors(rotated, LOADINGS).loadings)
+    found = bootstrap_loadings(sample(400, 0), 2, "varimax", draws=300)
+    order = match_factors(found.loadings.estimate, LOADINGS).order
+    ratio = found.loadings.error[:, order] / np.std(fresh, axis=0)
+    assert 0.9 < np.exp(np.log(ratio).mean()) < 1.1
+    assert (np.abs(np.log(ratio)) < 0.5).all()
+
+
+def test_the_freedom_of_factors_is_no_uncertainty():
+    """Equal factors change places and signs from draw to draw; unmatched, errors would be of the size of loadings."""
+    x = sample(300, 3)
+    for rotation in (None, "varimax", "oblimin"):
+        found = bootstrap_loadings(x, 2, rotation, draws=200)
+        assert found.loadings.error.max() < 0.15
+        assert found.congruence.min() > 0.95
+    raw = [PrincipalAxis(2).fit(sample(300, seed)).loadings_ for seed in range(40)]
+    assert np.std(raw, axis=0).max() > 0.25
+
+
+def test_an_oblique_rotation_has_correlations_with_intervals():
+    found = bootstrap_loadings(sample(400, 5, phi=0.5), 2, "oblimin", draws=200)
+    phi = found.correlations
+    np.testing.assert_allclose(np.diag(phi.low), 1)
+    assert phi.low[0, 1] < 0.5 < phi.high[0, 1]
+    assert phi.low[0, 1] > 0.1
+    assert "Correlations of the factors" in str(found)
+    assert bootstrap_loadings(sample(100, 5), 2, draws=50).correlations is None
+
+
+def test_a_target_is_a_rotation_too():
+    x = sample(200, 7)
+    found = bootstrap_loadings(x, 2, lambda loadings: target_rotation(loadings, LOADINGS), draws=60)
+    expected = target_rotation(PrincipalAxis(2).fit(x).loadings_, LOADINGS).loadings
+    np.testing.assert_allclose(found.loadings.estimate, expected, atol=1e-10)
+    assert np.diag(congruence(found.loadings.estimate, LOADINGS)).min() > 0.95
+
+
+def test_a_seed_repeats_itself_and_the_scale_does_not_matter():
+    x = sample(80, 0)
+    one, same, other = (bootstrap_loadings(x, 2, "varimax", draws=60, seed=s) for s in (1, 1, 2))
+    np.testing.assert_array_equal(one.loadings.low, same.loadings.low)
+    assert (one.loadings.low != other.loadings.low).all()
+    scaled = bootstrap_loadings(1000 * x + 5, 2, "varimax", draws=60, seed=1)
+    np.testing.assert_allclose(scaled.loadings.low, one.loadings.low, atol=1e-6)
+    wider = bootstrap_loadings(x, 2, "varimax", draws=60, seed=1, level=0.99)
+    assert (wider.loadings.high > one.loadings.high).all()
+
+
+def test_tables():
+    found = bootstrap_loadings(sample(80, 0), 2, draws=60)
+    table = found.table([f"test {j}" for j in range(8)])
+    assert list(table.columns) == ["variable", "factor", "estimate", "error", "low", "high"]
+    assert list(table["factor"][:3]) == ["PA1", "PA2", "h2"]
+    assert table["estimate"][3] == found.loadings.estimate[1, 0]
+    assert table["low"][5] == found.communalities.low[1]
+    estimate, low, high = (getattr(found.loadings, what)[0, 0] for what in ("estimate", "low", "high"))
+    assert f"{estimate:.2f} ({low:.2f} to {high:.2f})" in str(found)
+    with pytest.raises(ValueError, match="one name for each of the 8 variables, got 1"):
+        found.table(["a"])
+
+
+def test_heywood_cases_and_lost_draws_are_counted():
+    x = sample(60, 2)
+    rare = np.zeros(60)
+    rare[:5] = 1  # absent from 0.6% of the draws
+    found = bootstrap_loadings(np.column_stack([x, rare]), 2, draws=1000)
+    assert found.draws + found.lost == 1000
+    assert 0 < found.lost < 30
+    assert f"{found.lost} draws in which a column is constant were left out" in str(found)
+    noisy = bootstrap_loadings(np.random.default_rng(0).normal(size=(20, 6)), 2, draws=100)
+    assert noisy.at_bound.max() > 0.1
+    assert "intervals need not cover at the bound" in str(noisy)
+    ties = bootstrap_loadings(np.sign(sample(200, 2)), 2, draws=60)  # ties everywhere are numbers like others
+    assert np.isfinite(ties.loadings.high).all()
+
+
+@pytest.mark.slow
+def test_intervals_cover():
+    """Loadings by varimax, 200 rows, 60 samples of 16 loadings and 8 communalities: near 95% of them are covered."""
+    truth = rotate(PrincipalAxis(2).fit_correlation(_population()).loadings_).loadings
+    inside = []
+    for seed in range(60):
+        found = bootstrap_loadings(sample(200, seed), 2, "varimax", draws=200, seed=seed)
+        matched = match_factors(truth, found.loadings.estimate).loadings
+        inside.append((found.loadings.low <= matched) & (matched <= found.loadings.high))
+    assert 0.91 < np.mean(inside) < 0.98
+
+
+def _population():
+    r = LOADINGS @ LOADINGS.T
+    np.fill_diagonal(r, 1)
+    return r
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (lambda x: x[:8], {}, "x must have more rows than its 8 columns, got 8"),
+        (lambda x: x * np.where(np.arange(8) == 3, 0, 1), {}, "column 3 does not; leave it out"),
+        (lambda x: np.where(x == x.max(), np.nan, x), {}, r"x must be finite, but row \d+, column \d holds NaN"),
+        (
+            lambda x: np.column_stack([x, np.arange(60) == 7]),
+            {},
+            r"in \d+ of 60 a column is constant \(column 8 holds one value",
+        ),
+        (
+            lambda x: x,
+            {"n_factors": 5},
+            "n_factors must be a whole number from 1 to 4, the Ledermann bound of 8 .* got 5",
+        ),
+        (lambda x: x, {"n_factors": 0}, "from 1 to 4, .* got 0"),
+        (lambda x: x, {"draws": 10}, "draws must be a whole number of at least 50, got 10"),
+        (lambda x: x, {"level": 95}, r"level must lie in \(0, 1\), got 95"),
+        (lambda x: x, {"rotation": "spin"}, "method must be one of varimax"),
+        (lambda x: x[:, 0], {}, "x must be a matrix"),
+    ],
+)
+def test_bad_input_is_named(change, options, message):
+    x = np.asarray(change(sample(60, 0)), dtype=float)
+    with pytest.raises(ValueError, match=message):
+        bootstrap_loadings(x, **{"n_factors": 2, "draws": 60, **options})
