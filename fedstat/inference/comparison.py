@@ -80,11 +80,11 @@ class Comparison:
 
         return curves(self, ax, axis=axis)
 
-    def clients(self, ax: Axes | None = None, *, method: str | None = None) -> Axes:
-        """Draw what each client gains or loses by a method against the control."""
+    def clients(self, ax: Axes | None = None, *, method: str | None = None, against: str | None = None) -> Axes:
+        """Draw what each client gains or loses by a method against another, by default the best against the control."""
         from fedstat.inference.drawing import clients
 
-        return clients(self, ax, method=method)
+        return clients(self, ax, method=method, against=against)
 
     def critical_difference(self, ax: Axes | None = None) -> Axes:
         """Draw mean ranks over seeds, and join the methods that cannot be told apart."""

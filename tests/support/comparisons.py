@@ -52,9 +52,7 @@ def comparison(of, *, control=None, level=0.95, margin=None, **changes):
     summary["seeds"] = n
     pairs = [
         (a, b)
-        for a, b in (
-            combinations(of.methods, 2) if control is None else ((name, control) for name in of.methods)
-        )
+        for a, b in (combinations(of.methods, 2) if control is None else ((name, control) for name in of.methods))
         if a != b
     ]
     rows = {}
