@@ -48,7 +48,7 @@ def forest(comparison: Comparison, ax: Axes | None = None) -> Axes:
         table = table.loc[table["difference"].abs().sort_values(ascending=False, kind="stable").index[:_ROWS]]
     table = table.sort_values("difference", kind="stable")
     names = [_plain(name) for name in row_names(comparison, table, _LABEL)]
-    ax = _axes(ax, 1.1 + 0.2 * len(table))
+    ax = _axes(ax, 1.3 + 0.2 * len(table))
     factor = 100 if comparison.scores.of_shares else 1
     if comparison.margin is not None:
         span = (-factor * comparison.margin, factor * comparison.margin)
@@ -380,7 +380,7 @@ def _unit(scores: Scores, *, points: bool = False) -> str:
 def _good(comparison: Comparison) -> str:
     """Say which side is the better one."""
     side = better(comparison.scores.metric)
-    return "" if not side else f"; {'right' if side > 0 else 'left'} of zero is better"
+    return "" if not side else f"; better at the {'right' if side > 0 else 'left'}"
 
 
 def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:
