@@ -102,7 +102,7 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
         raise ValueError(f"axis must be one of {', '.join(_AXES)}, got {axis!r}.")
     if not len(scores.rounds) or not np.isfinite(scores.curves).any():
         raise ValueError("there is no curve to draw: the table has no rounds. Compare histories instead.")
-    if axis != "rounds" and axis not in scores.spent:
+    if axis != "rounds" and axis not in (scores.spent or {}):
         raise ValueError(f'the {axis} that rounds cost are not known for these runs; use axis="rounds".')
     band = simultaneous_band(scores, comparison.level)
     x, unit = _horizontal(scores, axis)
@@ -262,9 +262,8 @@ def critical_difference(comparison: Comparison, ax: Axes | None = None) -> Axes:
     from fedstat.inference import settings  # type: ignore[attr-defined]
 
     scores = comparison.scores
-    means = (better(scores.metric) or 1) * scores.by_seed()
-    table = pd.DataFrame(means.T, index=list(scores.seeds), columns=list(scores.methods))
-    return draw_ranks(settings.ranks(table), ax)
+    table = pd.DataFrame(scores.by_seed().T, index=list(scores.seeds), columns=list(scores.methods))
+    return draw_ranks(settings.ranks(table, smaller=better(scores.metric) < 0, level=comparison.level), ax)
 
 
 def draw_ranks(ranks: Any, ax: Axes | None = None) -> Axes:
@@ -387,7 +386,7 @@ def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:
     """Return what curves are drawn over, shape (M, T), and its name with the unit."""
     if axis == "rounds":
         return np.tile(scores.rounds.astype(float), (len(scores.methods), 1)), _AXES[axis]
-    spent = scores.spent[axis]
+    spent = (scores.spent or {})[axis]
     known = np.isfinite(spent)
     mean = np.where(known, spent, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     mean = np.where(known.any(axis=1), mean, np.nan)

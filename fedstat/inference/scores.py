@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class Scores:
         The rounds over which `values` average; empty where each run has its own, or there are no rounds.
     missing : mapping of str to str
         Methods of which values are missing, with their number in words.
-    spent : mapping of str to ndarray, each (M, S, T)
+    spent : mapping of str to ndarray, each (M, S, T), or None
         What a run had cost after each evaluated round, where that is known: "bytes", up and down, and "seconds".
     """
 
@@ -66,7 +66,7 @@ class Scores:
     curves: np.ndarray
     averaged: tuple[int, ...]
     missing: Mapping[str, str]
-    spent: Mapping[str, np.ndarray] = field(default_factory=dict)
+    spent: Mapping[str, np.ndarray] | None = None
 
     @property
     def of_shares(self) -> bool:
