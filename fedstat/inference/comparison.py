@@ -104,11 +104,11 @@ class Comparison:
 
         return markdown(self)
 
-    def to_csv(self, path: str | Path) -> None:
-        """Write summary and differences as one CSV file."""
-        from fedstat.inference.printing import write_csv
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return summary and differences as one CSV table, and write it if there is a path."""
+        from fedstat.inference.printing import csv
 
-        write_csv(self, Path(path))
+        return csv(self, path)
 
     def __str__(self) -> str:
         from fedstat.inference.printing import text

@@ -287,11 +287,11 @@ def _ended(sentence: str) -> str:
     return _upper_first(sentence) if sentence.endswith((".", "!", "?")) else f"{_upper_first(sentence)}."
 
 
-def write_csv(comparison: Comparison, path: Path) -> None:
-    """Write summary and differences as one CSV file, with what they measure in each row; missing cells are empty.
+def csv(comparison: Comparison, path: str | Path | None = None) -> str:
+    """Return summary and differences as one CSV table, with what they measure in each row; missing cells are empty.
 
     The column ``table`` tells the rows of the summary from those of the differences. Numbers are not rounded, and
-    shares are not in percent.
+    shares are not in percent. With a path the table is also written there.
     """
     import pandas as pd
 
@@ -313,5 +313,8 @@ def write_csv(comparison: Comparison, path: Path) -> None:
         margin=comparison.margin,
         estimand=comparison.estimand,
     )
-    with atomic_file(path) as temporary:
-        joined.to_csv(temporary, index=False)
+    written: str = joined.to_csv(index=False)
+    if path is not None:
+        with atomic_file(path) as temporary:
+            temporary.write_text(written, encoding="utf-8")
+    return written

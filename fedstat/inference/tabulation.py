@@ -202,3 +202,17 @@ def _any(table: pd.DataFrame, column: str) -> bool:
 def _table(title: str, columns: dict[str, list[str]], least: tuple[str, ...]) -> Table:
     words = frozenset(["method", "pair", "model", "outcome"])
     return Table(title, tuple(columns), tuple(zip(*columns.values(), strict=True)), words, least)
+
+
+def joined(table: Table) -> Table:
+    """Return the table with limits in brackets behind their numbers, instead of in columns of their own."""
+    names = list(table.header)
+    pairs = [(low, low.replace("low", "high")) for low in names if low in ("low", "low by samples")]
+    rows = [list(row) for row in table.rows]
+    for low, high in pairs:
+        at = names.index(low)
+        for row in rows:
+            if row[at] != "–":
+                row[at - 1] += f" [{row[at]}, {row[names.index(high)]}]"
+    left = {name for two in pairs for name in two}
+    return Table(table.title, table.header, tuple(map(tuple, rows)), table.words, table.least).without(left)
