@@ -93,8 +93,9 @@ def differences_table(comparison: Comparison, most: int | None = None, *, label:
     if most is not None and total > most:
         order = np.argsort(-found["difference"].abs().fillna(-1).to_numpy(), kind="stable")
         found = found.iloc[np.sort(order[:most])]
-    both = comparison.differences
-    places = decimals(scale.factor * (both["high"] - both["low"]) / 2, scale.factor * both["difference"], scale.least)
+    every = comparison.differences
+    halves = scale.factor * (every["high"] - every["low"]) / 2
+    places = decimals(halves, scale.factor * every["difference"], scale.least)
     columns = {"method" if comparison.control is not None else "pair": row_names(comparison, found, label)}
     of = "differences" if comparison.control is None else f"differences to {comparison.control}"
     columns[f"difference{scale.points}"] = scale.cells(found["difference"], places)
@@ -111,11 +112,13 @@ def differences_table(comparison: Comparison, most: int | None = None, *, label:
         columns[needed] = counts(found["seeds needed"], _MOST_SEEDS)
     weighted = f"by samples{scale.points}"
     if _any(found, "by samples"):
+        ends = [found[f"{side} by samples"] if _any(found, f"{side} by samples") else None for side in ("low", "high")]
         columns[weighted] = scale.cells(found["by samples"], places)
-        if _any(found, "low by samples"):
-            columns |= {name: scale.cells(found[name], places) for name in ("low by samples", "high by samples")}
+        if ends[0] is not None and ends[1] is not None:
+            both = zip(columns[weighted], *(scale.cells(end, places) for end in ends), strict=True)
+            columns[weighted] = [cell if low == "–" else f"{cell} [{low}, {high}]" for cell, low, high in both]
     some = f", the {len(found)} largest of {total}" if len(found) < total else ""
-    least = ("p (sign flips)", "p (t)", "correlation", "low by samples", "high by samples", weighted, "pairs", needed)
+    least = ("p (sign flips)", "p (t)", "correlation", "pairs", needed, weighted)
     return _table(f"{of} of {scale.metric}{some}, paired on seeds, {limits(comparison)}", columns, least)
 
 
@@ -206,13 +209,11 @@ def _table(title: str, columns: dict[str, list[str]], least: tuple[str, ...]) ->
 
 def joined(table: Table) -> Table:
     """Return the table with limits in brackets behind their numbers, instead of in columns of their own."""
-    names = list(table.header)
-    pairs = [(low, low.replace("low", "high")) for low in names if low in ("low", "low by samples")]
-    rows = [list(row) for row in table.rows]
-    for low, high in pairs:
-        at = names.index(low)
-        for row in rows:
-            if row[at] != "–":
-                row[at - 1] += f" [{row[at]}, {row[names.index(high)]}]"
-    left = {name for two in pairs for name in two}
-    return Table(table.title, table.header, tuple(map(tuple, rows)), table.words, table.least).without(left)
+    if "low" not in table.header:
+        return table
+    at = table.header.index("low")
+    rows = [
+        (*row[: at - 1], row[at - 1] if row[at] == "–" else f"{row[at - 1]} [{row[at]}, {row[at + 1]}]", *row[at:])
+        for row in table.rows
+    ]
+    return Table(table.title, table.header, tuple(rows), table.words, table.least).without(["low", "high"])
