@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from fedstat.cli._data import data
 from fedstat.cli._factor import factor
 from fedstat.cli._judge import judge
+from fedstat.cli._report import report
 from fedstat.cli._run import run
 
 
@@ -60,6 +61,7 @@ def demo(
 app.command()(run)
 app.command()(factor)
 app.command()(judge)
+app.command()(report)
 app.add_typer(data, name="data")
 
 

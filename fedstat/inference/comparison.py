@@ -80,11 +80,11 @@ class Comparison:
 
         return curves(self, ax, axis=axis)
 
-    def clients(self, ax: Axes | None = None, *, method: str | None = None) -> Axes:
-        """Draw what each client gains or loses by a method against the control."""
+    def clients(self, ax: Axes | None = None, *, method: str | None = None, against: str | None = None) -> Axes:
+        """Draw what each client gains or loses by a method against another, by default the best against the control."""
         from fedstat.inference.drawing import clients
 
-        return clients(self, ax, method=method)
+        return clients(self, ax, method=method, against=against)
 
     def critical_difference(self, ax: Axes | None = None) -> Axes:
         """Draw mean ranks over seeds, and join the methods that cannot be told apart."""
@@ -104,11 +104,11 @@ class Comparison:
 
         return markdown(self)
 
-    def to_csv(self, path: str | Path) -> None:
-        """Write summary and differences as one CSV file."""
-        from fedstat.inference.printing import write_csv
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return summary and differences as one CSV table, and write it if there is a path."""
+        from fedstat.inference.printing import csv
 
-        write_csv(self, Path(path))
+        return csv(self, path)
 
     def __str__(self) -> str:
         from fedstat.inference.printing import text

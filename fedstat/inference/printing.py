@@ -15,7 +15,16 @@ from fedstat._files import atomic_file
 from fedstat.inference.conclusions import listed, size
 from fedstat.inference.formatting import p_value
 from fedstat.inference.scores import better
-from fedstat.inference.tabulation import Table, counts, decimals, differences_table, fixed, limits, percent, summary_table
+from fedstat.inference.tabulation import (
+    Table,
+    counts,
+    decimals,
+    differences_table,
+    fixed,
+    limits,
+    percent,
+    summary_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,8 +66,11 @@ def notes_of(comparison: Comparison) -> list[str]:
 
 
 def _wrapped(paragraphs: Iterable[str]) -> str:
-    hanging = {"width": _WIDTH, "subsequent_indent": "  ", "break_on_hyphens": False}
-    return "\n".join(textwrap.fill(paragraph, **hanging) for paragraph in paragraphs if paragraph)
+    return "\n".join(
+        textwrap.fill(paragraph, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        for paragraph in paragraphs
+        if paragraph
+    )
 
 
 def _aligned(table: Table) -> tuple[list[str], list[str]]:
@@ -175,8 +187,9 @@ def latex(comparison: Comparison) -> str:
                 estimate = factor * d[["difference", "low", "high"]].to_numpy(float)
                 cells[-2:] = [_tex_estimate(estimate, differing), _tex(p_value(d["p (adjusted)"]))]
         rows.append(" & ".join([*cells, *counts([row["seeds"]])]) + r" \\")
-    alone = f"{percent(comparison.level)} intervals over seeds of each method alone" if found["low"].notna().any() else ""
-    said = [_upper_first(comparison.estimand.rstrip(".")) + (f"; in brackets {alone}." if alone else ".")]
+    said = _upper_first(comparison.estimand.rstrip("."))
+    if found["low"].notna().any():
+        said += f"; in brackets {percent(comparison.level)} intervals over seeds of each method alone"
     notes = [rule]
     if against is not None and against["low"].notna().any():
         kind = limits(comparison).replace("limits", "intervals")
@@ -188,7 +201,7 @@ def latex(comparison: Comparison) -> str:
             "% needs \\usepackage{booktabs}",
             r"\begin{table}",
             r"\centering",
-            f"\\caption{{{' '.join(_tex(sentence) for sentence in said)}}}",
+            f"\\caption{{{_tex(said)}.}}",
             f"\\begin{{tabular}}{{{sides}}}",
             r"\toprule",
             " & ".join(head) + r" \\",
@@ -244,6 +257,10 @@ def _tex_estimate(numbers: np.ndarray, places: int) -> str:
     return mean if np.isnan(numbers[1:]).any() else f"{mean} [{low}, {high}]"
 
 
+_GREEK = (
+    "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon varphi chi "
+    "psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
+)
 #: What LaTeX reads otherwise, or its standard fonts lack. Brackets and stars after a line's end would be read as its
 #: arguments, and pairs of hyphens and quotes as one sign.
 _TEX = {
@@ -253,10 +270,7 @@ _TEX = {
     "−": "$-$", "–": "--", "—": "---", "…": r"\ldots{}", "×": r"$\times$", "±": r"$\pm$", "∞": r"$\infty$",
     "≤": r"$\le$", "≥": r"$\ge$", "→": r"$\to$", "·": r"$\cdot$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$",
     "“": "``", "”": "''", "‘": "`", "’": "'",
-    **{sign: f"$\\{name}$" for sign, name in zip(
-        "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ",
-        "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon varphi "
-        "chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split(), strict=True)},
+    **dict(zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ", (f"$\\{name}$" for name in _GREEK.split()), strict=True)),
 }  # fmt: skip
 _TEX_PATTERN = re.compile("|".join(re.escape(sign) for sign in sorted(_TEX, key=len, reverse=True)))
 
@@ -273,11 +287,11 @@ def _ended(sentence: str) -> str:
     return _upper_first(sentence) if sentence.endswith((".", "!", "?")) else f"{_upper_first(sentence)}."
 
 
-def write_csv(comparison: Comparison, path: Path) -> None:
-    """Write summary and differences as one CSV file, with what they measure in each row; missing cells are empty.
+def csv(comparison: Comparison, path: str | Path | None = None) -> str:
+    """Return summary and differences as one CSV table, with what they measure in each row; missing cells are empty.
 
     The column ``table`` tells the rows of the summary from those of the differences. Numbers are not rounded, and
-    shares are not in percent.
+    shares are not in percent. With a path the table is also written there.
     """
     import pandas as pd
 
@@ -299,5 +313,8 @@ def write_csv(comparison: Comparison, path: Path) -> None:
         margin=comparison.margin,
         estimand=comparison.estimand,
     )
-    with atomic_file(path) as temporary:
-        joined.to_csv(temporary, index=False)
+    written: str = joined.to_csv(index=False)
+    if path is not None:
+        with atomic_file(path) as temporary:
+            temporary.write_text(written, encoding="utf-8")
+    return written

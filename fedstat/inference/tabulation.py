@@ -60,7 +60,8 @@ def summary_table(comparison: Comparison, *, label: int | None = None) -> Table:
     """
     found, scale = comparison.summary, _Scale(comparison)
     places = decimals(scale.factor * (found["high"] - found["low"]) / 2, scale.factor * found["mean"], scale.least)
-    columns = {"method": [shortened(str(name), label) for name in found.index]}
+    short = shortened(found.index, label)
+    columns = {"method": [short[str(name)] for name in found.index]}
     if found["model"].nunique() > 1:
         columns["model"] = [str(model) for model in found["model"]]
     columns[f"mean{scale.percent}"] = scale.cells(found["mean"], places)
@@ -92,14 +93,11 @@ def differences_table(comparison: Comparison, most: int | None = None, *, label:
     if most is not None and total > most:
         order = np.argsort(-found["difference"].abs().fillna(-1).to_numpy(), kind="stable")
         found = found.iloc[np.sort(order[:most])]
-    both = comparison.differences
-    places = decimals(scale.factor * (both["high"] - both["low"]) / 2, scale.factor * both["difference"], scale.least)
-    if comparison.control is None:
-        columns = {"pair": [pair(row["method"], row["against"], label) for _, row in found.iterrows()]}
-        of = "differences"
-    else:
-        columns = {"method": [shortened(str(name), label) for name in found["method"]]}
-        of = f"differences to {comparison.control}"
+    every = comparison.differences
+    halves = scale.factor * (every["high"] - every["low"]) / 2
+    places = decimals(halves, scale.factor * every["difference"], scale.least)
+    columns = {"method" if comparison.control is not None else "pair": row_names(comparison, found, label)}
+    of = "differences" if comparison.control is None else f"differences to {comparison.control}"
     columns[f"difference{scale.points}"] = scale.cells(found["difference"], places)
     if _any(found, "low"):
         columns |= {name: scale.cells(found[name], places) for name in ("low", "high")}
@@ -114,27 +112,42 @@ def differences_table(comparison: Comparison, most: int | None = None, *, label:
         columns[needed] = counts(found["seeds needed"], _MOST_SEEDS)
     weighted = f"by samples{scale.points}"
     if _any(found, "by samples"):
+        ends = [found[f"{side} by samples"] if _any(found, f"{side} by samples") else None for side in ("low", "high")]
         columns[weighted] = scale.cells(found["by samples"], places)
-        if _any(found, "low by samples"):
-            columns |= {name: scale.cells(found[name], places) for name in ("low by samples", "high by samples")}
+        if ends[0] is not None and ends[1] is not None:
+            both = zip(columns[weighted], *(scale.cells(end, places) for end in ends), strict=True)
+            columns[weighted] = [cell if low == "–" else f"{cell} [{low}, {high}]" for cell, low, high in both]
     some = f", the {len(found)} largest of {total}" if len(found) < total else ""
-    least = ("p (sign flips)", "p (t)", "correlation", "low by samples", "high by samples", weighted, needed, "pairs")
+    least = ("p (sign flips)", "p (t)", "correlation", "pairs", needed, weighted)
     return _table(f"{of} of {scale.metric}{some}, paired on seeds, {limits(comparison)}", columns, least)
 
 
-def shortened(name: str, most: int | None) -> str:
-    """Return a name on one line, its middle left out where it is longer than `most` characters."""
-    name = " ".join(name.split())
-    if most is None or len(name) <= most:
-        return name
+def shortened(names: Iterable[object], most: int | None) -> dict[str, str]:
+    """Return names on one line, the middles of those left out that are longer than `most` characters.
+
+    Where that makes two names alike, all may be longer.
+    """
+    full = {str(name): " ".join(str(name).split()) for name in names}
+    longest = max(map(len, full.values()), default=0)
+    for room in range(longest if most is None else most, longest, 4):
+        short = {name: _cut(words, room) for name, words in full.items()}
+        if len(set(short.values())) == len(full):
+            return short
+    return full
+
+
+def _cut(words: str, most: int) -> str:
     end = (most - 1) // 2
-    return f"{name[: most - 1 - end]}…{name[-end:]}"
+    return words if len(words) <= most else f"{words[: most - 1 - end]}…{words[-end:]}"
 
 
-def pair(method: str, against: str, most: int | None = None) -> str:
-    """Return the name of a pair in at most `most` characters, half of them for each method."""
-    half = None if most is None else (most - 3) // 2
-    return f"{shortened(str(method), half)} − {shortened(str(against), half)}"
+def row_names(comparison: Comparison, rows: pd.DataFrame, most: int | None) -> list[str]:
+    """Name rows of differences in about `most` characters: by the method, or by both where there is no control."""
+    if comparison.control is not None:
+        short = shortened(comparison.scores.methods, most)
+        return [short[str(name)] for name in rows["method"]]
+    short = shortened(comparison.scores.methods, None if most is None else (most - 3) // 2)
+    return [f"{short[str(row['method'])]} − {short[str(row['against'])]}" for _, row in rows.iterrows()]
 
 
 def limits(comparison: Comparison) -> str:
@@ -192,3 +205,15 @@ def _any(table: pd.DataFrame, column: str) -> bool:
 def _table(title: str, columns: dict[str, list[str]], least: tuple[str, ...]) -> Table:
     words = frozenset(["method", "pair", "model", "outcome"])
     return Table(title, tuple(columns), tuple(zip(*columns.values(), strict=True)), words, least)
+
+
+def joined(table: Table) -> Table:
+    """Return the table with limits in brackets behind their numbers, instead of in columns of their own."""
+    if "low" not in table.header:
+        return table
+    at = table.header.index("low")
+    rows = [
+        (*row[: at - 1], row[at - 1] if row[at] == "–" else f"{row[at - 1]} [{row[at]}, {row[at + 1]}]", *row[at:])
+        for row in table.rows
+    ]
+    return Table(table.title, table.header, tuple(rows), table.words, table.least).without(["low", "high"])

@@ -20,6 +20,7 @@ def scores(methods, seeds=5, clients=20, rounds=30, *, metric="accuracy", gap=0.
     values = np.clip(level + rng.normal(0, 0.1, (m, seeds, clients)), 0, 1)
     rise = 1 - np.exp(-t / (rounds / 6))
     noise = rng.normal(0, sd / 2, (m, seeds, rounds))
+    newer = {"there": np.ones((seeds, clients), bool), "ran": np.ones((m, seeds), bool)}
     sizes = rng.integers(10, 60, (1 if same_clients else seeds, clients))
     return Scores(
         metric=metric,
@@ -34,6 +35,7 @@ def scores(methods, seeds=5, clients=20, rounds=30, *, metric="accuracy", gap=0.
         curves=values.mean(axis=2)[:, :, None] * rise + noise,
         averaged=tuple(t[-10:]),
         missing={},
+        **{name: value for name, value in newer.items() if name in Scores.__dataclass_fields__},
     )
 
 
@@ -52,9 +54,7 @@ def comparison(of, *, control=None, level=0.95, margin=None, **changes):
     summary["seeds"] = n
     pairs = [
         (a, b)
-        for a, b in (
-            combinations(of.methods, 2) if control is None else ((name, control) for name in of.methods)
-        )
+        for a, b in (combinations(of.methods, 2) if control is None else ((name, control) for name in of.methods))
         if a != b
     ]
     rows = {}

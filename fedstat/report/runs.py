@@ -1,0 +1,309 @@
+"""Typeset a report of anybody's runs: what may be concluded, and what that rests on."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from fedstat import __version__
+from fedstat.inference import Comparison, compare
+from fedstat.inference.printing import notes_of
+from fedstat.inference.spending import bytes_spent
+from fedstat.inference.tabulation import Table, differences_table, fixed, joined, summary_table
+from fedstat.report.document import typeset
+from fedstat.report.figures import style
+from fedstat.report.sources import (
+    Source,
+    fingerprints_of,
+    methods_of,
+    read_source,
+    settings_of,
+    sizes_of,
+    traffic_of,
+)
+
+TEMPLATE = Path(__file__).parent / "runs.typ"
+#: Rows of differences that are printed.
+_ROWS = 60
+#: Measures of inequality over clients that are printed, and whether they are told in points.
+_MEASURES = {"sd": True, "worst decile": True, "Gini": False, "share that loses": True}
+
+
+def report_runs(
+    runs: Sequence[str | Path],
+    out: str | Path,
+    *,
+    metric: str | None = None,
+    control: str | None = None,
+    margin: float | None = None,
+    level: float | None = None,
+    title: str | None = None,
+    day: date | None = None,
+) -> Comparison:
+    """Compare runs and write a report of them, as a PDF or a web page.
+
+    Parameters
+    ----------
+    runs : sequence of path
+        Folders of ``fedstat run`` or of ``Result.save``, or files that `fedstat.compare` takes. Of these the report
+        has fewer sections, and says which.
+    out : path
+        Ends in ``.pdf`` or ``.html``. The same runs and arguments give the same bytes.
+    metric, control, margin, level
+        As in `fedstat.compare`.
+    title : str, optional
+        By default it names the methods.
+    day : date, optional
+        The day that the report bears, by default today.
+
+    Returns
+    -------
+    Comparison
+        What the report prints.
+
+    Raises
+    ------
+    ValueError
+        If a run cannot be read or they cannot be compared, or `out` cannot be written.
+    """
+    target = Path(out)
+    _check_target(target)
+    if not runs:
+        raise ValueError("runs must name at least one run folder or table.")
+    sources = [read_source(Path(run)) for run in runs]
+    asked: dict[str, Any] = {"metric": metric, "control": control, "margin": margin, "level": level}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    comparison = _with_bytes(compare([str(run) for run in runs], **asked), sources)
+    options = [word for name, value in asked.items() for word in (f"--{name}", str(value))]
+    options += ["--title", title] if title is not None else []
+    command = shlex.join(["fedstat", "report", *map(str, runs), "--out", str(out), *options])
+    with tempfile.TemporaryDirectory() as place:
+        figures, absent = _figures(comparison, Path(place))
+        files = dict(figures)
+        pictured = next((source for source in sources if source.picture is not None), None)
+        if pictured is not None and pictured.picture is not None:
+            files["partition.svg"] = pictured.picture
+        data = {
+            "title": title or _title(comparison),
+            "names": [source.name for source in sources],
+            "conclusions": list(comparison.conclusions),
+            "generalises": comparison.generalises,
+            "estimand": comparison.estimand,
+            "notes": notes_of(comparison),
+            "control": comparison.control,
+            "figures": sorted(files),
+            "picture_seed": "" if pictured is None else pictured.picture_seed,
+            **_tables(comparison, sources),
+            "command": command,
+            "version": __version__,
+        }
+        data["left_out"] = [*absent, *_left_out(data)]
+        typeset(TEMPLATE, _soft(data), files, target, day=day or date.today())
+    return comparison
+
+
+def _check_target(target: Path) -> None:
+    """Refuse a place where nothing can be written, before anything is computed."""
+    if target.suffix not in (".pdf", ".html"):
+        raise ValueError(f"--out must end in .pdf or .html, got {target}.")
+    if not target.parent.is_dir():
+        raise ValueError(f"--out {target} cannot be written: there is no folder {target.parent}.")
+    if target.is_dir():
+        raise ValueError(f"--out {target} is a folder; name a file.")
+    try:
+        tempfile.TemporaryFile(dir=target.parent).close()
+    except OSError as error:
+        raise ValueError(
+            f"--out {target} cannot be written: nothing can be made in {target.parent} ({error.strerror})."
+        ) from None
+
+
+def _title(comparison: Comparison) -> str:
+    methods = comparison.scores.methods
+    if len(methods) > 4:
+        return f"A comparison of {len(methods)} methods"
+    return ", ".join(methods[:-1]) + (" and " if len(methods) > 1 else "") + methods[-1]
+
+
+def _with_bytes(comparison: Comparison, sources: Sequence[Source]) -> Comparison:
+    """Add the bytes that rounds cost, where the runs tell."""
+    known = [source.traffic for source in sources if source.traffic is not None]
+    scores = comparison.scores
+    if not known or "bytes" in (scores.spent or {}):
+        return comparison
+    spent = bytes_spent(pd.concat([one.astype({"method": object}) for one in known], ignore_index=True), scores)
+    if not (spent > 0).any():
+        return comparison
+    return replace(comparison, scores=replace(scores, spent={**(scores.spent or {}), "bytes": spent}))
+
+
+def _figures(comparison: Comparison, folder: Path) -> tuple[dict[str, Path], list[str]]:
+    """Draw what can be drawn, and say what cannot be."""
+    import matplotlib.pyplot as plt
+
+    draw: dict[str, Callable[[], Axes]] = {
+        "curves": comparison.curves,
+        "bytes": lambda: comparison.curves(axis="bytes"),
+        "forest": comparison.plot,
+        "clients": lambda: comparison.clients(against=_reference(comparison)),
+    }
+    files, absent = {}, []
+    for name, drawn in draw.items():
+        with style():
+            try:
+                figure = drawn().figure
+            except ValueError as error:
+                words = str(error)
+                absent.append(f"{words[:1].upper()}{words[1:]}")
+                plt.close("all")
+                continue
+            path = folder / f"{name}.svg"
+            figure.savefig(path, format="svg", metadata={"Date": None})
+            plt.close(figure)
+            files[path.name] = path
+    return files, absent
+
+
+def _reference(comparison: Comparison) -> str:
+    """Return the method against which clients gain or lose."""
+    labels = comparison.scores.methods
+    return comparison.control or next((name for name in ("Local", "FedAvg") if name in labels), labels[0])
+
+
+def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]:
+    """Return the tables of the report, each with its header, or None where there is nothing to show."""
+    header, prints = fingerprints_of(sources)
+    clients = next((source.clients for source in sources if source.clients is not None), None)
+    environments = []
+    for source in sources:
+        if (here := source.environment) is not None:
+            packages = ", ".join(f"{name} {version}" for name, version in here["packages"].items())
+            revision = f", revision {here['revision']}" if here.get("revision") else ""
+            machine = f"{here['system']}, {here['device']}, {here['threads']} threads"
+            environments.append([source.name, f"Python {here['python']}, {packages}{revision}", machine])
+    differences = joined(differences_table(comparison, _ROWS)) if len(comparison.differences) else None
+    return {
+        "summary": _cells(joined(summary_table(comparison))),
+        "differences": None if differences is None else _cells(differences.without(["p (sign flips)", "p (t)"])),
+        "methods": _given(["method", "class", "hyper-parameters"], methods_of(sources)),
+        "settings": _given(["setting", "value"], settings_of(sources)),
+        "sizes": None
+        if clients is None
+        else _given(["split", "samples of all", "least", "median", "most"], sizes_of(clients)),
+        "traffic": _given(
+            ["method", "MB up in a run", "MB down in a run", "kB up, a participant in a round"], traffic_of(sources)
+        ),
+        "fairness": _fairness(comparison),
+        "reference": _reference(comparison),
+        "fingerprints": _given(header, prints),
+        "environments": _given(["run", "versions", "machine"], environments),
+        "experiments": [[source.name, source.text] for source in sources if source.text],
+    }
+
+
+def _cells(table: Table) -> dict[str, Any]:
+    words = [name in table.words for name in table.header]
+    return {
+        "title": table.title,
+        "header": list(table.header),
+        "rows": [list(row) for row in table.rows],
+        "words": words,
+    }
+
+
+def _given(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Any] | None:
+    """Return a table of words; columns whose cells are all numbers stand at the right."""
+    if not rows:
+        return None
+    words = [not all(set(row[i]) <= set("0123456789., to−–%") for row in rows) for i in range(len(header))]
+    return {"title": "", "header": list(header), "rows": [list(row) for row in rows], "words": words}
+
+
+def _fairness(comparison: Comparison) -> dict[str, Any] | None:
+    """Return how unequal clients fare under each method, beside what test noise alone would show."""
+    from fedstat.inference.client_fairness import fairness
+
+    scores = comparison.scores
+    if scores.metric != "accuracy" or scores.samples is None or len(scores.clients) < 2:
+        return None
+    reference = scores.values[scores.methods.index(_reference(comparison))]
+    rows = []
+    for label, values in zip(scores.methods, scores.values, strict=True):
+        there = np.isfinite(values) & np.isfinite(reference) & (np.nan_to_num(scores.samples) > 0)
+        own = label == _reference(comparison)
+        try:
+            table = fairness(
+                np.where(there, values, np.nan),
+                np.where(there, scores.samples, 0),
+                reference=None if own else np.where(there, reference, np.nan),
+                level=comparison.level,
+            ).table.set_index(["measure", "version"])
+        except ValueError:  # a method without two clients in a seed has no spread over clients
+            continue
+        for measure, points in _MEASURES.items():
+            if (measure, "raw") in table.index:
+                rows.append([label, measure, *_versions(table, measure, points)])
+    return _given(["method", "measure", "raw", "shrunken", "noise only"], rows)
+
+
+def _versions(table: pd.DataFrame, measure: str, points: bool) -> list[str]:
+    """Return the raw value, the shrunken one with its limits, and what test noise gives alone."""
+    factor, places = (100, 1) if points else (1, 3)
+    cells = []
+    for version in ("raw", "shrunken", "noise only"):
+        if (measure, version) not in table.index:
+            cells.append("–")
+            continue
+        row = table.loc[(measure, version)]
+        cell = fixed(factor * row["mean"], places)
+        if version == "shrunken" and np.isfinite(row["low"]):
+            cell += f" [{fixed(factor * row['low'], places)}, {fixed(factor * row['high'], places)}]"
+        cells.append(cell)
+    return cells
+
+
+def _left_out(data: Mapping[str, Any]) -> list[str]:
+    """Say which sections have nothing to show, and why."""
+    said = {
+        "methods": "Settings of methods and training: the tables do not name them.",
+        "sizes": "Who holds what: the number of samples of each client is not known.",
+        "fairness": "Inequality over clients: it needs accuracies and the number of test samples of each client.",
+        "traffic": "Traffic: the bytes that travelled are not known.",
+        "fingerprints": "Hashes of the data: only runs of fedstat carry them.",
+    }
+    found = [words for name, words in said.items() if data[name] is None]
+    if "partition.svg" not in data["figures"]:
+        found.append("A picture of who holds which classes: only folders of fedstat run hold one.")
+    return [*found, "Costs: runs do not record seconds and memory."]
+
+
+def _soft(value: Any, key: str = "") -> Any:
+    """Let long words break in lines: a space of no width follows their signs and every twentieth letter."""
+    if isinstance(value, Mapping):
+        return {name: one if name in ("figures", "words") else _soft(one, name) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_soft(one, key) for one in value]
+    if isinstance(value, str):
+        return "".join(_broken(word) if len(word) > 24 else word for word in re.split(r"(\s+)", value))
+    return value
+
+
+def _broken(word: str) -> str:
+    pieces, run = [], 0
+    for sign in word:
+        run = 0 if sign in "/_-.,=:" else run + 1
+        pieces.append(sign)
+        if run in (0, 20):
+            pieces.append("\u200b")
+            run = 0
+    return "".join(pieces)

@@ -1,0 +1,192 @@
+"""What lies at the places that a report is made of: runs with their settings and traffic, or tables of numbers."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedstat.inference.formats import fedstat as runs
+from fedstat.inference.reading import read_results
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One of the places.
+
+    Attributes
+    ----------
+    name : str
+        The place, as it was named.
+    config, experiment, environment : mapping or None
+        Of a fedstat run: its configuration; that of ``fedstat run``; versions and machine.
+    text : str
+        The file ``experiment.toml`` as it stands; empty without one.
+    clients, traffic : DataFrame or None
+        Samples of each client by split; bytes of each participant in each round.
+    picture : Path or None
+        A picture of who holds what, under the seed ``picture_seed``.
+    picture_seed : str
+        Empty without a picture.
+    """
+
+    name: str
+    config: Mapping[str, Any] | None = None
+    experiment: Mapping[str, Any] | None = None
+    environment: Mapping[str, Any] | None = None
+    text: str = ""
+    clients: pd.DataFrame | None = None
+    traffic: pd.DataFrame | None = None
+    picture: Path | None = None
+    picture_seed: str = ""
+
+
+def read_source(path: Path) -> Source:
+    """Read what a place tells beside the values that are compared.
+
+    Raises
+    ------
+    ValueError
+        If nothing can be read there, or a file of a run is not the one that its manifest lists.
+    """
+    if runs.run_folder(path) is None:
+        read_results(path)  # refuses what is no table either
+        return Source(str(path))
+    folder = runs.checked(path, "config.toml", "traffic.parquet", "environment.json")
+    text = ""
+    if (path / "experiment.toml").is_file():
+        text = (path / "experiment.toml").read_text(encoding="utf-8")
+    pictures = {int(file.stem.partition("-")[2]): file for file in path.glob("partition-*.svg") if _numbered(file)}
+    first = min(pictures, default=None)
+    clients = folder / "clients.parquet"
+    return Source(
+        name=str(path),
+        config=tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")),
+        experiment=tomllib.loads(text) if text else None,
+        environment=json.loads((folder / "environment.json").read_text(encoding="utf-8")),
+        text=text,
+        clients=pd.read_parquet(clients) if clients.is_file() else None,
+        traffic=pd.read_parquet(folder / "traffic.parquet"),
+        picture=None if first is None else pictures[first],
+        picture_seed="" if first is None else str(first),
+    )
+
+
+def _numbered(file: Path) -> bool:
+    return file.stem.partition("-")[2].isdecimal()
+
+
+def methods_of(sources: Sequence[Source]) -> list[list[str]]:
+    """Return a row for each method of runs: label, class, and hyper-parameters in words."""
+    rows = dict[str, list[str]]()
+    for source in sources:
+        for label, given in (source.config or {}).get("methods", {}).items():
+            values = dict(given) if isinstance(given, Mapping) else {"type": str(given)}
+            kind = str(values.pop("type", "")).rpartition(".")[2]
+            rows.setdefault(label, [label, kind, ", ".join(f"{k} = {plain(v)}" for k, v in values.items()) or "none"])
+    return list(rows.values())
+
+
+def settings_of(sources: Sequence[Source]) -> list[list[str]]:
+    """Return rows of a name and its value for what all methods of a run have in common; runs that differ are named."""
+    tables = {source.name: dict(_settings(source)) for source in sources if source.config}
+    keys = list(dict.fromkeys(key for table in tables.values() for key in table))
+    rows = []
+    for key in keys:
+        values = {name: table.get(key, "–") for name, table in tables.items()}
+        if len(set(values.values())) == 1:
+            rows.append([key, next(iter(values.values()))])
+        else:
+            rows.append([key, "; ".join(f"{value} ({name})" for name, value in values.items())])
+    return rows
+
+
+def _settings(source: Source) -> list[tuple[str, str]]:
+    """Return the settings of one run, in the order in which a reader asks for them."""
+    config, experiment = source.config or {}, source.experiment or {}
+    found = [("data", _listing(experiment["data"]))] if "data" in experiment else []
+    if "partition" in experiment:
+        found.append(("partition", _listing(experiment["partition"])))
+    counts = sorted({int(n) for n in config["clients"].values()})
+    found.append(("clients", f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}, by seed"))
+    model = config["model"]
+    if isinstance(model, Mapping):
+        inner = [plain(one) for one in model.get("args", [])]
+        inner += [f"{k} = {plain(v)}" for k, v in model.get("kwargs", {}).items()]
+        model = f"{str(model.get('factory', '')).rpartition('.')[2]}({', '.join(inner)})"
+    found.append(("network", str(model)))
+    training = {key: value for key, value in config["training"].items() if key != "type"}
+    found.append(("local training", f"{_listing(training)}; loss {config['loss']}"))
+    found.append(("rounds", str(config["rounds"])))
+    found.append(("share of clients in a round", f"{100 * config['participation']:g}%"))
+    found.append(("seeds", ", ".join(map(str, config["seeds"]))))
+    if "vary" in config:
+        found.append(("follow the seed", plain(config["vary"])))
+    if config.get("stop"):
+        found.append(("early stopping", _listing(config["stop"])))
+    found.append(("numbers", str(config["dtype"])))
+    return found
+
+
+def _listing(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {plain(value)}" for key, value in values.items())
+
+
+def plain(value: Any) -> str:
+    """Write a value of a configuration without Python's signs."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, Mapping):
+        return f"({_listing(value)})" if value else "none"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(plain, value)) + "]"
+    if isinstance(value, float):
+        return f"{value:.6g}".replace("-", "−")
+    return str(value)
+
+
+def sizes_of(clients: pd.DataFrame) -> list[list[str]]:
+    """Return a row for each split: samples of all clients, and the least, the median and the most of one client."""
+    rows = []
+    for split in ("train", "validation", "test"):
+        if split in clients and (clients[split] > 0).any():
+            total = clients.groupby("seed", observed=True)[split].sum()
+            low, high = int(total.min()), int(total.max())
+            one = clients[split]
+            numbers = (one.min(), one.median(), one.max())
+            whole = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+            rows.append([split, whole, *(f"{number:,.0f}" for number in numbers)])
+    return rows
+
+
+def traffic_of(sources: Sequence[Source]) -> list[list[str]]:
+    """Return a row for each method: megabytes up and down in a run, and up for one participant in a round."""
+    known = [source.traffic for source in sources if source.traffic is not None]
+    if not known:
+        return []
+    table = pd.concat([one.astype({"method": object}) for one in known], ignore_index=True)
+    rows = []
+    for label, own in table.groupby("method", sort=False):
+        runs_ = own.groupby("seed")[["bytes_up", "bytes_down"]].sum().mean() / 1e6
+        rounds = own[own["round"] > 0]
+        each = rounds["bytes_up"].mean() / 1e3 if len(rounds) else 0.0
+        rows.append([str(label), f"{runs_['bytes_up']:,.2f}", f"{runs_['bytes_down']:,.2f}", f"{each:,.1f}"])
+    return rows
+
+
+def fingerprints_of(sources: Sequence[Source]) -> tuple[list[str], list[list[str]]]:
+    """Return names of columns, and a row for each run and seed, with the hashes of its samples and networks."""
+    parts = ("train", "validation", "test", "common", "network", "weights")
+    rows = []
+    for source in sources:
+        for seed, prints in (source.config or {}).get("fingerprint", {}).items():
+            rows.append([source.name, str(seed), *(str(prints.get(part, "–")) for part in parts)])
+    header = ["run", "seed", *parts]
+    used = [i for i in range(len(header)) if any(row[i] != "–" for row in rows)]
+    used = [i for i in used if i or len({row[0] for row in rows}) > 1]
+    return [header[i] for i in used], [[row[i] for i in used] for row in rows]
