@@ -218,22 +218,14 @@ def _differences(
     _check_common(scores, family)
     inner = None if margin is None else simultaneous_family(scores.values, pairs, level=2 * level - 1, **settings)
     edge = 1.0 if scores.of_shares else np.inf
+    aim = margin or (_POINT if scores.of_shares else None)
     equal = scores.by_seed()
     rows = []
     for k, (i, j) in enumerate(pairs):
         both = np.isfinite(equal[i]) & np.isfinite(equal[j])
         flips = sign_flip_test(equal[i][both], equal[j][both])
         outcome = _outcome(family, inner, margin, k)
-        aim = margin or (_POINT if scores.of_shares else None)
-        needed = np.nan
-        if aim is not None and np.isfinite(family.se[k]):
-            needed = seeds_for(
-                float(family.sd[k]),
-                margin=aim,
-                level=level,
-                comparisons=len(pairs) if rule != "none" else 1,
-                pilot_seeds=int(family.n[k]),
-            ).seeds
+        needed = np.nan if aim is None else _needed(family, k, aim, level)
         rows.append(
             [scores.methods[i], scores.methods[j], family.estimate[k], max(family.low[k], -edge),
              min(family.high[k], edge), family.correlation[k], family.n[k], family.sd[k], family.p_single[k], flips,
@@ -246,6 +238,21 @@ def _differences(
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
         table["high by samples"] = np.minimum(weighted.high, edge)
     return table, family.notes
+
+
+def _needed(family: Family, k: int, margin: float, level: float) -> float:
+    """Return the seeds that would tell a pair apart that differs by `margin`, with a power of 80%; inf if none do.
+
+    Where the same data are split again and again, n splits are worth ``1 / (1 / n + test_to_train)`` independent ones.
+    """
+    if not np.isfinite(family.se[k]) or family.design.crossed:
+        return np.nan
+    count = 1 if family.rule == "none" else len(family.pairs)
+    worth = seeds_for(
+        float(family.sd[k]), margin=margin, level=level, comparisons=count, pilot_seeds=int(family.n[k])
+    ).seeds
+    rest = 1 / worth - (family.design.test_to_train or 0.0)
+    return float(np.ceil(1 / rest)) if rest > 0 else np.inf
 
 
 def _check_common(scores: Scores, family: Family) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedstat.inference.formatting import interval
+from fedstat.inference.paired import decimals
 from fedstat.inference.scores import Scores, better
 
 if TYPE_CHECKING:
@@ -72,23 +74,25 @@ def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
     known = rows["seeds needed"].dropna()
     if margin is None or not len(known):
         return ""
-    low, high = int(known.min()), int(known.max())
+    if np.isinf(known).all():
+        return f"; no number of splits of these data would do for {size(margin, scores)}"
+    low, high = known.min(), known.max()
     if low > _MOST:
         count = f"more than {_MOST}"
     elif low == high:
-        count = f"about {low}"
+        count = f"about {low:.0f}"
     else:
-        count = f"about {low} to {f'more than {_MOST}' if high > _MOST else high}"
+        count = f"about {low:.0f} to {f'more than {_MOST}' if high > _MOST else f'{high:.0f}'}"
     return f"; {count} would be needed for {size(margin, scores)}"
 
 
 def _span(row: pd.Series, scores: Scores) -> str:
     """Give a difference with its interval, as sizes in the direction of the difference."""
-    sign = np.sign(row["difference"]) or 1.0
-    low, high = sorted((sign * row["low"], sign * row["high"]))
     factor, unit = (100, " points") if scores.of_shares else (1, "")
-    numbers = [f"{factor * value:.2g}".replace("-", "−") for value in (abs(row["difference"]), low, high)]
-    return f"{numbers[0]}{unit} [{numbers[1]}, {numbers[2]}]"
+    sign = factor * (np.sign(row["difference"]) or 1.0)
+    low, high = sorted((sign * row["low"], sign * row["high"]))
+    mean, _, limits = interval((sign * row["difference"], low, high), decimals(high - low)).partition(" ")
+    return f"{mean}{unit} {limits}"
 
 
 def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | None) -> Iterable[str]:
