@@ -247,7 +247,7 @@ def shifted(margin=None, control="auto", seeds=5):
     """Three methods: two that are alike, and one far below."""
     rng = np.random.default_rng(1)
     base = 0.7 + rng.normal(0, 0.01, seeds)
-    runs = {"FedAvg": base - 0.2, "Ditto": base, "Local": base + rng.normal(0, 0.01, seeds)}
+    runs = {"FedAvg": base - 0.2, "Ditto": base, "Local": base + rng.normal(0, 0.03, seeds)}
     runs["FedAvg"] = runs["FedAvg"] + rng.normal(0, 0.01, seeds)
     return compare([history(values, label) for label, values in runs.items()], margin=margin, control=control)
 

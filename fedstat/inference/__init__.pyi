@@ -21,7 +21,7 @@ from .sequential import Looks, added_seeds, looks
 from .settings import Ranks, ranks
 from .shape import shape_notes
 from .targets import TimeToTarget, to_target
-from .tost import Equivalence, Equivalences, equivalence, equivalence_power, equivalences
+from .tost import Equivalence, Equivalences, equivalence, equivalences
 from .variance_components import Components, components
 from .weighting import BothWeightings, both_weightings
 
@@ -59,7 +59,6 @@ __all__ = [
     "count_missing",
     "entropy_nearest_neighbour",
     "equivalence",
-    "equivalence_power",
     "equivalences",
     "fairness",
     "gini",

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedstat._checks import whole
 from fedstat.inference.analysis_plan import AnalysisPlan
-from fedstat.inference.formats.tidy import COLUMNS
-from fedstat.inference.reading import read_results
+from fedstat.inference.formats.tidy import COLUMNS, shares_reduced
+from fedstat.inference.reading import Opened, open_results
 from fedstat.inference.reduction import Reduced, reduce, survey
 from fedstat.inference.sameness import check_same
 from fedstat.inference.scores import Scores
@@ -75,7 +75,8 @@ def gather(
     for name, run in runs.items():
         # the state before training, round 0, is no part of a summary
         most = max(1, min(whole("last", last, 1), int(run.rounds[metric, split][-1])))
-        parts[name] = _chosen(reduce(run.batches, metric, split, last=most), estimand, name)
+        found = shares_reduced(reduce(run.batches, metric, split, last=most, known=run.rounds), name)
+        parts[name] = _chosen(found, estimand, name)
     labels = _labels(parts, across)
     windows = None if any(kept.values()) else _window(parts, labels, last, across)
     notes += [f"{name}: {note}." for name, run in runs.items() for note in run.notes]
@@ -144,24 +145,29 @@ def read_runs(results: Any) -> dict[str, Run]:
 
 def _opened(one: Any, name: str) -> Run:
     """Open one result, whatever it is."""
-    if isinstance(one, str | Path) or (hasattr(one, "columns") and not set(COLUMNS) <= set(one.columns)):
-        one = read_results(one)
-    if hasattr(one, "columns"):
-        return _run(name, one)
-    if not (hasattr(one, "history") and hasattr(one, "config")):
+    table = hasattr(one, "columns")
+    if isinstance(one, str | Path) or (table and not set(COLUMNS) <= set(one.columns)):
+        one = open_results(one)
+    elif not table and not (hasattr(one, "history") and hasattr(one, "config")):
         raise ValueError(
             f"results must be results of fs.federate, run folders, files or tables, got {type(one).__name__}."
         )
-    plan = getattr(one, "plan", None)
-    plan = AnalysisPlan.read(plan) if isinstance(plan, str | Path) else plan
-    return _run(name, one.history, one.config, getattr(one, "clients", None), plan, getattr(one, "notes", ()))
-
-
-def _run(name: str, history: Any, *more: Any) -> Run:
-    if history.empty:
+    batches = one if isinstance(one, Opened) else [one if table else one.history]
+    known = one.survey() if isinstance(one, Opened) else survey(batches)
+    if not known:
         raise ValueError(f"results must hold evaluations, but {name} has none.")
-    config, clients, plan, notes = more or (None, None, None, ())
-    return Run([history], survey([history]), config, clients, plan, "kept" in history, tuple(notes))
+    first = next(iter(batches))
+    names = first.schema.names if hasattr(first, "schema") else first.columns
+    plan, notes = getattr(one, "plan", None), getattr(one, "notes", ())
+    return Run(
+        batches,
+        known,
+        getattr(one, "config", None),
+        getattr(one, "clients", None),
+        AnalysisPlan.read(plan) if isinstance(plan, Path) else plan,
+        "kept" in names,
+        tuple(notes),
+    )
 
 
 def _chosen_split(runs: Mapping[str, Run], split: str | None) -> str:

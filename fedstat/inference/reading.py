@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedstat.inference.reduction import Reduced, reduce, survey
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 _KINDS = ("fedstat", "table", "pflib", "fl-bench", "flower")
@@ -58,7 +59,7 @@ class Measurements:
 
 
 def read_results(
-    path: str | Path | Sequence[str | Path] | Mapping[str, Any],
+    path: str | Path | Sequence[str | Path] | Mapping[str, Any] | pd.DataFrame,
     *,
     columns: Mapping[str, str | None] | None = None,
     metric: str | None = None,
@@ -68,8 +69,8 @@ def read_results(
 
     Parameters
     ----------
-    path : str, Path, a sequence of them, or a mapping from label to them
-        A file or a folder: a fedstat run, or what ``fedstat run`` wrote; CSV or parquet; results of PFLlib
+    path : str, Path, a sequence of them, a mapping from label to them, or a DataFrame
+        A table in memory, a file or a folder: a fedstat run, or what ``fedstat run`` wrote; CSV or parquet; PFLlib's
         (``results/*.h5``), FL-bench (``out/``) or Flower (JSON). Several files are read as one table. Where files do
         not say their method, give a mapping such as ``{"FedAvg": ["a.json", "b.json"]}``: the label is the method, and
         files that name no seed have the seeds 0, 1, ... in that order.
@@ -104,7 +105,8 @@ def read_results(
     if files[0].kind == "fedstat":
         if columns:
             raise ValueError(f"columns is for tables; {files[0].path} is a fedstat run, whose names are known.")
-        history, config, clients, plan = fedstat.read(files[0].path)
+        file, config, clients, plan = fedstat.facts(files[0].path)
+        history = fedstat.read(file)
         if metric is not None:
             history = _of_metric(history, metric, str(path))
         return Measurements(history, config, clients, plan, str(path))
@@ -126,6 +128,52 @@ def read_results(
     return Measurements(history, None, clients, None, source, (*_notes(parts), *percent))
 
 
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """Results on disk that are read row by row: what `Measurements` has, but for the history."""
+
+    parts: Sequence[_Part]
+    config: Mapping[str, Any] | None
+    clients: pd.DataFrame | None
+    plan: Path | None
+    source: str
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed because the files do not say it, and what was not read."""
+        return _notes(self.parts)
+
+    def survey(self) -> dict[tuple[str, str], np.ndarray]:
+        """Return the evaluated rounds of every (metric, split), from the columns that say them."""
+        from fedstat.inference.formats.tables import Table
+
+        keys = ("metric", "split", "round")
+        tables = (part.batches for part in self.parts)
+        return survey(batch for of in tables for batch in (of.batches(keys) if isinstance(of, Table) else of))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the rows, in batches."""
+        return (batch for part in self.parts for batch in part.batches)
+
+
+def open_results(
+    path: Any,
+    *,
+    columns: Mapping[str, str | None] | None = None,
+    metric: str | None = None,
+    kind: str | None = None,
+) -> Opened:
+    """Open results without holding them in memory; arguments and errors are those of `read_results`."""
+    from fedstat.inference.formats import fedstat
+
+    files = _files(path, kind)
+    config = clients = plan = None
+    if files[0].kind == "fedstat":
+        history, config, clients, plan = fedstat.facts(files[0].path)
+        files = [_File(history, "table", {})]
+    return Opened([_part(file, columns, metric) for file in files], config, clients, plan, str(path))
+
+
 def reduce_file(
     path: str | Path | Sequence[str | Path] | Mapping[str, Any],
     metric: str | None = None,
@@ -144,25 +192,13 @@ def reduce_file(
     ValueError
         Those of `read_results` and `reduce`.
     """
-    from fedstat.inference.formats import fedstat
-    from fedstat.inference.formats.tables import Table
     from fedstat.inference.formats.tidy import shares_reduced
 
-    files = _files(path, kind)
-    if files[0].kind == "fedstat":
-        folder = fedstat.checked(files[0].path, "metrics.parquet")
-        files = [_File(folder / "metrics.parquet", "table", {})]
-    parts = [_part(file, columns, metric) for file in files]
-    keys = ("metric", "split", "round")
-    known = survey(
-        batch
-        for part in parts
-        for batch in (part.batches.batches(keys) if isinstance(part.batches, Table) else part.batches)
-    )
+    opened = open_results(path, columns=columns, metric=metric, kind=kind)
+    known = opened.survey()
     if metric is not None and not known:
         raise ValueError(f"metric {metric!r} is not in {path}.")
-    batches = (batch for part in parts for batch in part.batches)
-    return shares_reduced(reduce(batches, metric, split, last=last, known=known), str(path))
+    return shares_reduced(reduce(opened, metric, split, last=last, known=known), str(path))
 
 
 @dataclass(frozen=True)
@@ -172,6 +208,7 @@ class _File:
     path: Path
     kind: str
     given: Mapping[str, Any]
+    frame: Any = None
 
 
 @dataclass(frozen=True)
@@ -187,6 +224,10 @@ def _files(path: Any, kind: str | None) -> list[_File]:
     """List the files that `path` names, with their formats; a fedstat run is the only one."""
     if kind is not None and kind not in _KINDS:
         raise ValueError(f"kind must be one of {', '.join(_KINDS)}, got {kind!r}.")
+    if hasattr(path, "columns"):
+        import pyarrow as pa
+
+        return [_File(Path("the table"), "table", {}, pa.Table.from_pandas(path, preserve_index=False))]
     if isinstance(path, Mapping):
         found = []
         for label, of in path.items():
@@ -265,7 +306,7 @@ def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | N
     from fedstat.inference.formats.tables import open_table
 
     if file.kind == "table":
-        table = open_table(file.path, columns, metric, file.given)
+        table = open_table(file.path, columns, metric, file.given, file.frame)
         return _Part(table, table.notes, table.unread)
     if columns:
         raise ValueError(f"columns is for tables; {file.path} is of {file.kind}, whose names are known.")

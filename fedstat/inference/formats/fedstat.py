@@ -24,8 +24,8 @@ def run_folder(path: Path) -> Path | None:
     return None
 
 
-def read(path: Path) -> tuple[pd.DataFrame, dict[str, Any], pd.DataFrame | None, Path | None]:
-    """Read a run's history, configuration and clients, and find its plan.
+def facts(path: Path) -> tuple[Path, dict[str, Any], pd.DataFrame | None, Path | None]:
+    """Read all of a run but its history.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ def read(path: Path) -> tuple[pd.DataFrame, dict[str, Any], pd.DataFrame | None,
 
     Returns
     -------
-    history : DataFrame
+    history : Path
+        The parquet file of the history.
     config : dict
     clients : DataFrame or None
         Columns seed, client, name, train, validation, test; None if the run was saved without.
@@ -48,14 +49,25 @@ def read(path: Path) -> tuple[pd.DataFrame, dict[str, Any], pd.DataFrame | None,
     """
     folder = checked(path, "config.toml", "metrics.parquet")
     config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    history = pd.read_parquet(folder / "metrics.parquet")
-    if lacking := [name for name in COLUMNS if name not in history]:
-        raise ValueError(f"{folder / 'metrics.parquet'} lacks the column {lacking[0]!r}.")
     clients = None
     if (folder / "clients.parquet").is_file():
         clients = pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
     plans = (place / "plan.toml" for place in dict.fromkeys((folder, path)))
-    return typed(history), config, clients, next((plan for plan in plans if plan.is_file()), None)
+    return folder / "metrics.parquet", config, clients, next((plan for plan in plans if plan.is_file()), None)
+
+
+def read(history: Path) -> pd.DataFrame:
+    """Read the history of a run.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing.
+    """
+    table = pd.read_parquet(history)
+    if lacking := [name for name in COLUMNS if name not in table]:
+        raise ValueError(f"{history} lacks the column {lacking[0]!r}.")
+    return typed(table)
 
 
 def checked(path: Path, *names: str) -> Path:

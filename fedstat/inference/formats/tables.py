@@ -69,6 +69,8 @@ class Table:
         All columns of the file.
     named : bool
         Whether clients have names, and not numbers.
+    frame : pyarrow.Table or None
+        The table itself, if it is in memory; `path` is then its name.
     """
 
     path: Path
@@ -82,6 +84,7 @@ class Table:
     delimiter: str
     names: tuple[str, ...]
     named: bool = False
+    frame: pa.Table | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, a few hundred thousand at once."""
@@ -98,7 +101,9 @@ class Table:
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         columns = list(dict.fromkeys(columns))
         try:
-            if _is_parquet(self.path):
+            if self.frame is not None:
+                yield from self.frame.select(columns).combine_chunks().to_batches(max_chunksize=1 << 19)
+            elif _is_parquet(self.path):
                 import pyarrow.parquet as pq
 
                 text = [name for ours, name in self.found.items() if ours in TEXT]
@@ -177,13 +182,18 @@ class Table:
 
     def _place(self, rows: pa.Array, done: int) -> str:
         at = done + pc.index(rows, True).as_py()
-        return f"{self.path}, row {at}," if _is_parquet(self.path) else f"{self.path}, line {at + 2},"
+        lines = self.frame is None and not _is_parquet(self.path)
+        return f"{self.path}, line {at + 2}," if lines else f"{self.path}, row {at},"
 
 
 def open_table(
-    path: Path, columns: Mapping[str, str | None] | None, metric: str | None, given: Mapping[str, Any]
+    path: Path,
+    columns: Mapping[str, str | None] | None,
+    metric: str | None,
+    given: Mapping[str, Any],
+    frame: pa.Table | None = None,
 ) -> Table:
-    """Read the names of a table's columns and decide what each of them is.
+    """Read the names of a table's columns and decide what each of them is; `frame` is a table in memory.
 
     Raises
     ------
@@ -191,7 +201,7 @@ def open_table(
         If the table is empty or no table, or if a column is missing, ambiguous, or named otherwise; the message
         proposes `columns`.
     """
-    names, delimiter = _header(path)
+    names, delimiter = _header(path) if frame is None else (frame.column_names, "")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{path} has two columns {twice[0]!r}; rename one.")
     mapping = _mapping(path, columns or {}, names)
@@ -245,8 +255,9 @@ def open_table(
     notes = [f"no column {name}: {_WORDS[name]}" for name in assumed]
     notes += [f"columns not read: {', '.join(unread)}"] if unread else []
     table = Table(
-        path, found, values, dict(given), only, frozenset(percent), tuple(notes), unread, delimiter, tuple(names)
-    )
+        path, found, values, dict(given), only, frozenset(percent), tuple(notes), unread, delimiter, tuple(names),
+        frame=frame,
+    )  # fmt: skip
     if "client" not in found:
         return table
     first = next(table._batches([found["client"]])).column(0).slice(0, 1000)
