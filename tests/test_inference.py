@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,13 +14,11 @@ from fedstat.inference import (
     auc,
     chance_corrected,
     clopper_pearson,
-    compare,
     entropy_nearest_neighbour,
     holm,
     interval,
     mean_interval,
     paired_difference,
-    primary_summary,
     sign_flip_test,
 )
 
@@ -135,72 +132,6 @@ def test_entropy_uses_the_kth_neighbour(row, k):
 def test_a_unit_dead_at_several_clients_has_no_finite_entropy():
     row = np.r_[np.zeros(5), np.arange(1.0, 20.0)]
     assert entropy_nearest_neighbour(row[None], k=3)[0] == -np.inf
-
-
-def history(values, method, estimand="global"):
-    """Two clients around each value, in rounds 1 to 12; early rounds are off."""
-    rows = [
-        {"method": method, "seed": s, "round": t, "client": c, "estimand": estimand, "split": "test",
-         "metric": "accuracy", "value": v + (0.1 if c else -0.1) - (5 if t <= 2 else 0)}
-        for s, v in enumerate(values) for t in range(1, 13) for c in (0, 1)
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def test_compare_pairs_on_seeds_and_names_the_estimand():
-    rng = np.random.default_rng(4)
-    base = rng.normal(0.7, 0.05, 6)
-    better = base + rng.normal(0.02, 0.005, 6)
-    comparison = compare([history(base, "FedAvg"), history(better, "Other", "personal")])
-    row = comparison.differences.loc["Other"]
-    expected = paired_difference(better, base)
-    np.testing.assert_allclose(
-        row[["difference", "low", "high", "p (t)", "p (Holm)"]].astype(float),
-        [expected.mean, expected.low, expected.high, expected.p, expected.p],
-    )
-    assert row["p (sign flips)"] == pytest.approx(2 / 64)
-    assert "rounds 3 to 12" in str(comparison)
-    assert "differences to FedAvg" in str(comparison)
-    np.testing.assert_allclose(primary_summary(history(base, "FedAvg"), "accuracy")["FedAvg"], base)
-
-
-@pytest.mark.slow
-def test_compare_says_nothing_where_pairs_cannot_tell():
-    base = np.array([0.61, 0.7, 0.653])
-    runs = {"FedAvg": base, "Shifted": base + 0.007, "Same": base, "Other": base + np.array([0.01, 0.03, 0.02])}
-    comparison = compare([history(values, label) for label, values in runs.items()])
-    found = comparison.differences
-    assert found.loc[["Shifted", "Same"], ["low", "high", "p (t)", "p (Holm)"]].isna().all(axis=None)
-    np.testing.assert_allclose(found["difference"], [0.007, 0, 0.02], atol=1e-12)
-    # the only test left is adjusted for no other
-    assert found.loc["Other", "p (Holm)"] == pytest.approx(stats.ttest_1samp([0.01, 0.03, 0.02], 0).pvalue)
-    assert "no interval where all pairs differ by the same amount" in str(comparison)
-    assert "with 3 pairs the sign-flip test cannot go below 0.25" in str(comparison)
-    assert found.loc["Shifted", "p (sign flips)"] == 0.25
-
-    two = compare([history([0.5, 0.6], "FedAvg"), history([0.6, 0.9], "Other")])
-    assert np.isnan(two.differences.loc["Other", "correlation"])
-    assert "no interval" not in str(two)
-    assert "nan" not in (str(two) + str(comparison)).lower()
-    many = [history(np.linspace(0.5, 0.6, 6) ** power, label) for power, label in ((1, "FedAvg"), (2, "Other"))]
-    assert "few pairs" not in str(compare(many))
-
-
-def test_compare_keeps_the_order_of_methods_and_refuses_what_cannot_be_paired():
-    a, b = history([0.5, 0.6], "zeta"), history([0.4, 0.7], "alpha")
-    assert list(compare([a, b]).summary.index) == ["zeta", "alpha"]
-    with pytest.raises(ValueError, match="share a label"):
-        compare([a, a])
-    with pytest.raises(ValueError, match="control must be one of zeta, alpha"):
-        compare([a, b], control="beta")
-    with pytest.raises(ValueError, match="metric 'auc' is not in the history"):
-        compare(a, metric="auc")
-    with pytest.raises(ValueError, match=r"equal rounds and one split, got last rounds \[11, 12\]"):
-        compare([a, b[b["round"] < 12]])
-    with pytest.raises(ValueError, match="at least one result"):
-        compare([])
-    two = pd.concat([a, a.assign(estimand="fine-tuned")])
-    pd.testing.assert_frame_equal(primary_summary(two, "accuracy"), primary_summary(a, "accuracy"))
 
 
 @pytest.mark.parametrize(

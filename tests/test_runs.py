@@ -348,7 +348,7 @@ def test_a_common_test_set_measures_global_models_once_and_no_mean_over_clients_
     assert "the global model on the common test set" in shared.estimand
     expected = common.query("method == 'ditto' and round == 2 and metric == 'log_loss'")["value"].mean()
     assert shared.summary.loc["ditto", "mean"] == pytest.approx(expected)
-    with pytest.raises(ValueError, match="but one has none of split 'common'"):
+    with pytest.raises(ValueError, match="has none of split 'common'"):
         fs.compare(alone, split="common")
 
 

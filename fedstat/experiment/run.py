@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -249,14 +249,14 @@ def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
 def _design(setup: Setup, result: Result) -> Design | None:
     """Say how seeds, clients and data of an experiment belong together; None where one seed ran."""
     told = told_design({"run": result.config}, result.clients)
-    if told is None or (told.clients, told.data) == ("same", "fixed"):
+    if told is None or not setup.unseen:
         return told
-    whose: Literal["same", "new"] = "same" if setup.natural and not setup.unseen else "new"
+    # the pool of those who train differs by who stays away
     spec = setup.experiment.partition
     if isinstance(spec, DirichletDraws) or (isinstance(spec, Tested) and isinstance(spec.test, str)):
-        return Design(clients=whose, data="fixed")
+        return Design(clients="new", data="fixed")
     held = result.clients[["train", "test"]].sum()
-    return Design(clients=whose, data="resplit", test_to_train=float(held["test"] / held["train"]))
+    return Design(clients="new", data="resplit", test_to_train=float(held["test"] / held["train"]))
 
 
 def _offered(setup: Setup, result: Result) -> tuple[pd.DataFrame | None, tuple[str, ...]]:

@@ -6,8 +6,10 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from fedstat._digest import decisive, digest
-from fedstat.data import Clients
+from fedstat.data import Clients, Samples
 from fedstat.federated.network import Network
 
 #: The parts that are hashed for every seed, in the words of an error.
@@ -24,10 +26,32 @@ _PARTS = {
 
 
 def of_clients(clients: Clients) -> dict[str, str]:
-    """Hash every split that exists, without its padding, and the clients' names, classes and truth."""
+    """Hash every split that exists, without its padding, and the clients' names, classes and truth.
+
+    ``pool`` and ``train_pool`` hash the inputs of all samples, and of the training samples, whoever holds them: by
+    these one knows data that are dealt or split anew from data that are drawn anew.
+    """
     samples = {name: digest([of.client(k) for k in range(len(of.n))]) for name, of in clients.all_splits.items()}
     truth = {} if clients.truth is None else {"truth": digest(clients.truth)}
-    return {**samples, "names": digest((clients.names, clients.classes, clients.labels)), **truth}
+    sums = {name: _sum_of_hashes(of) for name, of in clients.splits.items()}
+    pools = {"pool": f"{sum(sums.values()) % 2**64:016x}", "train_pool": f"{sums['train']:016x}"}
+    return {**samples, "names": digest((clients.names, clients.classes, clients.labels)), **truth, **pools}
+
+
+def _sum_of_hashes(samples: Samples) -> int:
+    """Return the sum of hashes of all inputs, the same in whatever order and by whomever they are held."""
+    width = int(np.prod(samples.x.shape[2:])) * samples.x.dtype.itemsize
+    words = -(-width // 8)
+    factors = np.random.default_rng(0).integers(1, 2**63, words, dtype=np.uint64) | np.uint64(1)
+    total, step = 0, max(1, 2**24 // (words * samples.x.shape[1]))  # clients at once, in 128 MiB
+    for first in range(0, len(samples.n), step):
+        x, n = samples.x[first : first + step], samples.n[first : first + step]
+        rows = np.zeros((len(n), x.shape[1], 8 * words), np.uint8)
+        rows[..., :width] = np.ascontiguousarray(x).reshape(*x.shape[:2], -1).view(np.uint8)
+        hashes = rows.view(np.uint64) @ factors
+        hashes = (hashes ^ (hashes >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+        total += int(hashes[np.arange(x.shape[1]) < n[:, None]].sum(dtype=np.uint64))
+    return total % 2**64
 
 
 def of_network(network: Network) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedstat.inference.design import Design
 
@@ -76,26 +76,37 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
 
 
 def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame | None) -> Design | None:
-    """Read the design from what runs carry: None if they carry nothing.
+    """Read the design from the fingerprints that runs carry: None if they carry none, or of one seed alone.
 
-    Equal fingerprints under all seeds are the same clients with the same data. Clients with a known truth come from a
-    generator. Where all seeds hold equally many samples in all, one data set is dealt or split anew for each.
+    Clients that hold the same samples under all seeds are the same clients with fixed data. If the training samples of
+    all clients together are the same, they are dealt anew; if those of all splits together are, they are also split
+    anew. Otherwise every seed draws its own.
+
+    Parameters
+    ----------
+    configs : mapping of str to mapping
+        The configurations of runs.
+    clients : DataFrame or None
+        Samples of each client under each seed.
     """
     prints = {seed: of for config in configs.values() for seed, of in config.get("fingerprint", {}).items()}
-    data = [{part: of.get(part) for part in ("train", "validation", "test", "names")} for of in prints.values()]
-    if len(data) < 2 or len(configs) == 0:
+    if len(prints) < 2 or not all("pool" in of for of in prints.values()):
         return None
-    if all(one == data[0] for one in data):
+
+    def same(*parts: str) -> bool:
+        return len({tuple(of.get(part) for part in parts) for of in prints.values()}) == 1
+
+    if same("train", "validation", "test", "names"):
         return Design(clients="same", data="fixed")
-    if clients is None or any("truth" in of for of in prints.values()):
+    held = [name for name in ("train", "validation", "test") if clients is not None and name in clients]
+    if clients is None or not clients[held].to_numpy().sum() or not (same("train_pool") or same("pool")):
         return Design(clients="new", data="drawn")
-    held = clients.groupby("seed")[[c for c in ("train", "validation", "test") if c in clients]].sum()
-    if held.sum(axis=1).nunique() > 1 or not held.get("test", held.sum(axis=1) * 0).all():
-        return Design(clients="new", data="drawn")
-    each = clients.set_index(["seed", "client"])[list(held)].sum(axis=1).unstack("seed")
-    natural = all(one["names"] == data[0]["names"] for one in data) and bool((each.nunique(axis=1) == 1).all())
-    ratio = float(held["test"].sum() / held.drop(columns="test").to_numpy().sum())
-    return Design(clients="same" if natural else "new", data="resplit", test_to_train=ratio)
+    each = clients.set_index(["seed", "client"])[held].sum(axis=1).unstack("seed")
+    whose: Literal["same", "new"] = "same" if same("names") and bool((each.nunique(axis=1) == 1).all()) else "new"
+    test = clients["test"].sum() if "test" in clients else 0
+    if same("train_pool") or not test:
+        return Design(clients=whose, data="fixed")
+    return Design(clients=whose, data="resplit", test_to_train=float(test / (clients[held].to_numpy().sum() - test)))
 
 
 def _data(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
