@@ -178,9 +178,8 @@ def _config(setup: Setup) -> dict[str, Any]:
         experiment.vary,
     )
     evaluation = experiment.evaluation
-    return plan.config | observed(
-        experiment.partition.validation > 0, setup.metrics, evaluation.trained, experiment.stop
-    )
+    validate = experiment.partition.validation > 0
+    return plan.config | observed(validate, setup.metrics, evaluation.trained, experiment.stop, experiment.plan)
 
 
 def _keep_partition(path: Path, partition: Partition, setup: Setup) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedstat._digest import decisive, digest
@@ -40,6 +40,12 @@ def of_network(network: Network) -> dict[str, str]:
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     shapes = {name: (str(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()}
     return {"network": digest((layers, shapes)), "weights": digest(tensors)}
+
+
+def of_seeds(config: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the part of a run's configuration that speaks of some of its seeds."""
+    tables = {name: {str(s): config[name][str(s)] for s in seeds} for name in ("classes", "clients", "fingerprint")}
+    return {**config, **tables, "seeds": list(seeds)}
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
