@@ -22,6 +22,9 @@ _PARTS = {
     "weights": "initial weights",
 }
 
+#: What is compared in another way, and what may differ between a run and the one that continues it.
+_ASIDE = {"fingerprint", "code", "training_code", "python", "device", "rounds", "rounds_asked", "finished", "evaluated"}
+
 
 def of_clients(clients: Clients) -> dict[str, str]:
     """Hash every split that exists, without its padding, and the clients' names, classes and truth."""
@@ -50,8 +53,7 @@ def of_seeds(config: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """List in words how the configuration of a saved run, `there`, differs from the one `here`, key by key."""
-    aside = ("fingerprint", "code", "training_code", "python", "device")
-    different = [one for name in here if name not in aside for one in _values(there.get(name), here[name], name)]
+    different = [one for name in here if name not in _ASIDE for one in _values(there.get(name), here[name], name)]
     coded: list[str] = []
     prints, mine = _table(there, "fingerprint"), here["fingerprint"]
     both = {seed: _table(prints, seed) for seed in mine if seed in prints}  # seeds that differ are listed already
