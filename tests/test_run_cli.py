@@ -250,3 +250,29 @@ def test_a_warning_is_one_line_and_said_once(config, tmp_path, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert fedstat(config, "--out", tmp_path / "out").stderr == "warning: two lines\nerror: enough\n"
+
+
+def test_more_seeds_of_a_finished_run_end_in_the_folder_of_one_run_of_all(config, tmp_path):
+    options = ("--set", "rounds=5", "--quiet")
+    assert fedstat(config, "--out", tmp_path / "more", "--seeds", 2, *options).exit_code == 0
+    few = fs.load(tmp_path / "more/run")
+    assert fedstat(config, "--out", tmp_path / "more", "--seeds", 4, "--resume", *options).exit_code == 0
+    assert fedstat(config, "--out", tmp_path / "whole", "--seeds", 4, *options).exit_code == 0
+    more, whole = (fs.load(tmp_path / name / "run") for name in ("more", "whole"))
+    assert whole.config["seeds"] == [3, 4, 5, 6]
+    assert more.config == whole.config
+    old = more.history[more.history["seed"] < 5].reset_index(drop=True)
+    pd.testing.assert_frame_equal(old, few.history, check_categorical=False)
+    for name in ("history", "traffic"):
+        here, there = getattr(more, name), getattr(whole, name)
+        pd.testing.assert_frame_equal(here, there, rtol=0, atol=1e-5, check_categorical=False)
+    folders = [contents(tmp_path / name) for name in ("more", "whole")]
+    outside, others = ({name for name in held if not name.startswith("run/clients/")} for held in folders)
+    assert outside == others
+    for name in ("experiment.toml", "new-clients.json", "partition-6.npz", "run/config.toml", "run/clients.parquet"):
+        assert folders[0][name] == folders[1][name], name
+    for name in ("summary.csv", "clients.csv", "new-clients.csv"):
+        here, there = (pd.read_csv(tmp_path / which / name) for which in ("more", "whole"))
+        pd.testing.assert_frame_equal(here, there, rtol=0, atol=1e-4)
+    fewer = fedstat(config, "--out", tmp_path / "more", "--seeds", 3, "--resume", *options)
+    assert "seed was [3, 4, 5, 6] and is [3, 4, 5]" in " ".join(f"{fewer.exception} {fewer.output}".split())

@@ -8,7 +8,7 @@ from torch import nn
 import fedstat as fs
 from fedstat.experiment.reading import parse
 from fedstat.experiment.run import run as run_experiment
-from fedstat.federated.plan import make_plan
+from fedstat.federated.plan import choose_sources, make_plan
 from fedstat.federated.samples import BatchOrders
 from fedstat.federated.seeds import SOURCES
 from tests.support.clients import vector_clients
@@ -46,7 +46,8 @@ def facts(seed=SEEDS, clients=dealt, **options):
     """What each source decides in a run, by seed."""
     traffic = go(clients=clients, seed=seed, **options).traffic
     found = {s: {"participants": rows["client"].tolist()} for s, rows in traffic.groupby("seed", sort=False)}
-    plan = make_plan(fs.FedAvg(), net, clients, TRAINING, 0.5, seed, None, "float32", "cpu", "auto", **options)
+    varying = choose_sources(options.get("vary"), clients, net)
+    plan = make_plan(fs.FedAvg(), net, clients, TRAINING, 0.5, seed, None, "float32", "cpu", "auto", varying)
     for (_, s), run in plan.start().items():
         held = run.replicate.clients
         rows = np.concatenate([part.client(k)[0] for part in (held.train, held.test) for k in range(6)])

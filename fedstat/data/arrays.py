@@ -116,7 +116,7 @@ def from_indices(
     test, validation = number("test", test), number("validation", validation)
     if not (test >= 0 and validation >= 0 and test + validation < 1):
         raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
-    y, meanings = _coded(y, classes)
+    y, meanings = coded(y, classes)
     if len(indices) == 0:
         raise ValueError("indices must hold at least one client.")
     partition = indices if isinstance(indices, Partition) else Partition(tuple(indices))
@@ -169,7 +169,7 @@ def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     return np.frombuffer(pages, dtype, math.prod(shape)).reshape(shape)
 
 
-def _coded(y: np.ndarray, classes: Sequence[Any] | None) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarray, tuple[Any, ...] | None]:
     """Return the targets as codes, with the classes that the codes mean; a regression's targets stay as they are."""
     if classes is not None:
         if y.dtype.kind not in "iu":
@@ -254,6 +254,15 @@ def from_csv(
         For ragged lines, missing columns, text or missing values in input columns; the message names the
         line or the column.
     """
+    x, y, owner, names = read_csv(path, client=client, target=target)
+    try:
+        return from_indices(x, y, by_group(owner, order=names), test=test, validation=validation, seed=seed)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_csv(path: str | Path, *, client: str, target: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Read samples as `from_csv` does: inputs (N, d), targets (N,), the client of each (N,), and clients in order."""
     import pandas as pd
 
     if client == target:
@@ -300,17 +309,13 @@ def from_csv(
         raise ValueError(f"{path}: input column {text[0]!r} is not numeric. Encode or drop it.")
     if inputs.shape[1] == 0:
         raise ValueError(f"{path} has no input columns beside {client!r} and {target!r}.")
-    y = _targets(table[target])
     with np.errstate(over="ignore"):  # a number that float32 cannot hold becomes infinite, and is refused as such
         x = inputs.to_numpy(dtype=np.float32)
-    try:
-        return from_indices(x, y, _by_code(table[client]), test=test, validation=validation, seed=seed)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    return x, _targets(table[target]), *_owners(table[client])
 
 
-def _by_code(column: pd.Series) -> Partition:
-    """Make a client of every code; clients are ordered as numbers if all codes are numbers."""
+def _owners(column: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """Return the client of each sample, and all clients in order: as numbers if all of them are numbers."""
     import pandas as pd
 
     known = pd.Series(column.unique())
@@ -319,7 +324,7 @@ def _by_code(column: pd.Series) -> Partition:
     else:
         numbers = numbers * 0
     names = list(dict.fromkeys(name for _, name in sorted(zip(numbers.fillna(0), known, strict=True))))
-    return replace(by_group(pd.Categorical(column, names).codes), names=tuple(names))
+    return column.to_numpy(dtype=str), names
 
 
 def _targets(column: pd.Series) -> np.ndarray:

@@ -364,7 +364,7 @@ def dirichlet_draws(
     return Partition(tuple(drawn[0]), tuple(drawn[1]))
 
 
-def by_group(group: np.ndarray, *, min_size: int = 1) -> Partition:
+def by_group(group: np.ndarray, *, min_size: int = 1, order: Sequence[str] | None = None) -> Partition:
     """Make one client of every natural group, such as a writer or a role; sorted and named by group.
 
     Parameters
@@ -373,13 +373,21 @@ def by_group(group: np.ndarray, *, min_size: int = 1) -> Partition:
         The group of each sample.
     min_size : int
         Groups with fewer samples are left out.
+    order : sequence of str, optional
+        All groups, in the order of the clients, where that is not the sorted one.
 
     Raises
     ------
     ValueError
-        If no group has `min_size` samples.
+        If no group has `min_size` samples, or one is not in `order`.
     """
     names, code, counts = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
+    if order is not None:
+        place = {name: i for i, name in enumerate(order)}
+        if strange := [name for name in names.tolist() if name not in place]:
+            raise ValueError(f"order must hold every group; {strange[0]!r} is missing.")
+        ranked = np.argsort([place[name] for name in names.tolist()])
+        names, counts, code = names[ranked], counts[ranked], np.argsort(ranked)[code]
     kept = counts >= min_size
     if not kept.any():
         raise ValueError(f"no group has min_size={min_size} samples; the largest has {counts.max(initial=0)}.")

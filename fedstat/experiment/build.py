@@ -18,6 +18,7 @@ import torch
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import Clients, Partition, datasets
+from fedstat.data.arrays import coded, read_csv
 from fedstat.data.datasets.base import Dataset
 from fedstat.data.npz import read_npz
 from fedstat.experiment import config
@@ -94,19 +95,13 @@ def set_up(experiment: config.Experiment) -> Setup:
         If data are missing or damaged, or do not fit the rest of the configuration; a key or a file is named.
     """
     check_device(experiment.device)
-    data = experiment.data
-    dataset = _from_file(data) if data.file is not None else datasets.read(str(data.name), data.root)
-    spec = experiment.partition
-    common = _common(experiment, dataset)
-    partitions, clients, unseen = {}, {}, {}
+    dataset = _read(experiment.data)
     dealt = {seed: experiment.partition_seed(seed) for seed in experiment.seeds}
+    partitions, clients, unseen = {}, {}, {}
     for seed in dict.fromkeys(dealt.values()):
-        partitions[seed] = part = naming("partition", _deal, spec, dataset, data.pool, seed)
-        new = _new_clients(spec, len(part), seed)
-        gather = partial(_gather, spec=spec, dataset=dataset, seed=seed)
-        clients[seed] = naming("partition", gather, _some(part, ~new), common=common)
-        if new.any():
-            unseen[seed] = naming("partition", gather, _some(part, new))
+        partitions[seed], clients[seed], later = _populate(experiment, dataset, seed)
+        if later is not None:
+            unseen[seed] = later
     model, built = _network(experiment, dataset)
     methods = {label: make_method(choice) for label, choice in experiment.method.items()}
     more, work = metrics(experiment.evaluation), executor(experiment.executor)
@@ -127,6 +122,46 @@ def set_up(experiment: config.Experiment) -> Setup:
     return setup
 
 
+def population(experiment: config.Experiment, seed: int | None = None) -> tuple[Clients, Clients | None]:
+    """Return the clients that an experiment trains under a seed, and those that come later.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        As `fedstat.experiment.read` returns it.
+    seed : int, optional
+        By default the experiment's first.
+
+    Returns
+    -------
+    Clients, Clients or None
+        Who trains; and who stays away from training, None without ``partition.new_clients``.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `fedstat.experiment.run`.
+    """
+    wanted = experiment.partition_seed(experiment.seeds[0] if seed is None else seed)
+    _, clients, unseen = _populate(experiment, _read(experiment.data), wanted)
+    return clients, unseen
+
+
+def _read(data: config.Source) -> Dataset:
+    return _from_file(data) if data.file is not None else datasets.read(str(data.name), data.root)
+
+
+def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tuple[Partition, Clients, Clients | None]:
+    """Deal the samples to clients under a seed of the partition; return who holds what, who trains, who comes later."""
+    spec = experiment.partition
+    common = _common(experiment, dataset)
+    part = naming("partition", _deal, spec, dataset, experiment.data.pool, seed)
+    new = _new_clients(spec, len(part), seed)
+    gather = partial(_gather, spec=spec, dataset=dataset, seed=seed)
+    clients = naming("partition", gather, _some(part, ~new), common=common)
+    return part, clients, naming("partition", gather, _some(part, new)) if new.any() else None
+
+
 def naming(key: str, make: Any, *args: Any, **kwargs: Any) -> Any:
     """Make something of the table `key`; errors name it."""
     try:
@@ -141,17 +176,12 @@ def _from_file(data: config.Source) -> Dataset:
     if not path.exists():
         raise FileNotFoundError(f"data.file: {path} does not exist.")
     if path.suffix.lower() == ".csv":
-        read = fs.data.from_csv(path, client=data.client, target=data.target, test=0.0)
-        pairs = [read.train.client(k) for k in range(len(read))]
-        x, y = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-        return Dataset(
-            name=path.name,
-            x=x,
-            y=y,
-            classes=tuple(map(str, read.classes or ())),
-            test=np.zeros(len(y), dtype=bool),
-            groups={data.client: np.repeat(read.names, read.train.n)},
-        )
+        x, y, owner, names = read_csv(path, client=data.client, target=data.target)
+        if not (finite := np.isfinite(x).all(axis=1)).all():
+            raise ValueError(f"{path}: sample {finite.argmin()} holds an infinite number, or one beyond float32.")
+        y, classes = naming(str(path), coded, y)
+        held, own = np.zeros(len(y), dtype=bool), data.client
+        return Dataset(path.name, x, y, classes or (), held, groups={own: owner}, order={own: names})
     kinds = {"x": "biuf", data.target: "biufU", data.client: "biuU"}
     arrays = read_npz(path, kinds, optional={"test": "b"})
     x, y, client = arrays["x"], arrays[data.target], arrays[data.client]
@@ -161,11 +191,8 @@ def _from_file(data: config.Source) -> Dataset:
             raise ValueError(
                 f"{path}: {name} has shape {array.shape}; x, of shape {x.shape}, needs one entry per sample."
             )
-    classes: tuple[str, ...] = ()
-    if y.dtype.kind != "f":
-        labels, y = np.unique(y, return_inverse=True)
-        classes = tuple(map(str, labels.tolist()))
-    return Dataset(name=path.name, x=x, y=y, classes=classes, test=test, groups={data.client: client.astype(str)})
+    y, classes = naming(str(path), coded, y)
+    return Dataset(name=path.name, x=x, y=y, classes=classes or (), test=test, groups={data.client: client})
 
 
 def _common(experiment: config.Experiment, dataset: Dataset) -> np.ndarray | None:
@@ -209,9 +236,10 @@ def _deal(spec: config.Dealing, dataset: Dataset, pool: bool, seed: int) -> Part
         case config.OneLabel():
             part = fs.data.one_label_shards(y[held], spec.clients, seed=seed).within(held)
         case config.Group():
-            part = fs.data.by_group(_groups(dataset, spec.by)[held], min_size=spec.min_size).within(held)
+            part = _by_group(spec, dataset, held)
         case config.Domains():
-            part = fs.data.domains(_groups(dataset, spec.by)[held], spec.groups, spec.clients, seed=seed).within(held)
+            groups = dataset.groups[_kind(dataset, spec.by)][held].astype(str)
+            part = fs.data.domains(groups, spec.groups, spec.clients, seed=seed).within(held)
         case _:
             raise TypeError(f"no rule for {type(spec).__name__}")
     if isinstance(spec, config.Tested) and spec.test == "own classes":
@@ -221,14 +249,20 @@ def _deal(spec: config.Dealing, dataset: Dataset, pool: bool, seed: int) -> Part
     return fs.data.permute_labels(part, len(dataset.classes), seed=seed) if spec.permute_labels else part
 
 
-def _groups(dataset: Dataset, by: str | None) -> np.ndarray:
-    """Return the group that each sample belongs to by nature."""
+def _by_group(spec: config.Group, dataset: Dataset, held: np.ndarray) -> Partition:
+    kind = _kind(dataset, spec.by)
+    part = fs.data.by_group(dataset.groups[kind][held], min_size=spec.min_size, order=dataset.order.get(kind))
+    return part.within(held)
+
+
+def _kind(dataset: Dataset, by: str | None) -> str:
+    """Return the kind of group that is meant."""
     known = dataset.groups
     if by is None and len(known) == 1:
-        return next(iter(known.values()))
+        return next(iter(known))
     if by is None or by not in known:
         raise ValueError(f"by must be one of {', '.join(known) or 'none'} for {dataset.name}, got {by!r}.")
-    return known[by]
+    return by
 
 
 def _new_clients(spec: config.Dealing, clients: int, seed: int) -> np.ndarray:

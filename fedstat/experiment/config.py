@@ -61,6 +61,18 @@ class Source:
 class Dealing:
     """``[partition]``: who holds what; one subclass for each ``kind``.
 
+    `fedstat.experiment.population` draws the clients of an experiment in Python. The functions that the kinds name draw
+    the same under the same seed, as does `fedstat.data.from_csv` or `from_npz` for a file and ``kind = "group"``:
+
+    >>> import numpy as np, fedstat as fs
+    >>> source = fs.data.datasets.read("digits")
+    >>> held = np.flatnonzero(~source.test)  # without the official test part; all samples with pool = true
+    >>> part = fs.data.dirichlet(source.y[held], 10, 0.3, min_size=10, seed=3).within(held)
+    >>> clients = fs.data.from_indices(source.x, source.y, part, test=0.2, seed=3, classes=source.classes)
+
+    With ``test = "own classes"`` the partition goes through `fedstat.data.own_test` before the last step, and with
+    ``permute_labels`` through `fedstat.data.permute_labels`.
+
     Parameters
     ----------
     validation : float

@@ -23,7 +23,7 @@ from fedstat.experiment.estimate import estimate
 from fedstat.experiment.summaries import Summary, per_client, summarise
 from fedstat.federated import Result
 from fedstat.federated.federate import observed
-from fedstat.federated.fingerprint import of_clients
+from fedstat.federated.fingerprint import of_clients, of_seeds
 from fedstat.federated.plan import make_plan
 from fedstat.inference import Design, compare
 from fedstat.inference.sameness import told_design
@@ -46,8 +46,8 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
     out : path
         The folder.
     resume : bool
-        Continue what lies there, which must be the same experiment with as many rounds or fewer. A finished run is only
-        summarised again; where nothing lies yet the run starts.
+        Continue what lies there, which must be the same experiment with as many rounds and seeds or fewer; only what is
+        missing is run. A finished run is only summarised again; where nothing lies yet the run starts.
     progress : bool, optional
         As in `fedstat.federate`.
 
@@ -89,10 +89,15 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
         raise ValueError(f"{out} holds a run already; continue it with --resume, or choose another folder with --out.")
     was = dict(_flat(tomllib.loads((out / "experiment.toml").read_text(encoding="utf-8"))))
     now = dict(_flat(to_table(experiment)))
+    seeds = np.atleast_1d(was.get("seed", [])).tolist()
+    if list(experiment.seeds[: len(seeds)]) == seeds:  # more seeds are run beside those that are there
+        was["seed"] = now["seed"]
     keys = [key for key in (was | now) if was.get(key) != now.get(key) and key not in _FREE]
     if keys:
         differing = "; ".join(f"{key} was {was.get(key)!r} and is {now.get(key)!r}" for key in keys)
-        raise ValueError(f"{out} holds another experiment: {differing}. Only {' and '.join(_FREE)} may differ.")
+        raise ValueError(
+            f"{out} holds another experiment: {differing}. Only {', '.join(_FREE)} and further seeds may differ."
+        )
     if not complete_folder(out / "run").exists():
         return None
     before = fs.load(out / "run", **known)
@@ -125,10 +130,11 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
             raise ValueError(f"{file} holds another partition: the data, or how they are dealt, have changed since.")
     unseen = {str(seed): of_clients(clients) for seed, clients in setup.unseen.items()}
     noted = out / "new-clients.json"  # a run knows nothing of them
-    if noted.exists() and json.loads(noted.read_text(encoding="utf-8")) != unseen:
+    known_unseen = json.loads(noted.read_text(encoding="utf-8")) if noted.exists() else {}
+    if any(unseen.get(seed) != hashes for seed, hashes in known_unseen.items()):
         raise ValueError(f"{noted} holds hashes of other samples: those of new clients have changed since.")
     if before is not None:
-        before.check_same(_config(setup))
+        before.check_same(of_seeds(_config(setup), before.config["seeds"]))
     with atomic_file(out / "experiment.toml") as path:
         path.write_text(tomli_w.dumps(to_table(experiment)), encoding="utf-8")
     if unseen:
@@ -144,7 +150,7 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
             experiment.training,
             rounds=experiment.rounds,
             participation=experiment.participation,
-            seed=experiment.seeds,
+            seed=experiment.seeds if before is None else before.config["seeds"],
             vary=experiment.vary,
             dtype=experiment.dtype,
             device=experiment.device,
@@ -156,6 +162,18 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
             plan=experiment.plan,
             evaluate_at=experiment.evaluated,
             resume=before,
+            folder=out / "run",
+            checkpoint=experiment.checkpoint,
+            progress=progress,
+        )
+    if len(before.config["seeds"]) < len(experiment.seeds):
+        before = fs.extend(
+            before,
+            experiment.seeds,
+            clients=setup.dealt,
+            metrics=setup.metrics,
+            device=experiment.device,
+            executor=setup.executor,
             folder=out / "run",
             checkpoint=experiment.checkpoint,
             progress=progress,
@@ -180,9 +198,8 @@ def _config(setup: Setup) -> dict[str, Any]:
         experiment.vary,
     )
     evaluation = experiment.evaluation
-    return plan.config | observed(
-        experiment.partition.validation > 0, setup.metrics, evaluation.trained, experiment.stop
-    )
+    validate = experiment.partition.validation > 0
+    return plan.config | observed(validate, setup.metrics, evaluation.trained, experiment.stop, experiment.plan)
 
 
 def _keep_partition(path: Path, partition: Partition, setup: Setup) -> None:

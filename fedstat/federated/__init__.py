@@ -4,6 +4,7 @@ from fedstat.federated.checkpoints import Terminated
 from fedstat.federated.codec import Bits, Message, Selected, Sparse
 from fedstat.federated.describe import Description, describe
 from fedstat.federated.executor import Executor, PerClient, Stacked
+from fedstat.federated.extension import extend
 from fedstat.federated.federate import federate
 from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.method import (
@@ -58,6 +59,7 @@ __all__ = [
     "Update",
     "build",
     "describe",
+    "extend",
     "federate",
     "in_slot",
     "load",

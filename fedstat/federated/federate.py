@@ -22,7 +22,7 @@ from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.network import Model
 from fedstat.federated.patience import Patience
 from fedstat.federated.plain import plain
-from fedstat.federated.plan import Plan, Population, make_plan
+from fedstat.federated.plan import Plan, Population, choose_sources, make_plan
 from fedstat.federated.recorder import Recorder, Wanted
 from fedstat.federated.result import Result
 from fedstat.federated.rounds import loop
@@ -155,44 +155,60 @@ def federate(
     if stop is not None and not isinstance(stop, Patience):
         raise ValueError(f'stop must be a Patience, such as fs.Patience("log_loss", rounds=10), got {stop!r}.')
     measured = choose_metrics(metrics)
-    ready = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, vary)
-    splits, analysis = _splits(ready, validate, stop), _planned(plan, ready, resume)
-    config = ready.config | observed(validate, measured, trained, stop)
-    ready = replace(ready, config=config | {"plan": "" if analysis is None else analysis.digest}, analysis=analysis)
-    first = 0 if resume is None else resume.check_continues(ready.config, rounds)
+    varying = choose_sources(vary, clients, model)
+    ready = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, varying)
+    analysis = _planned(plan, ready, resume)
+    config = ready.config | observed(validate, measured, trained, stop, analysis)
+    ready = replace(ready, config=config, analysis=analysis)
+    splits = measured_splits(ready, validate, stop)
+    wanted = Wanted(rounds, evaluated, splits, measured, trained, stop, checkpoints=checkpoints)
+    return carry_out(ready, wanted, resume, folder, progress)
+
+
+def carry_out(
+    plan: Plan, wanted: Wanted, resume: Result | None, folder: str | Path | None, progress: bool | None
+) -> Result:
+    """Run what is all set, or continue it; it raises the errors of `federate`."""
+    first = 0 if resume is None else resume.check_continues(plan.config, wanted.rounds)
     with (
         nullcontext() if folder is None else sole_writer(folder) as place,
-        progress_bar("rounds", rounds - first, progress) as advance,
+        progress_bar("rounds", wanted.rounds - first, progress) as advance,
     ):
         if place is not None:
-            check_free(place, None if resume is None else ready.config)
-        runs = ready.start(
+            check_free(place, None if resume is None else plan.config)
+        runs = plan.start(
             None if resume is None else resume.states,
             lambda key: advance(partial("preparing {}, seed {}".format, *key), steps=0),
         )
         advance(steps=0)
-        wanted = Wanted(rounds, evaluated, splits, measured, trained, stop, place, checkpoints)
-        recorder, done = Recorder(ready, runs, wanted, resume, advance), first
-        if place is not None and analysis is not None and resume is None:
-            recorder.result(0).write(place)  # before anybody has seen a number
+        recorder, done = Recorder(plan, runs, replace(wanted, folder=place), resume, advance), first
+        if place is not None and plan.analysis is not None and resume is None:
+            recorder.result(0).write(place)  # before the first round
         with sigterm_waits(place is not None) as terminated:
-            for round in loop(runs, first, ready.participation):
+            for round in loop(runs, first, plan.participation):
                 recorder.keep(round, terminated)
                 done = round.number
-                if done == rounds:
+                if done == wanted.rounds:
                     break
     result = recorder.result(done)
     warn_of_missing(result.history)
     return result
 
 
-def observed(validate: bool, metrics: Mapping[str, Metric], trained: bool, stop: Patience | None) -> dict[str, Any]:
+def observed(
+    validate: bool,
+    metrics: Mapping[str, Metric],
+    trained: bool,
+    stop: Patience | None,
+    analysis: AnalysisPlan | None,
+) -> dict[str, Any]:
     """Describe what is measured of a run, in plain values by which it is known again."""
     return {
         "validate": bool(validate),
         "metrics": {name: digest(metric) for name, metric in metrics.items()},
         "trained": bool(trained),
         "stop": {} if stop is None else plain(stop),
+        "plan": "" if analysis is None else analysis.digest,
     }
 
 
@@ -215,7 +231,7 @@ def _planned(plan: AnalysisPlan | str | Path | None, ready: Plan, resume: Result
     return analysis
 
 
-def _splits(plan: Plan, validate: bool, stop: Patience | None) -> tuple[str, ...]:
+def measured_splits(plan: Plan, validate: bool, stop: Patience | None) -> tuple[str, ...]:
     """Say on whose samples models are measured, beside those of the default split."""
     wanted = ["validation"] if validate else []
     wanted += [stop.split] if stop is not None else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ _PARTS = {
     "network": "layers, or code of the network,",
     "weights": "initial weights",
 }
+
+#: What is compared in another way, and what may differ between a run and the one that continues it.
+_ASIDE = {"fingerprint", "code", "training_code", "python", "device", "rounds", "rounds_asked", "finished", "evaluated"}
 
 
 def of_clients(clients: Clients) -> dict[str, str]:
@@ -66,10 +69,15 @@ def of_network(network: Network) -> dict[str, str]:
     return {"network": digest((layers, shapes)), "weights": digest(tensors)}
 
 
+def of_seeds(config: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the part of a run's configuration that speaks of some of its seeds."""
+    tables = {name: {str(s): config[name][str(s)] for s in seeds} for name in ("classes", "clients", "fingerprint")}
+    return {**config, **tables, "seeds": list(seeds)}
+
+
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """List in words how the configuration of a saved run, `there`, differs from the one `here`, key by key."""
-    aside = ("fingerprint", "code", "training_code", "python", "device")
-    different = [one for name in here if name not in aside for one in _values(there.get(name), here[name], name)]
+    different = [one for name in here if name not in _ASIDE for one in _values(there.get(name), here[name], name)]
     coded: list[str] = []
     prints, mine = _table(there, "fingerprint"), here["fingerprint"]
     both = {seed: _table(prints, seed) for seed in mine if seed in prints}  # seeds that differ are listed already

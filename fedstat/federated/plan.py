@@ -111,12 +111,13 @@ def make_plan(
     dtype: str,
     device: str,
     executor: ExecutorName | Executor,
-    vary: Iterable[str] | None = None,
+    vary: tuple[str, ...],
     first: int | None = None,
 ) -> Plan:
     """Check arguments that are those of `fedstat.federate`, and rehearse a step of the network.
 
-    Sources of randomness that do not vary follow the seed `first`, by default the first of `seed`.
+    `vary` is what `choose_sources` returns; sources that do not vary follow the seed `first`, by default the first of
+    `seed`.
 
     Raises
     ------
@@ -127,14 +128,11 @@ def make_plan(
     chunk = None if chunk is None else whole("chunk", chunk, 1)
     if not isinstance(training, Training):
         raise ValueError(f"training must be a fedstat Training, got {training!r}.")
-    if not isinstance(clients, Clients) and not callable(clients):
-        raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")
     check_executor(executor)
     check_device(device)
-    methods, seeds = _labels(method), _seeds(seed)
+    methods, seeds = _labels(method), seeds_of(seed)
     _check_range(dtype, training, *methods.values())
-    varying = _varying(vary, clients, model)
-    keyed = [Seeds(s, seeds[0] if first is None else first, varying) for s in seeds]
+    keyed = [Seeds(s, seeds[0] if first is None else first, vary) for s in seeds]
     replicates = _replicates(clients, model, keyed, dtype, device)
     for each in replicates.values():
         _check_each(training, len(each.clients))
@@ -149,7 +147,7 @@ def make_plan(
         **describe_run(methods, model, training, seeds, participation, dtype),
         "executor": executor if isinstance(executor, str) else type(executor).__qualname__,
         "device": str(device),
-        "vary": list(varying),
+        "vary": list(vary),
         "loss": task,
         **_hashes(methods, training, replicates),
     }
@@ -199,7 +197,8 @@ def _remedy(value: object) -> str:
     return "Did you pass the class? Call it to make one." if isinstance(value, type) else "One is fs.FedAvg()."
 
 
-def _seeds(seed: int | Iterable[int]) -> list[int]:
+def seeds_of(seed: int | Iterable[int]) -> list[int]:
+    """Return master seeds as a list; ValueError if they are none, or not different."""
     seeds = list(seed) if isinstance(seed, Iterable) else [seed]
     if not seeds or len(set(seeds)) < len(seeds) or not all(isinstance(s, Integral) and s >= 0 for s in seeds):
         raise ValueError(f"seed must be one or several different non-negative integers, got {seed!r}.")
@@ -225,8 +224,16 @@ def _check_each(training: Training, clients: int) -> None:
             raise ValueError(f"{name} must be one number, or one for each of {clients} clients, got {len(value)}.")
 
 
-def _varying(vary: Iterable[str] | None, clients: Population, model: Model) -> tuple[str, ...]:
-    """Return the sources that vary with the seed; those that cannot are left out, or refused where they are named."""
+def choose_sources(vary: Iterable[str] | None, clients: Population, model: Model) -> tuple[str, ...]:
+    """Return the sources of randomness that vary with the seed; by default all that can.
+
+    Raises
+    ------
+    ValueError
+        If one is named that cannot vary with these clients or this model.
+    """
+    if not isinstance(clients, Clients) and not callable(clients):
+        raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")
     fixed = {"data", "partition"} if isinstance(clients, Clients) else set()
     chosen = check_vary(vary)
     if vary is None:

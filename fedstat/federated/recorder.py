@@ -82,7 +82,10 @@ class Recorder:
         self.history = None if before is None else before.history[list(COLUMNS)]
         self.traffic = None if before is None else before.traffic
         self.clients = plan.clients()
-        self.evaluated: list[int] = [] if before is None else list(before.config["evaluated"])
+        self.evaluated = set(wanted.evaluated)
+        if before is not None:
+            done, listed = before.config["rounds"], before.config["evaluated"]
+            self.evaluated = {t for t in listed if t <= done} | {t for t in wanted.evaluated if t > done}
         self.kept: dict[Key, State] = {} if before is None else dict(before.kept)
         self.new: list[pd.DataFrame] = []  # what the history does not hold yet
         self.sent: list[pd.DataFrame] = []
@@ -140,7 +143,7 @@ class Recorder:
                 "rounds": int(rounds),
                 "rounds_asked": self.wanted.rounds,
                 "finished": self.stopped or rounds == self.wanted.rounds,
-                "evaluated": list(self.evaluated),
+                "evaluated": sorted(self.evaluated),
             },
             model=self.plan.model,
             methods=self.plan.methods,
@@ -152,7 +155,6 @@ class Recorder:
     def _measure(self, round: Round) -> None:
         """Evaluate all runs; end those whose patience is over."""
         self.latest = []
-        self.evaluated.append(round.number)
         for key, run in round.runs.items():
             tables = {run.replicate.split: run.evaluate(round.states[key], run.replicate.split, self.wanted.metrics)}
             for split in self.wanted.splits:

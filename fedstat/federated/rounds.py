@@ -17,7 +17,7 @@ from fedstat.federated.local import Training
 from fedstat.federated.method import Method, State, Update
 from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.network import Model, Params
-from fedstat.federated.plan import Population, make_plan
+from fedstat.federated.plan import Population, choose_sources, make_plan
 from fedstat.federated.run import Key, Run, stacks
 
 
@@ -139,7 +139,8 @@ def rounds(
     >>> bool(accuracy > 0.9)
     True
     """
-    plan = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, vary)
+    varying = choose_sources(vary, clients, model)
+    plan = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, varying)
     return loop(plan.start(), 0, plan.participation)
 
 
@@ -160,7 +161,7 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float) -> Iterator[
 
 def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, Update], tuple[Traffic, ...]]:
     """Let the participants of a round receive and train, and the server aggregate; return that, and what travelled."""
-    updates, sent = dict[Key, Update](), list[Traffic]()
+    updates, sent = dict[Key, Update](), dict[Key, Traffic]()
     for stack in stacks(runs):
         chosen = [
             participants(run.replicate.seeds.of("participants"), t, len(run.replicate.clients), participation)
@@ -169,9 +170,8 @@ def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, 
         received = [run.receive(ids) for run, ids in zip(stack, chosen, strict=True)]
         trained = _train(stack, chosen, received, t)
         for run, ids, start, end in zip(stack, chosen, received, trained, strict=True):
-            updates[run.key], bytes_sent = run.aggregate(t, ids, start, end)
-            sent.append(bytes_sent)
-    return updates, tuple(sent)
+            updates[run.key], sent[run.key] = run.aggregate(t, ids, start, end)
+    return updates, tuple(sent[run.key] for run in runs)
 
 
 def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +23,14 @@ class Dataset:
         numbers as small integers, (N, length); else floating values.
     y : ndarray of int64, shape (N,)
         Codes ``0..Q-1`` of the classes.
-    classes : tuple of str, length Q
+    classes : tuple of str or int, length Q
         The class that each code means.
     test : ndarray of bool, shape (N,)
         True for samples of the official test part; all false where there is none.
-    groups : mapping of str to ndarray of str, each (N,)
+    groups : mapping of str to ndarray of str or int, each (N,)
         The natural group of each sample, by the kind of group: "writer", "role", "superclass".
+    order : mapping of str to list of str
+        By the kind of group, all groups in the order of the clients, where that is not the sorted one.
     vocabulary : int, optional
         Number of different tokens, where `x` holds tokens.
     lossy : str
@@ -37,9 +40,10 @@ class Dataset:
     name: str
     x: np.ndarray
     y: np.ndarray
-    classes: tuple[str, ...]
+    classes: tuple[Any, ...]
     test: np.ndarray
     groups: Mapping[str, np.ndarray] = field(default_factory=dict)
+    order: Mapping[str, Sequence[str]] = field(default_factory=dict)
     vocabulary: int | None = None
     lossy: str = ""
 

@@ -25,7 +25,7 @@ def _find(folder: Path) -> list[Path]:
 
 def _read(folder: Path) -> Dataset:
     x, y = digits()
-    return Dataset("digits", x, y, tuple("0123456789"), np.zeros(len(y), dtype=bool))
+    return Dataset("digits", x, y, tuple(range(10)), np.zeros(len(y), dtype=bool))
 
 
 SOURCE = Source(
