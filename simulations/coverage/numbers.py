@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -35,8 +35,8 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 
 def _finding(what: str, row: Any) -> Finding:
-    estimate = (100 * value for value in (row.coverage, row.low, row.high))
-    return Finding(what, *estimate, border=100 * LEVEL, unit="per cent", digits=1)
+    mean, low, high = (100 * value for value in (row.coverage, row.low, row.high))
+    return Finding(what, mean, low, high, border=100 * LEVEL, unit="per cent", digits=1)
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,11 +50,11 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "rows": [
             {"shape": SHAPES[shape], "methods": f"{methods}", "first": methods == min(config["methods"]), **found}
             for (shape, methods), rows in control.groupby(["shape", "methods"], sort=False)
-            for found in [{rule: _by_seeds(rows, rule, config["seeds"]) for rule in RULES}]
+            for found in [{rule: by_seeds(rows, rule, config["seeds"]) for rule in RULES}]
         ],
         "widths": [
             {"family": FAMILIES[family], "methods": f"{methods}"}
-            | {rule: _widths(rows, rule, config["seeds"]) for rule in ("none", "joint", "moderated")}
+            | {rule: widths(rows, rule, config["seeds"]) for rule in ("none", "joint", "moderated")}
             for (family, methods), rows in table.query("shape == 'normal' and methods > 2").groupby(
                 ["family", "methods"], sort=False
             )
@@ -67,10 +67,8 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "most": f"{max(config['methods'])}",
         "told": [{"methods": f"{m}", "key": f"normal {m} none"} for m in config["methods"] if m > 2],
         "fair": span(100 * default[default["shape"].isin(FAIR)]["coverage"], 1),
-        "fair_failing": len(failing[failing["shape"].isin(FAIR)]),
-        "fair_cells": len(default[default["shape"].isin(FAIR)]),
         "failing": [
-            {"shape": SHAPES[shape], "coverage": span(100 * rows["coverage"], 0)}
+            {"shape": SHAPES[shape], "least": fixed(100 * rows["coverage"].min(), 0)}
             for shape, rows in failing.groupby("shape", sort=False)
         ],
         "single": [
@@ -92,15 +90,16 @@ def share(row: pd.Series) -> str:
     return fixed(100 * row["coverage"], 1) + "*" * bool(row["high"] < LEVEL)
 
 
-def _by_seeds(rows: pd.DataFrame, rule: str, seeds: list[int]) -> str:
+def by_seeds(rows: pd.DataFrame, rule: str, seeds: Sequence[int]) -> str:
+    """Format the coverages of one rule by seeds."""
     found = rows[rows["rule"] == rule].set_index("seeds")
     return ", ".join(share(found.loc[s]) if s in found.index else NONE for s in seeds)
 
 
-def _widths(rows: pd.DataFrame, rule: str, seeds: list[int]) -> str:
+def widths(rows: pd.DataFrame, rule: str, seeds: Sequence[int]) -> str:
     """Format median half-widths as shares of Bonferroni's."""
-    widths = rows.pivot(index="seeds", columns="rule", values="half_width")
-    ratio = widths[rule] / widths["bonferroni"] if rule in widths else pd.Series(dtype=float)
+    found = rows.pivot(index="seeds", columns="rule", values="half_width")
+    ratio = found[rule] / found["bonferroni"] if rule in found else pd.Series(dtype=float)
     return ", ".join(fixed(ratio.get(s, float("nan")), 2) for s in seeds)
 
 

@@ -66,7 +66,7 @@ class Scale:
     replicates: int
     joint: int
     seeds: tuple[int, ...] = (3, 5, 10)
-    methods: tuple[int, ...] = (2, 10, 30)
+    methods: tuple[int, ...] = (2, 5, 10, 30)
     shapes: tuple[str, ...] = tuple(SHAPES)
     splits: tuple[int, ...] = (5, 10, 20)
     clients: tuple[int, ...] = (5, 20)
@@ -74,7 +74,7 @@ class Scale:
 
 
 SCALES = {
-    "smoke": Scale(replicates=100, joint=10, methods=(2, 10), shapes=("normal", "skewed"), shift=SECOND_LOOK),
+    "smoke": Scale(replicates=100, joint=10, methods=(2, 5, 10), shapes=("normal", "skewed"), shift=SECOND_LOOK),
     "quick": Scale(replicates=1000, joint=100, shift=SECOND_LOOK),
     "paper": Scale(replicates=4000, joint=2000),
 }
