@@ -165,8 +165,10 @@ def simultaneous(
         if use:
             fitted = method_variances(runs[methods])
             prior = fitted.of_pairs(np.searchsorted(methods, chosen))
-            worth = f"{float(fitted.prior_df):.3g} degrees of freedom"
-            notes.append(f"Variances are moderated by a prior on all methods, worth {worth}.")
+            notes.append(
+                f"Variances are moderated by a prior on all methods, worth {float(fitted.prior_df):.3g} degrees of "
+                "freedom. This supposes that no method's runs collapse."
+            )
         elif moderated == "auto" and len(methods) >= MIN_METHODS:
             notes.append(f"Variances are not moderated: {reason}.")
         found = contrasts(first - second, _largest(first, second), design.test_to_train or 0.0, prior)

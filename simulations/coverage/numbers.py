@@ -25,7 +25,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
     """Return how often families hold by rule and number of methods, and how often single intervals do by design."""
     found = {}
     for row in tables["coverage"].query("seeds == @SEEDS and family == 'control'").itertuples():
-        what = f"families of {row.methods} methods against one that hold, {SHAPES[row.shape]}, {RULES[row.rule]}"
+        what = f"families of {row.methods} methods against one that hold, {row.shape}, {RULES[row.rule]}"
         found[f"{row.shape} {row.methods} {row.rule}"] = _finding(f"{what}, {SEEDS} seeds", row)
     for row in tables["designs"].itertuples():
         size = f"test_to_train {row.test_to_train:g}" if row.test_to_train else f"{row.clients} clients"
@@ -48,7 +48,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     t = control.query("rule == 'none' and methods == 2")
     return {
         "rows": [
-            {"shape": SHAPES[shape], "methods": f"{methods}", "first": methods == min(config["methods"]), **found}
+            {"shape": shape, "methods": f"{methods}", "first": methods == min(config["methods"]), **found}
             for (shape, methods), rows in control.groupby(["shape", "methods"], sort=False)
             for found in [{rule: by_seeds(rows, rule, config["seeds"]) for rule in RULES}]
         ],
@@ -68,20 +68,20 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "told": [{"methods": f"{m}", "key": f"normal {m} none"} for m in config["methods"] if m > 2],
         "fair": span(100 * default[default["shape"].isin(FAIR)]["coverage"], 1),
         "failing": [
-            {"shape": SHAPES[shape], "least": fixed(100 * rows["coverage"].min(), 0)}
+            {"shape": shape, "least": fixed(100 * rows["coverage"].min(), 0)}
             for shape, rows in failing.groupby("shape", sort=False)
         ],
         "single": [
-            {"shape": SHAPES[shape], "coverage": span(100 * rows["coverage"], 0)}
+            {"shape": shape, "coverage": span(100 * rows["coverage"], 0)}
             for shape, rows in t[~t["shape"].isin(FAIR)].groupby("shape", sort=False)
         ],
         "flagged": [
-            {"shape": SHAPES[shape], "share": span(100 * rows["flagged"].dropna(), 0)}
+            {"shape": shape, "share": span(100 * rows["flagged"].dropna(), 0)}
             for shape, rows in tables["flagged"].groupby("shape", sort=False)
             if rows["flagged"].notna().any()
         ],
         "replicates": f"{table['replicates'].max()}",
-        "joint": span(table.query("rule == 'joint'")["replicates"], 0),
+        "shapes": [{"shape": shape, "meaning": SHAPES[shape]} for shape in config["shapes"]],
     }
 
 
@@ -106,7 +106,7 @@ def widths(rows: pd.DataFrame, rule: str, seeds: Sequence[int]) -> str:
 def _design_at(rows: pd.DataFrame) -> str:
     seeds = ", ".join(str(s) for s in rows["seeds"].unique())
     if rows["test_to_train"].max():
-        return f"{seeds} splits, {rows['test_to_train'].iloc[0]:g} test samples for each training sample"
+        return f"{seeds} splits, test to train {rows['test_to_train'].iloc[0]:g}"
     return f"{seeds} seeds, {' or '.join(str(k) for k in sorted(rows['clients'].unique()))} clients"
 
 

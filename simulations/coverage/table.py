@@ -21,6 +21,10 @@ Clopper-Pearson limit lies below 95. `default` is what happens if no rule is nam
 methods on, where they fit the prior, with Bonferroni's limits; otherwise it is the joint rule from 5 seeds on, and
 Bonferroni's below.
 
+Errors of runs are
+
+{shapes}
+
 Read with care:
 
 - Skewed and collapsing runs: no t interval is safe there, and with few seeds a collapse that has not happened yet
@@ -41,7 +45,8 @@ def page(tables: Tables) -> str:
     table = tables["coverage"]
     seeds = sorted(table["seeds"].unique())
     listed = ", ".join(str(s) for s in seeds)
-    parts = [HEAD]
+    shapes = "\n".join(f"- *{shape}*: {meaning}" for shape, meaning in SHAPES.items())
+    parts = [HEAD.format(shapes=shapes)]
     for family, words in FAMILIES.items():
         groups = list(table[table["family"] == family].groupby(["shape", "methods"], sort=False))
         header = ["errors of runs", "methods", *RULES.values()]
@@ -50,7 +55,7 @@ def page(tables: Tables) -> str:
             (f"## Families, {words}: median half-widths over Bonferroni's, with {listed} seeds\n", widths),
         ):
             body = [
-                [SHAPES[shape], str(methods), *(text(rows, rule, seeds).replace("*", r"\*") for rule in RULES)]
+                [shape, str(methods), *(text(rows, rule, seeds).replace("*", r"\*") for rule in RULES)]
                 for (shape, methods), rows in groups
             ]
             parts += [title, _markdown(header, body)]
@@ -64,7 +69,7 @@ def page(tables: Tables) -> str:
     parts.append("## How often the shape is warned of\n")
     shown = tables["flagged"].dropna()
     parts.append(_markdown(["errors of runs", "family", "methods", "seeds", "families with a warning, per cent"], [
-        [SHAPES[row["shape"]], FAMILIES[row["family"]], str(row["methods"]), str(row["seeds"]),
+        [row["shape"], FAMILIES[row["family"]], str(row["methods"]), str(row["seeds"]),
          fixed(100 * row["flagged"], 1)]
         for _, row in shown.iterrows()
     ]))  # fmt: skip
