@@ -1,6 +1,7 @@
 """The committed coverage tables: what they show, and the page that is made of them."""
 
 from fedstat._tables import read_tables
+from fedstat.inference.shape import HELD
 from simulations.coverage.numbers import FAIR
 from simulations.coverage.study import LEVEL
 from simulations.coverage.table import COMMITTED, PAGE, page
@@ -25,6 +26,11 @@ def test_unadjusted_intervals_fail_as_was_measured_before():
     low, high = (dict(zip(normal["methods"], normal[limit], strict=True)) for limit in ("low", "high"))
     assert low[10] - 0.02 < 0.71 < high[10] + 0.02
     assert low[30] - 0.02 < 0.41 < high[30] + 0.02
+
+
+def test_what_the_warning_on_shapes_says_was_measured():
+    bad = COVERAGE.query("methods == 2 and rule == 'none' and shape in ('skewed', 'collapses')")["coverage"]
+    assert f"{100 * bad.min():.0f} to {100 * bad.max():.0f}%" == HELD
 
 
 def test_a_rule_that_is_sharper_is_so_and_the_designs_that_fail_are_seen_to():

@@ -8,6 +8,8 @@ import numpy as np
 
 #: Numbers in the normal samples by which the statistics are judged, of 100,000 samples at most; and their seed.
 _NUMBERS, _DRAWS, _SEED = 2_000_000, 100_000, 0
+#: How often single t intervals held for skewed and collapsing runs, by the committed coverage tables.
+HELD = "45 to 92%"
 #: Below so many seeds nothing can be seen.
 _MIN_SEEDS = 4
 
@@ -42,7 +44,7 @@ def shape_notes(differences: np.ndarray, *, rate: float = 0.05) -> tuple[str, ..
     if apart:
         notes.append(
             f"{apart} of {tested} differences are skewed, or some of their runs lie far from the others (collapsed?): "
-            f"t intervals cover too rarely there. Look at the runs."
+            f"in simulation t intervals at 95% held in only {HELD} there. Look at the runs."
         )
     if coarse:
         notes.append(
