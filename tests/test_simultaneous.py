@@ -48,6 +48,7 @@ tables = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(tables, st.sampled_from(["joint", "bonferroni", "none"]), st.sampled_from(["auto", False]))
 def test_p_lies_below_five_percent_where_the_interval_excludes_zero(size, rule, moderated):
     *shape, seed, shift, absent = size
@@ -143,6 +144,12 @@ def test_what_is_absent_is_left_out_for_both_methods_and_pairs_keep_their_seeds(
     joint = compare(values, to_first(3))
     assert joint.rule == "bonferroni"
     assert "Limits are Bonferroni's, since pairs have different seeds." in joint.notes
+    apart = table(3, 8, 1)
+    apart[1, 0] = apart[2, 1] = np.nan  # as many seeds, but not the same
+    assert compare(apart, to_first(3)).rule == "bonferroni"
+    apart[:, :2] = np.nan  # seeds that no method has do not matter
+    np.testing.assert_allclose(compare(apart, to_first(3)).low, compare(apart[:, 2:], to_first(3)).low)
+    assert compare(apart, to_first(3)).rule == "joint"
     crossed = simultaneous(values, to_first(3), design=CLIENTS)
     assert "Up to 1 of 4 clients are left out of a pair: they were absent under some seed." in crossed.notes
     np.testing.assert_allclose(crossed.se[0], simultaneous(values[:, :, :3], [(1, 0)], design=CLIENTS).se[0])

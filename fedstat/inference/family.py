@@ -165,15 +165,17 @@ def simultaneous(
         if use:
             fitted = method_variances(runs[methods])
             prior = fitted.of_pairs(np.searchsorted(methods, chosen))
-            worth = f"{float(fitted.prior_df):.3g} degrees of freedom"
-            notes.append(f"Variances are moderated by a prior on all methods, worth {worth}.")
+            notes.append(
+                f"Variances are moderated by a prior on all methods, worth {float(fitted.prior_df):.3g} degrees of "
+                "freedom. This supposes that no method's runs collapse."
+            )
         elif moderated == "auto" and len(methods) >= MIN_METHODS:
             notes.append(f"Variances are not moderated: {reason}.")
         found = contrasts(first - second, _largest(first, second), design.test_to_train or 0.0, prior)
-    if rule == "joint" and len(chosen) > 1 and (reason := _not_joint(found, use, design)):
+    if rule == "joint" and len(chosen) > 1 and (reason := _not_joint(first - second, use, design)):
         rule = "bonferroni"
         notes.append(f"Limits are Bonferroni's, since {reason}.")
-    low, high, p, alone = limits(found, level, rule, (first - second) if rule == "joint" else None)
+    low, high, p, alone = limits(found, level, rule, first - second)
     notes += [*_notes(found, chosen), *shape_notes(first - second)]
     return Family(
         chosen, found.estimate, found.se, found.df, found.sd, found.n, _correlation(first, second), low, high, p, alone,
@@ -224,7 +226,8 @@ def limits(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return lower and upper limits, adjusted p-values and p-values of each test alone, each of shape (..., P).
 
-    `differences`, shape (P, S), is needed for the joint rule, which takes no leading axes.
+    `differences`, shape (P, S), is needed for the joint rule, which takes no leading axes; all pairs have the same
+    seeds.
     """
     from scipy import stats
 
@@ -234,7 +237,8 @@ def limits(
     p = np.minimum(share * alone, 1.0)
     critical = stats.t.isf((1 - level) / 2 / share, found.df)
     if rule == "joint" and differences is not None and (tested := ~np.isnan(found.se)).sum() > 1:
-        largest = largest_t(differences[tested])
+        complete = differences[:, ~np.isnan(differences).any(axis=0)]
+        largest = largest_t(complete[tested])
         p = np.minimum(p, np.where(tested, (1 + (largest >= t[:, None]).sum(axis=-1)) / (1 + len(largest)), np.nan))
         # the smallest t at which p, a count over all draws, is below 1 - level
         rank = int(np.ceil((1 - level) * (1 + len(largest)))) - 2
@@ -397,15 +401,16 @@ def _left_out(table: np.ndarray, pairs: np.ndarray) -> list[str]:
     return [f"Up to {clients - kept} of {clients} clients are left out of a pair: they were absent under some seed."]
 
 
-def _not_joint(found: Contrasts, moderated: bool, design: Design) -> str:
-    """Return why the joint rule is not shown to hold, in words; "" where it is."""
+def _not_joint(differences: np.ndarray, moderated: bool, design: Design) -> str:
+    """Return why the joint rule is not shown to hold, in words; "" where it is; differences (P, S)."""
     if design.crossed:
         return "each pair has degrees of freedom of its own"
     if moderated:
         return "the joint rule is not shown to hold with moderated variances"
-    if len(np.unique(found.n)) > 1:
+    there = ~np.isnan(differences)
+    if (there != there[0]).any():
         return "pairs have different seeds"
-    return f"the joint rule needs at least {_MIN_SEEDS} seeds" if found.n[0] < _MIN_SEEDS else ""
+    return f"the joint rule needs at least {_MIN_SEEDS} seeds" if there[0].sum() < _MIN_SEEDS else ""
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -25,7 +25,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
     """Return how often families hold by rule and number of methods, and how often single intervals do by design."""
     found = {}
     for row in tables["coverage"].query("seeds == @SEEDS and family == 'control'").itertuples():
-        what = f"families of {row.methods} methods against one that hold, {SHAPES[row.shape]}, {RULES[row.rule]}"
+        what = f"families of {row.methods} methods against one that hold, {row.shape}, {RULES[row.rule]}"
         found[f"{row.shape} {row.methods} {row.rule}"] = _finding(f"{what}, {SEEDS} seeds", row)
     for row in tables["designs"].itertuples():
         size = f"test_to_train {row.test_to_train:g}" if row.test_to_train else f"{row.clients} clients"
@@ -35,8 +35,8 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 
 def _finding(what: str, row: Any) -> Finding:
-    estimate = (100 * value for value in (row.coverage, row.low, row.high))
-    return Finding(what, *estimate, border=100 * LEVEL, unit="per cent", digits=1)
+    mean, low, high = (100 * value for value in (row.coverage, row.low, row.high))
+    return Finding(what, mean, low, high, border=100 * LEVEL, unit="per cent", digits=1)
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,13 +48,13 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     t = control.query("rule == 'none' and methods == 2")
     return {
         "rows": [
-            {"shape": SHAPES[shape], "methods": f"{methods}", "first": methods == min(config["methods"]), **found}
+            {"shape": shape, "methods": f"{methods}", "first": methods == min(config["methods"]), **found}
             for (shape, methods), rows in control.groupby(["shape", "methods"], sort=False)
-            for found in [{rule: _by_seeds(rows, rule, config["seeds"]) for rule in RULES}]
+            for found in [{rule: by_seeds(rows, rule, config["seeds"]) for rule in RULES}]
         ],
         "widths": [
             {"family": FAMILIES[family], "methods": f"{methods}"}
-            | {rule: _widths(rows, rule, config["seeds"]) for rule in ("none", "joint", "moderated")}
+            | {rule: widths(rows, rule, config["seeds"]) for rule in ("none", "joint", "moderated")}
             for (family, methods), rows in table.query("shape == 'normal' and methods > 2").groupby(
                 ["family", "methods"], sort=False
             )
@@ -67,23 +67,21 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "most": f"{max(config['methods'])}",
         "told": [{"methods": f"{m}", "key": f"normal {m} none"} for m in config["methods"] if m > 2],
         "fair": span(100 * default[default["shape"].isin(FAIR)]["coverage"], 1),
-        "fair_failing": len(failing[failing["shape"].isin(FAIR)]),
-        "fair_cells": len(default[default["shape"].isin(FAIR)]),
         "failing": [
-            {"shape": SHAPES[shape], "coverage": span(100 * rows["coverage"], 0)}
+            {"shape": shape, "least": fixed(100 * rows["coverage"].min(), 0)}
             for shape, rows in failing.groupby("shape", sort=False)
         ],
         "single": [
-            {"shape": SHAPES[shape], "coverage": span(100 * rows["coverage"], 0)}
+            {"shape": shape, "coverage": span(100 * rows["coverage"], 0)}
             for shape, rows in t[~t["shape"].isin(FAIR)].groupby("shape", sort=False)
         ],
         "flagged": [
-            {"shape": SHAPES[shape], "share": span(100 * rows["flagged"].dropna(), 0)}
+            {"shape": shape, "share": span(100 * rows["flagged"].dropna(), 0)}
             for shape, rows in tables["flagged"].groupby("shape", sort=False)
             if rows["flagged"].notna().any()
         ],
         "replicates": f"{table['replicates'].max()}",
-        "joint": span(table.query("rule == 'joint'")["replicates"], 0),
+        "shapes": [{"shape": shape, "meaning": SHAPES[shape]} for shape in config["shapes"]],
     }
 
 
@@ -92,22 +90,23 @@ def share(row: pd.Series) -> str:
     return fixed(100 * row["coverage"], 1) + "*" * bool(row["high"] < LEVEL)
 
 
-def _by_seeds(rows: pd.DataFrame, rule: str, seeds: list[int]) -> str:
+def by_seeds(rows: pd.DataFrame, rule: str, seeds: Sequence[int]) -> str:
+    """Format the coverages of one rule by seeds."""
     found = rows[rows["rule"] == rule].set_index("seeds")
     return ", ".join(share(found.loc[s]) if s in found.index else NONE for s in seeds)
 
 
-def _widths(rows: pd.DataFrame, rule: str, seeds: list[int]) -> str:
+def widths(rows: pd.DataFrame, rule: str, seeds: Sequence[int]) -> str:
     """Format median half-widths as shares of Bonferroni's."""
-    widths = rows.pivot(index="seeds", columns="rule", values="half_width")
-    ratio = widths[rule] / widths["bonferroni"] if rule in widths else pd.Series(dtype=float)
+    found = rows.pivot(index="seeds", columns="rule", values="half_width")
+    ratio = found[rule] / found["bonferroni"] if rule in found else pd.Series(dtype=float)
     return ", ".join(fixed(ratio.get(s, float("nan")), 2) for s in seeds)
 
 
 def _design_at(rows: pd.DataFrame) -> str:
     seeds = ", ".join(str(s) for s in rows["seeds"].unique())
     if rows["test_to_train"].max():
-        return f"{seeds} splits, {rows['test_to_train'].iloc[0]:g} test samples for each training sample"
+        return f"{seeds} splits, test to train {rows['test_to_train'].iloc[0]:g}"
     return f"{seeds} seeds, {' or '.join(str(k) for k in sorted(rows['clients'].unique()))} clients"
 
 

@@ -29,13 +29,13 @@ ABOUT = About("How often intervals hold", "", "", order=110)
 LEVEL = 0.95
 #: How errors of runs are distributed, in words.
 SHAPES = {
-    "normal": "normal, equal variances",
-    "unequal": "normal, standard deviations lognormal (0.5)",
-    "noisy control": "normal, the control varies 3 times as much",
-    "correlated": "normal, every second method moves against the others",
-    "skewed": "every second method lognormal (1), to the left, 3 times as variable",
+    "normal": "normal with equal variances",
+    "unequal": "normal, their standard deviations lognormal (0.5)",
+    "noisy control": "normal, three times as large for the control",
+    "correlated": "normal, every second method moving against the others",
+    "skewed": "lognormal (1), to the left and three times as large, for every second method",
     "ties": "normal, rounded to one standard deviation",
-    "collapses": "one method collapses in a tenth of its runs",
+    "collapses": "normal, but one method collapses by 30 standard deviations in a tenth of its runs",
 }
 FAMILIES = {"control": "against the control", "all": "all pairs"}
 #: The rules; "default" is what `simultaneous` does if nothing is said.
@@ -66,7 +66,7 @@ class Scale:
     replicates: int
     joint: int
     seeds: tuple[int, ...] = (3, 5, 10)
-    methods: tuple[int, ...] = (2, 10, 30)
+    methods: tuple[int, ...] = (2, 5, 10, 30)
     shapes: tuple[str, ...] = tuple(SHAPES)
     splits: tuple[int, ...] = (5, 10, 20)
     clients: tuple[int, ...] = (5, 20)
@@ -74,7 +74,7 @@ class Scale:
 
 
 SCALES = {
-    "smoke": Scale(replicates=100, joint=10, methods=(2, 10), shapes=("normal", "skewed"), shift=SECOND_LOOK),
+    "smoke": Scale(replicates=100, joint=10, methods=(2, 5, 10), shapes=("normal", "skewed"), shift=SECOND_LOOK),
     "quick": Scale(replicates=1000, joint=100, shift=SECOND_LOOK),
     "paper": Scale(replicates=4000, joint=2000),
 }

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
-
 from fedstat._files import atomic_file
 from fedstat._tables import Tables, read_tables
-from simulations.coverage.numbers import share
+from simulations.coverage.numbers import by_seeds, share, widths
 from simulations.coverage.study import DESIGNS, FAMILIES, RULES, SHAPES
 from simulations.showing import NONE, fixed
 
@@ -22,6 +20,10 @@ of families in which **all** intervals hold at once; 95 is wanted. A star marks 
 Clopper-Pearson limit lies below 95. `default` is what happens if no rule is named: variances are moderated from 8
 methods on, where they fit the prior, with Bonferroni's limits; otherwise it is the joint rule from 5 seeds on, and
 Bonferroni's below.
+
+Errors of runs are
+
+{shapes}
 
 Read with care:
 
@@ -42,47 +44,36 @@ def page(tables: Tables) -> str:
     """Return the page, in Markdown."""
     table = tables["coverage"]
     seeds = sorted(table["seeds"].unique())
-    parts = [HEAD]
+    listed = ", ".join(str(s) for s in seeds)
+    shapes = "\n".join(f"- *{shape}*: {meaning}" for shape, meaning in SHAPES.items())
+    parts = [HEAD.format(shapes=shapes)]
     for family, words in FAMILIES.items():
-        rows = table[table["family"] == family]
-        parts.append(f"## Families of differences {'against the control' if family == 'control' else 'of all pairs'}\n")
-        columns = [(rule, s) for rule in RULES for s in seeds if ((rows["rule"] == rule) & (rows["seeds"] == s)).any()]
-        header = ["errors of runs", "methods", *(f"{RULES[rule]}, {s} seeds" for rule, s in columns)]
-        body = [
-            [SHAPES[shape], str(methods), *(_cell(found, rule, s) for rule, s in columns)]
-            for (shape, methods), found in rows.groupby(["shape", "methods"], sort=False)
-        ]
-        parts.append(_markdown(header, body))
-        parts.append(f"Median half-widths as shares of Bonferroni's, {words}:\n")
-        parts.append(_markdown(header, [
-            [SHAPES[shape], str(methods), *(_width(found, rule, s) for rule, s in columns)]
-            for (shape, methods), found in rows.groupby(["shape", "methods"], sort=False)
-        ]))  # fmt: skip
+        groups = list(table[table["family"] == family].groupby(["shape", "methods"], sort=False))
+        header = ["errors of runs", "methods", *RULES.values()]
+        for title, text in (
+            (f"## Families, {words}: per cent that hold, with {listed} seeds\n", by_seeds),
+            (f"## Families, {words}: median half-widths over Bonferroni's, with {listed} seeds\n", widths),
+        ):
+            body = [
+                [shape, str(methods), *(text(rows, rule, seeds).replace("*", r"\*") for rule in RULES)]
+                for (shape, methods), rows in groups
+            ]
+            parts += [title, _markdown(header, body)]
     parts.append("## One interval, by design\n")
     header = ["design", "seeds", "clients", "test to train", "holds", "median half-width"]
     parts.append(_markdown(header, [
         [DESIGNS[row["design"]], str(row["seeds"]), str(row["clients"] or NONE), f"{row['test_to_train'] or NONE}",
-         share(row), fixed(row["half_width"], 3)]
+         share(row).replace("*", r"\*"), fixed(row["half_width"], 3)]
         for _, row in tables["designs"].iterrows()
     ]))  # fmt: skip
     parts.append("## How often the shape is warned of\n")
     shown = tables["flagged"].dropna()
     parts.append(_markdown(["errors of runs", "family", "methods", "seeds", "families with a warning, per cent"], [
-        [SHAPES[row["shape"]], FAMILIES[row["family"]], str(row["methods"]), str(row["seeds"]),
+        [row["shape"], FAMILIES[row["family"]], str(row["methods"]), str(row["seeds"]),
          fixed(100 * row["flagged"], 1)]
         for _, row in shown.iterrows()
     ]))  # fmt: skip
     return "\n".join(parts)
-
-
-def _cell(rows: pd.DataFrame, rule: str, seeds: int) -> str:
-    found = rows[(rows["rule"] == rule) & (rows["seeds"] == seeds)]
-    return share(found.iloc[0]).replace("*", r"\*") if len(found) else NONE
-
-
-def _width(rows: pd.DataFrame, rule: str, seeds: int) -> str:
-    widths = rows[rows["seeds"] == seeds].set_index("rule")["half_width"]
-    return fixed(widths[rule] / widths["bonferroni"], 2) if rule in widths else NONE
 
 
 def _markdown(header: list[str], rows: list[list[str]]) -> str:
