@@ -222,7 +222,7 @@ def _shares(name: str, values: ArrayLike, samples: ArrayLike) -> tuple[np.ndarra
 
 
 def _draws(clients: int) -> int:
-    return min(2000, max(100, 20_000 // clients))
+    return min(2000, max(25, 20_000 // clients))
 
 
 def _bernoulli_variance(p: np.ndarray, n: np.ndarray) -> np.ndarray:
