@@ -80,7 +80,7 @@ def test_nemenyis_p_values_are_those_of_scikit_posthocs():
         assert row["p (Nemenyi)"] == pytest.approx(printed[name], abs=1e-6)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)  # each pays for a garbage collection in statsmodels
 @given(st.lists(st.lists(st.integers(0, 4), min_size=4, max_size=4), min_size=2, max_size=9), st.booleans())
 def test_ranks_against_brute_force(rows, smaller):
     table = pd.DataFrame(rows, columns=list("ABCD"), dtype=float)
@@ -256,7 +256,7 @@ def test_interquartile_means_are_repeatable_and_joint():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("m", "seeds"), [(3, 3), (5, 3), (10, 3), (5, 5)])
+@pytest.mark.parametrize(("m", "seeds"), [(3, 3), (10, 3)])
 def test_interquartile_limits_cover_with_few_seeds(m, seeds):
     rng = np.random.default_rng(5)
     place, spread = np.linspace(0, 3, m)[:, None], np.linspace(0.5, 1.5, m)[:, None]
@@ -266,11 +266,11 @@ def test_interquartile_limits_cover_with_few_seeds(m, seeds):
 
     middle = np.mean([stats.trim_mean(draw().ravel(), 0.25) for _ in range(20_000)])
     hits = 0
-    for _ in range(500):
+    for _ in range(300):
         row = interquartile_mean(long(draw()[..., None]), draws=300).summary.iloc[0]
         hits += row["low"] <= middle <= row["high"]
     # four standard errors below the 0.93 that a longer simulation found
-    assert hits / 500 > 0.93 - 4 * np.sqrt(0.93 * 0.07 / 500)
+    assert hits / 300 > 0.93 - 4 * np.sqrt(0.93 * 0.07 / 300)
 
 
 def test_balanced_meta_analysis_is_statsmodels():

@@ -100,8 +100,8 @@ def fairness(
     seed are functions of its clients alone, and limits run over seeds: clients of one run are coupled through the
     shared model.
 
-    Whether a client loses is judged by a normal law of the differences. Test noise of the two methods is counted as
-    independent. On the same samples it is mostly smaller than that, so the shrunken numbers err towards equal clients.
+    Whether a client loses is judged by a hierarchical normal model of the differences. Test noise of the two methods is
+    counted as independent. On the same samples it is mostly smaller, and shrunken numbers err towards equal clients.
 
     References
     ----------
@@ -222,7 +222,7 @@ def _shares(name: str, values: ArrayLike, samples: ArrayLike) -> tuple[np.ndarra
 
 
 def _draws(clients: int) -> int:
-    return min(2000, max(100, 20_000 // clients))
+    return min(2000, max(25, 20_000 // clients))
 
 
 def _bernoulli_variance(p: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -250,34 +250,42 @@ def _constrained(p: np.ndarray, n: np.ndarray) -> np.ndarray:
     return np.clip(mean + posterior * stretch, 0.0, 1.0)
 
 
-def _normal_posterior(d: np.ndarray, noise: np.ndarray, variance: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return each client's posterior mean and sd under a normal law of the true differences.
+def hierarchical_differences(d: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each client's posterior mean and sd, and the probabilities that its true difference is below zero.
 
-    The law's mean is known up to its standard error, which is part of the sd: without spread all clients share it.
+    True differences follow a normal law with unknown mean and sd, both with flat priors (Gelman et al., Bayesian Data
+    Analysis, section 5.4). The sd is integrated over a grid: an estimate of zero would make all clients lose or gain
+    together, as soon as their mean does. The probabilities of above and of below zero are the last answer's two rows.
     """
-    kept = variance / np.where(variance + noise > 0, variance + noise, 1.0)
-    error = (variance + noise).mean() / len(d)
-    return kept * d + (1 - kept) * d.mean(), np.sqrt(variance * (1 - kept) + (1 - kept) ** 2 * error)
-
-
-def _probability_below_zero(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
     from scipy.special import ndtr
 
-    return np.where(sd > 0, ndtr(-mean / np.where(sd > 0, sd, 1.0)), (mean < 0).astype(float))
+    if noise.max() == 0:  # all shares are 0 or 1
+        return d, np.zeros_like(d), np.stack([d < 0, d > 0]).astype(float)
+    tau2 = np.linspace(0, 2 * max(d.std(), float(np.sqrt(noise.mean()))), 64)[:, None] ** 2
+    total = tau2 + noise
+    mean_variance = 1 / (1 / total).sum(axis=1, keepdims=True)
+    mean = (d / total).sum(axis=1, keepdims=True) * mean_variance
+    log = 0.5 * (np.log(mean_variance) - (np.log(total) + (d - mean) ** 2 / total).sum(axis=1, keepdims=True))
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    each = (tau2 * d + noise * mean) / total
+    variance = tau2 * noise / total + (noise / total) ** 2 * mean_variance
+    posterior = (weight * each).sum(axis=0)
+    sd = np.sqrt((weight * (variance + (each - posterior) ** 2)).sum(axis=0))
+    below = (weight * ndtr(-each / np.sqrt(variance))).sum(axis=0)
+    return posterior, sd, np.stack([below, 1 - below])
 
 
 def _losing(a: np.ndarray, r: np.ndarray, n: np.ndarray, row: int) -> dict[str, float]:
     """Return the share of clients below the reference: as measured, expected, and if all had the mean difference."""
     d = a - r
-    own = _bernoulli_variance(a, n) + _bernoulli_variance(r, n)
-    variance = max(float(d.var(ddof=1) - (own / n).mean()), 0.0)
-    mean, sd = _normal_posterior(d, own.mean() / n, variance)
+    noise = (_bernoulli_variance(a, n) + _bernoulli_variance(r, n)).mean() / n
     rng, size = stream(0, "losing by noise alone", row), n.round().astype(int)
     shape = (_draws(len(d)), len(d))
     apparent = rng.binomial(size, a.mean(), size=shape) < rng.binomial(size, r.mean(), size=shape)
     return {
         "raw": float((d < 0).mean()),
-        "shrunken": float(_probability_below_zero(mean, sd).mean()),
+        "shrunken": float(hierarchical_differences(d, noise)[2][0].mean()),
         "noise only": float(apparent.mean()),
     }
 
@@ -305,11 +313,8 @@ def _named(
         noise = over * (test / test.mean() if test.any() else np.ones_like(test)) / seeds
     else:
         noise = test + over / seeds
-    variance = max(float(d.var(ddof=1) - noise.mean()), 0.0)
-    mean, sd = _normal_posterior(d, noise, variance)
+    mean, sd, (loses, gains) = hierarchical_differences(d, noise)
     half = stats.norm.ppf((1 + level) / 2) * sd
-    loses = _probability_below_zero(mean, sd)
-    gains = _probability_below_zero(-mean, sd)
     table = pd.DataFrame(
         {
             "client": names,
