@@ -114,6 +114,13 @@ def test_any_order_any_labels_any_batches(seed, share, far, pieces, last):
     assert list(dict.fromkeys(zip(own["method"], own["estimand"], strict=True))) == list(reduced.methods)
 
 
+def test_the_codes_of_categories_do_not_overflow():
+    table = history(methods=30, seeds=range(20), rounds=(1, 2), clients=range(3))
+    assert table.astype({"method": "category"})["method"].cat.codes.dtype == np.int8
+    own = table[(table["metric"] == "accuracy") & (table["split"] == "test")]
+    agree(reduce(batches(table, "categories", 2), last=1), own, own["round"] == 2)
+
+
 def test_a_run_that_ends_earlier_shows_in_counts_and_last_round():
     table = history(methods=1, rounds=range(1, 21))
     table = table[(table["seed"] != 7) | (table["round"] <= 12)]
