@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 import fedstat as fs
 from fedstat.inference import reduce, reduce_file
@@ -506,3 +508,38 @@ def test_large_parquet_is_streamed_whatever_its_text_columns_are(tmp_path):
         of.to_parquet(path, row_group_size=7)
         assert pq.ParquetFile(path).num_row_groups == 43
         np.testing.assert_array_equal(reduce_file(path).values, reduce([table]).values)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> dict[str, bytes]:
+    """One small file of each format, as bytes."""
+    folder = tmp_path_factory.mktemp("whole")
+    _written(folder / "table.csv", four_columns())
+    _written(folder / "table.parquet", four_columns())
+    pflib_results(folder, "MNIST", "FedAvg", "test", 0, [0.1, 0.2], loss=[1.0, 2.0])
+    fl_bench_metrics(folder / "out" / "fedavg" / "mnist" / "2025", {("before", "test"): [10.0, 20.0]})
+    shutil.copy(folder / "out" / "fedavg" / "mnist" / "2025" / "metrics.csv", folder)
+    shutil.copy(FLOWER / "results.json", folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    name=st.sampled_from(["table.csv", "table.parquet", "MNIST_FedAvg_test_0.h5", "metrics.csv", "results.json"]),
+    place=st.floats(0, 1),
+    cut=st.integers(0, 30),
+    put=st.binary(max_size=4) | st.sampled_from([b",", b";", b"\n", b'"', b"\0", b"-", b"[", b"{", b"e9"]),
+)
+@example(name="table.parquet", place=0.5, cut=10**9, put=b"")
+@example(name="MNIST_FedAvg_test_0.h5", place=0.5, cut=10**9, put=b"")
+def test_damaged_files_are_read_or_refused_by_name(whole, tmp_path, name, place, cut, put):
+    at = round(place * len(whole[name]))
+    (tmp_path / name).write_bytes(whole[name][:at] + put + whole[name][at + cut :])
+    labelled = name in ("metrics.csv", "results.json")
+    for reader in (fs.read_results, reduce_file):
+        message = name
+        try:
+            reader({"FedAvg": tmp_path / name} if labelled else tmp_path / name)
+        except ValueError as error:
+            message = str(error)
+        assert name in message

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedstat.inference import reduce, survey
@@ -95,6 +95,7 @@ def test_windows_and_curves_are_those_of_pandas(kind, last):
         agree(reduced, own, own["round"] > 9 - last)
 
 
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     share=st.floats(0.05, 1),

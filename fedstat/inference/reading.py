@@ -48,8 +48,9 @@ class Measurements:
 
     def __str__(self) -> str:
         table = self.history
-        parts = [f"{table[name].nunique()} {name}s" for name in ("method", "seed", "round", "client", "metric")]
-        return "\n".join([f"{self.source}: {len(table)} values, {', '.join(parts)}", *self.notes])
+        counts = {name: table[name].nunique() for name in ("method", "seed", "round", "client", "metric")}
+        shown = ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in counts.items())
+        return "\n".join([f"{self.source}: {len(table)} values, {shown}", *self.notes])
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -160,9 +161,15 @@ def reduce_file(
         for batch in (part.batches.batches(keys) if isinstance(part.batches, Table) else part.batches)
     )
     if metric is not None and not known:
-        raise ValueError(f"metric {metric!r} is not in {path}.")
+        raise ValueError(f"metric {metric!r} is not in {files[0].path}.")
     batches = (batch for part in parts for batch in part.batches)
-    return shares_reduced(reduce(batches, metric, split, last=last, known=known), str(path))
+    source = str(files[0].path)
+    try:
+        return shares_reduced(reduce(batches, metric, split, last=last, known=known), source)
+    except ValueError as error:
+        if source in str(error):
+            raise
+        raise ValueError(f"{source}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -205,7 +205,8 @@ class _Index:
     def codes(self, batch: Any) -> np.ndarray:
         """Return the numbers of a batch's labels, row by row."""
         labels, codes = _coded(batch, self.name)
-        numbers = np.array([self.number(label) for label in labels], np.int64)
+        known = list(map(self._numbers.get, labels))
+        numbers = np.array([self.number(label) for label in labels] if None in known else known, np.int64)
         same = np.array_equal(numbers, np.arange(len(numbers)))
         return codes.astype(np.int64, copy=False) if same else numbers[codes]
 
