@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 import fedstat as fs
 from fedstat.inference import reduce, reduce_file
@@ -54,7 +56,7 @@ def variants(table: pd.DataFrame, folder: Path) -> dict[str, Path]:
     table.to_csv(paths["index"])
     table.to_csv(paths["excel"], sep=";", decimal=",", encoding="utf-8-sig", index=False)
     table.to_csv(paths["tabs"], sep="\t", index=False)
-    paths["spaces"].write_text(table.to_csv(index=False).replace(",", ", "))
+    paths["spaces"].write_text(table.to_csv(index=False, columns=table.columns[::-1]).replace(",", ", "))
     table.to_csv(paths["windows"], index=False, lineterminator="\r\n")
     paths["zip"] = folder / "table.csv.gz"
     table.to_csv(paths["zip"], index=False)
@@ -69,7 +71,7 @@ def test_every_dialect_gives_the_same_history(tmp_path):
     for path in variants(table, tmp_path).values():
         found = fs.read_results(path).history
         np.testing.assert_allclose(found["value"], table["accuracy"], rtol=1e-15)
-        assert found["method"].astype(str).str.strip().tolist() == table["method"].tolist(), path
+        assert found["method"].astype(str).tolist() == table["method"].tolist(), path
         assert found[["seed", "client"]].to_numpy().tolist() == table[["seed", "client"]].to_numpy().tolist()
         np.testing.assert_allclose(reduce_file(path).values.ravel(), table["accuracy"], rtol=1e-15)
 
@@ -506,3 +508,38 @@ def test_large_parquet_is_streamed_whatever_its_text_columns_are(tmp_path):
         of.to_parquet(path, row_group_size=7)
         assert pq.ParquetFile(path).num_row_groups == 43
         np.testing.assert_array_equal(reduce_file(path).values, reduce([table]).values)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> dict[str, bytes]:
+    """One small file of each format, as bytes."""
+    folder = tmp_path_factory.mktemp("whole")
+    _written(folder / "table.csv", four_columns())
+    _written(folder / "table.parquet", four_columns())
+    pflib_results(folder, "MNIST", "FedAvg", "test", 0, [0.1, 0.2], loss=[1.0, 2.0])
+    fl_bench_metrics(folder / "out" / "fedavg" / "mnist" / "2025", {("before", "test"): [10.0, 20.0]})
+    shutil.copy(folder / "out" / "fedavg" / "mnist" / "2025" / "metrics.csv", folder)
+    shutil.copy(FLOWER / "results.json", folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    name=st.sampled_from(["table.csv", "table.parquet", "MNIST_FedAvg_test_0.h5", "metrics.csv", "results.json"]),
+    place=st.floats(0, 1),
+    cut=st.integers(0, 30),
+    put=st.binary(max_size=4) | st.sampled_from([b",", b";", b"\n", b'"', b"\0", b"-", b"[", b"{", b"e9"]),
+)
+@example(name="table.parquet", place=0.5, cut=10**9, put=b"")
+@example(name="MNIST_FedAvg_test_0.h5", place=0.5, cut=10**9, put=b"")
+def test_damaged_files_are_read_or_refused_by_name(whole, tmp_path, name, place, cut, put):
+    at = round(place * len(whole[name]))
+    (tmp_path / name).write_bytes(whole[name][:at] + put + whole[name][at + cut :])
+    labelled = name in ("metrics.csv", "results.json")
+    for reader in (fs.read_results, reduce_file):
+        message = name
+        try:
+            reader({"FedAvg": tmp_path / name} if labelled else tmp_path / name)
+        except ValueError as error:
+            message = str(error)
+        assert name in message

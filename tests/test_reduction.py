@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedstat.inference import reduce, survey
@@ -95,6 +95,7 @@ def test_windows_and_curves_are_those_of_pandas(kind, last):
         agree(reduced, own, own["round"] > 9 - last)
 
 
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     share=st.floats(0.05, 1),
@@ -112,6 +113,13 @@ def test_any_order_any_labels_any_batches(seed, share, far, pieces, last):
     assert (np.diff(reduced.seeds) > 0).all()
     assert (np.diff(reduced.clients) > 0).all()
     assert list(dict.fromkeys(zip(own["method"], own["estimand"], strict=True))) == list(reduced.methods)
+
+
+def test_the_codes_of_categories_do_not_overflow():
+    table = history(methods=30, seeds=range(20), rounds=(1, 2), clients=range(3))
+    assert table.astype({"method": "category"})["method"].cat.codes.dtype == np.int8
+    own = table[(table["metric"] == "accuracy") & (table["split"] == "test")]
+    agree(reduce(batches(table, "categories", 2), last=1), own, own["round"] == 2)
 
 
 def test_a_run_that_ends_earlier_shows_in_counts_and_last_round():

@@ -49,8 +49,9 @@ class Measurements:
 
     def __str__(self) -> str:
         table = self.history
-        parts = [f"{table[name].nunique()} {name}s" for name in ("method", "seed", "round", "client", "metric")]
-        return "\n".join([f"{self.source}: {len(table)} values, {', '.join(parts)}", *self.notes])
+        counts = {name: table[name].nunique() for name in ("method", "seed", "round", "client", "metric")}
+        shown = ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in counts.items())
+        return "\n".join([f"{self.source}: {len(table)} values, {shown}", *self.notes])
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -171,7 +172,7 @@ def open_results(
     if files[0].kind == "fedstat":
         history, config, clients, plan = fedstat.facts(files[0].path)
         files = [_File(history, "table", {})]
-    return Opened([_part(file, columns, metric) for file in files], config, clients, plan, str(path))
+    return Opened([_part(file, columns, metric) for file in files], config, clients, plan, str(files[0].path))
 
 
 def reduce_file(
@@ -198,7 +199,12 @@ def reduce_file(
     known = opened.survey()
     if metric is not None and not known:
         raise ValueError(f"metric {metric!r} is not in {path}.")
-    return shares_reduced(reduce(opened, metric, split, last=last, known=known), str(path))
+    try:
+        return shares_reduced(reduce(opened, metric, split, last=last, known=known), opened.source)
+    except ValueError as error:
+        if opened.source in str(error):
+            raise
+        raise ValueError(f"{opened.source}: {error}") from error
 
 
 @dataclass(frozen=True)

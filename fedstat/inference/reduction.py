@@ -125,31 +125,43 @@ def reduce(
     metric, split = _chosen(known, metric, split)
     rounds = known[metric, split]
     first = int(np.searchsorted(rounds, rounds[-1] - last, side="right"))
-    index = {name: _Index(name) for name in ("method", "estimand", "seed", "client", "metric", "split")}
+    index = {name: _Index(name) for name in ("method", "estimand", "seed", "client")}
     runs, sums = _Index("run"), _Sums(len(rounds))
     for batch in batches:
-        of_metric = index["metric"].codes(batch) == index["metric"].number(metric)
-        rows: Any = of_metric & (index["split"].codes(batch) == index["split"].number(split))
-        if not rows.any():
+        rows = _where(batch, "metric", metric) & _where(batch, "split", split)
+        if not np.any(rows):
             continue
-        rows = slice(None) if rows.all() else rows
+        rows = slice(None) if np.all(rows) else rows
         m, e, s, k = (index[name].codes(batch)[rows] for name in ("method", "estimand", "seed", "client"))
-        n_e, n_s = len(index["estimand"].labels), len(index["seed"].labels)
-        names, run = _distinct((m * n_e + e) * n_s + s)
-        triples = [(code // (n_e * n_s), code // n_s % n_e, code % n_s) for code in names.tolist()]
-        if any(triple not in runs for triple in triples):  # new runs are numbered in the order of their first rows
-            start = np.empty(len(names), np.int64)
-            start[run[::-1]] = np.arange(len(run))[::-1]
-            for i in np.argsort(start):
-                runs.number(triples[i])
-        places = [runs.number(triple) for triple in triples]
+        run = _run_numbers(runs, (m, e, s), (len(index["estimand"].labels), len(index["seed"].labels)))
         seen, t = _distinct(_numbers(batch, "round")[rows])
         t = np.searchsorted(rounds, seen)[t]
         kept = _column(batch, "kept")
         window = t >= first if kept is None else np.asarray(kept, bool)[rows]
-        sums.add(np.array(places)[run], t, k, _values(batch)[rows], window)
+        sums.add(run, t, k, _values(batch)[rows], window)
     sums.refuse_repeats(len(rounds) - first)
     return _arranged(sums, runs.labels, index, rounds, metric, split)
+
+
+def _where(batch: Any, name: str, label: str) -> Any:
+    """Return in which rows a column has a label, shape (n,), or in one word where all rows are alike."""
+    labels, codes = _coded(batch, name)
+    if label not in labels or len(labels) == 1:
+        return np.bool_(label in labels and len(codes) > 0)
+    return codes == labels.index(label)
+
+
+def _run_numbers(runs: _Index, codes: Sequence[np.ndarray], sizes: tuple[int, int]) -> np.ndarray:
+    """Return the number of each row's run, shape (n,), from the numbers of its method, estimand and seed."""
+    (m, e, s), (n_e, n_s) = codes, sizes
+    cells, cell = _distinct((m * n_e + e) * n_s + s)
+    triples = [(code // (n_e * n_s), code // n_s % n_e, code % n_s) for code in cells.tolist()]
+    if any(triple not in runs for triple in triples):  # new runs are numbered in the order of their first rows
+        first = np.empty(len(cells), np.int64)
+        first[cell[::-1]] = np.arange(len(cell))[::-1]
+        for i in np.argsort(first):
+            runs.number(triples[i])
+    return np.array([runs.number(triple) for triple in triples])[cell]
 
 
 def _chosen(known: Mapping[tuple[str, str], Any], metric: str | None, split: str | None) -> tuple[str, str]:
@@ -193,8 +205,10 @@ class _Index:
     def codes(self, batch: Any) -> np.ndarray:
         """Return the numbers of a batch's labels, row by row."""
         labels, codes = _coded(batch, self.name)
-        numbers = np.array([self.number(label) for label in labels], np.int64)
-        return codes if np.array_equal(numbers, np.arange(len(numbers))) else numbers[codes]
+        known = list(map(self._numbers.get, labels))
+        numbers = np.array([self.number(label) for label in labels] if None in known else known, np.int64)
+        same = np.array_equal(numbers, np.arange(len(numbers)))
+        return codes.astype(np.int64, copy=False) if same else numbers[codes]
 
 
 class _Sums:
@@ -202,31 +216,26 @@ class _Sums:
 
     def __init__(self, rounds: int) -> None:
         self.rounds, self.rows = rounds, 0
-        self.by_round = {"sum": np.zeros((0, rounds)), "count": np.zeros((0, rounds)), "gaps": np.zeros((0, rounds))}
-        self.by_client = {"sum": np.zeros((0, 0)), "count": np.zeros((0, 0)), "gaps": np.zeros((0, 0))}
+        self.by_round, self.by_client = (
+            {"sum": np.zeros((0, n)), "count": np.zeros((0, n)), "gaps": np.zeros((0, n))} for n in (rounds, 0)
+        )
         self.seen: np.ndarray | None = np.zeros((0, rounds, 0), bool)
 
     def add(self, run: np.ndarray, t: np.ndarray, k: np.ndarray, value: np.ndarray, window: np.ndarray) -> None:
         """Add rows, given by the numbers of their run, round and client."""
         self.rows += len(run)
-        shape = (int(run.max()) + 1, int(k.max()) + 1)
-        gaps = ~np.isfinite(value)
-        for sums, other, rows in ((self.by_round, t, slice(None)), (self.by_client, k, window)):
-            for name, weights in (("sum", value), ("count", None), ("gaps", gaps)):
-                if name == "gaps" and not gaps.any():
-                    continue
-                sums[name] = _grown(sums[name], (shape[0], self.rounds if other is t else shape[1]))
-                cell = run[rows] * sums[name].shape[1] + other[rows]
-                if len(cell):
-                    low = int(cell.min())
-                    found = np.bincount(cell - low, None if weights is None else weights[rows])
-                    sums[name].reshape(-1)[low : low + len(found)] += found
-        if self.seen is not None:
-            if max(shape[0], len(self.seen)) * self.rounds * max(shape[1], self.seen.shape[2]) > _CELLS:
-                self.seen = None
-                return
-            self.seen = _grown(self.seen, (shape[0], self.rounds, shape[1]))
-            self.seen.reshape(-1)[(run * self.rounds + t) * self.seen.shape[2] + k] = True
+        runs, clients = int(run.max()) + 1, int(k.max()) + 1
+        _add(self.by_round, run, t, value, (runs, self.rounds))
+        if window.any():
+            own = slice(None) if window.all() else window
+            _add(self.by_client, run[own], k[own], value[own], (runs, clients))
+        if self.seen is None:
+            return
+        if max(runs, len(self.seen)) * self.rounds * max(clients, self.seen.shape[2]) > _CELLS:
+            self.seen = None
+            return
+        self.seen = _grown(self.seen, (runs, self.rounds, clients))
+        self.seen.reshape(-1)[(run * self.rounds + t) * self.seen.shape[2] + k] = True
 
     def refuse_repeats(self, window: int) -> None:
         """Refuse a table in which the same cell was measured twice."""
@@ -238,6 +247,25 @@ class _Sums:
                 f"{repeats} of {self.rows} rows repeat an earlier row's method, estimand, seed, round and client; "
                 "leave repeated rows out, and compare different settings each on their own."
             )
+
+
+def _add(
+    sums: dict[str, np.ndarray], run: np.ndarray, column: np.ndarray, value: np.ndarray, shape: tuple[int, int]
+) -> None:
+    """Add values, their number, and the number of those that are not finite to the cells (run, column)."""
+    for name in sums:
+        sums[name] = _grown(sums[name], shape)
+    cell = run * sums["sum"].shape[1]
+    cell += column
+    low = int(cell.min())
+    cell -= low
+    finite = np.isfinite(value)
+    for name, weights in {"sum": value, "count": None, "gaps": None if finite.all() else ~finite}.items():
+        if weights is None and name == "gaps":
+            continue
+        found = np.bincount(cell, weights)
+        with np.errstate(invalid="ignore"):  # inf - inf
+            sums[name].reshape(-1)[low : low + len(found)] += found
 
 
 def _arranged(

@@ -154,8 +154,9 @@ class Table:
         if pa.types.is_dictionary(column.type) and kind != _CODED:
             column = column.cast(column.type.value_type)
         text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        if text and kind != _CODED:
+        if text:
             column = pc.utf8_trim_whitespace(column)
+        if text and kind != _CODED:
             if self.delimiter == ";":
                 column = pc.replace_substring(column, ",", ".")
             if ours == "value":
