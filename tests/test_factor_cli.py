@@ -235,6 +235,9 @@ def test_bootstrap_intervals(people, tmp_path):
     printed = factor(*options)
     assert direct.text(list("abcdef")) in printed.stdout
     assert found(path, "--drop-missing", "--factors", 2)["bootstrap"] is None
+    refused = factor(path, "--drop-missing", "--factors", 4, "--bootstrap", 50)
+    assert refused.exit_code == 1
+    assert "--factors must be a whole number from 1 to 3, the Ledermann bound of 6 columns, got 4" in refused.stderr
 
 
 def test_rotation_to_a_target(tmp_path):

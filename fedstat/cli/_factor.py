@@ -396,9 +396,13 @@ def _with_constant(rotation: Rotation, varies: np.ndarray, p: int) -> Rotation:
 def _bootstrap(found: _Analysis, draws: int) -> LoadingBootstrap:
     from fedstat.factor import bootstrap_loadings
 
+    x, m = found.table.values[:, found.varies], found.fit.n_factors_
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the analysis of all rows has said it
-        return bootstrap_loadings(found.table.values[:, found.varies], found.fit.n_factors_, found.turn, draws=draws)
+        try:
+            return bootstrap_loadings(x, m, found.turn, draws=draws)
+        except ValueError as error:
+            raise ValueError(str(error).replace("n_factors", "--factors")) from None
 
 
 def _text(title: str, found: _Analysis) -> str:

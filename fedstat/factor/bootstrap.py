@@ -18,6 +18,7 @@ from fedstat.factor.principal_axis import PrincipalAxis
 from fedstat.factor.retention import ledermann_bound
 from fedstat.factor.rotation import Rotation, rotate
 from fedstat.factor.solver import AT_BOUND
+from fedstat.factor.table import decimals
 from fedstat.factor.targets import congruence, match_factors, target_rotation
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ def _factors(m: int) -> list[str]:
 def _cells(interval: BootstrapInterval) -> np.ndarray:
     """Write every estimate with its interval."""
     cells = [
-        f"{e:.2f} ({low:.2f} to {high:.2f})"
+        f"{decimals(e)} ({decimals(low)} to {decimals(high)})"
         for e, low, high in zip(interval.estimate.flat, interval.low.flat, interval.high.flat, strict=True)
     ]
     return np.array(cells).reshape(len(interval.estimate), -1)
