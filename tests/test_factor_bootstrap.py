@@ -16,24 +16,26 @@ def sample(n, seed, loadings=LOADINGS, phi=0.0):
     return rng.normal(size=(n, 2)) @ root.T @ loadings.T + rng.normal(size=(n, len(loadings))) * unique
 
 
+@pytest.mark.slow
 def test_a_plain_bootstrap_of_copied_rows():
     """Rows copied out, numpy's correlations, scipy's Procrustes: the same standard errors, from other draws."""
     x = sample(150, 0)
-    found = bootstrap_loadings(x, 2, draws=1500)
+    found = bootstrap_loadings(x, 2, draws=600)
     rng, whole = np.random.default_rng(1), PrincipalAxis(2).fit(x)
     loadings, communalities = [], []
-    for _ in range(1500):
+    for _ in range(600):
         fit = PrincipalAxis(2).fit(x[rng.integers(len(x), size=len(x))])
         loadings.append(fit.loadings_ @ orthogonal_procrustes(fit.loadings_, whole.loadings_)[0])
         communalities.append(fit.communalities_)
-    np.testing.assert_allclose(found.loadings.error, np.std(loadings, axis=0), rtol=0.12)
-    np.testing.assert_allclose(found.communalities.error, np.std(communalities, axis=0), rtol=0.12)
+    np.testing.assert_allclose(found.loadings.error, np.std(loadings, axis=0), rtol=0.2)
+    np.testing.assert_allclose(found.communalities.error, np.std(communalities, axis=0), rtol=0.2)
     np.testing.assert_allclose(found.communalities.low, np.quantile(communalities, 0.025, axis=0), atol=0.03)
     np.testing.assert_allclose(found.loadings.high, np.quantile(loadings, 0.975, axis=0), atol=0.03)
     np.testing.assert_array_equal(found.loadings.estimate, target_rotation(whole.loadings_, whole.loadings_).loadings)
     np.testing.assert_array_equal(found.communalities.estimate, whole.communalities_)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_over_samples():
     """The spread of varimax loadings over 300 fresh samples, matched to the truth."""
     fresh = []
@@ -51,7 +53,7 @@ def test_the_freedom_of_factors_is_no_uncertainty():
     """Equal factors change places and signs from draw to draw; unmatched, errors would be of the size of loadings."""
     x = sample(300, 3)
     for rotation in (None, "varimax", "oblimin"):
-        found = bootstrap_loadings(x, 2, rotation, draws=200)
+        found = bootstrap_loadings(x, 2, rotation, draws=80)
         assert found.loadings.error.max() < 0.15
         assert found.congruence.min() > 0.95
     raw = [PrincipalAxis(2).fit(sample(300, seed)).loadings_ for seed in range(40)]
@@ -59,11 +61,11 @@ def test_the_freedom_of_factors_is_no_uncertainty():
 
 
 def test_an_oblique_rotation_has_correlations_with_intervals():
-    found = bootstrap_loadings(sample(400, 5, phi=0.5), 2, "oblimin", draws=200)
+    found = bootstrap_loadings(sample(400, 5, phi=0.5), 2, "oblimin", draws=100)
     phi = found.correlations
     np.testing.assert_allclose(np.diag(phi.low), 1)
-    assert phi.low[0, 1] < 0.5 < phi.high[0, 1]
-    assert phi.low[0, 1] > 0.1
+    assert abs(phi.estimate[0, 1] - 0.5) < 3 * phi.error[0, 1]
+    assert 0.1 < phi.low[0, 1] < phi.estimate[0, 1] < phi.high[0, 1] < 0.8
     assert "Correlations of the factors" in str(found)
     assert bootstrap_loadings(sample(100, 5), 2, draws=50).correlations is None
 
@@ -104,11 +106,11 @@ def test_heywood_cases_and_lost_draws_are_counted():
     x = sample(60, 2)
     rare = np.zeros(60)
     rare[:5] = 1  # absent from 0.6% of the draws
-    found = bootstrap_loadings(np.column_stack([x, rare]), 2, draws=1000)
-    assert found.draws + found.lost == 1000
-    assert 0 < found.lost < 30
+    found = bootstrap_loadings(np.column_stack([x, rare]), 1, draws=400)
+    assert found.draws + found.lost == 400
+    assert 0 < found.lost < 15
     assert f"{found.lost} draws in which a column is constant were left out" in str(found)
-    noisy = bootstrap_loadings(np.random.default_rng(0).normal(size=(20, 6)), 2, draws=100)
+    noisy = bootstrap_loadings(np.random.default_rng(0).normal(size=(20, 6)), 2, draws=60)
     assert noisy.at_bound.max() > 0.1
     assert "intervals need not cover at the bound" in str(noisy)
     ties = bootstrap_loadings(np.sign(sample(200, 2)), 2, draws=60)  # ties everywhere are numbers like others
@@ -117,20 +119,17 @@ def test_heywood_cases_and_lost_draws_are_counted():
 
 @pytest.mark.slow
 def test_intervals_cover():
-    """Loadings by varimax, 200 rows, 60 samples of 16 loadings and 8 communalities: near 95% of them are covered."""
-    truth = rotate(PrincipalAxis(2).fit_correlation(_population()).loadings_).loadings
-    inside = []
-    for seed in range(60):
-        found = bootstrap_loadings(sample(200, seed), 2, "varimax", draws=200, seed=seed)
-        matched = match_factors(truth, found.loadings.estimate).loadings
-        inside.append((found.loadings.low <= matched) & (matched <= found.loadings.high))
-    assert 0.91 < np.mean(inside) < 0.98
-
-
-def _population():
+    """60 samples of 200 rows, 16 loadings and 8 communalities each: near 95% of them are covered."""
     r = LOADINGS @ LOADINGS.T
+    communalities = np.diag(r).copy()
     np.fill_diagonal(r, 1)
-    return r
+    truth, inside = PrincipalAxis(2).fit_correlation(r).loadings_, []
+    for seed in range(60):
+        found = bootstrap_loadings(sample(200, seed), 2, draws=200, seed=seed)
+        turned = target_rotation(truth, found.loadings.estimate).loadings
+        for interval, value in ((found.loadings, turned), (found.communalities, communalities)):
+            inside.append(np.mean((interval.low <= value) & (value <= interval.high)))
+    assert 0.91 < np.mean(inside) < 0.98
 
 
 @pytest.mark.parametrize(

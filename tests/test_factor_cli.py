@@ -15,7 +15,17 @@ from typer.testing import CliRunner
 
 import fedstat as fs
 from fedstat.cli import app
-from fedstat.factor import PrincipalAxis, contribution_rule, kaiser_rule, minimum_average_partial, parallel_analysis
+from fedstat.factor import (
+    PrincipalAxis,
+    bootstrap_loadings,
+    contribution_rule,
+    factor_parallel_analysis,
+    fit_tests,
+    kaiser_rule,
+    minimum_average_partial,
+    parallel_analysis,
+    target_rotation,
+)
 from fedstat.factor.diagnostics import bartlett, kmo, root_mean_square_residual
 from fedstat.factor.files import units_as_columns
 from fedstat.factor.rotation import OBLIQUE, ORTHOGONAL, rotate
@@ -64,6 +74,7 @@ def test_a_correlation_matrix(harman):
         contribution_rule(fit.eigenvalues_, 0.85),
         kaiser_rule(fit.eigenvalues_),
         parallel_analysis(fit.eigenvalues_, HARMAN8_ROWS),
+        factor_parallel_analysis(fit.correlation_, HARMAN8_ROWS),
         minimum_average_partial(fit.correlation_),
     ]
     assert [(r["rule"], r["n_factors"]) for r in done["rules"]] == [(r.rule, r.n_factors) for r in rules]
@@ -72,12 +83,13 @@ def test_a_correlation_matrix(harman):
     assert (done["converged"], done["identified"], done["ledermann_bound"]) == (True, True, 4)
     assert done["kmo"]["overall"] == kmo(HARMAN8).overall
     assert done["bartlett"]["statistic"] == bartlett(HARMAN8, HARMAN8_ROWS).statistic
+    assert done["likelihood"]["statistic"] == pytest.approx(75.74, abs=0.005)  # R's factanal
     assert done["root_mean_square_residual"] == root_mean_square_residual(HARMAN8, fit.loadings_)
     assert done["notes"] == []
 
     printed = factor(harman, "--correlation", "--observations", HARMAN8_ROWS, "--factors", 2, "--rotate", "Oblimin")
     assert loading_table(rotation, HARMAN8_NAMES) in printed.stdout
-    for line in [*rules, kmo(HARMAN8), bartlett(HARMAN8, HARMAN8_ROWS)]:
+    for line in [*rules, kmo(HARMAN8), bartlett(HARMAN8, HARMAN8_ROWS), fit_tests(HARMAN8, HARMAN8_ROWS, 2)]:
         assert str(line) in printed.stdout
     assert "2 factors: converged" in printed.stdout
     assert printed.stderr == ""
@@ -85,7 +97,7 @@ def test_a_correlation_matrix(harman):
 
 def test_what_needs_the_number_of_rows_is_left_out_without_it(harman):
     done = found(harman, "--correlation")
-    assert done["n_factors"] == contribution_rule(np.linalg.eigvalsh(HARMAN8), 0.85).n_factors
+    assert (done["n_factors"], done["decided_by"]) == (2, "minimum average partial")
     assert not any("parallel analysis" in rule["rule"] for rule in done["rules"])
     assert (done["rows"], done["bartlett"]) == (None, None)
     assert any("need --observations" in note for note in done["notes"])
@@ -163,7 +175,7 @@ def test_clients_of_a_saved_run(tmp_path):
 
 def test_wide_analyses_are_summarised(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(400, 70)))
-    printed = factor(tmp_path / "x.npy").stdout
+    printed = factor(tmp_path / "x.npy", "--contribution", 0.85).stdout
     assert "columns of loadings are too wide to print; --json has them" in printed
     short = factor(tmp_path / "x.npy", "--factors", 3).stdout
     assert len([line for line in short.splitlines() if line.startswith("V")]) <= 60
@@ -171,6 +183,91 @@ def test_wide_analyses_are_summarised(tmp_path):
     done = found(tmp_path / "wide.npy", "--factors", 1)
     assert [rule["rule"] for rule in done["rules"]] == ["contribution rule", "Kaiser rule"]
     assert any("above 512 columns" in note for note in done["notes"])
+
+
+def three_factors(n=300):
+    """A clean table: three factors of four columns each."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(n, 3)) @ np.kron(np.eye(3), np.full((1, 4), 0.8)) + 0.6 * rng.normal(size=(n, 12))
+    return pd.DataFrame(x, columns=[f"q{j}" for j in range(12)])
+
+
+def test_parallel_analysis_decides_for_a_table_and_the_contribution_rule_for_units(tmp_path):
+    path = tmp_path / "clean.csv"
+    three_factors().to_csv(path, index=False)
+    done = found(path)
+    said = {rule["rule"]: rule["n_factors"] for rule in done["rules"]}
+    assert (done["n_factors"], done["decided_by"]) == (3, "parallel analysis (of components)")
+    assert said["contribution rule"] > 3  # what it would have been
+    printed = factor(path, "--factors", "auto").stdout
+    assert "Extracted: 3 factors, decided by parallel analysis (of components)" in printed
+    assert f"contribution rule: {said['contribution rule']} factors" in printed
+    assert found(path, "--factors", 2)["decided_by"] == "--factors"
+    by_share = found(path, "--contribution", 0.5)
+    assert by_share["decided_by"] == "contribution rule"
+
+    np.save(tmp_path / "noise.npy", np.random.default_rng(1).normal(size=(200, 6)))
+    noise = found(tmp_path / "noise.npy")
+    assert noise["n_factors"] == 1
+    assert any("parallel analysis (of components) finds no factor" in note for note in noise["notes"])
+
+    weights = np.random.default_rng(0).normal(size=(20, 3)) @ np.random.default_rng(1).normal(size=(3, 60))
+    save_file({"fc.weight": weights + 0.1}, tmp_path / "m.safetensors")
+    units = found(tmp_path / "m.safetensors", "--layer", "fc")
+    assert units["decided_by"] == "contribution rule"
+
+    wide = np.random.default_rng(0).normal(size=(700, 514))
+    wide[:, :200] += 2 * np.random.default_rng(2).normal(size=(700, 1))
+    np.save(tmp_path / "wide.npy", wide)
+    done = found(tmp_path / "wide.npy")
+    assert done["decided_by"] == "parallel analysis (of components)"
+    assert 1 <= done["n_factors"] < 4
+
+
+def test_bootstrap_intervals(people, tmp_path):
+    path, frame = people
+    options = (path, "--drop-missing", "--factors", 2, "--rotate", "varimax", "--bootstrap", 50)
+    done, x = found(*options), frame.dropna().drop(columns="fixed")
+    direct = bootstrap_loadings(x.to_numpy(), 2, "varimax", draws=50)
+    np.testing.assert_allclose(done["bootstrap"]["loadings"]["low"], direct.loadings.low, atol=1e-9)
+    np.testing.assert_allclose(done["bootstrap"]["communalities"]["error"], direct.communalities.error, atol=1e-9)
+    assert done["bootstrap"]["columns"] == list("abcdef")
+    printed = factor(*options)
+    assert direct.text(list("abcdef")) in printed.stdout
+    assert found(path, "--drop-missing", "--factors", 2)["bootstrap"] is None
+    refused = factor(path, "--drop-missing", "--factors", 4, "--bootstrap", 50)
+    assert refused.exit_code == 1
+    assert "--factors must be a whole number from 1 to 3, the Ledermann bound of 6 columns, got 4" in refused.stderr
+
+
+def test_rotation_to_a_target(tmp_path):
+    path, target = tmp_path / "clean.csv", tmp_path / "target.csv"
+    frame = three_factors().assign(fixed=1.0)
+    frame.to_csv(path, index=False)
+    aim = pd.DataFrame(np.kron(np.eye(3), np.ones((4, 1))), frame.columns[:12], ["a", "b", "c"])
+    aim[::-1].to_csv(target)  # in any order, without the column that does not vary
+    done = found(path, "--rotate", "target_ort", "--target", target)
+    fit = PrincipalAxis(3).fit(frame.drop(columns="fixed").to_numpy())
+    expected = target_rotation(fit.loadings_, aim.to_numpy())
+    np.testing.assert_allclose(done["rotation"]["loadings"][:12], expected.loadings, atol=1e-9)
+    assert (done["n_factors"], done["decided_by"]) == (3, "--target")
+    assert done["rotation"]["loadings"][12] == [0, 0, 0]
+    aim.where(aim == 0).to_csv(target)  # only the zeros are given
+    oblique = found(path, "--rotate", "target_obl", "--target", target, "--bootstrap", 50)
+    assert np.abs(oblique["rotation"]["correlations"]).max() == pytest.approx(1)
+    assert np.array(oblique["bootstrap"]["correlations"]["low"]).shape == (3, 3)
+    for content, message in (
+        ("name,a\nq0,1\nzz,0\n", "zz: no such column in the table"),
+        ("name,a\nq0,x\n", "a target is a .csv of names and numbers"),
+        ("name,a\nq0,1\nq0,1\n", "one row for a column of the table"),
+    ):
+        target.write_text(content)
+        refused = factor(path, "--rotate", "target_ort", "--target", target)
+        assert refused.exit_code == 1
+        assert message in refused.stderr
+    aim.to_csv(target)
+    refused = factor(path, "--rotate", "target_ort", "--target", target, "--factors", 2)
+    assert "--factors is 2, but the target has 3 factors" in refused.stderr
 
 
 def test_warnings_become_notes(harman, tmp_path):
@@ -271,7 +368,10 @@ def test_files_that_are_not_read(tmp_path):
         (["--correlation", "--layer", "x"], "--correlation"),
         (["--correlation", "--observations", 1], "--observations"),
         (["--factors", "two"], "--factors"),
-        (["--factors", 0], "--factors"),
+        (["--factors", 0], "0 is neither auto nor a number of at least 1"),
+        (["--rotate", "target_ort"], "--target and --rotate target_ort or target_obl go together"),
+        *(([option, "--bootstrap", 100], "it draws the rows of a table") for option in ("--correlation", "--clients")),
+        (["--bootstrap", 10], "--bootstrap"),
         *((["--contribution", share], f"{share} does not lie in (0, 1]") for share in (0.0, 1.1, float("nan"))),
     ],
 )

@@ -18,6 +18,7 @@ from fedstat.factor.principal_axis import PrincipalAxis
 from fedstat.factor.retention import ledermann_bound
 from fedstat.factor.rotation import Rotation, rotate
 from fedstat.factor.solver import AT_BOUND
+from fedstat.factor.table import decimals
 from fedstat.factor.targets import congruence, match_factors, target_rotation
 
 if TYPE_CHECKING:
@@ -155,6 +156,9 @@ def bootstrap_loadings(
     turned, rotated by the same method from there, and its factors are matched by `match_factors`: the criterion fixes
     the position, and the uncertainty of the position stays in.
 
+    Intervals are percentiles of the draws. Over 80 samples of normal rows, three factors of four variables each with
+    loadings from 0.5 to 0.8, they covered: COVERAGE
+
     The rows must be independent. Those of a network's weights are not; `split_stability` draws clients instead.
 
     Parameters
@@ -199,7 +203,7 @@ def bootstrap_loadings(
         raise ValueError(f"level must lie in (0, 1), got {level}.")
 
     whole = PrincipalAxis(int(n_factors)).fit_moments(moments)
-    turn = _turning(whole.loadings_, rotation)
+    estimate, turn = _turning(whole.loadings_, rotation)
     z = (x - whole.mean_) / whole.scale_
     rng = stream(seed, "bootstrap of loadings")
     found: list[_Draw] = []
@@ -218,7 +222,6 @@ def bootstrap_loadings(
             f"x must vary in the draws, but in {lost} of {draws} a column is constant (column {column} holds one value "
             "in nearly all rows); leave it out."
         )
-    estimate = turn(whole.loadings_)
     phi = None
     if estimate.correlations is not None:
         phi = _interval(estimate.correlations, [d.rotation.correlations for d in found], level)
@@ -262,23 +265,23 @@ def _draw(z: np.ndarray, m: int, rng: np.random.Generator, turn: Callable[[np.nd
 
 def _turning(
     whole: np.ndarray, rotation: str | Callable[[np.ndarray], Rotation] | None
-) -> Callable[[np.ndarray], Rotation]:
-    """Return the function that rotates a draw's loadings and turns its factors to those of all rows."""
+) -> tuple[Rotation, Callable[[np.ndarray], Rotation]]:
+    """Return the rotated loadings of all rows, and the function that rotates a draw's and matches its factors."""
+    if rotation is None:
+        return Rotation(whole, np.eye(whole.shape[1]), None), lambda loadings: target_rotation(loadings, whole)
     rotated = (lambda loadings: rotate(loadings, rotation)) if isinstance(rotation, str) else rotation
-    reference = None if rotated is None else rotated(whole).loadings
+    estimate = rotated(whole)
 
     def turn(loadings: np.ndarray) -> Rotation:
-        near = target_rotation(loadings, whole)
-        if rotated is None or reference is None:
-            return near
+        near = target_rotation(loadings, estimate.loadings)
         again = rotated(near.loadings)
-        match = match_factors(again.loadings, reference)
+        match = match_factors(again.loadings, estimate.loadings)
         phi = again.correlations
         if phi is not None:
             phi = phi[np.ix_(match.order, match.order)] * np.outer(match.signs, match.signs)
-        return Rotation(match.loadings, again.rotation[:, match.order] * match.signs, phi)
+        return Rotation(match.loadings, near.rotation @ again.rotation[:, match.order] * match.signs, phi)
 
-    return turn
+    return estimate, turn
 
 
 def _interval(estimate: np.ndarray, draws: Sequence[np.ndarray | None], level: float) -> BootstrapInterval:
@@ -294,7 +297,7 @@ def _factors(m: int) -> list[str]:
 def _cells(interval: BootstrapInterval) -> np.ndarray:
     """Write every estimate with its interval."""
     cells = [
-        f"{e:.2f} ({low:.2f} to {high:.2f})"
+        f"{decimals(e)} ({decimals(low)} to {decimals(high)})"
         for e, low, high in zip(interval.estimate.flat, interval.low.flat, interval.high.flat, strict=True)
     ]
     return np.array(cells).reshape(len(interval.estimate), -1)

@@ -42,8 +42,9 @@ def rotate(loadings: np.ndarray, method: str = "varimax") -> Rotation:
 
     Orthogonal methods are "varimax", "quartimax", "equamax" and "geomin_ort"; oblique ones "promax" (with power 4),
     "oblimin" and "quartimin" (the same, since gamma is 0) and "geomin_obl" (both geomins with delta 0.01). "varimax"
-    and "promax" normalise by Kaiser's rule, as psych does, the others not. Each finds a local optimum, starting from
-    the loadings as they are.
+    and "promax" normalise by Kaiser's rule, as psych does, the others not. Each finds a stationary point, starting from
+    the loadings as they are: a local optimum, but of exactly symmetric loadings, such as a model's with equal
+    eigenvalues, also a saddle, where a criterion is flat. Data are never exactly symmetric.
 
     Two of factor_analyzer's methods do not do what their names say. Its equamax is quartimax unless it is given the
     weight m / (2 p) that defines equamax (Crawford and Ferguson 1970), so "equamax" gives it that weight. The steps of

@@ -79,14 +79,14 @@ def loading_table(
     table = pd.DataFrame(loadings, labels, variance.columns)
     table = table.assign(**{"h2 ": communality, "u2": 1 - communality, "com": complexity}).iloc[shown]
     formatters = {"h2 ": _communality, "com": "{:.1f}".format}
-    lines = [table.to_string(float_format=_decimals, formatters=formatters, na_rep="")]
+    lines = [table.to_string(float_format=decimals, formatters=formatters, na_rep="")]
     if len(shown) < p:
         lines.append(f"({p - len(shown)} of {p} variables left out; at most {per_factor} of each factor are shown)")
     # a single factor has nothing to accumulate
-    lines += ["", variance.iloc[: 2 if m == 1 else None].to_string(float_format=_decimals)]
+    lines += ["", variance.iloc[: 2 if m == 1 else None].to_string(float_format=decimals)]
     if oblique:
         factors = pd.DataFrame(phi, variance.columns, variance.columns)
-        lines += ["", "Correlations of the factors", factors.to_string(float_format=_decimals)]
+        lines += ["", "Correlations of the factors", factors.to_string(float_format=decimals)]
     if (highest > 0).any():
         lines += ["", f"Mean item complexity {complexity[highest > 0].mean():.1f}"]
     heywood = communality > AT_BOUND
@@ -101,10 +101,10 @@ def loading_table(
     return "\n".join(lines)
 
 
-def _decimals(value: float) -> str:
+def decimals(value: float) -> str:
     """Format a number with two decimals, without a minus sign before zero."""
     return f"{round(value, 2) + 0.0:.2f}"
 
 
 def _communality(value: float) -> str:
-    return _decimals(value) + ("*" if value > AT_BOUND else " ")
+    return decimals(value) + ("*" if value > AT_BOUND else " ")
