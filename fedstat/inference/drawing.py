@@ -97,6 +97,8 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
     ValueError
         If there are no rounds, or the cost of rounds is not known.
     """
+    from matplotlib.ticker import MaxNLocator
+
     scores = comparison.scores
     if axis not in _AXES:
         raise ValueError(f"axis must be one of {', '.join(_AXES)}, got {axis!r}.")
@@ -131,7 +133,9 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
                 ax.plot(middles, limit, color="0.35", linestyle=line, linewidth=0.5, zorder=2)
     if len(styled) < len(scores.methods):
         ax.plot([], [], color="0.75", linewidth=0.7, label=f"{len(scores.methods) - len(styled)} other methods")
-    _limit_height(ax, factor * band.curves)
+    _limit_height(ax, factor * band.curves, 100 if scores.of_shares else np.inf)
+    if axis == "rounds":
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(scores.seeds) < 2 or not np.isfinite(band.low).any():
         said = "one seed: no band"
     else:
@@ -429,9 +433,11 @@ def _two(comparison: Comparison, method: str | None, against: str | None) -> tup
     return method, second
 
 
-def _limit_height(ax: Axes, shown: np.ndarray) -> None:
+def _limit_height(ax: Axes, shown: np.ndarray, most: float) -> None:
     """Let the curves decide the height of the picture, with room for narrow bands."""
     known = shown[np.isfinite(shown)]
     low, high = float(known.min()), float(known.max())
     room = 0.25 * (high - low) or 0.1 * abs(high) or 1.0
-    ax.set_ylim(low - room, high + room)
+    if low >= 0 and most < np.inf:
+        low = max(low, room - 0.02 * most)
+    ax.set_ylim(low - room, min(high + room, max(1.02 * most, high)))

@@ -183,13 +183,15 @@ def _reference(comparison: Comparison) -> str:
 def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]:
     """Return the tables of the report, each with its header, or None where there is nothing to show."""
     header, prints = fingerprints_of(sources)
+    fairness, said = _fairness(comparison)
     clients = next((source.clients for source in sources if source.clients is not None), None)
     environments = []
     for source in sources:
         if (here := source.environment) is not None:
             packages = ", ".join(f"{name} {version}" for name, version in here["packages"].items())
             revision = f", revision {here['revision']}" if here.get("revision") else ""
-            machine = f"{here['system']}, {here['device']}, {here['threads']} threads"
+            threads = f"{here['threads']} thread{'s' * (here['threads'] != 1)}"
+            machine = f"{here['system']}, {here['device']}, {threads}"
             environments.append([source.name, f"Python {here['python']}, {packages}{revision}", machine])
     differences = joined(differences_table(comparison, _ROWS)) if len(comparison.differences) else None
     return {
@@ -203,7 +205,8 @@ def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]
         "traffic": _given(
             ["method", "MB up in a run", "MB down in a run", "kB up, a participant in a round"], traffic_of(sources)
         ),
-        "fairness": _fairness(comparison),
+        "fairness": fairness,
+        "fairness_notes": list(dict.fromkeys(said)),
         "reference": _reference(comparison),
         "fingerprints": _given(header, prints),
         "environments": _given(["run", "versions", "machine"], environments),
@@ -225,35 +228,38 @@ def _given(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, An
     """Return a table of words; columns whose cells are all numbers stand at the right."""
     if not rows:
         return None
-    words = [not all(set(row[i]) <= set("0123456789., to−–%") for row in rows) for i in range(len(header))]
+    words = [not all(set(row[i]) <= set("0123456789., to−–%[]") for row in rows) for i in range(len(header))]
     return {"title": "", "header": list(header), "rows": [list(row) for row in rows], "words": words}
 
 
-def _fairness(comparison: Comparison) -> dict[str, Any] | None:
-    """Return how unequal clients fare under each method, beside what test noise alone would show."""
+def _fairness(comparison: Comparison) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return how unequal clients fare under each method, beside what test noise alone would show, with notes."""
     from fedstat.inference.client_fairness import fairness
 
     scores = comparison.scores
     if scores.metric != "accuracy" or scores.samples is None or len(scores.clients) < 2:
-        return None
+        return None, []
     reference = scores.values[scores.methods.index(_reference(comparison))]
-    rows = []
+    rows, notes = [], list[str]()
     for label, values in zip(scores.methods, scores.values, strict=True):
         there = np.isfinite(values) & np.isfinite(reference) & (np.nan_to_num(scores.samples) > 0)
         own = label == _reference(comparison)
         try:
-            table = fairness(
+            found = fairness(
                 np.where(there, values, np.nan),
                 np.where(there, scores.samples, 0),
                 reference=None if own else np.where(there, reference, np.nan),
                 level=comparison.level,
-            ).table.set_index(["measure", "version"])
+            )
         except ValueError:  # a method without two clients in a seed has no spread over clients
             continue
+        table, notes = found.table.set_index(["measure", "version"]), [*notes, *found.notes]
+        first = label
         for measure, points in _MEASURES.items():
             if (measure, "raw") in table.index:
-                rows.append([label, measure, *_versions(table, measure, points)])
-    return _given(["method", "measure", "raw", "shrunken", "noise only"], rows)
+                rows.append([first, measure, *_versions(table, measure, points)])
+                first = ""
+    return _given(["method", "measure", "raw", "shrunken", "noise only"], rows), notes
 
 
 def _versions(table: pd.DataFrame, measure: str, points: bool) -> list[str]:
