@@ -105,7 +105,7 @@ def test_curves_over_bytes_need_the_bytes():
         of.curves(axis="bytes")
     with pytest.raises(ValueError, match="axis must be one of rounds, bytes, seconds, got 'flops'"):
         of.curves(axis="flops")
-    with pytest.raises(ValueError, match="the table has no rounds"):
+    with pytest.raises(ValueError, match="it needs values after two rounds"):
         comparison(replace(of.scores, rounds=np.arange(0), curves=np.empty((2, 5, 0)))).curves()
 
 

@@ -102,8 +102,8 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
     scores = comparison.scores
     if axis not in _AXES:
         raise ValueError(f"axis must be one of {', '.join(_AXES)}, got {axis!r}.")
-    if not len(scores.rounds) or not np.isfinite(scores.curves).any():
-        raise ValueError("there is no curve to draw: the table has no rounds. Compare histories instead.")
+    if len(scores.rounds) < 2 or not np.isfinite(scores.curves).any():
+        raise ValueError("there is no curve to draw: it needs values after two rounds. Compare histories instead.")
     if axis != "rounds" and axis not in (scores.spent or {}):
         raise ValueError(f'the {axis} that rounds cost are not known for these runs; use axis="rounds".')
     band = simultaneous_band(scores, comparison.level)

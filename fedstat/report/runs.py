@@ -151,21 +151,24 @@ def _figures(comparison: Comparison, folder: Path) -> tuple[dict[str, Path], lis
     """Draw what can be drawn, and say what cannot be."""
     import matplotlib.pyplot as plt
 
-    draw: dict[str, Callable[[], Axes]] = {
-        "curves": comparison.curves,
-        "bytes": lambda: comparison.curves(axis="bytes"),
-        "forest": comparison.plot,
-        "clients": lambda: comparison.clients(against=_reference(comparison)),
+    draw: dict[str, tuple[Callable[[], Axes], str]] = {
+        "curves": (comparison.curves, "Curves: they need values after two rounds."),
+        "bytes": (lambda: comparison.curves(axis="bytes"), ""),
+        "forest": (comparison.plot, "Differences: they need two methods with two common seeds."),
+        "clients": (
+            lambda: comparison.clients(against=_reference(comparison)),
+            "",
+        ),
     }
+    if len(comparison.scores.clients) < 2:
+        del draw["clients"]
     files, absent = {}, []
-    for name, drawn in draw.items():
+    for name, (drawn, otherwise) in draw.items():
         with style():
             try:
                 figure = drawn().figure
-            except ValueError as error:
-                words = str(error)
-                absent.append(f"{words[:1].upper()}{words[1:]}")
-                plt.close("all")
+            except ValueError:
+                absent += [otherwise] if otherwise else []
                 continue
             path = folder / f"{name}.svg"
             figure.savefig(path, format="svg", metadata={"Date": None})
@@ -290,7 +293,9 @@ def _left_out(data: Mapping[str, Any]) -> list[str]:
     found = [words for name, words in said.items() if data[name] is None]
     if "partition.svg" not in data["figures"]:
         found.append("A picture of who holds which classes: only folders of fedstat run hold one.")
-    return [*found, "Costs: runs do not record seconds and memory."]
+    if "clients.svg" not in data["figures"] and data["fairness"] is None:
+        found.append("Clients: what each of them gains or loses is not known.")
+    return [*dict.fromkeys(found), "Costs: runs do not record seconds and memory."]
 
 
 def _soft(value: Any, key: str = "") -> Any:
