@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 
 from fedstat import __version__
 from fedstat.inference import Comparison, compare
+from fedstat.inference.conclusions import listed
 from fedstat.inference.printing import notes_of
 from fedstat.inference.spending import bytes_spent
 from fedstat.inference.tabulation import Table, differences_table, fixed, joined, summary_table
@@ -98,7 +99,7 @@ def report_runs(
             "names": [source.name for source in sources],
             "conclusions": list(comparison.conclusions),
             "generalises": comparison.generalises,
-            "estimand": comparison.estimand,
+            "estimand": _sentence(comparison.estimand),
             "notes": notes_of(comparison),
             "control": comparison.control,
             "figures": sorted(files),
@@ -209,12 +210,19 @@ def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]
             ["method", "MB up in a run", "MB down in a run", "kB up, a participant in a round"], traffic_of(sources)
         ),
         "fairness": fairness,
-        "fairness_notes": list(dict.fromkeys(said)),
+        "fairness_notes": said,
         "reference": _reference(comparison),
         "fingerprints": _given(header, prints),
         "environments": _given(["run", "versions", "machine"], environments),
         "experiments": [[source.name, source.text] for source in sources if source.text],
     }
+
+
+def _sentence(words: str) -> str:
+    """Begin a sentence with a capital letter, and abbreviations of metrics with several."""
+    first, space, rest = words.partition(" ")
+    first = first.upper() if first in ("mse", "rmse", "mae", "auc", "f1") else first[:1].upper() + first[1:]
+    return f"{first}{space}{rest}"
 
 
 def _cells(table: Table) -> dict[str, Any]:
@@ -243,7 +251,7 @@ def _fairness(comparison: Comparison) -> tuple[dict[str, Any] | None, list[str]]
     if scores.metric != "accuracy" or scores.samples is None or len(scores.clients) < 2:
         return None, []
     reference = scores.values[scores.methods.index(_reference(comparison))]
-    rows, notes = [], list[str]()
+    rows, notes = [], dict[str, list[str]]()
     for label, values in zip(scores.methods, scores.values, strict=True):
         there = np.isfinite(values) & np.isfinite(reference) & (np.nan_to_num(scores.samples) > 0)
         own = label == _reference(comparison)
@@ -256,13 +264,17 @@ def _fairness(comparison: Comparison) -> tuple[dict[str, Any] | None, list[str]]
             )
         except ValueError:  # a method without two clients in a seed has no spread over clients
             continue
-        table, notes = found.table.set_index(["measure", "version"]), [*notes, *found.notes]
-        first = label
+        table, first = found.table.set_index(["measure", "version"]), label
+        for note in found.notes:
+            notes.setdefault(note, []).append(label)
         for measure, points in _MEASURES.items():
             if (measure, "raw") in table.index:
                 rows.append([first, measure, *_versions(table, measure, points)])
                 first = ""
-    return _given(["method", "measure", "raw", "shrunken", "noise only"], rows), notes
+    return _given(["method", "measure", "raw", "shrunken", "noise only"], rows), [
+        note if len(labels) == sum(bool(row[0]) for row in rows) else f"{listed(labels)}: {note}"
+        for note, labels in notes.items()
+    ]
 
 
 def _versions(table: pd.DataFrame, measure: str, points: bool) -> list[str]:
