@@ -80,8 +80,8 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
 
     The band is `fedstat.inference.bands.simultaneous_band`: Bonferroni's t limits at the marked rounds, at most 8, and
     all methods; between marks its width is interpolated. With one seed there is no band. Where a band is wider than the
-    picture it runs out of it. Of more than six methods the best five and the control have lines and bands of their own, and the others are
-    grey.
+    picture it runs out of it. Of more than six methods the best five and the control have lines and bands of their own,
+    and the others are grey.
 
     Parameters
     ----------

@@ -167,11 +167,11 @@ def _figures(comparison: Comparison, folder: Path) -> tuple[dict[str, Path], lis
     for name, (drawn, otherwise) in draw.items():
         with style():
             try:
-                figure = drawn().figure
+                drawn()
             except ValueError:
                 absent += [otherwise] if otherwise else []
                 continue
-            path = folder / f"{name}.svg"
+            figure, path = plt.gcf(), folder / f"{name}.svg"
             figure.savefig(path, format="svg", metadata={"Date": None})
             plt.close(figure)
             files[path.name] = path
