@@ -168,10 +168,11 @@ def test_several_runs_stand_in_one_report(folder, tmp_path):
         one = result.history[result.history["method"] == label].astype({"method": str})
         one.to_csv(tmp_path / f"{i}.csv", index=False)
         tables.append(tmp_path / f"{i}.csv")
-    report_runs(tables, tmp_path / "both.pdf", day=DAY)
+    report_runs(tables, tmp_path / "both.pdf", control=None, day=DAY)
     words = pages(tmp_path / "both.pdf").replace(" ", "")
     assert "0.csvand" in words
     assert "1.csv,byfedstat" in words
+    assert "--all-pairs" in words
 
 
 def test_what_cannot_be_reported_is_refused_in_a_sentence(folder, tmp_path):
@@ -192,6 +193,7 @@ def test_what_cannot_be_reported_is_refused_in_a_sentence(folder, tmp_path):
     assert "is a folder; name a file" in refusal(folder / "saved", "--out", tmp_path / "b.pdf")
     assert "cannot be compared" in refusal(folder / "saved", folder / "digits", "--out", pdf)
     assert "control must be one of" in refusal(folder / "saved", "--out", pdf, "--control", "Nobody")
+    assert "exclude each other" in refusal(folder / "saved", "--out", pdf, "--control", "FedAvg", "--all-pairs")
     assert "margin must" in refusal(folder / "saved", "--out", pdf, "--margin", "-1")
     damaged = tmp_path / "damaged"
     fs.load(folder / "saved").save(damaged)

@@ -45,7 +45,7 @@ def report_runs(
     out: str | Path,
     *,
     metric: str | None = None,
-    control: str | None = None,
+    control: str | None = "auto",
     margin: float | None = None,
     level: float | None = None,
     title: str | None = None,
@@ -82,11 +82,11 @@ def report_runs(
     if not runs:
         raise ValueError("runs must name at least one run folder or table.")
     sources = [read_source(Path(run)) for run in runs]
-    asked: dict[str, Any] = {"metric": metric, "control": control, "margin": margin, "level": level}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    comparison = _with_bytes(compare([str(run) for run in runs], **asked), sources)
-    options = [word for name, value in asked.items() for word in (f"--{name}", str(value))]
-    options += ["--title", title] if title is not None else []
+    asked: dict[str, Any] = {"metric": metric, "margin": margin, "level": level}
+    comparison = _with_bytes(compare([str(run) for run in runs], control=control, **asked), sources)
+    asked |= {"title": title, "control": None if control == "auto" else control}
+    options = [word for name, value in asked.items() if value is not None for word in (f"--{name}", str(value))]
+    options += ["--all-pairs"] if control is None else []
     command = shlex.join(["fedstat", "report", *map(str, runs), "--out", str(out), *options])
     with tempfile.TemporaryDirectory() as place:
         figures, absent = _figures(comparison, Path(place))
