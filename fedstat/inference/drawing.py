@@ -383,8 +383,10 @@ def _unit(scores: Scores, *, points: bool = False) -> str:
 
 def _good(comparison: Comparison) -> str:
     """Say which side is the better one."""
-    side = better(comparison.scores.metric)
-    return "" if not side else f"; better at the {'right' if side > 0 else 'left'}"
+    side = {1: "right", -1: "left", 0: ""}[better(comparison.scores.metric)]
+    if comparison.control is None and side:
+        return f"; {side}: the first is better"
+    return f"; better at the {side}" if side else ""
 
 
 def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:

@@ -227,20 +227,21 @@ def _sentence(words: str) -> str:
 
 def _cells(table: Table) -> dict[str, Any]:
     words = [name in table.words for name in table.header]
-    return {
-        "title": table.title,
-        "header": list(table.header),
-        "rows": [list(row) for row in table.rows],
-        "words": words,
-    }
+    # an interval stays on one line
+    rows = [
+        [cell if word else cell.replace(" ", "\u00a0") for cell, word in zip(row, words, strict=True)]
+        for row in table.rows
+    ]
+    return {"title": _sentence(table.title), "header": list(table.header), "rows": rows, "words": words}
 
 
 def _given(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Any] | None:
     """Return a table of words; columns whose cells are all numbers stand at the right."""
     if not rows:
         return None
-    words = [not all(set(row[i]) <= set("0123456789., to−–%[]") for row in rows) for i in range(len(header))]
-    return {"title": "", "header": list(header), "rows": [list(row) for row in rows], "words": words}
+    numbers = set("0123456789., to−–%[]")
+    words = frozenset(name for i, name in enumerate(header) if not all(set(row[i]) <= numbers for row in rows))
+    return _cells(Table("", tuple(header), tuple(map(tuple, rows)), words, ()))
 
 
 def _fairness(comparison: Comparison) -> tuple[dict[str, Any] | None, list[str]]:
