@@ -19,6 +19,7 @@ def report(
     control: Annotated[
         str | None, typer.Option(help="Method that the others are compared with.", show_default="FedAvg, or the first")
     ] = None,
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Compare every method with every other.")] = False,
     margin: Annotated[
         float | None, typer.Option(help="Largest difference that counts as none: 0.01 is a point of accuracy.")
     ] = None,
@@ -40,6 +41,16 @@ def report(
     """
     from fedstat.report.runs import report_runs
 
+    if control is not None and all_pairs:
+        raise ValueError("--control and --all-pairs exclude each other: give one of them.")
     with plain_warnings():
-        comparison = report_runs(runs, out, metric=metric, control=control, margin=margin, level=level, title=title)
+        comparison = report_runs(
+            runs,
+            out,
+            metric=metric,
+            control=None if all_pairs else control or "auto",
+            margin=margin,
+            level=level,
+            title=title,
+        )
     typer.echo("\n".join([*comparison.conclusions, comparison.generalises, "", str(out)]))

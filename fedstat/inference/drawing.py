@@ -76,12 +76,12 @@ def forest(comparison: Comparison, ax: Axes | None = None) -> Axes:
 
 
 def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
-    """Draw the mean over seeds after each evaluated round, with bands that hold for all rounds and methods together.
+    """Draw the mean over seeds after each evaluated round, with bands that hold for all methods together.
 
-    The band is `fedstat.inference.bands.simultaneous_band`: limits for averages over at most 8 stretches of rounds,
-    whose middles carry the markers. With one seed there is no band. Where a band is wider than the picture it runs out
-    of it. Of more than six methods the best five and the control have lines and bands of their own, and the others are
-    grey.
+    The band is `fedstat.inference.bands.simultaneous_band`: Bonferroni's t limits at the marked rounds, at most 8, and
+    all methods; between marks its width is interpolated. With one seed there is no band. Where a band is wider than the
+    picture it runs out of it. Of more than six methods the best five and the control have lines and bands of their own,
+    and the others are grey.
 
     Parameters
     ----------
@@ -97,11 +97,13 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
     ValueError
         If there are no rounds, or the cost of rounds is not known.
     """
+    from matplotlib.ticker import MaxNLocator
+
     scores = comparison.scores
     if axis not in _AXES:
         raise ValueError(f"axis must be one of {', '.join(_AXES)}, got {axis!r}.")
-    if not len(scores.rounds) or not np.isfinite(scores.curves).any():
-        raise ValueError("there is no curve to draw: the table has no rounds. Compare histories instead.")
+    if len(scores.rounds) < 2 or not np.isfinite(scores.curves).any():
+        raise ValueError("there is no curve to draw: it needs values after two rounds. Compare histories instead.")
     if axis != "rounds" and axis not in (scores.spent or {}):
         raise ValueError(f'the {axis} that rounds cost are not known for these runs; use axis="rounds".')
     band = simultaneous_band(scores, comparison.level)
@@ -114,36 +116,39 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
     for i in range(len(scores.methods)):
         if i not in styled and np.isfinite(band.curves[i]).any():
             ax.plot(x[i], factor * band.curves[i], color="0.75", linewidth=0.7, zorder=1)
+    drawn: list[np.ndarray] = []
     for place, i in enumerate(styled):
         line, marker, face = _LINES[place], _MARKERS[place], "white" if place % 2 else "black"
         ax.plot(x[i], factor * band.curves[i], color="black", linestyle=line, linewidth=1.1, zorder=3)
-        middles = np.array([x[i, start : end + 1].mean() for start, end in band.stretches])
-        ax.plot(middles, factor * band.means[i], color="black", linestyle="none", marker=marker, markersize=4,
+        at = band.places
+        ax.plot(x[i, at], factor * band.curves[i, at], color="black", linestyle="none", marker=marker, markersize=4,
                 markerfacecolor=face, zorder=4)  # fmt: skip
         ax.plot([], [], color="black", linestyle=line, linewidth=1.1, marker=marker, markersize=4, markerfacecolor=face,
                 label=names[i])  # fmt: skip
-        low, high = (factor * limit for limit in (band.low[i], band.high[i]))
+        half = np.interp(np.arange(len(scores.rounds)), at, band.half[i])
+        low, high = factor * (band.curves[i] - half), factor * (band.curves[i] + half)
         if scores.of_shares:
             low, high = np.clip(low, 0, 100), np.clip(high, 0, 100)
+        drawn += [low, high]
         if np.isfinite(low).any():
-            ax.fill_between(middles, low, high, color="0.5", alpha=0.13, linewidth=0, zorder=0)
+            ax.fill_between(x[i], low, high, color="0.5", alpha=0.13, linewidth=0, zorder=0)
             for limit in (low, high):
-                ax.plot(middles, limit, color="0.35", linestyle=line, linewidth=0.5, zorder=2)
+                ax.plot(x[i], limit, color="0.35", linestyle=line, linewidth=0.5, zorder=2)
     if len(styled) < len(scores.methods):
         ax.plot([], [], color="0.75", linewidth=0.7, label=f"{len(scores.methods) - len(styled)} other methods")
-    _limit_height(ax, factor * band.curves)
-    if len(scores.seeds) < 2 or not np.isfinite(band.low).any():
+    _limit_height(ax, factor * band.curves, 100 if scores.of_shares else np.inf)
+    if axis == "rounds":
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if not np.isfinite(band.half).any():
         said = "one seed: no band"
     else:
-        each = (
-            "each round" if len(band.stretches) == len(scores.rounds) else f"{len(band.stretches)} stretches of rounds"
-        )
-        everyone = f"{len(scores.methods)} methods together" if len(scores.methods) > 1 else "the method"
-        said = f"band: {percent(comparison.level)} limits (Bonferroni's t) that hold for {each}\nand {everyone}"
-        drawn = factor * np.concatenate([band.low[styled], band.high[styled]])
+        marks = "all" if len(band.places) == len(scores.rounds) else "the marked"
+        everyone = f"{len(scores.methods)} methods" if len(scores.methods) > 1 else "the method"
+        said = f"band: {percent(comparison.level)} limits (Bonferroni's t) that hold together at {marks} rounds\n"
+        said += f"and for {everyone}"
         bottom, top = ax.get_ylim()
         if np.nanmin(drawn) < bottom or np.nanmax(drawn) > top:
-            said += "; it runs out of the picture"
+            said += "; they run out of the picture"
     ax.set_xlabel(f"{unit}\n{said}")
     ax.set_ylabel(_unit(scores))
     _legend(ax, columns=3)
@@ -378,8 +383,10 @@ def _unit(scores: Scores, *, points: bool = False) -> str:
 
 def _good(comparison: Comparison) -> str:
     """Say which side is the better one."""
-    side = better(comparison.scores.metric)
-    return "" if not side else f"; better at the {'right' if side > 0 else 'left'}"
+    side = {1: "right", -1: "left", 0: ""}[better(comparison.scores.metric)]
+    if comparison.control is None and side:
+        return f"; {side}: the first is better"
+    return f"; better at the {side}" if side else ""
 
 
 def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:
@@ -429,9 +436,10 @@ def _two(comparison: Comparison, method: str | None, against: str | None) -> tup
     return method, second
 
 
-def _limit_height(ax: Axes, shown: np.ndarray) -> None:
+def _limit_height(ax: Axes, shown: np.ndarray, most: float) -> None:
     """Let the curves decide the height of the picture, with room for narrow bands."""
     known = shown[np.isfinite(shown)]
     low, high = float(known.min()), float(known.max())
     room = 0.25 * (high - low) or 0.1 * abs(high) or 1.0
-    ax.set_ylim(low - room, high + room)
+    bottom = max(low - room, -0.02 * high) if low >= 0 else low - room
+    ax.set_ylim(bottom, min(high + room, max(1.02 * most, high)))

@@ -112,11 +112,12 @@ def differences_table(comparison: Comparison, most: int | None = None, *, label:
         columns[needed] = counts(found["seeds needed"], _MOST_SEEDS)
     weighted = f"by samples{scale.points}"
     if _any(found, "by samples"):
-        ends = [found[f"{side} by samples"] if _any(found, f"{side} by samples") else None for side in ("low", "high")]
-        columns[weighted] = scale.cells(found["by samples"], places)
-        if ends[0] is not None and ends[1] is not None:
-            both = zip(columns[weighted], *(scale.cells(end, places) for end in ends), strict=True)
-            columns[weighted] = [cell if low == "–" else f"{cell} [{low}, {high}]" for cell, low, high in both]
+        cells = scale.cells(found["by samples"], places)
+        if _any(found, "low by samples"):
+            low, high = (scale.cells(found[f"{side} by samples"], places) for side in ("low", "high"))
+            ends = zip(cells, low, high, strict=True)
+            cells = [cell if start == "–" else f"{cell} [{start}, {end}]" for cell, start, end in ends]
+        columns[weighted] = cells
     some = f", the {len(found)} largest of {total}" if len(found) < total else ""
     least = ("p (sign flips)", "p (t)", "correlation", "pairs", needed, weighted)
     return _table(f"{of} of {scale.metric}{some}, paired on seeds, {limits(comparison)}", columns, least)

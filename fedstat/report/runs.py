@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 
 from fedstat import __version__
 from fedstat.inference import Comparison, compare
+from fedstat.inference.conclusions import listed
 from fedstat.inference.printing import notes_of
 from fedstat.inference.spending import bytes_spent
 from fedstat.inference.tabulation import Table, differences_table, fixed, joined, summary_table
@@ -44,7 +45,7 @@ def report_runs(
     out: str | Path,
     *,
     metric: str | None = None,
-    control: str | None = None,
+    control: str | None = "auto",
     margin: float | None = None,
     level: float | None = None,
     title: str | None = None,
@@ -81,11 +82,11 @@ def report_runs(
     if not runs:
         raise ValueError("runs must name at least one run folder or table.")
     sources = [read_source(Path(run)) for run in runs]
-    asked: dict[str, Any] = {"metric": metric, "control": control, "margin": margin, "level": level}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    comparison = _with_bytes(compare([str(run) for run in runs], **asked), sources)
-    options = [word for name, value in asked.items() for word in (f"--{name}", str(value))]
-    options += ["--title", title] if title is not None else []
+    asked: dict[str, Any] = {"metric": metric, "margin": margin, "level": level}
+    comparison = _with_bytes(compare([str(run) for run in runs], control=control, **asked), sources)
+    asked |= {"title": title, "control": None if control == "auto" else control}
+    options = [word for name, value in asked.items() if value is not None for word in (f"--{name}", str(value))]
+    options += ["--all-pairs"] if control is None else []
     command = shlex.join(["fedstat", "report", *map(str, runs), "--out", str(out), *options])
     with tempfile.TemporaryDirectory() as place:
         figures, absent = _figures(comparison, Path(place))
@@ -98,7 +99,7 @@ def report_runs(
             "names": [source.name for source in sources],
             "conclusions": list(comparison.conclusions),
             "generalises": comparison.generalises,
-            "estimand": comparison.estimand,
+            "estimand": _sentence(comparison.estimand),
             "notes": notes_of(comparison),
             "control": comparison.control,
             "figures": sorted(files),
@@ -151,23 +152,26 @@ def _figures(comparison: Comparison, folder: Path) -> tuple[dict[str, Path], lis
     """Draw what can be drawn, and say what cannot be."""
     import matplotlib.pyplot as plt
 
-    draw: dict[str, Callable[[], Axes]] = {
-        "curves": comparison.curves,
-        "bytes": lambda: comparison.curves(axis="bytes"),
-        "forest": comparison.plot,
-        "clients": lambda: comparison.clients(against=_reference(comparison)),
+    draw: dict[str, tuple[Callable[[], Axes], str]] = {
+        "curves": (comparison.curves, "Curves: they need values after two rounds."),
+        "bytes": (lambda: comparison.curves(axis="bytes"), ""),
+        "forest": (comparison.plot, "Differences: they need two methods with two common seeds."),
+        "clients": (
+            lambda: comparison.clients(against=_reference(comparison)),
+            "",
+        ),
     }
+    if len(comparison.scores.clients) < 2:
+        del draw["clients"]
     files, absent = {}, []
-    for name, drawn in draw.items():
+    for name, (drawn, otherwise) in draw.items():
         with style():
             try:
-                figure = drawn().figure
-            except ValueError as error:
-                words = str(error)
-                absent.append(f"{words[:1].upper()}{words[1:]}")
-                plt.close("all")
+                drawn()
+            except ValueError:
+                absent += [otherwise] if otherwise else []
                 continue
-            path = folder / f"{name}.svg"
+            figure, path = plt.gcf(), folder / f"{name}.svg"
             figure.savefig(path, format="svg", metadata={"Date": None})
             plt.close(figure)
             files[path.name] = path
@@ -183,13 +187,15 @@ def _reference(comparison: Comparison) -> str:
 def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]:
     """Return the tables of the report, each with its header, or None where there is nothing to show."""
     header, prints = fingerprints_of(sources)
+    fairness, said = _fairness(comparison)
     clients = next((source.clients for source in sources if source.clients is not None), None)
     environments = []
     for source in sources:
         if (here := source.environment) is not None:
             packages = ", ".join(f"{name} {version}" for name, version in here["packages"].items())
             revision = f", revision {here['revision']}" if here.get("revision") else ""
-            machine = f"{here['system']}, {here['device']}, {here['threads']} threads"
+            threads = f"{here['threads']} thread{'s' * (here['threads'] != 1)}"
+            machine = f"{here['system']}, {here['device']}, {threads}"
             environments.append([source.name, f"Python {here['python']}, {packages}{revision}", machine])
     differences = joined(differences_table(comparison, _ROWS)) if len(comparison.differences) else None
     return {
@@ -203,7 +209,8 @@ def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]
         "traffic": _given(
             ["method", "MB up in a run", "MB down in a run", "kB up, a participant in a round"], traffic_of(sources)
         ),
-        "fairness": _fairness(comparison),
+        "fairness": fairness,
+        "fairness_notes": said,
         "reference": _reference(comparison),
         "fingerprints": _given(header, prints),
         "environments": _given(["run", "versions", "machine"], environments),
@@ -211,49 +218,64 @@ def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]
     }
 
 
+def _sentence(words: str) -> str:
+    """Begin a sentence with a capital letter, and abbreviations of metrics with several."""
+    first, space, rest = words.partition(" ")
+    first = first.upper() if first in ("mse", "rmse", "mae", "auc", "f1") else first[:1].upper() + first[1:]
+    return f"{first}{space}{rest}"
+
+
 def _cells(table: Table) -> dict[str, Any]:
     words = [name in table.words for name in table.header]
-    return {
-        "title": table.title,
-        "header": list(table.header),
-        "rows": [list(row) for row in table.rows],
-        "words": words,
-    }
+    # an interval stays on one line
+    rows = [
+        [cell if word else cell.replace(" ", "\u00a0") for cell, word in zip(row, words, strict=True)]
+        for row in table.rows
+    ]
+    return {"title": _sentence(table.title), "header": list(table.header), "rows": rows, "words": words}
 
 
 def _given(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Any] | None:
     """Return a table of words; columns whose cells are all numbers stand at the right."""
     if not rows:
         return None
-    words = [not all(set(row[i]) <= set("0123456789., to−–%") for row in rows) for i in range(len(header))]
-    return {"title": "", "header": list(header), "rows": [list(row) for row in rows], "words": words}
+    numbers = set("0123456789., to−–%[]")
+    words = frozenset(name for i, name in enumerate(header) if not all(set(row[i]) <= numbers for row in rows))
+    return _cells(Table("", tuple(header), tuple(map(tuple, rows)), words, ()))
 
 
-def _fairness(comparison: Comparison) -> dict[str, Any] | None:
-    """Return how unequal clients fare under each method, beside what test noise alone would show."""
+def _fairness(comparison: Comparison) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return how unequal clients fare under each method, beside what test noise alone would show, with notes."""
     from fedstat.inference.client_fairness import fairness
 
     scores = comparison.scores
     if scores.metric != "accuracy" or scores.samples is None or len(scores.clients) < 2:
-        return None
+        return None, []
     reference = scores.values[scores.methods.index(_reference(comparison))]
-    rows = []
+    rows, notes = [], dict[str, list[str]]()
     for label, values in zip(scores.methods, scores.values, strict=True):
         there = np.isfinite(values) & np.isfinite(reference) & (np.nan_to_num(scores.samples) > 0)
         own = label == _reference(comparison)
         try:
-            table = fairness(
+            found = fairness(
                 np.where(there, values, np.nan),
                 np.where(there, scores.samples, 0),
                 reference=None if own else np.where(there, reference, np.nan),
                 level=comparison.level,
-            ).table.set_index(["measure", "version"])
+            )
         except ValueError:  # a method without two clients in a seed has no spread over clients
             continue
+        table, first = found.table.set_index(["measure", "version"]), label
+        for note in found.notes:
+            notes.setdefault(note, []).append(label)
         for measure, points in _MEASURES.items():
             if (measure, "raw") in table.index:
-                rows.append([label, measure, *_versions(table, measure, points)])
-    return _given(["method", "measure", "raw", "shrunken", "noise only"], rows)
+                rows.append([first, measure, *_versions(table, measure, points)])
+                first = ""
+    return _given(["method", "measure", "raw", "shrunken", "noise only"], rows), [
+        note if len(labels) == sum(bool(row[0]) for row in rows) else f"{listed(labels)}: {note}"
+        for note, labels in notes.items()
+    ]
 
 
 def _versions(table: pd.DataFrame, measure: str, points: bool) -> list[str]:
@@ -284,7 +306,9 @@ def _left_out(data: Mapping[str, Any]) -> list[str]:
     found = [words for name, words in said.items() if data[name] is None]
     if "partition.svg" not in data["figures"]:
         found.append("A picture of who holds which classes: only folders of fedstat run hold one.")
-    return [*found, "Costs: runs do not record seconds and memory."]
+    if "clients.svg" not in data["figures"] and data["fairness"] is None:
+        found.append("Clients: what each of them gains or loses is not known.")
+    return [*dict.fromkeys(found), "Costs: runs do not record seconds and memory."]
 
 
 def _soft(value: Any, key: str = "") -> Any:
