@@ -94,13 +94,13 @@ def compare(
             plan=None if plan is None else AnalysisPlan.read(plan),
         )
     if plot is not None:
-        figure = found.plot().figure
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(layout="constrained")
+        found.plot(axes)
         with atomic_file(plot) as temporary:
-            figure.savefig(temporary, format=plot.suffix.removeprefix(".") or "pdf", bbox_inches="tight")
-    if kind == "csv":
-        text = found.to_csv()
-    else:
-        text = {"text": str, "markdown": type(found).to_markdown, "latex": type(found).to_latex}[kind](found)
+            figure.savefig(temporary, format=plot.suffix.removeprefix(".") or "pdf")
+    text = {"text": found.__str__, "markdown": found.to_markdown, "latex": found.to_latex, "csv": found.to_csv}[kind]()
     if out is None:
         typer.echo(text)
     else:

@@ -21,6 +21,7 @@ from fedstat.inference.paired import mean_interval, sign_flip_test
 from fedstat.inference.planning import plan as seeds_for
 from fedstat.inference.sameness import check_across, told_design
 from fedstat.inference.scores import Scores
+from fedstat.inference.shape import shape_notes
 from fedstat.inference.tost import check_margin
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _gathered(
             raise ValueError("results were run under different analysis plans; choose one with plan=.")
         plan = plans[0]
     usual: dict[str, Any] = {"last": 10, "level": 0.95}
-    chosen = {
+    chosen: dict[str, Any] = {
         name: next((v for v in (value, getattr(plan, name, None)) if v is not None), usual.get(name))
         for name, value in asked.items()
     }
@@ -173,26 +174,34 @@ def _summary(scores: Scores, level: float) -> pd.DataFrame:
     import pandas as pd
 
     bounds = (0.0, 1.0) if scores.of_shares else (-np.inf, np.inf)
-    equal = scores.by_seed()
+    equal, none = scores.by_seed(), np.full(len(scores.seeds), np.nan)
     rows = []
     for m, label in enumerate(scores.methods):
-        known = equal[m][np.isfinite(equal[m])]
-        whole = label not in scores.missing and len(known) > 0
-        low = high = np.nan
-        if whole and len(known) > 1 and np.ptp(known) > 0:
-            _, low, high = mean_interval(known, level, within=bounds)
-        mean, sd = known.mean() if whole else np.nan, known.std(ddof=1) if whole and len(known) > 1 else np.nan
+        mean, low, high, sd = _interval(equal[m] if label not in scores.missing else none, level, bounds)
         rows.append([scores.models[m], mean, low, high, sd, int(scores.ran[m].sum())])
     table = pd.DataFrame(
         rows, index=list(scores.methods), columns=["model", "mean", "low", "high", "sd over seeds", "seeds"]
     )
     if scores.samples is not None:
-        weighted = np.where(np.isnan(equal), np.nan, scores.by_seed(scores.samples))
-        means = [np.nanmean(row) if np.isfinite(row).any() else np.nan for row in weighted]
-        table.insert(4, "by samples", np.where(table["mean"].isna(), np.nan, means))
+        missing = [label in scores.missing for label in scores.methods]
+        weighted = scores.by_seed(scores.samples)
+        weighted[missing] = np.nan
+        of = [_interval(row, level, bounds) for row in weighted]
+        for place, name in enumerate(("by samples", "low by samples", "high by samples")):
+            table[name] = [found[place] for found in of]
     if scores.missing:
         table["missing"] = [scores.missing.get(label, "") for label in scores.methods]
     return table
+
+
+def _interval(by_seed: np.ndarray, level: float, bounds: tuple[float, float]) -> tuple[float, float, float, float]:
+    """Return mean, t limits and standard deviation over the seeds that there are; NaN what they do not allow."""
+    known = by_seed[np.isfinite(by_seed)]
+    low = high = np.nan
+    if len(known) > 1 and np.ptp(known) > 0:
+        _, low, high = mean_interval(known, level, within=bounds)
+    mean, sd = (known.mean() if len(known) else np.nan), (known.std(ddof=1) if len(known) > 1 else np.nan)
+    return float(mean), float(low), float(high), float(sd)
 
 
 def _differences(
@@ -237,7 +246,8 @@ def _differences(
         weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
         table["high by samples"] = np.minimum(weighted.high, edge)
-    return table, family.notes
+    runs = np.array([equal[i] - equal[j] for i, j in pairs])
+    return table, (*family.notes, *shape_notes(runs))
 
 
 def _needed(family: Family, k: int, margin: float, level: float) -> float:
