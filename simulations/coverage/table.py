@@ -50,7 +50,7 @@ def page(tables: Tables) -> str:
     seeds = sorted(table["seeds"].unique())
     listed = ", ".join(str(s) for s in seeds)
     shapes = "\n".join(f"- *{shape}*: {meaning}" for shape, meaning in SHAPES.items())
-    used = table.query("rule == 'default' and shape == 'normal' and methods >= @MIN_METHODS")["moderated"]
+    used = table.query("rule == 'default' and shape == 'normal'").query(f"methods >= {MIN_METHODS}")["moderated"]
     parts = [HEAD.format(shapes=shapes, moderated=span(100 * used, 1))]
     for family, words in FAMILIES.items():
         groups = list(table[table["family"] == family].groupby(["shape", "methods"], sort=False))
