@@ -6,9 +6,10 @@ from pathlib import Path
 
 from fedstat._files import atomic_file
 from fedstat._tables import Tables, read_tables
+from fedstat.inference.moderated import MIN_METHODS
 from simulations.coverage.numbers import by_seeds, share, widths
 from simulations.coverage.study import DESIGNS, FAMILIES, RULES, SHAPES
-from simulations.showing import NONE, fixed
+from simulations.showing import NONE, fixed, span
 
 ROOT = Path(__file__).parents[2]
 COMMITTED, PAGE = ROOT / "reports" / "results" / "coverage", ROOT / "docs" / "coverage.md"
@@ -32,6 +33,9 @@ Read with care:
   of families.
 - Moderated limits lean on the methods being alike. While the one method that collapses has not done so yet, they miss
   more often than Bonferroni's, being narrower.
+- A star comes up by chance, too, about once in 40 numbers that are 95 in truth.
+- With normal errors of equal variances and 8 methods or more, variances were moderated in {moderated} per cent of
+  families; in the others they did not fit the prior, which was a false alarm.
 - Pairs whose differences are all equal have no interval and claim nothing; with rounded values and 3 seeds there are
   many.
 
@@ -46,7 +50,8 @@ def page(tables: Tables) -> str:
     seeds = sorted(table["seeds"].unique())
     listed = ", ".join(str(s) for s in seeds)
     shapes = "\n".join(f"- *{shape}*: {meaning}" for shape, meaning in SHAPES.items())
-    parts = [HEAD.format(shapes=shapes)]
+    used = table.query("rule == 'default' and shape == 'normal'").query(f"methods >= {MIN_METHODS}")["moderated"]
+    parts = [HEAD.format(shapes=shapes, moderated=span(100 * used, 1))]
     for family, words in FAMILIES.items():
         groups = list(table[table["family"] == family].groupby(["shape", "methods"], sort=False))
         header = ["errors of runs", "methods", *RULES.values()]
