@@ -264,7 +264,7 @@ def critical_difference(comparison: Comparison, ax: Axes | None = None) -> Axes:
     """Draw mean ranks over seeds, and join the methods that cannot be told apart; see `draw_ranks`."""
     import pandas as pd
 
-    from fedstat.inference import settings  # type: ignore[attr-defined]
+    from fedstat.inference import settings
 
     scores = comparison.scores
     table = pd.DataFrame(scores.by_seed().T, index=list(scores.seeds), columns=list(scores.methods))
