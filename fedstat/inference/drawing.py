@@ -70,7 +70,7 @@ def forest(comparison: Comparison, ax: Axes | None = None) -> Axes:
     against = f" to {_name(comparison.control)}" if comparison.control is not None else ""
     some = f"the {_ROWS} largest of {total} differences" if total > _ROWS else "difference"
     said = (f"{some}{against} in {_unit(comparison.scores, points=True)}", f"{limits(comparison)}{_good(comparison)}")
-    ax.set_xlabel("\n".join(fill(words, 44) for words in said))
+    ax.set_xlabel("\n".join(fill(words, 48) for words in said))
     _legend(ax, columns=3, handle=1.3)
     return ax
 

@@ -155,7 +155,7 @@ def _figures(comparison: Comparison, folder: Path) -> tuple[dict[str, Path], lis
     draw: dict[str, tuple[Callable[[], Axes], str]] = {
         "curves": (comparison.curves, "Curves: they need values after two rounds."),
         "bytes": (lambda: comparison.curves(axis="bytes"), ""),
-        "forest": (comparison.plot, "Differences: they need two methods with two common seeds."),
+        "forest": (comparison.plot, "Differences: they need two methods with two common seeds, and no missing values."),
         "clients": (
             lambda: comparison.clients(against=_reference(comparison)),
             "",
