@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from fedstat.cli._compare import compare
 from fedstat.cli._data import data
 from fedstat.cli._factor import factor
 from fedstat.cli._judge import judge
@@ -59,6 +60,7 @@ def demo(
 
 
 app.command()(run)
+app.command()(compare)
 app.command()(factor)
 app.command()(judge)
 app.command()(report)

@@ -281,7 +281,7 @@ def _window(
                 'compared over their own last rounds with across="rounds".'
             )
     each_own = (part.reduced.rounds for part in parts.values())
-    windows = {tuple(int(r) for r in rounds if r > max(0, rounds[-1] - last)) for rounds in each_own}
+    windows = {tuple(int(r) for r in rounds if r > max(min(0, rounds[-1] - 1), rounds[-1] - last)) for rounds in each_own}
     if len(windows) > 1 and "rounds" not in across:
         each = "; ".join(", ".join(map(str, rounds)) for rounds in sorted(windows))
         raise ValueError(

@@ -23,7 +23,8 @@ def in_words(found: Gathered, control: str | None, level: float, simultaneous: b
         when = "the round that each run kept"
     elif scores.averaged:
         first, last = scores.averaged[0], scores.averaged[-1]
-        when = f"evaluated rounds {first} to {last}" if first < last else f"round {last} alone"
+        alone = f"round {last} alone" if last else "the one evaluation"
+        when = f"evaluated rounds {first} to {last}" if first < last else alone
     else:
         when = "each result's own last rounds"
     words = f"{scores.metric} of {whose} {when}"
