@@ -236,7 +236,7 @@ def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
         np.concatenate([table["test_samples"] for table in known.values()]),
         last=last,
         natural=setup.natural,
-        away=bool(setup.unseen),
+        away=bool(setup.unseen) and "partition" in setup.experiment.vary,
         newcomers=offered,
         notes=notes,
         lossy=setup.dataset.lossy,
