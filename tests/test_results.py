@@ -10,11 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 import fedstat as fs
 from fedstat._files import atomic_file, atomic_folder
 from fedstat.federated.progress import in_brief
+from fedstat.federated.recorder import as_ranges, from_ranges
 
 # the networks here are too small for kappa to leave identified factors
 pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
@@ -228,8 +231,16 @@ def test_a_row_for_every_client_counts_its_samples_by_split_in_every_seed(tmp_pa
 def test_a_run_says_which_rounds_were_measured_and_whether_it_is_finished(tmp_path):
     result = run(3, evaluate_at=[0, 2])
     assert {key: result.config[key] for key in ("rounds", "rounds_asked", "finished", "evaluated", "device")} == {
-        "rounds": 3, "rounds_asked": 3, "finished": True, "evaluated": [0, 2], "device": "cpu",
+        "rounds": 3, "rounds_asked": 3, "finished": True, "evaluated": [[0, 2, 2]], "device": "cpu",
     }  # fmt: skip
     longer = run(6, evaluate_at=[2, 5], resume=result, folder=tmp_path / "run")
-    assert fs.load(tmp_path / "run").config["evaluated"] == longer.config["evaluated"] == [0, 2, 5]
+    assert fs.load(tmp_path / "run").config["evaluated"] == longer.config["evaluated"] == [[0, 2, 2], [5, 5, 1]]
     assert longer.history["round"].unique().tolist() == [0, 2, 5]
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_evaluated_rounds_are_kept_as_ranges(rounds):
+    ranges = as_ranges(rounds)
+    assert from_ranges(ranges) == rounds
+    assert as_ranges({*range(5, 90, 5), *range(90, 101)}) == [[5, 90, 5], [91, 100, 1]]
+    assert len(ranges) <= len(rounds)

@@ -121,7 +121,7 @@ def test_only_the_same_experiment_is_continued(config, tmp_path):
     for arguments, message in (
         (short, "holds a run already; continue it with --resume"),
         ((*short, "--resume", "--set", "training.lr=0.2"), "training.lr was 0.1 and is 0.2"),
-        (("--set", "rounds=2", "--resume"), "seed was [3] and is [3, 4]"),
+        (("--set", "rounds=2", "--set", "seed=[4, 3]", "--resume"), "seed was [3] and is [4, 3]"),
         (("--set", "rounds=1", "--seeds", 1, "--resume"), "holds 2 rounds already, more than rounds = 1"),
     ):
         refused = fedstat(config, "--out", out, *arguments)

@@ -82,8 +82,8 @@ class Setup:
 
     @property
     def natural(self) -> bool:
-        """Whether all seeds draw on the same clients, because nature made them."""
-        return isinstance(self.experiment.partition, config.Group)
+        """Whether all seeds have the same clients, because nature made them or the partition does not vary."""
+        return isinstance(self.experiment.partition, config.Group) or "partition" not in self.experiment.vary
 
 
 def set_up(experiment: config.Experiment) -> Setup:

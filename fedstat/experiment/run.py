@@ -266,7 +266,7 @@ def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
 def _design(setup: Setup, result: Result) -> Design | None:
     """Say how seeds, clients and data of an experiment belong together; None where one seed ran."""
     told = told_design({"run": result.config}, result.clients)
-    if told is None or not setup.unseen:
+    if told is None or not setup.unseen or told == Design(clients="same", data="fixed"):
         return told
     # the pool of those who train differs by who stays away
     spec = setup.experiment.partition

@@ -28,7 +28,7 @@ from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.federated.network import Model
 from fedstat.federated.patience import Patience
 from fedstat.federated.plan import Plan, Population, make_plan, seeds_of
-from fedstat.federated.recorder import Wanted
+from fedstat.federated.recorder import Wanted, from_ranges
 from fedstat.federated.result import Result, load
 from fedstat.federated.run import Key
 from fedstat.federated.run_folder import check_free, sole_writer
@@ -120,10 +120,10 @@ def extend(
         if new:
             plan = planned(new)
             checkpoints = Checkpoints(None if checkpoint is None else whole("checkpoint", checkpoint, 1))
+            splits, evaluated = measured_splits(plan, config["validate"], stop), from_ranges(config["evaluated"])
             wanted = Wanted(
-                config["rounds_asked"], set(config["evaluated"]), measured_splits(plan, config["validate"], stop),
-                measured, config["trained"], stop, checkpoints=checkpoints,
-            )  # fmt: skip
+                config["rounds_asked"], evaluated, splits, measured, config["trained"], stop, checkpoints=checkpoints
+            )
             before = _before(part, plan, config["seeds"])
             if before is None or not before.config["finished"]:
                 before = carry_out(plan, wanted, before, part, progress)

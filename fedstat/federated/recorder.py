@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -82,10 +82,11 @@ class Recorder:
         self.history = None if before is None else before.history[list(COLUMNS)]
         self.traffic = None if before is None else before.traffic
         self.clients = plan.clients()
-        self.evaluated = set(wanted.evaluated)
+        evaluated = wanted.evaluated
         if before is not None:
-            done, listed = before.config["rounds"], before.config["evaluated"]
-            self.evaluated = {t for t in listed if t <= done} | {t for t in wanted.evaluated if t > done}
+            done, listed = before.config["rounds"], from_ranges(before.config["evaluated"])
+            evaluated = {t for t in listed if t <= done} | {t for t in evaluated if t > done}
+        self.evaluated = as_ranges(evaluated)
         self.kept: dict[Key, State] = {} if before is None else dict(before.kept)
         self.new: list[pd.DataFrame] = []  # what the history does not hold yet
         self.sent: list[pd.DataFrame] = []
@@ -143,7 +144,7 @@ class Recorder:
                 "rounds": int(rounds),
                 "rounds_asked": self.wanted.rounds,
                 "finished": self.stopped or rounds == self.wanted.rounds,
-                "evaluated": sorted(self.evaluated),
+                "evaluated": self.evaluated,
             },
             model=self.plan.model,
             methods=self.plan.methods,
@@ -195,6 +196,24 @@ class Recorder:
         keys = zip(history["method"], history["seed"], strict=True)
         kept = np.array([best.get((str(method), int(seed)), -1) for method, seed in keys], dtype=int)
         return history.assign(kept=history["round"].to_numpy() == kept)
+
+
+def as_ranges(rounds: Iterable[int]) -> list[list[int]]:
+    """Write rounds as few ranges [first, last, step], the same for the same rounds."""
+    ranges: list[list[int]] = []
+    for t in sorted(rounds):
+        if ranges and ranges[-1][0] == ranges[-1][1]:
+            ranges[-1] = [ranges[-1][1], t, t - ranges[-1][1]]
+        elif ranges and t - ranges[-1][1] == ranges[-1][2]:
+            ranges[-1][1] = t
+        else:
+            ranges.append([t, t, 1])
+    return ranges
+
+
+def from_ranges(ranges: Iterable[Sequence[int]]) -> set[int]:
+    """Return the rounds that `as_ranges` wrote."""
+    return {t for first, last, step in ranges for t in range(first, last + 1, step)}
 
 
 def _joined(before: Mapping[str, np.ndarray], now: Mapping[str, list[np.ndarray]]) -> dict[str, np.ndarray]:

@@ -51,7 +51,8 @@ class Result:
         ``truth``, of the ``network`` and of its initial ``weights``; ``vary``, the sources of randomness that follow
         each seed, the others following the first one of ``seeds`` (with the number of clients and ``participation``
         they decide the participants); ``training`` and ``loss``; ``model``; ``rounds`` (done), ``rounds_asked``,
-        ``finished``; ``evaluated``, the rounds up to ``rounds_asked`` after which models are measured; ``stop``,
+        ``finished``; ``evaluated``, the rounds up to ``rounds_asked`` after which models are measured, as ranges
+        [first, last, step]; ``stop``,
         ``validate``, ``trained`` and ``metrics``, what is measured; ``dtype`` and ``device`` (the last one's, if a run
         was continued on another); ``plan``, the digest of the plan, empty if there is none. ``clients`` and ``classes``
         hold the number of clients and the names of classes by seed, ``methods`` the hyper-parameters by label, ``code``

@@ -280,8 +280,11 @@ def _window(
                 f"others after round {most}. Continue what ends early, or leave it out; results given apart are "
                 'compared over their own last rounds with across="rounds".'
             )
-    each_own = (part.reduced.rounds for part in parts.values())
-    windows = {tuple(int(r) for r in rounds if r > max(min(0, rounds[-1] - 1), rounds[-1] - last)) for rounds in each_own}
+    windows = set()
+    for part in parts.values():
+        rounds = part.reduced.rounds
+        # the state before training, round 0, counts only where there is nothing else
+        windows.add(tuple(int(r) for r in rounds if r > rounds[-1] - last and (r > 0 or rounds[-1] == 0)))
     if len(windows) > 1 and "rounds" not in across:
         each = "; ".join(", ".join(map(str, rounds)) for rounds in sorted(windows))
         raise ValueError(
