@@ -134,7 +134,8 @@ def test_restricted_likelihood_of_a_balanced_table_is_its_analysis_of_variance()
     exact = _balanced(y.reshape(5, 6, 2), ["a", "b"], {}, terms, 0.95)
     assert list(ours) == list(exact) == ["a", "b", "a × b", "residual"]
     np.testing.assert_allclose([v[0] for v in ours.values()], [v[0] for v in exact.values()], rtol=1e-4)
-    np.testing.assert_allclose(ours["residual"], exact["residual"], rtol=1e-3)
+    # profile limits are not chi-square limits, but near
+    np.testing.assert_allclose(ours["residual"], exact["residual"], rtol=0.05)
 
 
 def one_at_a_time(together=True, sds=(0.02, 0.01, 0.003), runs=7, seed=0, interaction=0.0):
@@ -206,6 +207,18 @@ def test_intervals_of_crossed_components_cover(seeds, clients, share):
         covered += (found[:, 1] <= variances) & (variances <= found[:, 2])
     assert (covered / repeats > 0.95 - 3 * np.sqrt(0.95 * 0.05 / repeats)).all()
     assert covered[2] / repeats < 0.965
+
+
+@pytest.mark.slow
+def test_intervals_of_unbalanced_tables_cover():
+    rng = np.random.default_rng(9)
+    repeats, sds = 200, np.sqrt([0.1, 1.0, 0.5])
+    covered = np.zeros(3)
+    for _ in range(repeats):
+        table = crossed(rng, {"seed": 5, "client": 10}, {"seed": sds[0], "client": sds[1]}, sds[2])
+        found = components(table.sample(frac=0.85, random_state=0), sources=["seed", "client"], points=False).table
+        covered += (found["low"] <= sds) & (sds <= found["high"])
+    assert (covered / repeats > 0.95 - 3 * np.sqrt(0.95 * 0.05 / repeats)).all()
 
 
 def test_terms_are_named_by_what_lies_within_what():

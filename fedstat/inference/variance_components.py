@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Design = Literal["one at a time", "balanced", "unbalanced"]
 #: Rows and levels that restricted maximum likelihood still takes within seconds.
-_MOST_ROWS, _MOST_LEVELS = 10_000, 500
+_MOST_ROWS, _MOST_LEVELS = 10_000, 300
 LEFT_OVER = "left over"
 
 
@@ -96,7 +96,7 @@ def components(
     residual. **Unbalanced**: restricted maximum likelihood.
 
     Intervals of a variance, or of a combination of mean squares, are modified large-sample ones (exact chi-square for
-    a single mean square); for unbalanced tables Satterthwaite's. They assume normal effects.
+    a single mean square); for unbalanced tables those of the profile likelihood. They assume normal effects.
 
     Parameters
     ----------
@@ -388,8 +388,7 @@ def _unbalanced(
     fixed: list[str],
     level: float,
 ) -> dict[str, tuple[float, float, float]]:
-    """Estimate the components by restricted maximum likelihood, with Satterthwaite's chi-square limits."""
-    from scipy import stats
+    """Estimate the components by restricted maximum likelihood, with limits by its profile."""
 
     def groups(term: Sequence[str]) -> np.ndarray:
         return np.unique(np.stack([codes[n] for n in term]), axis=1, return_inverse=True)[1].ravel()
@@ -409,52 +408,59 @@ def _unbalanced(
     rest, df_rest = max(float(y @ y - (q.T @ y) @ (q.T @ y)), 0.0), len(y) - q.shape[1]
     products = [q.T @ b @ (b.T @ q) for b in blocks] + [np.eye(q.shape[1])]
     unit = float(np.var(y))
-    estimates, projection = _restricted_likelihood(
-        q.T @ y / np.sqrt(unit), products, q.T @ means, rest / unit, max(df_rest, 0)
-    )
-    projected = [projection @ product for product in products]
-    information = np.array([[(a * b.T).sum() / 2 for b in projected] for a in projected])
-    information[-1, -1] += max(df_rest, 0) / (2 * estimates[-1] ** 2)
-    errors = np.sqrt(np.diag(np.linalg.pinv(information)))
-    found = {}
-    for name, estimate, error in zip([*of, "residual"], estimates, errors, strict=True):
-        df = 2 * (estimate / error) ** 2
-        if df > 0.1:
-            low, high = (df * estimate / stats.chi2.ppf(tail, df) for tail in ((1 + level) / 2, (1 - level) / 2))
-        else:  # at the border of zero
-            low, high = 0.0, estimate + stats.norm.ppf((1 + level) / 2) * error
-        found[name] = (unit * float(estimate), unit * float(low), unit * float(high))
-    return found
+    found = _restricted_likelihood(q.T @ y / np.sqrt(unit), products, q.T @ means, rest / unit, max(df_rest, 0), level)
+    return {
+        name: (unit * estimate, unit * low, unit * high)
+        for name, (estimate, low, high) in zip([*of, "residual"], found, strict=True)
+    }
 
 
 def _restricted_likelihood(
-    y: np.ndarray, products: list[np.ndarray], means: np.ndarray, rest: float, df_rest: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the variances, not negative, that maximise the restricted likelihood, and the projection at them.
+    y: np.ndarray, products: list[np.ndarray], means: np.ndarray, rest: float, df_rest: int, level: float
+) -> list[tuple[float, float, float]]:
+    """Return the variances, not negative, that maximise the restricted likelihood, and their profile limits.
 
     The covariance is the sum of variances times `products`, the identity last; `rest` is a further sum of squares of
     noise alone with `df_rest` degrees of freedom. statsmodels' MixedLM does not converge where several components are
     zero, as interactions often are; elsewhere the tests hold this against it.
     """
-    from scipy import optimize
-
-    def project(variances: np.ndarray) -> tuple[np.ndarray, float]:
-        v = np.tensordot(variances, products, axes=1)
-        inverse = np.linalg.inv(v)
-        fixed_part = means.T @ inverse @ means
-        log_det = np.linalg.slogdet(v)[1] + np.linalg.slogdet(fixed_part)[1]
-        return inverse - inverse @ means @ np.linalg.solve(fixed_part, means.T @ inverse), float(log_det)
+    from scipy import optimize, stats
 
     def loss(variances: np.ndarray) -> tuple[float, np.ndarray]:
-        p, log_det = project(variances)
-        noise, py = variances[-1], p @ y
+        v = np.tensordot(variances, products, axes=1)
+        inverse, noise = np.linalg.inv(v), variances[-1]
+        fixed_part = means.T @ inverse @ means
+        p = inverse - inverse @ means @ np.linalg.solve(fixed_part, means.T @ inverse)
+        py = p @ y
         slope = np.array([(p * product).sum() - py @ product @ py for product in products])
         slope[-1] += df_rest / noise - rest / noise**2
-        return (log_det + float(y @ py) + df_rest * np.log(noise) + rest / noise) / 2, slope / 2
+        log_det = np.linalg.slogdet(v)[1] + np.linalg.slogdet(fixed_part)[1]
+        return float(log_det + y @ py + df_rest * np.log(noise) + rest / noise) / 2, slope / 2
 
-    bounds = [(0.0, None)] * (len(products) - 1) + [(1e-6, None)]
-    start = np.full(len(products), 1 / len(products))
-    found = optimize.minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-13, "gtol": 1e-7, "maxiter": 500}
-    )
-    return found.x, project(found.x)[0]
+    bounds: list[tuple[float, float | None]] = [*[(0.0, None)] * (len(products) - 1), (1e-6, None)]
+
+    def best(start: np.ndarray, limits: list[tuple[float, float | None]]) -> tuple[np.ndarray, float]:
+        found = optimize.minimize(
+            loss, start, jac=True, bounds=limits, method="L-BFGS-B", options={"ftol": 1e-13, "gtol": 1e-7}
+        )
+        return found.x, float(found.fun)
+
+    estimates, least = best(np.full(len(products), 1 / len(products)), bounds)
+    allowed = least + stats.chi2.ppf(level, 1) / 2
+
+    def excess(k: int, value: float) -> float:
+        start = np.maximum(estimates, 1e-3)
+        start[k] = value
+        return best(start, [*bounds[:k], (value, value), *bounds[k + 1 :]])[1] - allowed
+
+    found = []
+    for k, estimate in enumerate(map(float, estimates)):
+        bottom, top = float(bounds[k][0]), 2 * estimate + 0.01
+        low = bottom
+        if estimate > bottom and excess(k, bottom) > 0:
+            low = optimize.brentq(lambda x, k=k: excess(k, x), bottom, estimate, rtol=1e-4, xtol=1e-9)
+        while excess(k, top) < 0:
+            top *= 2
+        high = optimize.brentq(lambda x, k=k: excess(k, x), estimate, top, rtol=1e-4, xtol=1e-9)
+        found.append((estimate, float(low), float(high)))
+    return found
