@@ -2,6 +2,7 @@
 
 import warnings
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import pytest
 import statsmodels.formula.api as smf
 from scipy import stats
 
-from fedstat.inference import components
+from fedstat.inference import by_source, components
 from fedstat.inference.variance_components import _balanced, _closed, _label, mean_squares_interval
 
 
@@ -255,3 +256,28 @@ def table():
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make(table())
+
+
+def test_runs_that_vary_one_source_at_a_time_are_the_table_that_is_split():
+    rng = np.random.default_rng(0)
+    sources = ["partition", "batches"]
+
+    def run(source, spread):
+        values = 0.6 + np.r_[0, spread * rng.normal(size=5)]  # the first run is common to all
+        rows = [("A", s, t, 0, "personal", "test", "accuracy", v) for s, v in enumerate(values) for t in (1, 2)]
+        names = ["method", "seed", "round", "client", "estimand", "split", "metric", "value"]
+        return SimpleNamespace(
+            history=pd.DataFrame(rows, columns=names), config={"vary": [source], "seeds": list(range(6))}
+        ), values
+
+    runs = {source: run(source, spread) for source, spread in zip(sources, (0.05, 0.001), strict=True)}
+    table = by_source([result for result, _ in runs.values()], last=1)
+    assert len(table) == 11
+    np.testing.assert_allclose(table.query("batches == 0")["value"], runs["partition"][1])
+    assert (table[["data", "participants", "initial weights"]] == 0).all(axis=None)
+    found = components(table, sources=sources).table
+    np.testing.assert_allclose(
+        found.loc[sources, "sd"], [100 * values.std(ddof=1) for _, values in runs.values()], rtol=1e-6
+    )
+    with pytest.raises(ValueError, match="result 1 does not say which sources varied"):
+        by_source(runs["batches"][0].history)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +13,7 @@ import typer
 from fedstat._files import atomic_file
 from fedstat._warnings import plain_warnings
 
-_COLUMNS = ("method", "seed", "client", "round", "estimand", "split", "value")
+_COLUMNS = ("method", "seed", "client", "round", "value")
 
 
 def compare(
@@ -69,14 +72,14 @@ def compare(
 
     if control is not None and all_pairs:
         raise ValueError("--control and --all-pairs exclude each other: give one of them.")
-    named = dict(zip(_COLUMNS, (method, seed, client, round_, None, None, value), strict=True))
+    named = dict(zip(_COLUMNS, (method, seed, client, round_, value), strict=True))
     columns = {theirs: ours for ours, theirs in named.items() if theirs is not None}
     if value is not None and metric is not None:
         columns[value] = metric
     kind = form if out is None else {".md": "markdown", ".tex": "latex", ".csv": "csv"}.get(out.suffix, form)
     if kind not in (known := ("text", "markdown", "latex", "csv")):
         raise ValueError(f"--format must be one of {', '.join(known)}, got {form!r}.")
-    with plain_warnings():
+    with plain_warnings(), _options_named():
         results = {str(file): read_results(file, columns=columns) if columns else file for file in files}
         if len(results) < len(files):
             raise ValueError("one file is named twice; name each once.")
@@ -107,6 +110,22 @@ def compare(
         with atomic_file(out) as temporary:
             temporary.write_text(text + "\n" * (not text.endswith("\n")), encoding="utf-8")
         typer.echo("\n".join([*found.conclusions, found.generalises, "", str(out)]))
+
+
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """Say in options what an error proposes in Python."""
+    try:
+        yield
+    except ValueError as error:
+        proposed = re.search(r"columns=\{([^}]*)\}", str(error))
+        if proposed is None:
+            raise
+        pairs = dict(re.findall(r"'([^']*)': '([^']*)'", proposed[1]))
+        options = [f"--{ours} {theirs}" for theirs, ours in pairs.items() if ours in _COLUMNS]
+        values = {theirs: ours for theirs, ours in pairs.items() if ours not in _COLUMNS}
+        options += [f"--value {theirs} --metric {ours}" for theirs, ours in values.items()][:1]
+        raise ValueError(str(error).replace(proposed[0], " ".join(options))) from None
 
 
 def _estimand(wanted: list[str] | tuple[str, ...]) -> str | dict[str, str] | None:

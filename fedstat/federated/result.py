@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,9 @@ from fedstat.federated.run import Key
 from fedstat.federated.run_folder import Saved, read_run, sole_writer, write_run
 from fedstat.federated.seeds import Seeds
 from fedstat.inference import AnalysisPlan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,6 +90,26 @@ class Result:
     def __repr__(self) -> str:
         labels, seeds = ", ".join(self.config["methods"]), ", ".join(map(str, self.config["seeds"]))
         return f"Result({labels}; seeds {seeds}; {self.config['rounds']} rounds; {len(self.history)} rows of history)"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from fedstat.inference import compare
+
+        shown = f"<p>{escape(repr(self))}</p>"
+        return shown + compare(self)._repr_html_() if len(self.history) else shown
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the differences of the methods with their intervals, as `fedstat.compare` finds them."""
+        from fedstat.inference import compare
+
+        return compare(self).plot(ax)
+
+    def plot_clients(self, ax: Axes | None = None, *, method: str | None = None, against: str | None = None) -> Axes:
+        """Draw what each client gains or loses by a method against another, by default against the control."""
+        from fedstat.inference import compare
+
+        return compare(self).clients(ax, method=method, against=against)
 
     def personal(
         self, client: int, method: str | None = None, seed: int | None = None, estimand: str | None = None

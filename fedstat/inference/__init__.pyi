@@ -20,6 +20,7 @@ from .reduction import Reduced, reduce, survey
 from .sequential import Looks, added_seeds, looks
 from .settings import Ranks, ranks
 from .shape import shape_notes
+from .sources import by_source
 from .targets import TimeToTarget, to_target
 from .tost import Equivalence, Equivalences, equivalence, equivalences
 from .variance_components import Components, components
@@ -51,6 +52,7 @@ __all__ = [
     "agrees",
     "auc",
     "both_weightings",
+    "by_source",
     "chance_corrected",
     "clopper_pearson",
     "compare",

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 #: What stands for the choice of a control where nobody chooses.
 AUTO = "auto"
-#: Where nothing else is said, the difference of two shares that seeds are counted for.
-_POINT = 0.01
 _UNKNOWN = (
     "How the seeds came about is not known here: it speaks of other runs of the same kind, and of other clients or "
     "data only as far as these changed with the seed."
@@ -112,19 +110,19 @@ def compare(
     pairs = _pairs(scores, control)
     rule: Rule = "joint" if simultaneous else "none"
     known = design or Design(clients="new", data="drawn")
-    summary = _summary(scores, level)
-    differences, notes = _differences(scores, pairs, known, level, rule, moderated, margin)
+    aim = scores.aim(margin)
+    differences, notes = _differences(scores, pairs, known, level, rule, moderated, margin, aim)
     seeds = len(scores.seeds)
     return Comparison(
         scores=scores,
-        summary=summary,
+        summary=_summary(scores, level),
         differences=differences,
         control=control,
         level=level,
         simultaneous=simultaneous,
         margin=margin,
         estimand=in_words(found, control, level, simultaneous, len(pairs)),
-        conclusions=conclude(scores, differences, control, margin or (_POINT if scores.of_shares else None)),
+        conclusions=conclude(scores, differences, control, aim),
         notes=(*notes_on(found), *notes, *found.notes, *against_plan(plan, scores, asked, control)),
         generalises=_ONE_SEED if seeds == 1 else design.sentence() if design else _UNKNOWN,
     )
@@ -212,6 +210,7 @@ def _differences(
     rule: Rule,
     moderated: bool | str,
     margin: float | None,
+    aim: float | None,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Tabulate the differences of pairs, with intervals that hold together."""
     import pandas as pd
@@ -227,7 +226,6 @@ def _differences(
     _check_common(scores, family)
     inner = None if margin is None else simultaneous_family(scores.values, pairs, level=2 * level - 1, **settings)
     edge = 1.0 if scores.of_shares else np.inf
-    aim = margin or (_POINT if scores.of_shares else None)
     equal = scores.by_seed()
     rows = []
     for k, (i, j) in enumerate(pairs):

@@ -31,8 +31,8 @@ class Comparison:
         A row for each pair, named "A − B": ``method``, ``against``, ``difference``, its limits ``low`` and ``high``,
         ``correlation`` of the pairs, ``pairs`` (common seeds), ``p (t)`` and ``p (sign flips)`` of one test alone,
         ``p (adjusted)`` to the intervals, ``outcome`` ("different", "equivalent", "undecided", "no spread"),
-        ``seeds needed`` to tell ``margin`` apart, and, where samples are known, the same difference ``by samples`` with
-        ``low by samples`` and ``high by samples``.
+        ``seeds needed`` to tell ``aim`` apart with a power of 80%, and, where samples are known, the same difference
+        ``by samples`` with ``low by samples`` and ``high by samples``.
     control : str or None
         What the others are compared with; None if all pairs are compared.
     level : float
@@ -62,6 +62,11 @@ class Comparison:
     conclusions: tuple[str, ...]
     notes: tuple[str, ...]
     generalises: str
+
+    @property
+    def aim(self) -> float | None:
+        """The difference that seeds needed are counted for: the margin, or for shares a point; None without either."""
+        return self.scores.aim(self.margin)
 
     @property
     def gaps(self) -> Mapping[str, str]:

@@ -49,6 +49,12 @@ def listed(names: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
 
 
+def _few(names: Iterable[str]) -> str:
+    """Name the first of many."""
+    found = list(names)
+    return f"{', '.join(found[:3])} and {len(found) - 3} more"
+
+
 def size(value: float, scores: Scores) -> str:
     """Say how large a difference is, without its sign: in points where values are shares."""
     if not scores.of_shares:
@@ -101,16 +107,18 @@ def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | N
         (above, rows[(rows["outcome"] == "different") & (rows["difference"] > 0)]),
         (below, rows[(rows["outcome"] == "different") & (rows["difference"] < 0)]),
     ):
-        if len(chosen):
+        if len(chosen) > _NAMED:
+            yield f"{len(chosen)} of {len(rows)} methods are {word} {control}: {_few(chosen['method'])}."
+        elif len(chosen):
             each = (f"{row['method']} (by {_span(row, scores)})" for _, row in chosen.iterrows())
             yield f"{listed(each)} {'is' if len(chosen) == 1 else 'are'} {word} {control}."
     yield from _equivalent(scores, rows, margin)
     open_ = rows[rows["outcome"] == "undecided"]
     if len(open_):
-        yield (
-            f"{listed(open_['method'])} cannot be told apart from {control} with {_seeds(open_)}"
-            f"{_needed(open_, scores, margin)}."
-        )
+        who = listed(open_["method"])
+        if len(open_) > _NAMED:
+            who = f"{len(open_)} of {len(rows)} methods ({_few(open_['method'])})"
+        yield (f"{who} cannot be told apart from {control} with {_seeds(open_)}{_needed(open_, scores, margin)}.")
     yield from _no_spread(rows)
 
 

@@ -81,6 +81,10 @@ class Scores:
         known = self.values[np.isfinite(self.values)]
         return self.metric in SHARES and bool(((known >= 0) & (known <= 1)).all())
 
+    def aim(self, margin: float | None) -> float | None:
+        """Return the difference that seeds are counted for: the margin, else a point of shares, else None."""
+        return margin if margin is not None else 0.01 if self.of_shares else None
+
     def by_seed(self, weights: np.ndarray | None = None) -> np.ndarray:
         """Return the mean over clients for each method and seed, shape (M, S); NaN where a client is missing.
 

@@ -105,9 +105,7 @@ def differences_table(comparison: Comparison, most: int | None = None, *, label:
     columns["pairs"] = counts(found["pairs"])
     columns |= {name: [p_value(p) for p in found[name]] for name in ("p (t)", "p (sign flips)", "p (adjusted)")}
     columns["outcome"] = [str(word) for word in found["outcome"]]
-    needed = "seeds needed"
-    if comparison.margin is not None:
-        needed = f"seeds for {size(comparison.margin, comparison.scores)}"
+    needed = "seeds needed" if comparison.aim is None else f"seeds for {size(comparison.aim, comparison.scores)}"
     if _any(found, "seeds needed"):
         columns[needed] = counts(found["seeds needed"], _MOST_SEEDS)
     weighted = f"by samples{scale.points}"

@@ -1,0 +1,59 @@
+"""From runs in which one source of randomness varies at a time to the table that `components` splits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedstat.inference.gathering import Estimand, gather, read_runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SOURCES = ("data", "partition", "initial weights", "participants", "batches")
+
+
+def by_source(
+    results: Any | Sequence[Any], *, metric: str | None = None, estimand: Estimand = None, last: int = 10
+) -> pd.DataFrame:
+    """Tabulate runs by the seed that each source of randomness came from.
+
+    Parameters
+    ----------
+    results : Result, run folder, or a sequence of them
+        Such as one run of ``fs.federate(..., vary=[source])`` for each source, under the same first seed.
+    metric, estimand, last
+        The primary summary, as in `fedstat.compare`.
+
+    Returns
+    -------
+    DataFrame
+        A row for each method and run: method, the seed of data, partition, initial weights, participants and batches,
+        and value. Runs that share all of them are one row.
+
+    Raises
+    ------
+    ValueError
+        If a run does not say what varied.
+
+    Examples
+    --------
+    >>> runs = [fs.federate(..., seed=range(8), vary=[source]) for source in sources]  # doctest: +SKIP
+    >>> table = by_source(runs)  # doctest: +SKIP
+    >>> print(components(table[table["method"] == "FedAvg"], sources=sources))  # doctest: +SKIP
+    """
+    import pandas as pd
+
+    rows = []
+    for name, run in read_runs(results).items():
+        if run.config is None or "vary" not in run.config:
+            raise ValueError(
+                f"{name} does not say which sources varied; give results of fs.federate, or their folders."
+            )
+        scores = gather({name: run}, metric, None, last, estimand, ()).scores
+        varied, first = set(run.config["vary"]), run.config["seeds"][0]
+        for label, values in zip(scores.methods, scores.by_seed(), strict=True):
+            for seed, value in zip(scores.seeds, values, strict=True):
+                seeds = {source: seed if source in varied else first for source in _SOURCES}
+                rows.append({"method": label, **seeds, "value": value})
+    return pd.DataFrame(rows).drop_duplicates(["method", *_SOURCES], ignore_index=True)
