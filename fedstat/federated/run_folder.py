@@ -183,7 +183,7 @@ def read_run(folder: str | Path) -> Saved:
         before = _version(place)
         try:
             found = _read(place)
-        except ValueError:
+        except (ValueError, OSError):
             if (complete_folder(folder), _version(place)) == (place, before):
                 raise
             continue  # a writer moved the folder away while it was read
