@@ -73,8 +73,9 @@ def looks(differences: ArrayLike, *, planned: int = 10, level: float = 0.95) -> 
 
     is a martingale that starts at 1, so it ever exceeds ``1 / alpha`` with probability `alpha` at most (Ville). The
     interval after n seeds holds the m with ``E_n(m) < 1 / alpha``. It is finite from about half of `planned` on, and at
-    ten seeds 1.7 times as wide as the t interval, which is the price of looking. Differences far from normal can break
-    it, as they break the t.
+    ten seeds 1.7 times as wide as the t interval, which is the price of looking. By simulation, with a look
+    after each of 30 seeds, it errs in 2 to 3% of runs with normal differences and in 8 to 12% with exponential ones:
+    skewness breaks it, as it breaks the t.
 
     Parameters
     ----------
