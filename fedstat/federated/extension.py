@@ -249,6 +249,7 @@ def _joined(here: Result, there: Result) -> Result:
             **here.config,
             **{name: here.config[name] | there.config[name] for name in tables},
             "seeds": seeds,
+            "looks": [*here.config.get("looks", [len(here.config["seeds"])]), len(seeds)],
             "device": there.config["device"],
             "rounds": max(here.config["rounds"], there.config["rounds"]),
         },

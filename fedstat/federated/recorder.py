@@ -132,6 +132,7 @@ class Recorder:
         self.history, self.traffic = appended(self.history, self.new), appended(self.traffic, self.sent)
         self.new, self.sent = [], []
         before = {} if self.before is None else self.before.records
+        known = {} if self.before is None else self.before.config
         return Result(
             history=self._marked(self.history),
             traffic=self.traffic,
@@ -145,6 +146,7 @@ class Recorder:
                 "rounds_asked": self.wanted.rounds,
                 "finished": self.stopped or rounds == self.wanted.rounds,
                 "evaluated": self.evaluated,
+                **{name: value for name, value in known.items() if name == "looks"},
             },
             model=self.plan.model,
             methods=self.plan.methods,

@@ -123,7 +123,7 @@ def compare(
         margin=margin,
         estimand=in_words(found, control, level, simultaneous, len(pairs)),
         conclusions=conclude(scores, differences, control, aim),
-        notes=(*notes_on(found), *notes, *found.notes, *against_plan(plan, scores, asked, control)),
+        notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, scores, asked, control)),
         generalises=_ONE_SEED if seeds == 1 else design.sentence() if design else _UNKNOWN,
     )
 

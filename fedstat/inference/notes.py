@@ -9,6 +9,7 @@ from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.conclusions import listed
 from fedstat.inference.gathering import Gathered
 from fedstat.inference.scores import Scores, still_changing
+from fedstat.inference.sequential import added_seeds
 
 
 def in_words(found: Gathered, control: str | None, level: float, simultaneous: bool, pairs: int) -> str:
@@ -35,7 +36,7 @@ def in_words(found: Gathered, control: str | None, level: float, simultaneous: b
     return f"{words}; {against}, paired on seeds, {kind}{100 * level:.4g}% intervals"
 
 
-def notes_on(found: Gathered) -> list[str]:
+def notes_on(found: Gathered, level: float) -> list[str]:
     """Tell what must be known to read the numbers: gaps, short runs, unequal seeds, two weightings, few seeds."""
     scores = found.scores
     said = [f"{label}: {gaps}; the method has no mean and no difference." for label, gaps in scores.missing.items()]
@@ -50,6 +51,9 @@ def notes_on(found: Gathered) -> list[str]:
     if len(set(counts)) > 1:
         each = ", ".join(f"{label} {n}" for label, n in zip(scores.methods, counts, strict=True))
         said.append(f"Methods ran under different numbers of seeds ({each}); a pair is compared on those in common.")
+    for config in found.configs.values():
+        if (looks := config.get("looks")) and looks[0] > 1:
+            said.append(added_seeds(looks, level))
     if scores.samples is not None:
         held = scores.samples[scores.there]
         if held.min() < held.max():
