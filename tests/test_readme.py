@@ -33,7 +33,7 @@ TOOLS = [line for line in COMMANDS if line.startswith("fedstat ")]
 CLAIMS = [line for line in COMMANDS if line.startswith("python -m theory_checks")]
 
 #: What does not train.
-QUICK = ("fedstat data", "fedstat factor")
+QUICK = ("fedstat data", "fedstat factor", "fedstat compare theirs", "fedstat compare mine")
 
 
 @pytest.fixture
@@ -47,6 +47,12 @@ def clone(tmp_path, monkeypatch):
     pd.DataFrame(tests, columns=THURSTONE_NAMES).to_csv(tmp_path / "tests.csv", index=False)
     pd.DataFrame(THURSTONE, index=THURSTONE_NAMES, columns=THURSTONE_NAMES).to_csv(tmp_path / "r.csv")
     save_file({"conv1.weight": torch.from_numpy(rng.normal(size=(6, 3, 5, 5)))}, tmp_path / "model.safetensors")
+    results = pd.DataFrame(
+        [(m, s, k, 0.7 + 0.01 * rng.normal()) for m in ("A", "B") for s in range(3) for k in range(2)],
+        columns=["method", "seed", "client", "accuracy"],
+    )
+    results.to_csv(tmp_path / "theirs.csv", index=False)
+    results.set_axis(["algo", "run", "client", "acc"], axis=1).to_csv(tmp_path / "mine.csv", index=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDSTAT_DATA", str(tmp_path / "data"))
     return tmp_path
@@ -84,6 +90,8 @@ def test_programs(program, clone, capsys):
     "command", [pytest.param(line, marks=[] if line.startswith(QUICK) else pytest.mark.slow) for line in TOOLS]
 )
 def test_commands(command, images):
+    if "runs/digits" in command:
+        run("fedstat run simulations/configs/digits.toml --set rounds=3")
     run(command)
 
 
