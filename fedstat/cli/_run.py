@@ -27,6 +27,12 @@ def run(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Run so many seeds, counted on from the first in the file.")
     ] = None,
+    control: Annotated[
+        str | None, typer.Option(help="Method that the others are compared with; changes evaluation.control.")
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="Largest difference that counts as none; changes evaluation.margin.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="Torch device, such as cuda; changes the file's.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a run that was stopped; start it if there is none.")
@@ -40,7 +46,8 @@ def run(
 
     The folder receives the configuration with all defaults, who held what
     (partition-SEED.npz, .svg), the run itself (run/, for fedstat.load), a
-    line for every client (clients.csv) and the comparison (summary.csv).
+    line for every client (clients.csv), the comparison (summary.csv) and
+    the differences of all pairs of methods (pairs.csv).
     Python files that the configuration names are run.
 
     SIGTERM lets the round in progress end, saves it and stops with status
@@ -66,8 +73,8 @@ def run(
     from fedstat.federated import Terminated
 
     wanted: dict[str, Any] = dict(map(setting, changes or ()))
-    if device is not None:
-        wanted["device"] = device
+    named = {"device": device, "evaluation.control": control, "evaluation.margin": margin}
+    wanted |= {key: value for key, value in named.items() if value is not None}
     experiment = read(config, wanted)
     if seeds is not None:
         first = experiment.seeds[0]

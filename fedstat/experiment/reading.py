@@ -137,6 +137,9 @@ def parse(table: Table, folder: Path) -> Experiment:
     plan = attempt(_plan, table, list(methods)) if "plan" in table else None
     if run is not None and evaluation is not None and evaluation.every > run.rounds:
         problems.append(f"evaluation.every must be at most rounds = {run.rounds}, got {evaluation.every}.")
+    labels = list(_table({"method": {}, **table}, "method"))
+    if evaluation is not None and labels and evaluation.control not in (None, *labels):
+        problems.append(_no_such("evaluation.control", evaluation.control, labels))
     if problems:
         raise ValueError("\n".join(problems))
     made: dict[str, Any] = {

@@ -18,15 +18,14 @@ import fedstat as fs
 from fedstat._files import atomic_file, complete_folder, locked
 from fedstat.data import Partition
 from fedstat.experiment.build import Setup, set_up
-from fedstat.experiment.config import DirichletDraws, Experiment, Tested, to_table
+from fedstat.experiment.config import Experiment, to_table
 from fedstat.experiment.estimate import estimate
 from fedstat.experiment.summaries import Summary, per_client, summarise
 from fedstat.federated import Result
 from fedstat.federated.federate import observed
 from fedstat.federated.fingerprint import of_clients, of_seeds
 from fedstat.federated.plan import make_plan
-from fedstat.inference import Design, compare
-from fedstat.inference.sameness import told_design
+from fedstat.inference import compare
 
 #: Keys in which a run and the one that continues it may differ.
 _FREE = ("rounds", "checkpoint", "evaluation.control", "evaluation.margin")
@@ -226,7 +225,6 @@ def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
         control=setup.experiment.evaluation.control or "auto",
         last=last,
         margin=setup.experiment.evaluation.margin,
-        design=_design(setup, result),
     )
     known = {
         seed: pd.DataFrame(
@@ -249,9 +247,7 @@ def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
         notes=notes,
         lossy=setup.dataset.lossy,
     )
-    pairs = compare(
-        result, control=None, last=last, margin=setup.experiment.evaluation.margin, design=_design(setup, result)
-    )
+    pairs = compare(result, control=None, last=last, margin=setup.experiment.evaluation.margin)
     tables = {"clients.csv": per_client(result.history, result.traffic, known, last), "summary.csv": summary.table()}
     if len(pairs.differences):
         tables["pairs.csv"] = pairs.differences
@@ -261,19 +257,6 @@ def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
         with atomic_file(out / name) as path:
             (table.assign(data=summary.stamp) if summary.stamp else table).to_csv(path, index=False)
     return summary
-
-
-def _design(setup: Setup, result: Result) -> Design | None:
-    """Say how seeds, clients and data of an experiment belong together; None where one seed ran."""
-    told = told_design({"run": result.config}, result.clients)
-    if told is None or not setup.unseen or told == Design(clients="same", data="fixed"):
-        return told
-    # the pool of those who train differs by who stays away
-    spec = setup.experiment.partition
-    if isinstance(spec, DirichletDraws) or (isinstance(spec, Tested) and isinstance(spec.test, str)):
-        return Design(clients="new", data="fixed")
-    held = result.clients[["train", "test"]].sum()
-    return Design(clients="new", data="resplit", test_to_train=float(held["test"] / held["train"]))
 
 
 def _offered(setup: Setup, result: Result) -> tuple[pd.DataFrame | None, tuple[str, ...]]:

@@ -31,30 +31,41 @@ _ASIDE = {"fingerprint", "code", "training_code", "python", "device", "rounds", 
 def of_clients(clients: Clients) -> dict[str, str]:
     """Hash every split that exists, without its padding, and the clients' names, classes and truth.
 
-    ``pool`` and ``train_pool`` hash the inputs of all samples, and of the training samples, whoever holds them: by
+    ``pool`` and ``train_pool`` hash the inputs of all samples, and of the training samples, whoever holds them;
+    ``sketch`` has the eight smallest hashes of single inputs, of which two draws from the same samples share some. By
     these one knows data that are dealt or split anew from data that are drawn anew.
     """
     samples = {name: digest([of.client(k) for k in range(len(of.n))]) for name, of in clients.all_splits.items()}
     truth = {} if clients.truth is None else {"truth": digest(clients.truth)}
-    sums = {name: _sum_of_hashes(of) for name, of in clients.splits.items()}
-    pools = {"pool": f"{sum(sums.values()) % 2**64:016x}", "train_pool": f"{sums['train']:016x}"}
-    return {**samples, "names": digest((clients.names, clients.classes, clients.labels)), **truth, **pools}
+    hashes = {name: _hashes(of) for name, of in clients.splits.items()}
+    every = np.concatenate(list(hashes.values()))
+    pools = {
+        name: f"{int(of.sum(dtype=np.uint64)):016x}" for name, of in (("pool", every), ("train_pool", hashes["train"]))
+    }
+    sketch = " ".join(f"{int(one):016x}" for one in np.unique(every)[:8])
+    return {
+        **samples,
+        "names": digest((clients.names, clients.classes, clients.labels)),
+        **truth,
+        **pools,
+        "sketch": sketch,
+    }
 
 
-def _sum_of_hashes(samples: Samples) -> int:
-    """Return the sum of hashes of all inputs, the same in whatever order and by whomever they are held."""
+def _hashes(samples: Samples) -> np.ndarray:
+    """Return a hash of each input, client after client, equal in all processes; shape (sum n,)."""
     width = int(np.prod(samples.x.shape[2:])) * samples.x.dtype.itemsize
     words = -(-width // 8)
     factors = np.random.default_rng(0).integers(1, 2**63, words, dtype=np.uint64) | np.uint64(1)
-    total, step = 0, max(1, 2**24 // (words * samples.x.shape[1]))  # clients at once, in 128 MiB
+    found, step = [], max(1, 2**24 // (words * samples.x.shape[1]))  # clients at once, in 128 MiB
     for first in range(0, len(samples.n), step):
         x, n = samples.x[first : first + step], samples.n[first : first + step]
         rows = np.zeros((len(n), x.shape[1], 8 * words), np.uint8)
         rows[..., :width] = np.ascontiguousarray(x).reshape(*x.shape[:2], -1).view(np.uint8)
-        hashes = rows.view(np.uint64) @ factors
-        hashes = (hashes ^ (hashes >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-        total += int(hashes[np.arange(x.shape[1]) < n[:, None]].sum(dtype=np.uint64))
-    return total % 2**64
+        mixed = rows.view(np.uint64) @ factors
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+        found.append((mixed ^ (mixed >> np.uint64(32)))[np.arange(x.shape[1]) < n[:, None]])
+    return np.concatenate(found)
 
 
 def of_network(network: Network) -> dict[str, str]:

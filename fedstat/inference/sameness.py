@@ -79,8 +79,8 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
     """Read the design from the fingerprints that runs carry: None if they carry none, or of one seed alone.
 
     Clients that hold the same samples under all seeds are the same clients with fixed data. If the training samples of
-    all clients together are the same, they are dealt anew; if those of all splits together are, they are also split
-    anew. Otherwise every seed draws its own.
+    all clients together are the same, they are dealt anew; if those of all splits together are, or seeds have some of
+    them in common, they are also split anew. Otherwise every seed draws its own.
 
     Parameters
     ----------
@@ -99,7 +99,9 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
     if same("train", "validation", "test", "names"):
         return Design(clients="same", data="fixed")
     held = [name for name in ("train", "validation", "test") if clients is not None and name in clients]
-    if clients is None or not clients[held].to_numpy().sum() or not (same("train_pool") or same("pool")):
+    sketches = [set(str(of.get("sketch", "")).split()) for of in prints.values()]
+    common = any(one & other for one, other in combinations(sketches, 2))
+    if clients is None or not clients[held].to_numpy().sum() or not (same("train_pool") or same("pool") or common):
         return Design(clients="new", data="drawn")
     each = clients.set_index(["seed", "client"])[held].sum(axis=1).unstack("seed")
     whose: Literal["same", "new"] = "same" if same("names") and bool((each.nunique(axis=1) == 1).all()) else "new"
