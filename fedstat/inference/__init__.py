@@ -1,4 +1,18 @@
-"""Statistics of comparisons: intervals, paired and equivalence tests, agreement, entropy."""
+"""Statistics of runs, fedstat's or anybody's: what differs, what is equivalent, and what is not known.
+
+=========================  ============================================================================================
+reading results            `read_results`, `reduce_file` (folder ``formats``: one file for each format)
+comparing methods          `compare` and its `Comparison`; `Design`, `simultaneous`, `moderate_variances`, `shape_notes`
+two methods                `paired_difference`, `sign_flip_test`, `equivalence`, `equivalences`
+planning and stopping      `plan`, `AnalysisPlan`, `looks`; `by_source` and `components` for where the spread comes from
+more than one number       `fairness`, `both_weightings`, `to_target`
+several settings           `ranks`, `probability_of_improvement`, `interquartile_mean`, `meta_analysis`
+a paper's numbers          `agrees`
+single quantities          `mean_interval`, `clopper_pearson`, `auc`, `chance_corrected`, `entropy_nearest_neighbour`
+=========================  ============================================================================================
+
+All of it takes arrays and tables, and does without torch.
+"""
 
 import lazy_loader
 

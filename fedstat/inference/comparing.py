@@ -100,6 +100,17 @@ def compare(
     ------
     ValueError
         If the results cannot be compared, an argument is out of range, or a label is unknown.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import compare
+    >>> base = [0.71, 0.69, 0.70, 0.72]
+    >>> values = {"FedAvg": base, "Ditto": [0.80, 0.79, 0.81, 0.82], "Local": [0.79, 0.80, 0.80, 0.81]}
+    >>> rows = [(m, s, 0, v) for m, of in values.items() for s, v in enumerate(of)]
+    >>> table = pd.DataFrame(rows, columns=["method", "seed", "client", "accuracy"])
+    >>> print(*compare(table, control=None, margin=0.03).conclusions)
+    Equivalent, to within 3 points: Ditto and Local. FedAvg is worse than both.
     """
     asked = {"metric": metric, "estimand": estimand, "last": last, "split": split, "level": level, "margin": margin}
     found, chosen, plan = _gathered(results, asked, check_across(across), plan)
