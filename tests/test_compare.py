@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import fedstat as fs
-from fedstat.inference import Design, compare, paired_difference, primary_summary
+from fedstat.inference import Design, compare, equivalences, paired_difference, primary_summary
 
 QUIET = {"progress": False}
 
@@ -285,7 +285,7 @@ def test_pairs_without_spread_have_no_interval_and_no_verdict():
     assert table.loc[["Shifted", "Same"], ["low", "high", "p (t)", "p (adjusted)"]].isna().all(axis=None)
     assert list(table.loc[["Shifted", "Same"], "outcome"]) == ["no spread"] * 2
     np.testing.assert_allclose(table["difference"], [0.007, 0, 0.02], atol=1e-12)
-    assert "Same and FedAvg gave the same numbers under every seed." in found.conclusions
+    assert "Same and FedAvg have the same mean under every seed: there is no test." in found.conclusions
     assert "nan" not in str(found).lower()
     assert "equivalent, p = 0" not in str(found)
 
@@ -359,3 +359,63 @@ def test_a_plan_decides_what_is_left_open_and_what_came_after_is_said():
     assert found.notes[-1] == "All of it is as planned."
     more = compare([*runs, history([0.4, 0.7, 0.5], "C")], plan=plan, margin=0.1, control="A")
     assert more.notes[-1] == "Not as planned: margin 0.1 (planned: 0.02); control A (planned: B); arms C."
+
+
+def test_a_plan_counts_as_earlier_only_where_the_runs_carry_it_and_a_later_margin_is_said():
+    plan = fs.inference.AnalysisPlan(arms=["FedAvg", "Local"], control="FedAvg", seeds=2)
+    result = trained([fs.FedAvg(), fs.Local()], digits(), plan=plan)
+    own = compare(result)
+    assert own.notes[-2:] == (
+        f"Planned before the runs (plan {plan.digest[:12]}): 2 arms, control FedAvg.",
+        "All of it is as planned.",
+    )
+    assert compare(result, margin=0.3).notes[-1] == "Not as planned: margin 0.3 (not planned)."
+    later = compare(result.history, plan=plan)
+    assert "whether it came before them is not known here" in later.notes[-2]
+    rows = result.history[(result.history["seed"] == 0) | (result.history["method"] == "FedAvg")]
+    fewer = compare(pd.concat([rows.assign(seed=rows["seed"] + shift) for shift in (0, 2)]), plan=plan)
+    assert fewer.notes[-1] == "Not as planned: 2 to 4 seeds (planned: 2)."
+
+
+# what would say more than is known
+
+
+def test_sentences_say_no_more_than_the_numbers():
+    rng = np.random.default_rng(0)
+    base, small = 0.7 + rng.normal(0, 0.02, 20), rng.normal(0, 0.01, 20)
+    pair = [history(base, "FedAvg"), history(base + small, "B")]
+    (undecided,) = compare(pair).conclusions
+    assert undecided.endswith("with 20 seeds; that many are enough to find 1 point, were the difference that large.")
+    assert compare(pair, margin=0.0125).conclusions[-1] == "Equivalent, to within 1.25 points: B and FedAvg."
+    alike = compare(several([f"M{i}" for i in range(8)], spread=0.001), control=None, margin=0.05)
+    assert alike.conclusions[1].endswith(
+        "is better than 0 others, worse than 0, equivalent to 7, and not told apart from 0."
+    )
+    other = history(base, "B").assign(client=lambda t: 1 - t["client"])  # the same means, of other numbers
+    assert compare([pair[0], other]).conclusions == (
+        "B and FedAvg have the same mean under every seed: there is no test.",
+    )
+    apart = np.r_[rng.normal(0, 0.001, 9), -0.3]
+    notes = compare([history(base[:10], "FedAvg"), history(base[:10] + apart, "B")]).notes
+    assert len(notes) == len(set(notes)) == 2
+
+
+def test_margins_that_nothing_exceeds_and_levels_that_leave_no_test_are_refused():
+    pair = several(["FedAvg", "B"])
+    with pytest.raises(ValueError, match=r"margin must be below 1 for accuracy.* A point is 0\.01"):
+        compare(pair, margin=1)
+    with pytest.raises(ValueError, match=r"level must exceed 0\.5 where there is a margin, got 0\.4"):
+        compare(pair, margin=0.1, level=0.4)
+    assert compare(pair.assign(metric="mse"), margin=1).margin == 1
+
+
+def test_equivalences_are_those_of_one_sided_tests_at_their_share_of_the_level():
+    """The joint quantile of both sides would err in 7% where one method lies at the upper and one at the lower edge."""
+    rng = np.random.default_rng(1)
+    for spread in np.linspace(0.02, 0.05, 8):
+        base = 0.5 + rng.normal(0, spread, 12)
+        runs = {"FedAvg": np.full(12, 0.5), **{label: base + rng.normal(0, 1e-3, 12) for label in "ABC"}}
+        found = compare([history(values, label, clients=1) for label, values in runs.items()], margin=0.02)
+        alone = equivalences(pd.DataFrame(runs), margin=0.02, control="FedAvg").table["outcome"]
+        equal = found.differences.set_index("method")["outcome"] == "equivalent"
+        assert equal.to_dict() == (alone == "equivalent").to_dict()

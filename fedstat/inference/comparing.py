@@ -21,7 +21,6 @@ from fedstat.inference.paired import mean_interval, sign_flip_test
 from fedstat.inference.planning import plan as seeds_for
 from fedstat.inference.sameness import check_across, told_design
 from fedstat.inference.scores import Scores
-from fedstat.inference.shape import shape_notes
 from fedstat.inference.tost import check_margin
 
 if TYPE_CHECKING:
@@ -102,9 +101,9 @@ def compare(
         If the results cannot be compared, an argument is out of range, or a label is unknown.
     """
     asked = {"metric": metric, "estimand": estimand, "last": last, "split": split, "level": level, "margin": margin}
-    found, chosen, plan = _gathered(results, asked, check_across(across), plan)
-    scores, level, margin = found.scores, check_level(chosen["level"]), chosen["margin"]
-    margin = None if margin is None else check_margin(margin)
+    found, chosen, plan, before = _gathered(results, asked, check_across(across), plan)
+    scores, level = found.scores, check_level(chosen["level"])
+    margin = None if chosen["margin"] is None else _margin(chosen["margin"], scores, level)
     control = _control(scores, control, plan)
     design = design or told_design(found.configs, found.clients)
     pairs = _pairs(scores, control)
@@ -123,28 +122,42 @@ def compare(
         margin=margin,
         estimand=in_words(found, control, level, simultaneous, len(pairs)),
         conclusions=conclude(scores, differences, control, aim),
-        notes=(*notes_on(found), *notes, *found.notes, *against_plan(plan, scores, asked, control)),
+        notes=(*notes_on(found), *notes, *found.notes, *against_plan(plan, before, scores, asked, control)),
         generalises=_ONE_SEED if seeds == 1 else design.sentence() if design else _UNKNOWN,
     )
 
 
 def _gathered(
     results: Any, asked: Mapping[str, Any], across: Sequence[str], plan: AnalysisPlan | None
-) -> tuple[Gathered, dict[str, Any], AnalysisPlan | None]:
-    """Gather the runs, and let their plan decide what the arguments leave open."""
+) -> tuple[Gathered, dict[str, Any], AnalysisPlan | None, bool]:
+    """Gather the runs, let a plan decide what the arguments leave open, and tell whether all runs carry that plan."""
     runs = read_runs(results)
     plans = [run.plan for run in runs.values() if run.plan is not None]
     if plan is None and plans:
         if len({one.digest for one in plans}) > 1:
             raise ValueError("results were run under different analysis plans; choose one with plan=.")
         plan = plans[0]
+    before = plan is not None and all(run.plan and run.plan.digest == plan.digest for run in runs.values())
     usual: dict[str, Any] = {"last": 10, "level": 0.95}
     chosen: dict[str, Any] = {
         name: next((v for v in (value, getattr(plan, name, None)) if v is not None), usual.get(name))
         for name, value in asked.items()
     }
     found = gather(runs, chosen["metric"], chosen["split"], chosen["last"], chosen["estimand"], across)
-    return found, chosen, plan
+    return found, chosen, plan, before
+
+
+def _margin(margin: float, scores: Scores, level: float) -> float:
+    """Return a margin that some difference can exceed, at a level at which equivalence is tested."""
+    margin = check_margin(margin)
+    if scores.of_shares and margin >= 1:
+        raise ValueError(
+            f"margin must be below 1 for {scores.metric}, whose values are shares, got {margin:g}: no difference is "
+            "larger. A point is 0.01."
+        )
+    if level <= 0.5:
+        raise ValueError(f"level must exceed 0.5 where there is a margin, got {level:g}.")
+    return margin
 
 
 def _control(scores: Scores, control: str | None, plan: AnalysisPlan | None) -> str | None:
@@ -224,7 +237,11 @@ def _differences(
     settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated}
     family = simultaneous_family(scores.values, pairs, level=level, **settings)
     _check_common(scores, family)
-    inner = None if margin is None else simultaneous_family(scores.values, pairs, level=2 * level - 1, **settings)
+    inner = None
+    if margin is not None:
+        # one side alone can be wrong for each pair, which the joint rule for both sides does not keep
+        one_sided = {**settings, "rule": "none" if rule == "none" else "bonferroni"}
+        inner = simultaneous_family(scores.values, pairs, level=2 * level - 1, **one_sided)
     edge = 1.0 if scores.of_shares else np.inf
     equal = scores.by_seed()
     rows = []
@@ -244,8 +261,7 @@ def _differences(
         weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
         table["high by samples"] = np.minimum(weighted.high, edge)
-    runs = np.array([equal[i] - equal[j] for i, j in pairs])
-    return table, (*family.notes, *shape_notes(runs))
+    return table, family.notes
 
 
 def _needed(family: Family, k: int, margin: float, level: float) -> float:

@@ -58,8 +58,8 @@ def _few(names: Iterable[str]) -> str:
 def size(value: float, scores: Scores) -> str:
     """Say how large a difference is, without its sign: in points where values are shares."""
     if not scores.of_shares:
-        return f"{abs(value):.3g}"
-    points = f"{100 * abs(value):.2g}"
+        return f"{abs(value):.4g}"
+    points = f"{100 * abs(value):.4g}"
     return f"{points} point{'s' * (points != '1')}"
 
 
@@ -83,6 +83,8 @@ def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
     if np.isinf(known).all():
         return f"; no number of splits of these data would do for {size(margin, scores)}"
     low, high = known.min(), known.max()
+    if (rows["seeds needed"] <= rows["pairs"]).all():
+        return f"; that many are enough to find {size(margin, scores)}, were the difference that large"
     if low > _MOST:
         count = f"more than {_MOST}"
     elif low == high:
@@ -163,8 +165,10 @@ def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
         mine = rows[(rows["method"] == label) | (rows["against"] == label)]
         sign = np.where(mine["method"] == label, 1, -1) * np.sign(mine["difference"])
         sure = (mine["outcome"] == "different").to_numpy()
-        up, down, rest = int((sure & (sign > 0)).sum()), int((sure & (sign < 0)).sum()), int((~sure).sum())
-        yield f"{label} is {above} {up} others, {below} {down}, and not told apart from {rest}."
+        up, down = int((sure & (sign > 0)).sum()), int((sure & (sign < 0)).sum())
+        same, rest = ((mine["outcome"] == word).sum() for word in ("equivalent", "undecided"))
+        also = f"equivalent to {same}, " * bool(same)
+        yield f"{label} is {above} {up} others, {below} {down}, {also}and not told apart from {rest}."
 
 
 def _equivalent(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable[str]:
@@ -177,7 +181,7 @@ def _equivalent(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Ite
 def _no_spread(rows: pd.DataFrame) -> Iterable[str]:
     for _, row in rows[rows["outcome"] == "no spread"].iterrows():
         if row["difference"] == 0:
-            yield f"{row['method']} and {row['against']} gave the same numbers under every seed."
+            yield f"{row['method']} and {row['against']} have the same mean under every seed: there is no test."
         else:
             yield f"{row['method']} and {row['against']} differ by the same amount under every seed: there is no test."
 
