@@ -7,6 +7,8 @@ from scipy import stats
 
 import fedstat as fs
 from fedstat.inference import Design, compare, equivalences, paired_difference, primary_summary
+from fedstat.inference.crossed import crossed_mean
+from fedstat.inference.sameness import told_design
 
 QUIET = {"progress": False}
 
@@ -419,3 +421,41 @@ def test_equivalences_are_those_of_one_sided_tests_at_their_share_of_the_level()
         alone = equivalences(pd.DataFrame(runs), margin=0.02, control="FedAvg").table["outcome"]
         equal = found.differences.set_index("method")["outcome"] == "equivalent"
         assert equal.to_dict() == (alone == "equivalent").to_dict()
+
+
+def test_runs_on_different_data_have_no_common_design_and_no_common_samples():
+    """Whichever result comes first: clients of one are not those of the other."""
+    runs = {"digits": trained(fs.FedAvg(), digits), "hospitals": trained(fs.Local(), hospitals())}
+    for names in (["digits", "hospitals"], ["hospitals", "digits"]):
+        found = compare({name: runs[name] for name in names}, across="data", control="FedAvg")
+        assert found.generalises.startswith("How the seeds came about is not known here")
+        assert "by samples" not in found.summary
+        assert "by samples" not in found.differences
+
+
+def test_limits_of_each_method_have_the_design_of_the_differences():
+    rng = np.random.default_rng(0)
+    table = pd.concat([history(0.5 + rng.normal(0, 0.05, 6), label, clients=3) for label in ("FedAvg", "B")])
+    table["value"] += rng.normal(0, 0.05, len(table))
+    runs = compare(table).scores.by_seed()[1]
+    split = compare(table, design=Design(clients="new", data="resplit", test_to_train=0.25)).summary.loc["B"]
+    expected = stats.t.interval(0.95, 5, runs.mean(), runs.std(ddof=1) * np.sqrt(1 / 6 + 0.25))
+    np.testing.assert_allclose([split["low"], split["high"]], expected)
+    crossed = compare(table, design=Design(clients="same", data="fixed", over="clients")).summary.loc["B"]
+    mean, se, df = crossed_mean(compare(table).scores.values[1])
+    np.testing.assert_allclose([crossed["low"], crossed["high"]], stats.t.interval(0.95, df, mean, se))
+    assert crossed["mean"] == pytest.approx(runs.mean())
+
+
+def test_validation_samples_are_no_training_samples_of_the_resampled_t():
+    x, y = fs.data.digits()
+
+    def drawn(seed):
+        dealt = fs.data.dirichlet(y, 4, 1.0, min_size=20, seed=seed)
+        return fs.data.from_indices(x, y, dealt, seed=seed, validation=0.2)
+
+    result = trained([fs.FedAvg(), fs.Local()], drawn)
+    held = result.clients[["train", "validation", "test"]].sum()
+    assert held["validation"] > 0
+    told = told_design({"run": result.config}, result.clients)
+    assert told.test_to_train == pytest.approx(held["test"] / held["train"])

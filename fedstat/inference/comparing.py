@@ -17,7 +17,7 @@ from fedstat.inference.family import simultaneous as simultaneous_family
 from fedstat.inference.gathering import Estimand, Gathered, gather, read_runs
 from fedstat.inference.levels import check_level
 from fedstat.inference.notes import against_plan, in_words, notes_on
-from fedstat.inference.paired import mean_interval, sign_flip_test
+from fedstat.inference.paired import sign_flip_test
 from fedstat.inference.planning import plan as seeds_for
 from fedstat.inference.sameness import check_across, told_design
 from fedstat.inference.scores import Scores
@@ -114,7 +114,7 @@ def compare(
     seeds = len(scores.seeds)
     return Comparison(
         scores=scores,
-        summary=_summary(scores, level),
+        summary=_summary(scores, known, level),
         differences=differences,
         control=control,
         level=level,
@@ -180,39 +180,28 @@ def _pairs(scores: Scores, control: str | None) -> list[tuple[int, int]]:
     return [(i, against) for i in whole if i != against and control not in scores.missing]
 
 
-def _summary(scores: Scores, level: float) -> pd.DataFrame:
-    """Tabulate the methods, each by itself."""
+def _summary(scores: Scores, design: Design, level: float) -> pd.DataFrame:
+    """Tabulate the methods, each by itself, with the limits that the design gives its difference to zero."""
     import pandas as pd
 
-    bounds = (0.0, 1.0) if scores.of_shares else (-np.inf, np.inf)
-    equal, none = scores.by_seed(), np.full(len(scores.seeds), np.nan)
-    rows = []
-    for m, label in enumerate(scores.methods):
-        mean, low, high, sd = _interval(equal[m] if label not in scores.missing else none, level, bounds)
-        rows.append([scores.models[m], mean, low, high, sd, int(scores.ran[m].sum())])
+    lowest, highest = (0.0, 1.0) if scores.of_shares else (-np.inf, np.inf)
+    values = np.append(scores.values, np.zeros_like(scores.values[:1]), axis=0)
+    values[[i for i, label in enumerate(scores.methods) if label in scores.missing]] = np.nan
+    alone = [(m, len(scores.methods)) for m in range(len(scores.methods))]
+    settings: dict[str, Any] = {"design": design, "level": level, "rule": "none", "moderated": False}
+    found = simultaneous_family(values, alone, **settings)
     table = pd.DataFrame(
-        rows, index=list(scores.methods), columns=["model", "mean", "low", "high", "sd over seeds", "seeds"]
-    )
-    if scores.samples is not None:
-        missing = [label in scores.missing for label in scores.methods]
-        weighted = scores.by_seed(scores.samples)
-        weighted[missing] = np.nan
-        of = [_interval(row, level, bounds) for row in weighted]
-        for place, name in enumerate(("by samples", "low by samples", "high by samples")):
-            table[name] = [found[place] for found in of]
+        {"model": scores.models, "mean": found.estimate, "low": np.maximum(found.low, lowest),
+         "high": np.minimum(found.high, highest), "sd over seeds": found.sd, "seeds": scores.ran.sum(axis=1)},
+        index=list(scores.methods),
+    )  # fmt: skip
+    if scores.samples is not None and not design.crossed:
+        weighted = simultaneous_family(values, alone, weights=scores.samples, **settings)
+        table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, lowest)
+        table["high by samples"] = np.minimum(weighted.high, highest)
     if scores.missing:
         table["missing"] = [scores.missing.get(label, "") for label in scores.methods]
     return table
-
-
-def _interval(by_seed: np.ndarray, level: float, bounds: tuple[float, float]) -> tuple[float, float, float, float]:
-    """Return mean, t limits and standard deviation over the seeds that there are; NaN what they do not allow."""
-    known = by_seed[np.isfinite(by_seed)]
-    low = high = np.nan
-    if len(known) > 1 and np.ptp(known) > 0:
-        _, low, high = mean_interval(known, level, within=bounds)
-    mean, sd = (known.mean() if len(known) else np.nan), (known.std(ddof=1) if len(known) > 1 else np.nan)
-    return float(mean), float(low), float(high), float(sd)
 
 
 def _differences(

@@ -380,11 +380,15 @@ def _gaps(
 
 
 def _clients(runs: Mapping[str, Run]) -> pd.DataFrame | None:
-    """Return what is known of the clients, a row for each seed and client."""
+    """Return what is known of the clients, a row for each seed and client; None where runs tell other things."""
     import pandas as pd
 
-    known = [run.clients for run in runs.values() if run.clients is not None]
-    return pd.concat(known).drop_duplicates(["seed", "client"]) if known else None
+    known = [run.clients for run in runs.values() if run.clients is not None and set(SPLITS) & set(run.clients)]
+    if not known:
+        return None
+    found = pd.concat(known)
+    found = found.drop_duplicates(["seed", "client", *(name for name in SPLITS if name in found)])
+    return None if found.duplicated(["seed", "client"]).any() else found
 
 
 def _with_samples(scores: Scores, clients: pd.DataFrame | None) -> Scores:
