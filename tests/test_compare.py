@@ -459,3 +459,27 @@ def test_validation_samples_are_no_training_samples_of_the_resampled_t():
     assert held["validation"] > 0
     told = told_design({"run": result.config}, result.clients)
     assert told.test_to_train == pytest.approx(held["test"] / held["train"])
+
+
+def test_methods_without_all_values_are_named_in_the_conclusions():
+    rows = several(["FedAvg", "B", "C"]).reset_index(drop=True)
+    gap = rows.assign(value=rows["value"].where(rows.index != rows.index[rows["method"] == "B"][-1]))
+    assert compare(gap).conclusions[-1] == "B is not compared: values are missing."
+    assert compare(gap, control="B").conclusions == ("Nothing is compared with B, of which values are missing.",)
+
+
+def test_percent_is_told_and_seeds_are_numbers():
+    rows = several(["FedAvg", "B"])
+    notes = compare(rows.assign(value=100 * rows["value"])).notes
+    assert "result 1: values of accuracy are in percent and divided by 100; a margin of 0.01 is a point." in notes
+    with pytest.raises(ValueError, match="column 'seed' must hold whole numbers, got 's0'"):
+        compare(rows.assign(seed="s" + rows["seed"].astype(str)))
+
+
+def test_no_method_is_marked_as_best_by_means_over_other_seeds():
+    values = np.r_[0.5, 0.52, 0.51, 0.5, 0.8, 0.82, 0.81, 0.8, 0.83]
+    lower = history(values - 0.02 + np.random.default_rng(0).normal(0, 0.001, 9), "B")
+    found = compare([history(values, "A"), lower[lower["seed"] > 3]], control=None)
+    assert found.conclusions == ("B is worse than A.",)
+    assert found.summary.loc["B", "mean"] > found.summary.loc["A", "mean"]
+    assert "textbf" not in found.to_latex()

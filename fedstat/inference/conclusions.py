@@ -34,13 +34,14 @@ def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, mar
     margin : float or None
         Differences that `outcome` counts as none, and that seeds are needed for.
     """
+    gaps = tuple(_without(scores, control))
     if not len(differences):
-        return ()
+        return gaps
     if control is not None:
-        return tuple(_against(scores, differences, control, margin))
+        return (*_against(scores, differences, control, margin), *gaps)
     if len(scores.methods) <= _NAMED:
-        return tuple(_pairs(scores, differences, margin))
-    return tuple(_counts(scores, differences))
+        return (*_pairs(scores, differences, margin), *gaps)
+    return (*_counts(scores, differences), *gaps)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -148,6 +149,17 @@ def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable
             if others:
                 yield f"{label} is {word} {_all(others, len(ranks) - 1)}."
     yield from _no_spread(rows)
+
+
+def _without(scores: Scores, control: str | None) -> Iterable[str]:
+    """Say which methods are not compared for want of values."""
+    names = [label for label in scores.methods if label in scores.missing]
+    if control in names:
+        yield f"Nothing is compared with {control}, of which values are missing."
+        names.remove(control)
+    if names:
+        who = _few(names) if len(names) > _NAMED else listed(names)
+        yield f"{who} {'is' if len(names) == 1 else 'are'} not compared: values are missing."
 
 
 def _all(others: Sequence[str], of: int) -> str:

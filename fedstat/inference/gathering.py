@@ -75,8 +75,11 @@ def gather(
     for name, run in runs.items():
         # the state before training, round 0, is no part of a summary
         most = max(1, min(whole("last", last, 1), int(run.rounds[metric, split][-1])))
-        found = shares_reduced(reduce(run.batches, metric, split, last=most, known=run.rounds), name)
-        parts[name] = _chosen(found, estimand, name)
+        found = reduce(run.batches, metric, split, last=most, known=run.rounds)
+        shares = shares_reduced(found, name)
+        if shares is not found:
+            notes.append(f"{name}: values of {metric} are in percent and divided by 100; a margin of 0.01 is a point.")
+        parts[name] = _chosen(shares, estimand, name)
     labels = _labels(parts, across)
     windows = None if any(kept.values()) else _window(parts, labels, last, across)
     notes += [f"{name}: {note}." for name, run in runs.items() for note in run.notes]
