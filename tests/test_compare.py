@@ -6,7 +6,9 @@ import pytest
 from scipy import stats
 
 import fedstat as fs
-from fedstat.inference import Design, compare, paired_difference, primary_summary
+from fedstat.inference import Design, compare, equivalences, paired_difference, primary_summary
+from fedstat.inference.crossed import crossed_mean
+from fedstat.inference.sameness import told_design
 
 QUIET = {"progress": False}
 
@@ -285,7 +287,7 @@ def test_pairs_without_spread_have_no_interval_and_no_verdict():
     assert table.loc[["Shifted", "Same"], ["low", "high", "p (t)", "p (adjusted)"]].isna().all(axis=None)
     assert list(table.loc[["Shifted", "Same"], "outcome"]) == ["no spread"] * 2
     np.testing.assert_allclose(table["difference"], [0.007, 0, 0.02], atol=1e-12)
-    assert "Same and FedAvg gave the same numbers under every seed." in found.conclusions
+    assert "Same and FedAvg have the same mean under every seed: there is no test." in found.conclusions
     assert "nan" not in str(found).lower()
     assert "equivalent, p = 0" not in str(found)
 
@@ -359,3 +361,125 @@ def test_a_plan_decides_what_is_left_open_and_what_came_after_is_said():
     assert found.notes[-1] == "All of it is as planned."
     more = compare([*runs, history([0.4, 0.7, 0.5], "C")], plan=plan, margin=0.1, control="A")
     assert more.notes[-1] == "Not as planned: margin 0.1 (planned: 0.02); control A (planned: B); arms C."
+
+
+def test_a_plan_counts_as_earlier_only_where_the_runs_carry_it_and_a_later_margin_is_said():
+    plan = fs.inference.AnalysisPlan(arms=["FedAvg", "Local"], control="FedAvg", seeds=2)
+    result = trained([fs.FedAvg(), fs.Local()], digits(), plan=plan)
+    own = compare(result)
+    assert own.notes[-2:] == (
+        f"Planned before the runs (plan {plan.digest[:12]}): 2 arms, control FedAvg.",
+        "All of it is as planned.",
+    )
+    assert compare(result, margin=0.3).notes[-1] == "Not as planned: margin 0.3 (not planned)."
+    later = compare(result.history, plan=plan)
+    assert "whether it came before them is not known here" in later.notes[-2]
+    rows = result.history[(result.history["seed"] == 0) | (result.history["method"] == "FedAvg")]
+    fewer = compare(pd.concat([rows.assign(seed=rows["seed"] + shift) for shift in (0, 2)]), plan=plan)
+    assert fewer.notes[-1] == "Not as planned: 2 to 4 seeds (planned: 2)."
+
+
+# what would say more than is known
+
+
+def test_sentences_say_no_more_than_the_numbers():
+    rng = np.random.default_rng(0)
+    base, small = 0.7 + rng.normal(0, 0.02, 20), rng.normal(0, 0.01, 20)
+    pair = [history(base, "FedAvg"), history(base + small, "B")]
+    (undecided,) = compare(pair).conclusions
+    assert undecided.endswith("with 20 seeds; that many are enough to find 1 point, were the difference that large.")
+    assert compare(pair, margin=0.0125).conclusions[-1] == "Equivalent, to within 1.25 points: B and FedAvg."
+    alike = compare(several([f"M{i}" for i in range(8)], spread=0.001), control=None, margin=0.05)
+    assert alike.conclusions[1].endswith(
+        "is better than 0 others, worse than 0, equivalent to 7, and not told apart from 0."
+    )
+    other = history(base, "B").assign(client=lambda t: 1 - t["client"])  # the same means, of other numbers
+    assert compare([pair[0], other]).conclusions == (
+        "B and FedAvg have the same mean under every seed: there is no test.",
+    )
+    apart = np.r_[rng.normal(0, 0.001, 9), -0.3]
+    notes = compare([history(base[:10], "FedAvg"), history(base[:10] + apart, "B")]).notes
+    assert len(notes) == len(set(notes)) == 2
+
+
+def test_margins_that_nothing_exceeds_and_levels_that_leave_no_test_are_refused():
+    pair = several(["FedAvg", "B"])
+    with pytest.raises(ValueError, match=r"margin must be below 1 for accuracy.* A point is 0\.01"):
+        compare(pair, margin=1)
+    with pytest.raises(ValueError, match=r"level must exceed 0\.5 where there is a margin, got 0\.4"):
+        compare(pair, margin=0.1, level=0.4)
+    assert compare(pair.assign(metric="mse"), margin=1).margin == 1
+
+
+def test_equivalences_are_those_of_one_sided_tests_at_their_share_of_the_level():
+    """The joint quantile of both sides would err in 7% where one method lies at the upper and one at the lower edge."""
+    rng = np.random.default_rng(1)
+    for spread in np.linspace(0.02, 0.05, 8):
+        base = 0.5 + rng.normal(0, spread, 12)
+        runs = {"FedAvg": np.full(12, 0.5), **{label: base + rng.normal(0, 1e-3, 12) for label in "ABC"}}
+        found = compare([history(values, label, clients=1) for label, values in runs.items()], margin=0.02)
+        alone = equivalences(pd.DataFrame(runs), margin=0.02, control="FedAvg").table["outcome"]
+        equal = found.differences.set_index("method")["outcome"] == "equivalent"
+        assert equal.to_dict() == (alone == "equivalent").to_dict()
+
+
+def test_runs_on_different_data_have_no_common_design_and_no_common_samples():
+    """Whichever result comes first: clients of one are not those of the other."""
+    runs = {"digits": trained(fs.FedAvg(), digits), "hospitals": trained(fs.Local(), hospitals())}
+    for names in (["digits", "hospitals"], ["hospitals", "digits"]):
+        found = compare({name: runs[name] for name in names}, across="data", control="FedAvg")
+        assert found.generalises.startswith("How the seeds came about is not known here")
+        assert "by samples" not in found.summary
+        assert "by samples" not in found.differences
+
+
+def test_limits_of_each_method_have_the_design_of_the_differences():
+    rng = np.random.default_rng(0)
+    table = pd.concat([history(0.5 + rng.normal(0, 0.05, 6), label, clients=3) for label in ("FedAvg", "B")])
+    table["value"] += rng.normal(0, 0.05, len(table))
+    runs = compare(table).scores.by_seed()[1]
+    split = compare(table, design=Design(clients="new", data="resplit", test_to_train=0.25)).summary.loc["B"]
+    expected = stats.t.interval(0.95, 5, runs.mean(), runs.std(ddof=1) * np.sqrt(1 / 6 + 0.25))
+    np.testing.assert_allclose([split["low"], split["high"]], expected)
+    crossed = compare(table, design=Design(clients="same", data="fixed", over="clients")).summary.loc["B"]
+    mean, se, df = crossed_mean(compare(table).scores.values[1])
+    np.testing.assert_allclose([crossed["low"], crossed["high"]], stats.t.interval(0.95, df, mean, se))
+    assert crossed["mean"] == pytest.approx(runs.mean())
+
+
+def test_validation_samples_are_no_training_samples_of_the_resampled_t():
+    x, y = fs.data.digits()
+
+    def drawn(seed):
+        dealt = fs.data.dirichlet(y, 4, 1.0, min_size=20, seed=seed)
+        return fs.data.from_indices(x, y, dealt, seed=seed, validation=0.2)
+
+    result = trained([fs.FedAvg(), fs.Local()], drawn)
+    held = result.clients[["train", "validation", "test"]].sum()
+    assert held["validation"] > 0
+    told = told_design({"run": result.config}, result.clients)
+    assert told.test_to_train == pytest.approx(held["test"] / held["train"])
+
+
+def test_methods_without_all_values_are_named_in_the_conclusions():
+    rows = several(["FedAvg", "B", "C"]).reset_index(drop=True)
+    gap = rows.assign(value=rows["value"].where(rows.index != rows.index[rows["method"] == "B"][-1]))
+    assert compare(gap).conclusions[-1] == "B is not compared: values are missing."
+    assert compare(gap, control="B").conclusions == ("Nothing is compared with B, of which values are missing.",)
+
+
+def test_percent_is_told_and_seeds_are_numbers():
+    rows = several(["FedAvg", "B"])
+    notes = compare(rows.assign(value=100 * rows["value"])).notes
+    assert "result 1: values of accuracy are in percent and divided by 100; a margin of 0.01 is a point." in notes
+    with pytest.raises(ValueError, match="column 'seed' must hold whole numbers, got 's0'"):
+        compare(rows.assign(seed="s" + rows["seed"].astype(str)))
+
+
+def test_no_method_is_marked_as_best_by_means_over_other_seeds():
+    values = np.r_[0.5, 0.52, 0.51, 0.5, 0.8, 0.82, 0.81, 0.8, 0.83]
+    lower = history(values - 0.02 + np.random.default_rng(0).normal(0, 0.001, 9), "B")
+    found = compare([history(values, "A"), lower[lower["seed"] > 3]], control=None)
+    assert found.conclusions == ("B is worse than A.",)
+    assert found.summary.loc["B", "mean"] > found.summary.loc["A", "mean"]
+    assert "textbf" not in found.to_latex()

@@ -17,11 +17,10 @@ from fedstat.inference.family import simultaneous as simultaneous_family
 from fedstat.inference.gathering import Estimand, Gathered, gather, read_runs
 from fedstat.inference.levels import check_level
 from fedstat.inference.notes import against_plan, in_words, notes_on
-from fedstat.inference.paired import mean_interval, sign_flip_test
+from fedstat.inference.paired import sign_flip_test
 from fedstat.inference.planning import plan as seeds_for
 from fedstat.inference.sameness import check_across, told_design
 from fedstat.inference.scores import Scores
-from fedstat.inference.shape import shape_notes
 from fedstat.inference.tost import check_margin
 
 if TYPE_CHECKING:
@@ -113,9 +112,9 @@ def compare(
     Equivalent, to within 3 points: Ditto and Local. FedAvg is worse than both.
     """
     asked = {"metric": metric, "estimand": estimand, "last": last, "split": split, "level": level, "margin": margin}
-    found, chosen, plan = _gathered(results, asked, check_across(across), plan)
-    scores, level, margin = found.scores, check_level(chosen["level"]), chosen["margin"]
-    margin = None if margin is None else check_margin(margin)
+    found, chosen, plan, before = _gathered(results, asked, check_across(across), plan)
+    scores, level = found.scores, check_level(chosen["level"])
+    margin = None if chosen["margin"] is None else _margin(chosen["margin"], scores, level)
     control = _control(scores, control, plan)
     design = design or told_design(found.configs, found.clients)
     pairs = _pairs(scores, control)
@@ -126,7 +125,7 @@ def compare(
     seeds = len(scores.seeds)
     return Comparison(
         scores=scores,
-        summary=_summary(scores, level),
+        summary=_summary(scores, known, level),
         differences=differences,
         control=control,
         level=level,
@@ -134,28 +133,42 @@ def compare(
         margin=margin,
         estimand=in_words(found, control, level, simultaneous, len(pairs)),
         conclusions=conclude(scores, differences, control, aim),
-        notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, scores, asked, control)),
+        notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, control)),
         generalises=_ONE_SEED if seeds == 1 else design.sentence() if design else _UNKNOWN,
     )
 
 
 def _gathered(
     results: Any, asked: Mapping[str, Any], across: Sequence[str], plan: AnalysisPlan | None
-) -> tuple[Gathered, dict[str, Any], AnalysisPlan | None]:
-    """Gather the runs, and let their plan decide what the arguments leave open."""
+) -> tuple[Gathered, dict[str, Any], AnalysisPlan | None, bool]:
+    """Gather the runs, let a plan decide what the arguments leave open, and tell whether all runs carry that plan."""
     runs = read_runs(results)
     plans = [run.plan for run in runs.values() if run.plan is not None]
     if plan is None and plans:
         if len({one.digest for one in plans}) > 1:
             raise ValueError("results were run under different analysis plans; choose one with plan=.")
         plan = plans[0]
+    before = plan is not None and all(run.plan and run.plan.digest == plan.digest for run in runs.values())
     usual: dict[str, Any] = {"last": 10, "level": 0.95}
     chosen: dict[str, Any] = {
         name: next((v for v in (value, getattr(plan, name, None)) if v is not None), usual.get(name))
         for name, value in asked.items()
     }
     found = gather(runs, chosen["metric"], chosen["split"], chosen["last"], chosen["estimand"], across)
-    return found, chosen, plan
+    return found, chosen, plan, before
+
+
+def _margin(margin: float, scores: Scores, level: float) -> float:
+    """Return a margin that some difference can exceed, at a level at which equivalence is tested."""
+    margin = check_margin(margin)
+    if scores.of_shares and margin >= 1:
+        raise ValueError(
+            f"margin must be below 1 for {scores.metric}, whose values are shares, got {margin:g}: no difference is "
+            "larger. A point is 0.01."
+        )
+    if level <= 0.5:
+        raise ValueError(f"level must exceed 0.5 where there is a margin, got {level:g}.")
+    return margin
 
 
 def _control(scores: Scores, control: str | None, plan: AnalysisPlan | None) -> str | None:
@@ -178,39 +191,28 @@ def _pairs(scores: Scores, control: str | None) -> list[tuple[int, int]]:
     return [(i, against) for i in whole if i != against and control not in scores.missing]
 
 
-def _summary(scores: Scores, level: float) -> pd.DataFrame:
-    """Tabulate the methods, each by itself."""
+def _summary(scores: Scores, design: Design, level: float) -> pd.DataFrame:
+    """Tabulate the methods, each by itself, with the limits that the design gives its difference to zero."""
     import pandas as pd
 
-    bounds = (0.0, 1.0) if scores.of_shares else (-np.inf, np.inf)
-    equal, none = scores.by_seed(), np.full(len(scores.seeds), np.nan)
-    rows = []
-    for m, label in enumerate(scores.methods):
-        mean, low, high, sd = _interval(equal[m] if label not in scores.missing else none, level, bounds)
-        rows.append([scores.models[m], mean, low, high, sd, int(scores.ran[m].sum())])
+    lowest, highest = (0.0, 1.0) if scores.of_shares else (-np.inf, np.inf)
+    values = np.append(scores.values, np.zeros_like(scores.values[:1]), axis=0)
+    values[[i for i, label in enumerate(scores.methods) if label in scores.missing]] = np.nan
+    alone = [(m, len(scores.methods)) for m in range(len(scores.methods))]
+    settings: dict[str, Any] = {"design": design, "level": level, "rule": "none", "moderated": False}
+    found = simultaneous_family(values, alone, **settings)
     table = pd.DataFrame(
-        rows, index=list(scores.methods), columns=["model", "mean", "low", "high", "sd over seeds", "seeds"]
-    )
-    if scores.samples is not None:
-        missing = [label in scores.missing for label in scores.methods]
-        weighted = scores.by_seed(scores.samples)
-        weighted[missing] = np.nan
-        of = [_interval(row, level, bounds) for row in weighted]
-        for place, name in enumerate(("by samples", "low by samples", "high by samples")):
-            table[name] = [found[place] for found in of]
+        {"model": scores.models, "mean": found.estimate, "low": np.maximum(found.low, lowest),
+         "high": np.minimum(found.high, highest), "sd over seeds": found.sd, "seeds": scores.ran.sum(axis=1)},
+        index=list(scores.methods),
+    )  # fmt: skip
+    if scores.samples is not None and not design.crossed:
+        weighted = simultaneous_family(values, alone, weights=scores.samples, **settings)
+        table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, lowest)
+        table["high by samples"] = np.minimum(weighted.high, highest)
     if scores.missing:
         table["missing"] = [scores.missing.get(label, "") for label in scores.methods]
     return table
-
-
-def _interval(by_seed: np.ndarray, level: float, bounds: tuple[float, float]) -> tuple[float, float, float, float]:
-    """Return mean, t limits and standard deviation over the seeds that there are; NaN what they do not allow."""
-    known = by_seed[np.isfinite(by_seed)]
-    low = high = np.nan
-    if len(known) > 1 and np.ptp(known) > 0:
-        _, low, high = mean_interval(known, level, within=bounds)
-    mean, sd = (known.mean() if len(known) else np.nan), (known.std(ddof=1) if len(known) > 1 else np.nan)
-    return float(mean), float(low), float(high), float(sd)
 
 
 def _differences(
@@ -235,7 +237,11 @@ def _differences(
     settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated}
     family = simultaneous_family(scores.values, pairs, level=level, **settings)
     _check_common(scores, family)
-    inner = None if margin is None else simultaneous_family(scores.values, pairs, level=2 * level - 1, **settings)
+    inner = None
+    if margin is not None:
+        # one side alone can be wrong for each pair, which the joint rule for both sides does not keep
+        one_sided = {**settings, "rule": "none" if rule == "none" else "bonferroni"}
+        inner = simultaneous_family(scores.values, pairs, level=2 * level - 1, **one_sided)
     edge = 1.0 if scores.of_shares else np.inf
     equal = scores.by_seed()
     rows = []
@@ -255,8 +261,7 @@ def _differences(
         weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
         table["high by samples"] = np.minimum(weighted.high, edge)
-    runs = np.array([equal[i] - equal[j] for i, j in pairs])
-    return table, (*family.notes, *shape_notes(runs))
+    return table, family.notes
 
 
 def _needed(family: Family, k: int, margin: float, level: float) -> float:

@@ -34,13 +34,14 @@ def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, mar
     margin : float or None
         Differences that `outcome` counts as none, and that seeds are needed for.
     """
+    gaps = tuple(_without(scores, control))
     if not len(differences):
-        return ()
+        return gaps
     if control is not None:
-        return tuple(_against(scores, differences, control, margin))
+        return (*_against(scores, differences, control, margin), *gaps)
     if len(scores.methods) <= _NAMED:
-        return tuple(_pairs(scores, differences, margin))
-    return tuple(_counts(scores, differences))
+        return (*_pairs(scores, differences, margin), *gaps)
+    return (*_counts(scores, differences), *gaps)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -58,8 +59,8 @@ def _few(names: Iterable[str]) -> str:
 def size(value: float, scores: Scores) -> str:
     """Say how large a difference is, without its sign: in points where values are shares."""
     if not scores.of_shares:
-        return f"{abs(value):.3g}"
-    points = f"{100 * abs(value):.2g}"
+        return f"{abs(value):.4g}"
+    points = f"{100 * abs(value):.4g}"
     return f"{points} point{'s' * (points != '1')}"
 
 
@@ -83,6 +84,8 @@ def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
     if np.isinf(known).all():
         return f"; no number of splits of these data would do for {size(margin, scores)}"
     low, high = known.min(), known.max()
+    if (rows["seeds needed"] <= rows["pairs"]).all():
+        return f"; that many are enough to find {size(margin, scores)}, were the difference that large"
     if low > _MOST:
         count = f"more than {_MOST}"
     elif low == high:
@@ -148,6 +151,17 @@ def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable
     yield from _no_spread(rows)
 
 
+def _without(scores: Scores, control: str | None) -> Iterable[str]:
+    """Say which methods are not compared for want of values."""
+    names = [label for label in scores.methods if label in scores.missing]
+    if control in names:
+        yield f"Nothing is compared with {control}, of which values are missing."
+        names.remove(control)
+    if names:
+        who = _few(names) if len(names) > _NAMED else listed(names)
+        yield f"{who} {'is' if len(names) == 1 else 'are'} not compared: values are missing."
+
+
 def _all(others: Sequence[str], of: int) -> str:
     return listed(others) if len(others) < max(of, 2) else "both" if of == 2 else "all others"
 
@@ -163,8 +177,10 @@ def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
         mine = rows[(rows["method"] == label) | (rows["against"] == label)]
         sign = np.where(mine["method"] == label, 1, -1) * np.sign(mine["difference"])
         sure = (mine["outcome"] == "different").to_numpy()
-        up, down, rest = int((sure & (sign > 0)).sum()), int((sure & (sign < 0)).sum()), int((~sure).sum())
-        yield f"{label} is {above} {up} others, {below} {down}, and not told apart from {rest}."
+        up, down = int((sure & (sign > 0)).sum()), int((sure & (sign < 0)).sum())
+        same, rest = ((mine["outcome"] == word).sum() for word in ("equivalent", "undecided"))
+        also = f"equivalent to {same}, " * bool(same)
+        yield f"{label} is {above} {up} others, {below} {down}, {also}and not told apart from {rest}."
 
 
 def _equivalent(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable[str]:
@@ -177,7 +193,7 @@ def _equivalent(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Ite
 def _no_spread(rows: pd.DataFrame) -> Iterable[str]:
     for _, row in rows[rows["outcome"] == "no spread"].iterrows():
         if row["difference"] == 0:
-            yield f"{row['method']} and {row['against']} gave the same numbers under every seed."
+            yield f"{row['method']} and {row['against']} have the same mean under every seed: there is no test."
         else:
             yield f"{row['method']} and {row['against']} differ by the same amount under every seed: there is no test."
 

@@ -75,8 +75,11 @@ def gather(
     for name, run in runs.items():
         # the state before training, round 0, is no part of a summary
         most = max(1, min(whole("last", last, 1), int(run.rounds[metric, split][-1])))
-        found = shares_reduced(reduce(run.batches, metric, split, last=most, known=run.rounds), name)
-        parts[name] = _chosen(found, estimand, name)
+        found = reduce(run.batches, metric, split, last=most, known=run.rounds)
+        shares = shares_reduced(found, name)
+        if shares is not found:
+            notes.append(f"{name}: values of {metric} are in percent and divided by 100; a margin of 0.01 is a point.")
+        parts[name] = _chosen(shares, estimand, name)
     labels = _labels(parts, across)
     windows = None if any(kept.values()) else _window(parts, labels, last, across)
     notes += [f"{name}: {note}." for name, run in runs.items() for note in run.notes]
@@ -380,11 +383,15 @@ def _gaps(
 
 
 def _clients(runs: Mapping[str, Run]) -> pd.DataFrame | None:
-    """Return what is known of the clients, a row for each seed and client."""
+    """Return what is known of the clients, a row for each seed and client; None where runs tell other things."""
     import pandas as pd
 
-    known = [run.clients for run in runs.values() if run.clients is not None]
-    return pd.concat(known).drop_duplicates(["seed", "client"]) if known else None
+    known = [run.clients for run in runs.values() if run.clients is not None and set(SPLITS) & set(run.clients)]
+    if not known:
+        return None
+    found = pd.concat(known)
+    found = found.drop_duplicates(["seed", "client", *(name for name in SPLITS if name in found)])
+    return None if found.duplicated(["seed", "client"]).any() else found
 
 
 def _with_samples(scores: Scores, clients: pd.DataFrame | None) -> Scores:

@@ -64,8 +64,10 @@ def notes_on(found: Gathered, level: float) -> list[str]:
     return said
 
 
-def against_plan(plan: AnalysisPlan | None, scores: Scores, asked: Mapping[str, Any], control: str | None) -> list[str]:
-    """Tell what was planned before the runs, and what came after."""
+def against_plan(
+    plan: AnalysisPlan | None, before: bool, scores: Scores, asked: Mapping[str, Any], control: str | None
+) -> list[str]:
+    """Tell what was planned, before the runs if they carry the plan, and what came after."""
     if plan is None:
         return []
     after = []
@@ -73,14 +75,20 @@ def against_plan(plan: AnalysisPlan | None, scores: Scores, asked: Mapping[str, 
         planned = getattr(plan, name)
         if name == "control" and value != planned:
             after.append(f"control {value or 'none, all pairs'} (planned: {planned or 'none, all pairs'})")
-        elif name != "control" and value is not None and planned is not None and value != planned:
-            after.append(f"{name} {value} (planned: {planned})")
+        elif name != "control" and value is not None and value != planned:
+            after.append(f"{name} {value} ({'not planned' if planned is None else f'planned: {planned}'})")
     if more := [label for label in scores.methods if label not in plan.arms]:
         after.append(f"arms {listed(more)}")
     if fewer := [label for label in plan.arms if label not in scores.methods]:
         after.append(f"{listed(fewer)} left out")
-    if plan.seeds is not None and plan.seeds != len(scores.seeds):
-        after.append(f"{len(scores.seeds)} seeds (planned: {plan.seeds})")
+    counts = sorted({len(scores.seeds), *scores.ran.sum(axis=1).tolist()})
+    if plan.seeds is not None and counts != [plan.seeds]:
+        after.append(f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds (planned: {plan.seeds})")
     what = f"{len(plan.arms)} arms, {'all pairs' if plan.control is None else f'control {plan.control}'}"
     said = f"Planned before the runs (plan {plan.digest[:12]}): {what}."
+    if not before:
+        said = (
+            f"Held against plan {plan.digest[:12]}: {what}. Not all runs carry it, so whether it came before them is "
+            "not known here."
+        )
     return [said, f"Not as planned: {'; '.join(after)}." if after else "All of it is as planned."]

@@ -225,6 +225,9 @@ def _marks(comparison: Comparison) -> tuple[dict[str, str], str]:
     means, direction = comparison.summary["mean"].dropna(), better(comparison.scores.metric)
     if not direction or not len(means):
         return {}, "No method is marked as the best" + ("" if direction else ", since more or less may be better") + "."
+    ran = comparison.scores.ran[[label in means.index for label in comparison.scores.methods]]
+    if (ran != ran[0]).any():
+        return {}, "No method is marked as the best: they ran under different seeds, so that means are not paired."
     top = means.max() if direction > 0 else means.min()
     best = [str(label) for label in means.index[means == top]]
     marks = dict.fromkeys(best, r"\textbf{{{}}}")

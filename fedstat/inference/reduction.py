@@ -139,6 +139,8 @@ def reduce(
         kept = _column(batch, "kept")
         window = t >= first if kept is None else np.asarray(kept, bool)[rows]
         sums.add(run, t, k, _values(batch)[rows], window)
+    if wrong := [one for one in index["seed"].labels if not isinstance(one, int | np.integer)]:
+        raise ValueError(f"column 'seed' must hold whole numbers, got {wrong[0]!r}. Number the seeds.")
     sums.refuse_repeats(len(rounds) - first)
     return _arranged(sums, runs.labels, index, rounds, metric, split)
 

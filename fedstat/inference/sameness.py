@@ -76,7 +76,8 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
 
 
 def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame | None) -> Design | None:
-    """Read the design from the fingerprints that runs carry: None if they carry none, or of one seed alone.
+    """Read the design from the fingerprints that runs carry: None if they carry none, or of one seed alone, or
+    others for one seed.
 
     Clients that hold the same samples under all seeds are the same clients with fixed data. If the training samples of
     all clients together are the same, they are dealt anew; if those of all splits together are, or seeds have some of
@@ -89,7 +90,11 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
     clients : DataFrame or None
         Samples of each client under each seed.
     """
-    prints = {seed: of for config in configs.values() for seed, of in config.get("fingerprint", {}).items()}
+    prints: dict[str, Any] = {}
+    for config in configs.values():
+        for seed, of in config.get("fingerprint", {}).items():
+            if any(prints.setdefault(seed, of).get(part) != of.get(part) for part in (*_SAMPLES, "pool", "train_pool")):
+                return None
     if len(prints) < 2 or not all("pool" in of for of in prints.values()):
         return None
 
@@ -108,7 +113,7 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
     test = clients["test"].sum() if "test" in clients else 0
     if same("train_pool") or not test:
         return Design(clients=whose, data="fixed")
-    return Design(clients=whose, data="resplit", test_to_train=float(test / (clients[held].to_numpy().sum() - test)))
+    return Design(clients=whose, data="resplit", test_to_train=float(test / clients["train"].sum()))
 
 
 def _data(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
