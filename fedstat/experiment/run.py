@@ -18,7 +18,7 @@ import fedstat as fs
 from fedstat._files import atomic_file, complete_folder, locked
 from fedstat.data import Partition
 from fedstat.experiment.build import Setup, set_up
-from fedstat.experiment.config import DirichletDraws, Experiment, Tested, to_table
+from fedstat.experiment.config import DirichletDraws, Experiment, to_table
 from fedstat.experiment.estimate import estimate
 from fedstat.experiment.summaries import Summary, per_client, summarise
 from fedstat.federated import Result
@@ -265,15 +265,11 @@ def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
 
 def _design(setup: Setup, result: Result) -> Design | None:
     """Say how seeds, clients and data of an experiment belong together; None where one seed ran."""
-    told = told_design({"run": result.config}, result.clients)
-    if told is None or not setup.unseen or told == Design(clients="same", data="fixed"):
-        return told
-    # the pool of those who train differs by who stays away
-    spec = setup.experiment.partition
-    if isinstance(spec, DirichletDraws) or (isinstance(spec, Tested) and isinstance(spec.test, str)):
+    unseen = {str(seed): of_clients(clients) for seed, clients in setup.unseen.items()}
+    told = told_design({"run": {**result.config, "new_clients": unseen}}, result.clients)
+    if told is not None and unseen and isinstance(setup.experiment.partition, DirichletDraws):
         return Design(clients="new", data="fixed")
-    held = result.clients[["train", "test"]].sum()
-    return Design(clients="new", data="resplit", test_to_train=float(held["test"] / held["train"]))
+    return told
 
 
 def _offered(setup: Setup, result: Result) -> tuple[pd.DataFrame | None, tuple[str, ...]]:

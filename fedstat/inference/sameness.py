@@ -80,7 +80,8 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
 
     Clients that hold the same samples under all seeds are the same clients with fixed data. If the training samples of
     all clients together are the same, they are dealt anew; if those of all splits together are, they are also split
-    anew. Otherwise every seed draws its own.
+    anew. Otherwise every seed draws its own. Clients who stay away from training (``new_clients`` of a configuration)
+    count with the others: who they are is drawn, but from the same samples.
 
     Parameters
     ----------
@@ -89,7 +90,11 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
     clients : DataFrame or None
         Samples of each client under each seed.
     """
-    prints = {seed: of for config in configs.values() for seed, of in config.get("fingerprint", {}).items()}
+    prints = {
+        seed: _with_apart(of, config.get("new_clients", {}).get(seed))
+        for config in configs.values()
+        for seed, of in config.get("fingerprint", {}).items()
+    }
     if len(prints) < 2 or not all("pool" in of for of in prints.values()):
         return None
 
@@ -107,6 +112,15 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
     if same("train_pool") or not test:
         return Design(clients=whose, data="fixed")
     return Design(clients=whose, data="resplit", test_to_train=float(test / (clients[held].to_numpy().sum() - test)))
+
+
+def _with_apart(prints: Mapping[str, Any], apart: Mapping[str, str] | None) -> Mapping[str, Any]:
+    """Add the samples of those who stayed away from training to the pools: hashes of pools are sums."""
+    if apart is None:
+        return prints
+    pools = [name for name in ("pool", "train_pool") if name in prints and name in apart]
+    sums = {name: f"{(int(prints[name], 16) + int(apart[name], 16)) % 2**64:016x}" for name in pools}
+    return {**prints, **sums}
 
 
 def _data(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:

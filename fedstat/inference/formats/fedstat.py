@@ -14,6 +14,8 @@ from fedstat._files import complete_folder
 from fedstat.inference.formats.tidy import COLUMNS, typed
 
 _MANIFEST = "manifest.json"
+#: Hashes of the clients that ``fedstat run`` kept away from training, beside the run.
+NEW_CLIENTS = "new-clients.json"
 
 
 def run_folder(path: Path) -> Path | None:
@@ -37,6 +39,7 @@ def facts(path: Path) -> tuple[Path, dict[str, Any], pd.DataFrame | None, Path |
     history : Path
         The parquet file of the history.
     config : dict
+        With ``new_clients``, the hashes of those who stayed away from training, where ``fedstat run`` kept some.
     clients : DataFrame or None
         Columns seed, client, name, train, validation, test; None if the run was saved without.
     plan : Path or None
@@ -49,6 +52,9 @@ def facts(path: Path) -> tuple[Path, dict[str, Any], pd.DataFrame | None, Path |
     """
     folder = checked(path, "config.toml", "metrics.parquet")
     config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    apart = folder.parent / NEW_CLIENTS  # ``fedstat run`` has the run in a folder of its own
+    if apart.is_file():
+        config["new_clients"] = json.loads(apart.read_text(encoding="utf-8"))
     clients = None
     if (folder / "clients.parquet").is_file():
         clients = pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
