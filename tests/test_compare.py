@@ -300,7 +300,7 @@ def test_limits_of_shares_stay_shares():
 def test_one_seed_has_no_interval():
     found = compare([history([0.5], "A"), history([0.6], "B")])
     assert found.differences.empty
-    assert found.generalises == "It speaks of this run alone: with one seed a difference may be chance."
+    assert found.generalises == "The comparison speaks of this run alone: with one seed a difference may be chance."
     assert "nan" not in str(found).lower()
 
 

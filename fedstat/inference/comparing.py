@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 #: What stands for the choice of a control where nobody chooses.
 AUTO = "auto"
 _UNKNOWN = (
-    "How the seeds came about is not known here: it speaks of other runs of the same kind, and of other clients or "
-    "data only as far as these changed with the seed."
+    "How the seeds came about is not known here: the comparison speaks of other runs of the same kind, and of other "
+    "clients or data only as far as these changed with the seed."
 )
-_ONE_SEED = "It speaks of this run alone: with one seed a difference may be chance."
+_ONE_SEED = "The comparison speaks of this run alone: with one seed a difference may be chance."
 
 
 def compare(
@@ -104,7 +104,7 @@ def compare(
     asked = {"metric": metric, "estimand": estimand, "last": last, "split": split, "level": level, "margin": margin}
     found, chosen, plan = _gathered(results, asked, check_across(across), plan)
     scores, level, margin = found.scores, check_level(chosen["level"]), chosen["margin"]
-    margin = None if margin is None else check_margin(margin)
+    margin = None if margin is None else _checked_margin(margin, scores)
     control = _control(scores, control, plan)
     design = design or told_design(found.configs, found.clients)
     pairs = _pairs(scores, control)
@@ -156,6 +156,15 @@ def _control(scores: Scores, control: str | None, plan: AnalysisPlan | None) -> 
     if control is not None and control not in scores.methods:
         raise ValueError(f"control must be one of {', '.join(scores.methods)}, or None for all pairs, got {control!r}.")
     return control
+
+
+def _checked_margin(margin: float, scores: Scores) -> float:
+    """Return the margin; of shares it is below 1, since who writes 1 means a point."""
+    if scores.of_shares and check_margin(margin) >= 1:
+        raise ValueError(
+            f"margin must be below 1 for {scores.metric}, which lies in [0, 1], got {margin:g}. A point is 0.01."
+        )
+    return check_margin(margin)
 
 
 def _pairs(scores: Scores, control: str | None) -> list[tuple[int, int]]:

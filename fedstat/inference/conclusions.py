@@ -34,13 +34,24 @@ def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, mar
     margin : float or None
         Differences that `outcome` counts as none, and that seeds are needed for.
     """
+    gaps = tuple(_gaps(scores, control))
     if not len(differences):
-        return ()
+        return gaps
     if control is not None:
-        return tuple(_against(scores, differences, control, margin))
+        return (*_against(scores, differences, control, margin), *gaps)
     if len(scores.methods) <= _NAMED:
-        return tuple(_pairs(scores, differences, margin))
-    return tuple(_counts(scores, differences))
+        return (*_pairs(scores, differences, margin), *gaps)
+    return (*_counts(scores, differences), *gaps)
+
+
+def _gaps(scores: Scores, control: str | None) -> Iterable[str]:
+    """Say which methods are not compared, and what would help."""
+    remedy = "Measure them, or leave those clients out of all methods"
+    if control in scores.missing:
+        yield f"No method is compared with {control}, of which values are missing. {remedy}, or take another control."
+    elif missing := list(scores.missing):
+        who = listed(missing) if len(missing) <= _NAMED else f"{len(missing)} methods ({_few(missing)})"
+        yield f"{who} {'is' if len(missing) == 1 else 'are'} not compared: values are missing. {remedy}."
 
 
 def listed(names: Iterable[str]) -> str:

@@ -71,19 +71,25 @@ def gather(
         raise ValueError(
             f"{stopped} stopped early, and other runs did not: kept rounds and last rounds are different summaries."
         )
-    parts = {}
+    parts, percent = {}, list[str]()
     for name, run in runs.items():
         # the state before training, round 0, is no part of a summary
         most = max(1, min(whole("last", last, 1), int(run.rounds[metric, split][-1])))
-        found = shares_reduced(reduce(run.batches, metric, split, last=most, known=run.rounds), name)
+        read = reduce(run.batches, metric, split, last=most, known=run.rounds)
+        found = shares_reduced(read, name)
+        if found is not read:
+            percent.append(name)
         parts[name] = _chosen(found, estimand, name)
     labels = _labels(parts, across)
     windows = None if any(kept.values()) else _window(parts, labels, last, across)
-    notes += [f"{name}: {note}." for name, run in runs.items() for note in run.notes]
+    said = dict.fromkeys(note for run in runs.values() for note in run.notes)
+    notes += [f"{_few(name for name, run in runs.items() if note in run.notes)}: {note}." for note in said]
+    if percent:
+        notes.append(f"{_few(percent)}: values of {metric} are read as percent and divided by 100.")
     anonymous = [name for name in runs if name not in configs]
     if anonymous and len(runs) > 1:
         notes.append(
-            f"{', '.join(anonymous)} carr{'ies' if len(anonymous) == 1 else 'y'} no fingerprints: whether data and "
+            f"{_few(anonymous)} carr{'ies' if len(anonymous) == 1 else 'y'} no fingerprints: whether data and "
             "participants were the same under each seed is not known here."
         )
     scores = _joined(parts, labels, metric, split, windows)
@@ -95,6 +101,12 @@ def gather(
         tuple(notes),
         any(kept.values()),
     )
+
+
+def _few(names: Iterable[str]) -> str:
+    """Name results, of many the first and the last."""
+    found = list(names)
+    return ", ".join(found) if len(found) < 4 else f"{found[0]} to {found[-1]} ({len(found)} results)"
 
 
 @dataclass(frozen=True, eq=False)
