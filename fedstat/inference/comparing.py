@@ -121,7 +121,7 @@ def compare(
         level=level,
         simultaneous=simultaneous,
         margin=margin,
-        estimand=in_words(found, control, level, simultaneous, len(pairs)),
+        estimand=in_words(found, control, level, simultaneous, len(pairs), margin),
         conclusions=conclude(scores, differences, control, aim),
         notes=(*notes_on(found), *notes, *found.notes, *against_plan(plan, scores, asked, control)),
         generalises=_ONE_SEED if seeds == 1 else design.sentence() if design else _UNKNOWN,
