@@ -1,5 +1,7 @@
 """The front door: what is compared, what is refused, and what is said."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -359,3 +361,14 @@ def test_a_plan_decides_what_is_left_open_and_what_came_after_is_said():
     assert found.notes[-1] == "All of it is as planned."
     more = compare([*runs, history([0.4, 0.7, 0.5], "C")], plan=plan, margin=0.1, control="A")
     assert more.notes[-1] == "Not as planned: margin 0.1 (planned: 0.02); control A (planned: B); arms C."
+
+
+def test_only_a_plan_that_the_runs_began_with_is_said_to_come_before_them(tmp_path):
+    plan = fs.inference.AnalysisPlan(arms=["FedAvg", "Local"], control="Local", last=1)
+    trained([fs.FedAvg(), fs.Local()], digits, seeds=2, plan=plan, folder=tmp_path / "run")
+    assert any(note.startswith("Planned before the runs") for note in compare(tmp_path / "run").notes)
+    afterwards = "These runs did not begin with it: whether it was written before them is not known here."
+    other = replace(plan, margin=0.02)
+    assert any(afterwards in note for note in compare(tmp_path / "run", plan=other).notes)
+    other.write(tmp_path / "run" / "plan.toml")  # changed since
+    assert any(afterwards in note for note in compare(tmp_path / "run").notes)

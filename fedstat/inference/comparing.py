@@ -94,7 +94,8 @@ def compare(
         How seeds, clients and data belong together, which decides the interval; by default as the runs tell.
     plan : AnalysisPlan, optional
         What was planned beforehand; by default the runs' own plan. It gives metric, control, estimand, last, split,
-        level and margin where these arguments are left out, and the notes tell what came after.
+        level and margin where these arguments are left out. The notes tell whether the runs began with it, and what
+        came after.
 
     Raises
     ------
@@ -103,6 +104,7 @@ def compare(
     """
     asked = {"metric": metric, "estimand": estimand, "last": last, "split": split, "level": level, "margin": margin}
     found, chosen, plan = _gathered(results, asked, check_across(across), plan)
+    carried = plan is not None and found.plans == {plan.digest}
     scores, level, margin = found.scores, check_level(chosen["level"]), chosen["margin"]
     margin = None if margin is None else _checked_margin(margin, scores)
     control = _control(scores, control, plan)
@@ -123,7 +125,7 @@ def compare(
         margin=margin,
         estimand=in_words(found, control, level, simultaneous, len(pairs), margin),
         conclusions=conclude(scores, differences, control, aim),
-        notes=(*notes_on(found), *notes, *found.notes, *against_plan(plan, scores, asked, control)),
+        notes=(*notes_on(found), *notes, *found.notes, *against_plan(plan, scores, asked, control, carried)),
         generalises=_ONE_SEED if seeds == 1 else design.sentence() if design else _UNKNOWN,
     )
 

@@ -43,6 +43,8 @@ class Gathered:
         Differences between the runs that are allowed, and what is not known.
     kept : bool
         Whether each run counts in the round that it kept.
+    plans : frozenset of str
+        The digests of the plans that the runs began with, "" of a run without.
     """
 
     scores: Scores
@@ -50,6 +52,7 @@ class Gathered:
     clients: pd.DataFrame | None
     notes: tuple[str, ...]
     kept: bool
+    plans: frozenset[str]
 
 
 def gather(
@@ -100,6 +103,7 @@ def gather(
         clients,
         tuple(notes),
         any(kept.values()),
+        frozenset(str((run.config or {}).get("plan", "")) for run in runs.values()),
     )
 
 

@@ -64,8 +64,10 @@ def notes_on(found: Gathered) -> list[str]:
     return said
 
 
-def against_plan(plan: AnalysisPlan | None, scores: Scores, asked: Mapping[str, Any], control: str | None) -> list[str]:
-    """Tell what was planned before the runs, and what came after."""
+def against_plan(
+    plan: AnalysisPlan | None, scores: Scores, asked: Mapping[str, Any], control: str | None, carried: bool
+) -> list[str]:
+    """Tell what was planned, and what came after; `carried` is whether all runs began with this plan."""
     if plan is None:
         return []
     after = []
@@ -83,4 +85,9 @@ def against_plan(plan: AnalysisPlan | None, scores: Scores, asked: Mapping[str, 
         after.append(f"{len(scores.seeds)} seeds (planned: {plan.seeds})")
     what = f"{len(plan.arms)} arms, {'all pairs' if plan.control is None else f'control {plan.control}'}"
     said = f"Planned before the runs (plan {plan.digest[:12]}): {what}."
+    if not carried:
+        said = (
+            f"Held against plan {plan.digest[:12]}: {what}. These runs did not begin with it: whether it was written "
+            "before them is not known here."
+        )
     return [said, f"Not as planned: {'; '.join(after)}." if after else "All of it is as planned."]
