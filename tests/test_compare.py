@@ -1,5 +1,7 @@
 """The front door: what is compared, what is refused, and what is said."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -302,7 +304,7 @@ def test_limits_of_shares_stay_shares():
 def test_one_seed_has_no_interval():
     found = compare([history([0.5], "A"), history([0.6], "B")])
     assert found.differences.empty
-    assert found.generalises == "It speaks of this run alone: with one seed a difference may be chance."
+    assert found.generalises == "The comparison speaks of this run alone: with one seed a difference may be chance."
     assert "nan" not in str(found).lower()
 
 
@@ -464,8 +466,10 @@ def test_validation_samples_are_no_training_samples_of_the_resampled_t():
 def test_methods_without_all_values_are_named_in_the_conclusions():
     rows = several(["FedAvg", "B", "C"]).reset_index(drop=True)
     gap = rows.assign(value=rows["value"].where(rows.index != rows.index[rows["method"] == "B"][-1]))
-    assert compare(gap).conclusions[-1] == "B is not compared: values are missing."
-    assert compare(gap, control="B").conclusions == ("Nothing is compared with B, of which values are missing.",)
+    assert compare(gap).conclusions[-1].startswith("B is not compared: values are missing. Measure them, or leave")
+    assert (
+        compare(gap, control="B").conclusions[0].startswith("Nothing is compared with B, of which values are missing.")
+    )
 
 
 def test_percent_is_told_and_seeds_are_numbers():
@@ -483,3 +487,14 @@ def test_no_method_is_marked_as_best_by_means_over_other_seeds():
     assert found.conclusions == ("B is worse than A.",)
     assert found.summary.loc["B", "mean"] > found.summary.loc["A", "mean"]
     assert "textbf" not in found.to_latex()
+
+
+def test_only_a_plan_that_the_runs_began_with_is_said_to_come_before_them(tmp_path):
+    plan = fs.inference.AnalysisPlan(arms=["FedAvg", "Local"], control="Local", last=1)
+    trained([fs.FedAvg(), fs.Local()], digits, seeds=2, plan=plan, folder=tmp_path / "run")
+    assert any(note.startswith("Planned before the runs") for note in compare(tmp_path / "run").notes)
+    afterwards = "Not all runs carry it, so whether it came before them is not known here."
+    other = replace(plan, margin=0.02)
+    assert any(afterwards in note for note in compare(tmp_path / "run", plan=other).notes)
+    other.write(tmp_path / "run" / "plan.toml")  # changed since
+    assert any(afterwards in note for note in compare(tmp_path / "run").notes)

@@ -60,10 +60,14 @@ def test_formats_pairs_and_pictures(theirs, tmp_path):
     ("arguments", "message"),
     [
         (("--control", "Local", "--all-pairs"), "--control and --all-pairs exclude each other"),
-        (("--control", "Scaffold"), "control must be one of FedAvg, Ditto, Local, or None for all pairs"),
+        (("--control", "Scaffold"), "--control must be one of FedAvg, Ditto, Local, or left out for --all-pairs"),
         (("--format", "pdf"), "--format must be one of text, markdown, latex, csv, got 'pdf'"),
         (("--estimand", "global", "--estimand", "personal"), "--estimand names several models"),
         (("--level", "95"), "level"),
+        (("--margin", "1"), "margin must be below 1 for accuracy, whose values are shares, got 1"),
+        (("--out", "table.docx"), "--out must end in .md, .tex, .csv or .txt, got table.docx"),
+        (("--out", "table.csv", "--format", "latex"), "--out table.csv and --format latex contradict each other"),
+        (("--plot", "forest.docx"), "--plot must end in .pdf, .svg or .png, got forest.docx"),
     ],
 )
 def test_bad_options_are_named(theirs, arguments, message):
@@ -71,3 +75,44 @@ def test_bad_options_are_named(theirs, arguments, message):
     assert refused.exit_code == 1
     assert message in " ".join(refused.output.split())
     assert "Traceback" not in refused.output
+
+
+def test_percent_is_said_and_can_be_told_where_it_is_unclear(theirs, tmp_path):
+    table = pd.read_csv(theirs)
+    theirs_own = table.columns
+    for names in (theirs_own, ["method", "seed", "client", "accuracy"]):
+        percent = table.assign(acc=100 * table["acc"]).set_axis(names, axis=1)
+        percent.to_csv(tmp_path / "percent.csv", index=False)
+        said = " ".join(compare(tmp_path / "percent.csv", *NAMED * (names is theirs_own)).output.split())
+        assert "percent and divided by 100" in said
+    table["acc"] = (100 * table["acc"]).where(table.index > 0, 0.5)
+    table.to_csv(tmp_path / "unclear.csv", index=False)
+    refused = compare(tmp_path / "unclear.csv", *NAMED)
+    proposed = "--value NAME --metric 'accuracy %'"
+    assert f"write {proposed} if" in " ".join(refused.output.split())
+    done = compare(tmp_path / "unclear.csv", *NAMED[:-1], "accuracy %")
+    assert done.exit_code == 0, done.output
+
+
+def test_what_is_missing_is_said_first_and_a_note_on_many_files_is_said_once(theirs, tmp_path):
+    table = pd.read_csv(theirs).set_axis(["method", "seed", "client", "accuracy"], axis=1)
+    table.loc[0, "accuracy"] = np.nan
+    table.to_csv(tmp_path / "gap.csv", index=False)
+    gap = " ".join(compare(tmp_path / "gap.csv").output.split())
+    assert gap.startswith("Nothing is compared with FedAvg, of which values are missing. Measure them, or leave")
+    gap = " ".join(compare(tmp_path / "gap.csv", "--control", "Local").output.split())
+    assert "FedAvg is not compared: values are missing." in gap
+    files = []
+    for seed, own in table[table["method"] != "FedAvg"].groupby("seed"):
+        own.to_csv(file := tmp_path / f"{seed}.csv", index=False)
+        files.append(file)
+    done = " ".join(compare(*files, "--control", "Local").output.split())
+    assert done.count("no column round") == 1
+    assert "0.csv to " in done
+    assert "3.csv (4 results): no column round" in done
+
+
+def test_a_report_says_how_to_rename_columns(theirs, tmp_path):
+    refused = CliRunner().invoke(app, ["report", str(theirs), "--out", str(tmp_path / "r.pdf")])
+    said = " ".join(refused.output.split())
+    assert "Did you mean to rename algo to method, run to seed, site to client, acc to accuracy?" in said

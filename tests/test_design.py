@@ -24,7 +24,7 @@ def test_every_design_has_a_sentence_of_its_own_and_names_the_clients():
         assert sentence.endswith(".")
         assert sentence.count(".") == 1
     assert Design("same", "drawn").sentence() == (
-        "It speaks of other runs on these clients with new data of theirs, not of other clients."
+        "The comparison speaks of other runs on these clients with new data of theirs, not of other clients."
     )
 
 

@@ -267,7 +267,7 @@ def test_more_seeds_of_a_finished_run_end_in_the_folder_of_one_run_of_all(config
     folders = [contents(tmp_path / name) for name in ("more", "whole")]
     outside, others = ({name for name in held if not name.startswith("run/clients/")} for held in folders)
     assert outside == others
-    for name in ("experiment.toml", "new-clients.json", "partition-6.npz", "run/config.toml", "run/clients.parquet"):
+    for name in ("experiment.toml", "new-clients.json", "partition-6.npz", "run/clients.parquet"):
         assert folders[0][name] == folders[1][name], name
     for name in ("summary.csv", "clients.csv", "new-clients.csv"):
         here, there = (pd.read_csv(tmp_path / which / name) for which in ("more", "whole"))

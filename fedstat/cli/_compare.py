@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,15 @@ import typer
 from fedstat._files import atomic_file
 from fedstat._warnings import plain_warnings
 
+#: What errors say of the functions' arguments, and what of the options.
+_IN_OPTIONS = {
+    r"^control must be": "--control must be",
+    r"or None for all pairs": "or left out for --all-pairs",
+    r"give kind, one of .*\.$": "name the files, not the folder.",
+    r", or say kind\.$": ".",
+    r'across="(\w+)"': r"--across \1",
+}
+_FORMATS = {"": "text", ".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 _COLUMNS = ("method", "seed", "client", "round", "value")
 
 
@@ -49,9 +59,12 @@ def compare(
     client: Annotated[str | None, typer.Option(help="Column that names the client.")] = None,
     round_: Annotated[str | None, typer.Option("--round", help="Column that numbers the round.")] = None,
     value: Annotated[str | None, typer.Option(help="Column that holds the metric.")] = None,
-    form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
-    out: Annotated[Path | None, typer.Option(help="File for the table; .md, .tex or .csv chooses the format.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="File for a forest plot, such as forest.pdf.")] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="text, markdown, latex or csv.", show_default="text, or as --out ends"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the table, ending in .md, .tex, .csv or .txt.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="File for a forest plot: .pdf, .svg or .png.")] = None,
 ) -> None:
     """Compare methods, paired on seeds, and say what may be concluded.
 
@@ -63,7 +76,7 @@ def compare(
     Examples:
 
     \b
-    fedstat compare runs/digits --control Local --margin 0.01
+    fedstat compare runs/digits --control FedAvg --margin 0.01
     fedstat compare runs/ours theirs.csv --all-pairs
     fedstat compare mine.csv --method algo --seed run --value acc --metric accuracy
     """
@@ -76,10 +89,11 @@ def compare(
     columns = {theirs: ours for ours, theirs in named.items() if theirs is not None}
     if value is not None and metric is not None:
         columns[value] = metric
-    kind = form if out is None else {".md": "markdown", ".tex": "latex", ".csv": "csv"}.get(out.suffix, form)
-    if kind not in (known := ("text", "markdown", "latex", "csv")):
-        raise ValueError(f"--format must be one of {', '.join(known)}, got {form!r}.")
-    with plain_warnings(), _options_named():
+        metric = metric.removesuffix("%").rstrip()
+    kind = _format(form, out)
+    if plot is not None and plot.suffix.lower() not in (".pdf", ".svg", ".png"):
+        raise ValueError(f"--plot must end in .pdf, .svg or .png, got {plot}.")
+    with plain_warnings(), options_named():
         results = {str(file): read_results(file, columns=columns) if columns else file for file in files}
         if len(results) < len(files):
             raise ValueError("one file is named twice; name each once.")
@@ -99,10 +113,10 @@ def compare(
     if plot is not None:
         import matplotlib.pyplot as plt
 
-        figure, axes = plt.subplots(layout="constrained")
-        found.plot(axes)
+        found.plot()
         with atomic_file(plot) as temporary:
-            figure.savefig(temporary, format=plot.suffix.removeprefix(".") or "pdf")
+            plt.savefig(temporary, format=plot.suffix.lower().removeprefix("."))
+        plt.close()
     text = {"text": found.__str__, "markdown": found.to_markdown, "latex": found.to_latex, "csv": found.to_csv}[kind]()
     if out is None:
         typer.echo(text)
@@ -110,22 +124,41 @@ def compare(
         with atomic_file(out) as temporary:
             temporary.write_text(text + "\n" * (not text.endswith("\n")), encoding="utf-8")
         typer.echo("\n".join([*found.conclusions, found.generalises, "", str(out)]))
+    if plot is not None:
+        typer.echo(str(plot) if out is not None else f"\n{plot}", err=out is None and kind != "text")
+
+
+def _format(form: str | None, out: Path | None) -> str:
+    """Return the format that is asked for, by name or by how the file ends."""
+    if form not in (None, *_FORMATS.values()):
+        raise ValueError(f"--format must be one of {', '.join(dict.fromkeys(_FORMATS.values()))}, got {form!r}.")
+    ends = None if out is None else _FORMATS.get(out.suffix.lower())
+    if out is not None and out.suffix and form is None and ends is None:
+        raise ValueError(f"--out must end in .md, .tex, .csv or .txt, got {out}; or name the format with --format.")
+    if out is not None and out.suffix and form is not None and ends not in (None, form):
+        raise ValueError(f"--out {out} and --format {form} contradict each other: leave one of them out.")
+    return form or ends or "text"
 
 
 @contextmanager
-def _options_named() -> Iterator[None]:
-    """Say in options what an error proposes in Python."""
+def options_named(*, columns: bool = True) -> Iterator[None]:
+    """Say in options what an error proposes in Python; without `columns` a command cannot map them."""
     try:
         yield
     except ValueError as error:
-        proposed = re.search(r"columns=\{([^}]*)\}", str(error))
-        if proposed is None:
-            raise
-        pairs = dict(re.findall(r"'([^']*)': '([^']*)'", proposed[1]))
-        options = [f"--{ours} {theirs}" for theirs, ours in pairs.items() if ours in _COLUMNS]
-        values = {theirs: ours for theirs, ours in pairs.items() if ours not in _COLUMNS}
-        options += [f"--value {theirs} --metric {ours}" for theirs, ours in values.items()][:1]
-        raise ValueError(str(error).replace(proposed[0], " ".join(options))) from None
+        said = str(error).replace("Map a column to None to leave it out.", "").rstrip()
+        for python, option in _IN_OPTIONS.items():
+            said = re.sub(python, option, said)
+        if proposed := re.search(r"columns=\{([^}]*)\}", said):
+            pairs = dict(re.findall(r"'?([^',]*?)'?: '([^']*)'", proposed[1]))
+            if columns:
+                options = [f"--{ours} {theirs}" for theirs, ours in pairs.items() if ours in _COLUMNS]
+                values = {theirs: shlex.quote(ours) for theirs, ours in pairs.items() if ours not in _COLUMNS}
+                options += [f"--value {theirs} --metric {ours}" for theirs, ours in values.items()][:1]
+            else:
+                options = [f"to rename {', '.join(f'{theirs} to {ours}' for theirs, ours in pairs.items())}"]
+            said = said.replace(proposed[0], " ".join(options))
+        raise ValueError(said) from None
 
 
 def _estimand(wanted: list[str] | tuple[str, ...]) -> str | dict[str, str] | None:

@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from fedstat._warnings import plain_warnings
+from fedstat.cli._compare import options_named
 
 
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Folders of `fedstat run` or of Result.save, or tables as `fedstat compare` takes."),
+        typer.Argument(
+            help="Folders of `fedstat run` or of Result.save, or tables with columns method, seed, client and accuracy."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The report, a .pdf or an .html file.")],
     control: Annotated[
@@ -37,13 +40,13 @@ def report(
 
     \b
     fedstat report runs/digits --out digits.pdf --margin 0.01
-    fedstat report runs/ours theirs.csv --out both.html --control Local
+    fedstat report runs/ours theirs.csv --out both.html --control FedAvg
     """
     from fedstat.report.runs import report_runs
 
     if control is not None and all_pairs:
         raise ValueError("--control and --all-pairs exclude each other: give one of them.")
-    with plain_warnings():
+    with plain_warnings(), options_named(columns=False):
         comparison = report_runs(
             runs,
             out,

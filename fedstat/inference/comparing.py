@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 #: What stands for the choice of a control where nobody chooses.
 AUTO = "auto"
 _UNKNOWN = (
-    "How the seeds came about is not known here: it speaks of other runs of the same kind, and of other clients or "
-    "data only as far as these changed with the seed."
+    "How the seeds came about is not known here: the comparison speaks of other runs of the same kind, and of other "
+    "clients or data only as far as these changed with the seed."
 )
-_ONE_SEED = "It speaks of this run alone: with one seed a difference may be chance."
+_ONE_SEED = "The comparison speaks of this run alone: with one seed a difference may be chance."
 
 
 def compare(
@@ -93,7 +93,8 @@ def compare(
         How seeds, clients and data belong together, which decides the interval; by default as the runs tell.
     plan : AnalysisPlan, optional
         What was planned beforehand; by default the runs' own plan. It gives metric, control, estimand, last, split,
-        level and margin where these arguments are left out, and the notes tell what came after.
+        level and margin where these arguments are left out. The notes tell whether the runs began with it, and what
+        came after.
 
     Raises
     ------
@@ -131,7 +132,7 @@ def compare(
         level=level,
         simultaneous=simultaneous,
         margin=margin,
-        estimand=in_words(found, control, level, simultaneous, len(pairs)),
+        estimand=in_words(found, control, level, simultaneous, len(pairs), margin),
         conclusions=conclude(scores, differences, control, aim),
         notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, control)),
         generalises=_ONE_SEED if seeds == 1 else design.sentence() if design else _UNKNOWN,
@@ -148,14 +149,13 @@ def _gathered(
         if len({one.digest for one in plans}) > 1:
             raise ValueError("results were run under different analysis plans; choose one with plan=.")
         plan = plans[0]
-    before = plan is not None and all(run.plan and run.plan.digest == plan.digest for run in runs.values())
     usual: dict[str, Any] = {"last": 10, "level": 0.95}
     chosen: dict[str, Any] = {
         name: next((v for v in (value, getattr(plan, name, None)) if v is not None), usual.get(name))
         for name, value in asked.items()
     }
     found = gather(runs, chosen["metric"], chosen["split"], chosen["last"], chosen["estimand"], across)
-    return found, chosen, plan, before
+    return found, chosen, plan, plan is not None and found.plans == {plan.digest}
 
 
 def _margin(margin: float, scores: Scores, level: float) -> float:
@@ -180,6 +180,15 @@ def _control(scores: Scores, control: str | None, plan: AnalysisPlan | None) -> 
     if control is not None and control not in scores.methods:
         raise ValueError(f"control must be one of {', '.join(scores.methods)}, or None for all pairs, got {control!r}.")
     return control
+
+
+def _checked_margin(margin: float, scores: Scores) -> float:
+    """Return the margin; of shares it is below 1, since who writes 1 means a point."""
+    if scores.of_shares and check_margin(margin) >= 1:
+        raise ValueError(
+            f"margin must be below 1 for {scores.metric}, which lies in [0, 1], got {margin:g}. A point is 0.01."
+        )
+    return check_margin(margin)
 
 
 def _pairs(scores: Scores, control: str | None) -> list[tuple[int, int]]:

@@ -152,14 +152,13 @@ def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable
 
 
 def _without(scores: Scores, control: str | None) -> Iterable[str]:
-    """Say which methods are not compared for want of values."""
-    names = [label for label in scores.methods if label in scores.missing]
-    if control in names:
-        yield f"Nothing is compared with {control}, of which values are missing."
-        names.remove(control)
-    if names:
-        who = _few(names) if len(names) > _NAMED else listed(names)
-        yield f"{who} {'is' if len(names) == 1 else 'are'} not compared: values are missing."
+    """Say which methods are compared with none, since values of them are missing, and what would help."""
+    remedy = "Measure them, or leave those clients out of all methods"
+    if control in scores.missing:
+        yield f"Nothing is compared with {control}, of which values are missing. {remedy}, or take another control."
+    elif missing := list(scores.missing):
+        who = listed(missing) if len(missing) <= _NAMED else f"{len(missing)} methods ({_few(missing)})"
+        yield f"{who} {'is' if len(missing) == 1 else 'are'} not compared: values are missing. {remedy}."
 
 
 def _all(others: Sequence[str], of: int) -> str:

@@ -18,8 +18,8 @@ _OVER_RUNS = {
     ("new", "drawn"): ("on other clients of the same population", "another population"),
 }
 _NEW_CLIENTS = {
-    "fixed": "It speaks of other runs on other clients like these, which keep their data.",
-    "drawn": "It speaks of other runs on other clients like these, with new data.",
+    "fixed": "The comparison speaks of other runs on other clients like these, which keep their data.",
+    "drawn": "The comparison speaks of other runs on other clients like these, with new data.",
 }
 
 
@@ -89,4 +89,4 @@ class Design:
         if self.crossed:
             return _NEW_CLIENTS[self.data]
         to, not_to = _OVER_RUNS[self.clients, self.data]
-        return f"It speaks of other runs {to}, not of {not_to}."
+        return f"The comparison speaks of other runs {to}, not of {not_to}."

@@ -43,6 +43,8 @@ class Gathered:
         Differences between the runs that are allowed, and what is not known.
     kept : bool
         Whether each run counts in the round that it kept.
+    plans : frozenset of str
+        The digests of the plans that the runs began with, "" of a run without.
     """
 
     scores: Scores
@@ -50,6 +52,7 @@ class Gathered:
     clients: pd.DataFrame | None
     notes: tuple[str, ...]
     kept: bool
+    plans: frozenset[str]
 
 
 def gather(
@@ -82,11 +85,12 @@ def gather(
         parts[name] = _chosen(shares, estimand, name)
     labels = _labels(parts, across)
     windows = None if any(kept.values()) else _window(parts, labels, last, across)
-    notes += [f"{name}: {note}." for name, run in runs.items() for note in run.notes]
+    said = dict.fromkeys(note for run in runs.values() for note in run.notes)
+    notes += [f"{_few(name for name, run in runs.items() if note in run.notes)}: {note}." for note in said]
     anonymous = [name for name in runs if name not in configs]
     if anonymous and len(runs) > 1:
         notes.append(
-            f"{', '.join(anonymous)} carr{'ies' if len(anonymous) == 1 else 'y'} no fingerprints: whether data and "
+            f"{_few(anonymous)} carr{'ies' if len(anonymous) == 1 else 'y'} no fingerprints: whether data and "
             "participants were the same under each seed is not known here."
         )
     scores = _joined(parts, labels, metric, split, windows)
@@ -97,7 +101,14 @@ def gather(
         clients,
         tuple(notes),
         any(kept.values()),
+        frozenset(str((run.config or {}).get("plan", "")) for run in runs.values()),
     )
+
+
+def _few(names: Iterable[str]) -> str:
+    """Name results, of many the first and the last."""
+    found = list(names)
+    return ", ".join(found) if len(found) < 4 else f"{found[0]} to {found[-1]} ({len(found)} results)"
 
 
 @dataclass(frozen=True, eq=False)

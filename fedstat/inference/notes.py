@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedstat.inference.analysis_plan import AnalysisPlan
-from fedstat.inference.conclusions import listed
+from fedstat.inference.conclusions import listed, size
 from fedstat.inference.gathering import Gathered
 from fedstat.inference.scores import Scores, still_changing
 from fedstat.inference.sequential import added_seeds
 
 
-def in_words(found: Gathered, control: str | None, level: float, simultaneous: bool, pairs: int) -> str:
+def in_words(
+    found: Gathered, control: str | None, level: float, simultaneous: bool, pairs: int, margin: float | None
+) -> str:
     """Say what the numbers measure."""
     scores = found.scores
     whose = (
@@ -33,7 +35,9 @@ def in_words(found: Gathered, control: str | None, level: float, simultaneous: b
         return words
     against = "differences of all pairs" if control is None else f"differences to {control}"
     kind = "simultaneous " if simultaneous and pairs > 1 else ""
-    return f"{words}; {against}, paired on seeds, {kind}{100 * level:.4g}% intervals"
+    return f"{words}; {against}, paired on seeds, {kind}{100 * level:.4g}% intervals" + (
+        "" if margin is None else f", margin {size(margin, scores)}"
+    )
 
 
 def notes_on(found: Gathered, level: float) -> list[str]:

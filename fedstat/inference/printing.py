@@ -173,7 +173,7 @@ def latex(comparison: Comparison) -> str:
     if against is not None:
         by_method = against.set_index("method")
         differing = decimals(factor * (against["high"] - against["low"]) / 2, factor * against["difference"], least)
-        head += [f"Less {_tex(str(comparison.control))}{points}", "$p$"]
+        head += [f"Difference to {_tex(str(comparison.control))}{points}", "$p$"]
     head.append("Seeds")
     rows = []
     for label, row in found.iterrows():
@@ -287,7 +287,8 @@ def _upper_first(words: str) -> str:
 
 
 def _ended(sentence: str) -> str:
-    return _upper_first(sentence) if sentence.endswith((".", "!", "?")) else f"{_upper_first(sentence)}."
+    """End a sentence. Its first word may be the name of a file or a method, and stays as it is."""
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
 def csv(comparison: Comparison, path: str | Path | None = None) -> str:

@@ -154,6 +154,8 @@ def limits(comparison: Comparison) -> str:
     if not _any(comparison.differences, "low"):
         return "no limits"
     level = percent(comparison.level)
+    if len(comparison.differences) == 1:
+        return f"{level} limits"
     return f"simultaneous {level} limits" if comparison.simultaneous else f"{level} limits of each alone"
 
 

@@ -84,6 +84,6 @@ def comparison(of, *, control=None, level=0.95, margin=None, **changes):
         "estimand": f"{of.metric} of each client's personal model on its test samples, mean over clients and rounds",
         "conclusions": conclude(of, differences, control, margin),
         "notes": ("few pairs.",) if n < 6 else (),
-        "generalises": "It speaks of other runs on these clients, not of other clients.",
+        "generalises": "The comparison speaks of other runs on these clients, not of other clients.",
     }
     return Comparison(**made | changes)
