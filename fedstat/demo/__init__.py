@@ -98,6 +98,8 @@ def _curves(result: fs.Result, path: Path) -> None:
         for i, (label, look) in enumerate(zip(final.columns, looks, strict=True)):
             curve = 100 * complete_mean(per_seed[label].reset_index(), ["round"])
             (line,) = axis.plot(curve.index, curve, ls=look, color="black", lw=1.1, label=label)
+            if final[label].isna().any():  # values are missing, and the table says how many
+                continue
             mean, low, high = (100 * v for v in mean_interval(final[label]))
             bar = axis.errorbar(
                 ROUNDS + 1.5 + i, mean, [[mean - low], [high - mean]], fmt="o", color="black", ms=3, lw=0.8
