@@ -1,5 +1,7 @@
 """The front door: what is compared, what is refused, and what is said."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,9 @@ from scipy import stats
 import fedstat as fs
 from fedstat.inference import Design, compare, equivalences, paired_difference, primary_summary
 from fedstat.inference.crossed import crossed_mean
-from fedstat.inference.sameness import told_design
+from fedstat.inference.sameness import check_same, told_design
+from fedstat.inference.scores import better, still_changing
+from tests.support.comparisons import scores
 
 QUIET = {"progress": False}
 
@@ -483,3 +487,56 @@ def test_no_method_is_marked_as_best_by_means_over_other_seeds():
     assert found.conclusions == ("B is worse than A.",)
     assert found.summary.loc["B", "mean"] > found.summary.loc["A", "mean"]
     assert "textbf" not in found.to_latex()
+
+
+def test_still_changing_means_more_than_noise():
+    """Of twenty flat methods one is named in 5% of tables, not in each second one; one seed alone must be clear."""
+    rng, named, single = np.random.default_rng(0), 0, 0
+    for seed in range(40):
+        flat = scores([f"M{i}" for i in range(20)], seeds=4, clients=2)
+        flat = replace(flat, curves=0.7 + rng.normal(0, 0.01, flat.curves.shape))
+        named += bool(still_changing(flat))
+        one = scores(["A"], seeds=1, clients=2, seed=seed)
+        single += bool(still_changing(replace(one, curves=0.7 + rng.normal(0, 0.01, one.curves.shape))))
+    assert named <= stats.binom.isf(0.001, 40, 0.05)
+    assert single == 0
+    rising = replace(flat, curves=flat.curves + 0.1 * np.arange(flat.curves.shape[2]))
+    assert len(still_changing(rising)) == 20
+
+
+def test_which_metrics_are_better_where_lower():
+    assert [better(name) for name in ("accuracy", "auc", "balanced_accuracy", "macro_f1")] == [1] * 4
+    assert [better(name) for name in ("log_loss", "mse", "calibration_error", "error", "perplexity")] == [-1] * 5
+    assert [better(name) for name in ("majority_share", "rank")] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("prints", "moved", "design"),
+    [
+        # names, train, test, train_pool, pool under both seeds; whether clients' sizes change
+        (("nn", "tt", "uu", "tt", "pp"), False, Design(clients="same", data="fixed")),
+        (("nn", "ts", "uu", "tt", "pp"), True, Design(clients="new", data="fixed")),
+        (("nm", "ts", "uu", "tt", "pp"), False, Design(clients="new", data="fixed")),
+        (("nn", "ts", "uv", "ts", "pp"), False, Design(clients="same", data="resplit", test_to_train=0.25)),
+        (("nn", "ts", "uv", "ts", "pp"), True, Design(clients="new", data="resplit", test_to_train=0.25)),
+        (("nn", "ts", "uv", "ts", "pq"), False, Design(clients="new", data="drawn")),
+    ],
+)
+def test_the_design_that_fingerprints_tell(prints, moved, design):
+    names = ("names", "train", "test", "train_pool", "pool")
+    under = {str(seed): {name: both[seed] for name, both in zip(names, prints, strict=True)} for seed in (0, 1)}
+    sizes = [(0, 0, 40, 10), (0, 1, 80, 20), (1, 0, 80, 20), (1, 1, 40, 10)]
+    if not moved:
+        sizes[2:] = [(1, 0, 40, 10), (1, 1, 80, 20)]
+    clients = pd.DataFrame(sizes, columns=["seed", "client", "train", "test"])
+    assert told_design({"run": {"fingerprint": under}}, clients) == design
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [("train", "training samples"), ("test", "test samples"), ("common", "common test samples"),
+                        ("validation", "validation samples"), ("names", "names of clients")]
+)  # fmt: skip
+def test_every_part_of_a_fingerprint_counts(part, words):
+    one, other = ({"fingerprint": {"0": {part: value}}} for value in "xy")
+    with pytest.raises(ValueError, match=f"other {words} under seed 0"):
+        check_same({"a": one, "b": other}, ())

@@ -70,7 +70,7 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
                 said[f"{one} and {other} differ on purpose: {words}; pairs share the number of their seed alone."] = (
                     None
                 )
-        if words := _settings(first, second):
+        if words := settings_apart(first, second):
             said[f"{one} and {other} differ in {words}."] = None
     return list(said)
 
@@ -130,7 +130,7 @@ def _participants(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     return "" if shares[0] == shares[1] else f"shares of clients in a round of {shares[0]} and {shares[1]}"
 
 
-def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Name the settings that differ, with both values."""
     there, here = ({k: v for name in _SETTINGS for k, v in _flat(config.get(name), name)} for config in (first, second))
     keys = [key for key in (there | here) if there.get(key) != here.get(key)]
