@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import fedstat as fs
-from fedstat.inference import Design, compare, equivalences, paired_difference, primary_summary
+from fedstat.inference import Design, compare, equivalences, paired_difference, plan, primary_summary
 from fedstat.inference.crossed import crossed_mean
 from fedstat.inference.sameness import check_same, told_design
 from fedstat.inference.scores import better, still_changing
@@ -540,3 +540,28 @@ def test_every_part_of_a_fingerprint_counts(part, words):
     one, other = ({"fingerprint": {"0": {part: value}}} for value in "xy")
     with pytest.raises(ValueError, match=f"other {words} under seed 0"):
         check_same({"a": one, "b": other}, ())
+
+
+def test_seeds_needed_are_those_of_plan_for_the_family_and_the_design():
+    table = several(["FedAvg", "B", "C"], seeds=6)
+    found = compare(table, margin=0.02).differences
+
+    def needed(comparisons):
+        return [
+            plan(sd, margin=0.02, comparisons=comparisons, pilot_seeds=6).seeds for sd in np.asarray(found["sd"], float)
+        ]
+
+    assert found["seeds needed"].tolist() == needed(2)
+    assert compare(table, margin=0.02, simultaneous=False).differences["seeds needed"].tolist() == needed(1)
+    for ratio in (0.01, 0.25):
+        split = Design(clients="new", data="resplit", test_to_train=ratio)
+        expected = [np.ceil(1 / (1 / n - ratio)) if 1 / n > ratio else np.inf for n in needed(2)]
+        assert compare(table, margin=0.02, design=split).differences["seeds needed"].tolist() == expected
+    crossed = Design(clients="same", data="fixed", over="clients")
+    assert compare(table, margin=0.02, design=crossed).differences["seeds needed"].isna().all()
+
+
+def test_unequal_seeds_are_told_and_equal_ones_are_not():
+    long, short = history([0.5, 0.6, 0.4], "A"), history([0.4, 0.7], "B")
+    assert any("different numbers of seeds (A 3, B 2)" in note for note in compare([long, short]).notes)
+    assert not any("numbers of seeds" in note for note in compare([long, long.assign(method="B")]).notes)
