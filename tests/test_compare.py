@@ -418,10 +418,12 @@ def test_margins_that_nothing_exceeds_and_levels_that_leave_no_test_are_refused(
 def test_equivalences_are_those_of_one_sided_tests_at_their_share_of_the_level():
     """The joint quantile of both sides would err in 7% where one method lies at the upper and one at the lower edge."""
     rng = np.random.default_rng(1)
-    for spread in np.linspace(0.02, 0.05, 8):
+    for spread in np.linspace(0.015, 0.045, 30):
         base = 0.5 + rng.normal(0, spread, 12)
         runs = {"FedAvg": np.full(12, 0.5), **{label: base + rng.normal(0, 1e-3, 12) for label in "ABC"}}
-        found = compare([history(values, label, clients=1) for label, values in runs.items()], margin=0.02)
+        found = compare(
+            [history(values, label, clients=1, rounds=3) for label, values in runs.items()], margin=0.02, last=1
+        )
         alone = equivalences(pd.DataFrame(runs), margin=0.02, control="FedAvg").table["outcome"]
         equal = found.differences.set_index("method")["outcome"] == "equivalent"
         assert equal.to_dict() == (alone == "equivalent").to_dict()
@@ -565,3 +567,43 @@ def test_unequal_seeds_are_told_and_equal_ones_are_not():
     long, short = history([0.5, 0.6, 0.4], "A"), history([0.4, 0.7], "B")
     assert any("different numbers of seeds (A 3, B 2)" in note for note in compare([long, short]).notes)
     assert not any("numbers of seeds" in note for note in compare([long, long.assign(method="B")]).notes)
+
+
+def test_outcomes_are_those_of_the_intervals():
+    rng = np.random.default_rng(3)
+    tables = [history(np.full(6, 0.7), "FedAvg", clients=1)]
+    for i, shift in enumerate(np.linspace(-0.004, 0.004, 9)):
+        tables.append(history(0.7 + shift + rng.normal(0, 0.001, 6), f"M{i}", clients=1))
+    found = compare(tables).differences
+    apart = (found["low"] > 0) | (found["high"] < 0)
+    assert 2 < apart.sum() < 9
+    assert ((found["outcome"] == "different") == apart).all()
+
+
+def test_very_many_seeds_are_not_counted_and_endless_ones_are_told():
+    spread = {"FedAvg": [0.5, 0.9, 0.5, 0.9, 0.6], "B": [0.8, 0.5, 0.6, 0.7, 0.8]}
+    pair = [history(values, label, rounds=3, clients=1) for label, values in spread.items()]
+    assert compare(pair, last=1).conclusions[0].endswith("5 seeds; more than 1000 would be needed for 1 point.")
+    split = compare(pair, last=1, design=Design(clients="new", data="resplit", test_to_train=0.25))
+    assert split.conclusions[0].endswith("no number of splits of these data would do for 1 point.")
+
+
+def test_many_methods_are_counted_from_the_best_to_the_worst():
+    rng = np.random.default_rng(0)
+    for metric, order in (("accuracy", range(6, -1, -1)), ("log_loss", range(7))):
+        tables = [history(0.3 + 0.05 * i + rng.normal(0, 0.001, 5), f"M{i}", metric=metric) for i in range(7)]
+        said = compare(tables, control=None).conclusions
+        assert said[0].startswith("Of 21 pairs 21 differ")
+        for place, i in enumerate(order):
+            counts = {"better than": 6 - place, "worse than": place}
+            first, second = counts if metric == "accuracy" else reversed(counts)
+            words = f"M{i} is {first} {counts[first]} others, {second} {counts[second]}, and not told apart from 0."
+            assert said[1 + place] == words
+
+
+def test_runs_that_stopped_early_count_in_the_round_that_they_kept():
+    table = history([0.5, 0.6, 0.4], "A").assign(kept=lambda rows: rows["round"] == 1 + rows["seed"])
+    lower = np.array([0.3, 0.4, 0.4])  # rounds 1 and 2 are lower
+    np.testing.assert_allclose(primary_summary(table, "accuracy")["A"], lower)
+    np.testing.assert_allclose(compare(table).scores.by_seed()[0], lower)
+    assert "the round that each run kept" in compare(table).estimand
