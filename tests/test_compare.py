@@ -607,3 +607,27 @@ def test_runs_that_stopped_early_count_in_the_round_that_they_kept():
     np.testing.assert_allclose(primary_summary(table, "accuracy")["A"], lower)
     np.testing.assert_allclose(compare(table).scores.by_seed()[0], lower)
     assert "the round that each run kept" in compare(table).estimand
+
+
+def test_what_was_held_over_seeds_is_not_spoken_of():
+    def run(method, vary):
+        return fs.federate(
+            method,
+            fs.models.mlp(64, 4, 10),
+            digits(),
+            fs.Training(lr=0.01),
+            rounds=2,
+            seed=range(2),
+            vary=vary,
+            **QUIET,
+        )
+
+    batches, weights = run(fs.FedAvg(), ["batches"]), run(fs.Local(), ["initial weights"])
+    fixed = Design(clients="same", data="fixed").sentence()
+    assert compare(batches).generalises == (
+        f"{fixed} Initial weights were the same under every seed: it does not speak of others."
+    )
+    both = compare([batches, weights])
+    assert "Initial weights and batches were the same under every seed" in both.generalises
+    assert "result 1 and result 2 vary other sources over seeds (batches; initial weights)." in both.notes
+    assert compare(run(fs.FedAvg(), None)).generalises == fixed

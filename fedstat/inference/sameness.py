@@ -70,6 +70,9 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
                 said[f"{one} and {other} differ on purpose: {words}; pairs share the number of their seed alone."] = (
                     None
                 )
+        varied = [", ".join(config.get("vary", ())) for config in (first, second)]
+        if varied[0] != varied[1]:
+            said[f"{one} and {other} vary other sources over seeds ({varied[0]}; {varied[1]})."] = None
         if words := settings_apart(first, second):
             said[f"{one} and {other} differ in {words}."] = None
     return list(said)
@@ -112,6 +115,20 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
     if same("train_pool") or not test:
         return Design(clients=whose, data="fixed")
     return Design(clients=whose, data="resplit", test_to_train=float(test / clients["train"].sum()))
+
+
+def held_sources(configs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say which sources of randomness besides the data were the same under every seed of some run; "" if none was."""
+    held = dict[str, None]()
+    for config in configs.values():
+        if "vary" in config and len(config.get("seeds", ())) > 1:
+            whole = config.get("participation", 1.0) == 1.0
+            possible = ["initial weights", *["participants"] * (not whole), "batches"]
+            held |= dict.fromkeys(source for source in possible if source not in config["vary"])
+    if not held:
+        return ""
+    names = " and ".join(", ".join(held).rsplit(", ", 1))
+    return f"{names[0].upper()}{names[1:]} were the same under every seed: it does not speak of others."
 
 
 def _data(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
