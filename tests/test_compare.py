@@ -631,3 +631,12 @@ def test_what_was_held_over_seeds_is_not_spoken_of():
     assert "Initial weights and batches were the same under every seed" in both.generalises
     assert "result 1 and result 2 vary other sources over seeds (batches; initial weights)." in both.notes
     assert compare(run(fs.FedAvg(), None)).generalises == fixed
+
+
+def test_results_over_their_own_rounds_say_which():
+    found = compare([history([0.5, 0.6], "A"), history([0.4, 0.7], "B", rounds=8)], across="rounds")
+    assert "result 1 counts by its rounds 3 to 12." in found.notes
+    learning = "all that were evaluated: a mean of learning, not of where the methods end"
+    assert f"result 2 counts by its rounds 1 to 8, {learning}." in found.notes
+    one = compare([history([0.5, 0.6], "A"), history([0.4, 0.7], "B", rounds=8)], across="rounds", last=1)
+    assert "result 2 counts by its round 8." in one.notes
