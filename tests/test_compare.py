@@ -8,9 +8,11 @@ import pytest
 from scipy import stats
 
 import fedstat as fs
-from fedstat.inference import Design, compare, equivalences, paired_difference, primary_summary
+from fedstat.inference import Design, compare, equivalences, paired_difference, plan, primary_summary
 from fedstat.inference.crossed import crossed_mean
-from fedstat.inference.sameness import told_design
+from fedstat.inference.sameness import check_same, told_design
+from fedstat.inference.scores import better, still_changing
+from tests.support.comparisons import scores
 
 QUIET = {"progress": False}
 
@@ -415,10 +417,12 @@ def test_margins_that_nothing_exceeds_and_levels_that_leave_no_test_are_refused(
 def test_equivalences_are_those_of_one_sided_tests_at_their_share_of_the_level():
     """The joint quantile of both sides would err in 7% where one method lies at the upper and one at the lower edge."""
     rng = np.random.default_rng(1)
-    for spread in np.linspace(0.02, 0.05, 8):
+    for spread in np.linspace(0.015, 0.045, 30):
         base = 0.5 + rng.normal(0, spread, 12)
         runs = {"FedAvg": np.full(12, 0.5), **{label: base + rng.normal(0, 1e-3, 12) for label in "ABC"}}
-        found = compare([history(values, label, clients=1) for label, values in runs.items()], margin=0.02)
+        found = compare(
+            [history(values, label, clients=1, rounds=3) for label, values in runs.items()], margin=0.02, last=1
+        )
         alone = equivalences(pd.DataFrame(runs), margin=0.02, control="FedAvg").table["outcome"]
         equal = found.differences.set_index("method")["outcome"] == "equivalent"
         assert equal.to_dict() == (alone == "equivalent").to_dict()
@@ -497,3 +501,154 @@ def test_only_a_plan_that_the_runs_began_with_is_said_to_come_before_them(tmp_pa
     assert any(afterwards in note for note in compare(tmp_path / "run", plan=other).notes)
     other.write(tmp_path / "run" / "plan.toml")  # changed since
     assert any(afterwards in note for note in compare(tmp_path / "run").notes)
+
+
+def test_still_changing_means_more_than_noise():
+    """Of twenty flat methods one is named in 5% of tables, not in each second one; one seed alone must be clear."""
+    rng, named, single = np.random.default_rng(0), 0, 0
+    for seed in range(40):
+        flat = scores([f"M{i}" for i in range(20)], seeds=4, clients=2)
+        flat = replace(flat, curves=0.7 + rng.normal(0, 0.01, flat.curves.shape))
+        named += bool(still_changing(flat))
+        one = scores(["A"], seeds=1, clients=2, seed=seed)
+        single += bool(still_changing(replace(one, curves=0.7 + rng.normal(0, 0.01, one.curves.shape))))
+    assert named <= stats.binom.isf(0.001, 40, 0.05)
+    assert single == 0
+    rising = replace(flat, curves=flat.curves + 0.1 * np.arange(flat.curves.shape[2]))
+    assert len(still_changing(rising)) == 20
+
+
+def test_which_metrics_are_better_where_lower():
+    assert [better(name) for name in ("accuracy", "auc", "balanced_accuracy", "macro_f1")] == [1] * 4
+    assert [better(name) for name in ("log_loss", "mse", "calibration_error", "error", "perplexity")] == [-1] * 5
+    assert [better(name) for name in ("majority_share", "rank")] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("prints", "moved", "design"),
+    [
+        # names, train, test, train_pool, pool under both seeds; whether clients' sizes change
+        (("nn", "tt", "uu", "tt", "pp"), False, Design(clients="same", data="fixed")),
+        (("nn", "ts", "uu", "tt", "pp"), True, Design(clients="new", data="fixed")),
+        (("nm", "ts", "uu", "tt", "pp"), False, Design(clients="new", data="fixed")),
+        (("nn", "ts", "uv", "ts", "pp"), False, Design(clients="same", data="resplit", test_to_train=0.25)),
+        (("nn", "ts", "uv", "ts", "pp"), True, Design(clients="new", data="resplit", test_to_train=0.25)),
+        (("nn", "ts", "uv", "ts", "pq"), False, Design(clients="new", data="drawn")),
+    ],
+)
+def test_the_design_that_fingerprints_tell(prints, moved, design):
+    names = ("names", "train", "test", "train_pool", "pool")
+    under = {str(seed): {name: both[seed] for name, both in zip(names, prints, strict=True)} for seed in (0, 1)}
+    sizes = [(0, 0, 40, 10), (0, 1, 80, 20), (1, 0, 80, 20), (1, 1, 40, 10)]
+    if not moved:
+        sizes[2:] = [(1, 0, 40, 10), (1, 1, 80, 20)]
+    clients = pd.DataFrame(sizes, columns=["seed", "client", "train", "test"])
+    assert told_design({"run": {"fingerprint": under}}, clients) == design
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [("train", "training samples"), ("test", "test samples"), ("common", "common test samples"),
+                        ("validation", "validation samples"), ("names", "names of clients")]
+)  # fmt: skip
+def test_every_part_of_a_fingerprint_counts(part, words):
+    one, other = ({"fingerprint": {"0": {part: value}}} for value in "xy")
+    with pytest.raises(ValueError, match=f"other {words} under seed 0"):
+        check_same({"a": one, "b": other}, ())
+
+
+def test_seeds_needed_are_those_of_plan_for_the_family_and_the_design():
+    table = several(["FedAvg", "B", "C"], seeds=6)
+    found = compare(table, margin=0.02).differences
+
+    def needed(comparisons):
+        return [
+            plan(sd, margin=0.02, comparisons=comparisons, pilot_seeds=6).seeds for sd in np.asarray(found["sd"], float)
+        ]
+
+    assert found["seeds needed"].tolist() == needed(2)
+    assert compare(table, margin=0.02, simultaneous=False).differences["seeds needed"].tolist() == needed(1)
+    for ratio in (0.01, 0.25):
+        split = Design(clients="new", data="resplit", test_to_train=ratio)
+        expected = [np.ceil(1 / (1 / n - ratio)) if 1 / n > ratio else np.inf for n in needed(2)]
+        assert compare(table, margin=0.02, design=split).differences["seeds needed"].tolist() == expected
+    crossed = Design(clients="same", data="fixed", over="clients")
+    assert compare(table, margin=0.02, design=crossed).differences["seeds needed"].isna().all()
+
+
+def test_unequal_seeds_are_told_and_equal_ones_are_not():
+    long, short = history([0.5, 0.6, 0.4], "A"), history([0.4, 0.7], "B")
+    assert any("different numbers of seeds (A 3, B 2)" in note for note in compare([long, short]).notes)
+    assert not any("numbers of seeds" in note for note in compare([long, long.assign(method="B")]).notes)
+
+
+def test_outcomes_are_those_of_the_intervals():
+    rng = np.random.default_rng(3)
+    tables = [history(np.full(6, 0.7), "FedAvg", clients=1)]
+    for i, shift in enumerate(np.linspace(-0.004, 0.004, 9)):
+        tables.append(history(0.7 + shift + rng.normal(0, 0.001, 6), f"M{i}", clients=1))
+    found = compare(tables).differences
+    apart = (found["low"] > 0) | (found["high"] < 0)
+    assert 2 < apart.sum() < 9
+    assert ((found["outcome"] == "different") == apart).all()
+
+
+def test_very_many_seeds_are_not_counted_and_endless_ones_are_told():
+    spread = {"FedAvg": [0.5, 0.9, 0.5, 0.9, 0.6], "B": [0.8, 0.5, 0.6, 0.7, 0.8]}
+    pair = [history(values, label, rounds=3, clients=1) for label, values in spread.items()]
+    assert compare(pair, last=1).conclusions[0].endswith("5 seeds; more than 1000 would be needed for 1 point.")
+    split = compare(pair, last=1, design=Design(clients="new", data="resplit", test_to_train=0.25))
+    assert split.conclusions[0].endswith("no number of splits of these data would do for 1 point.")
+
+
+def test_many_methods_are_counted_from_the_best_to_the_worst():
+    rng = np.random.default_rng(0)
+    for metric, order in (("accuracy", range(6, -1, -1)), ("log_loss", range(7))):
+        tables = [history(0.3 + 0.05 * i + rng.normal(0, 0.001, 5), f"M{i}", metric=metric) for i in range(7)]
+        said = compare(tables, control=None).conclusions
+        assert said[0].startswith("Of 21 pairs 21 differ")
+        for place, i in enumerate(order):
+            counts = {"better than": 6 - place, "worse than": place}
+            first, second = counts if metric == "accuracy" else reversed(counts)
+            words = f"M{i} is {first} {counts[first]} others, {second} {counts[second]}, and not told apart from 0."
+            assert said[1 + place] == words
+
+
+def test_runs_that_stopped_early_count_in_the_round_that_they_kept():
+    table = history([0.5, 0.6, 0.4], "A").assign(kept=lambda rows: rows["round"] == 1 + rows["seed"])
+    lower = np.array([0.3, 0.4, 0.4])  # rounds 1 and 2 are lower
+    np.testing.assert_allclose(primary_summary(table, "accuracy")["A"], lower)
+    np.testing.assert_allclose(compare(table).scores.by_seed()[0], lower)
+    assert "the round that each run kept" in compare(table).estimand
+
+
+def test_what_was_held_over_seeds_is_not_spoken_of():
+    def run(method, vary):
+        return fs.federate(
+            method,
+            fs.models.mlp(64, 4, 10),
+            digits(),
+            fs.Training(lr=0.01),
+            rounds=2,
+            seed=range(2),
+            vary=vary,
+            **QUIET,
+        )
+
+    batches, weights = run(fs.FedAvg(), ["batches"]), run(fs.Local(), ["initial weights"])
+    fixed = Design(clients="same", data="fixed").sentence()
+    assert compare(batches).generalises == (
+        f"{fixed} Initial weights were the same under every seed: it does not speak of others."
+    )
+    both = compare([batches, weights])
+    assert "Initial weights and batches were the same under every seed" in both.generalises
+    assert "result 1 and result 2 vary other sources over seeds (batches; initial weights)." in both.notes
+    assert compare(run(fs.FedAvg(), None)).generalises == fixed
+
+
+def test_results_over_their_own_rounds_say_which():
+    found = compare([history([0.5, 0.6], "A"), history([0.4, 0.7], "B", rounds=8)], across="rounds")
+    assert "result 1 counts by its rounds 3 to 12." in found.notes
+    learning = "all that were evaluated: a mean of learning, not of where the methods end"
+    assert f"result 2 counts by its rounds 1 to 8, {learning}." in found.notes
+    one = compare([history([0.5, 0.6], "A"), history([0.4, 0.7], "B", rounds=8)], across="rounds", last=1)
+    assert "result 2 counts by its round 8." in one.notes

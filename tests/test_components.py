@@ -279,5 +279,9 @@ def test_runs_that_vary_one_source_at_a_time_are_the_table_that_is_split():
     np.testing.assert_allclose(
         found.loc[sources, "sd"], [100 * values.std(ddof=1) for _, values in runs.values()], rtol=1e-6
     )
+    other = runs["batches"][0]
+    other.config["training"] = {"lr": 0.1}
+    with pytest.raises(ValueError, match=r"result 1 and result 2 differ in training.lr \(none and 0.1\)"):
+        by_source([runs["partition"][0], other], last=1)
     with pytest.raises(ValueError, match="result 1 does not say which sources varied"):
         by_source(runs["batches"][0].history)

@@ -72,6 +72,8 @@ def test_three_answers():
     equal = agrees(printed([0.7] * 4), apart)
     assert equal.same_order == "printed equal"
     assert len(equal.signs) == 0
+    with pytest.raises(ValueError, match="same_signs needs a control"):
+        equal.same_signs  # noqa: B018
     assert "sign of" not in str(equal)
 
 

@@ -275,3 +275,13 @@ def test_shapes_are_told_in_words():
     assert told[0].startswith("1 of 3 differences are skewed, or some of their runs lie far from the others")
     assert told[1].startswith("1 of 3 differences take few values")
     assert shape_notes(np.array([[0.0, 0.0, 50.0]])) == ()  # with three seeds nothing can be seen
+
+
+def test_the_joint_rule_needs_five_seeds_and_alarms_are_shared_by_all_pairs():
+    values = table(4, 4)
+    few = compare(values, to_first(4))
+    assert few.rule == "bonferroni"
+    assert "Limits are Bonferroni's, since the joint rule needs at least 5 seeds." in few.notes
+    rng = np.random.default_rng(0)
+    alarms = [bool(shape_notes(rng.standard_normal((20, 8)))) for _ in range(100)]
+    assert sum(alarms) <= stats.binom.isf(0.001, 100, 0.05)

@@ -19,7 +19,7 @@ from fedstat.inference.levels import check_level
 from fedstat.inference.notes import against_plan, in_words, notes_on
 from fedstat.inference.paired import sign_flip_test
 from fedstat.inference.planning import plan as seeds_for
-from fedstat.inference.sameness import check_across, told_design
+from fedstat.inference.sameness import check_across, held_sources, told_design
 from fedstat.inference.scores import Scores
 from fedstat.inference.tost import check_margin
 
@@ -123,7 +123,7 @@ def compare(
     known = design or Design(clients="new", data="drawn")
     aim = scores.aim(margin)
     differences, notes = _differences(scores, pairs, known, level, rule, moderated, margin, aim)
-    seeds = len(scores.seeds)
+    told = " ".join(filter(None, (design.sentence() if design else _UNKNOWN, held_sources(found.configs))))
     return Comparison(
         scores=scores,
         summary=_summary(scores, known, level),
@@ -135,7 +135,7 @@ def compare(
         estimand=in_words(found, control, level, simultaneous, len(pairs), margin),
         conclusions=conclude(scores, differences, control, aim),
         notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, control)),
-        generalises=_ONE_SEED if seeds == 1 else design.sentence() if design else _UNKNOWN,
+        generalises=_ONE_SEED if len(scores.seeds) == 1 else told,
     )
 
 

@@ -85,6 +85,8 @@ def gather(
         parts[name] = _chosen(shares, estimand, name)
     labels = _labels(parts, across)
     windows = None if any(kept.values()) else _window(parts, labels, last, across)
+    if windows is None and not any(kept.values()):
+        notes += [_own_rounds(part, last, name) for name, part in parts.items()]
     said = dict.fromkeys(note for run in runs.values() for note in run.notes)
     notes += [f"{_few(name for name, run in runs.items() if note in run.notes)}: {note}." for note in said]
     anonymous = [name for name in runs if name not in configs]
@@ -294,11 +296,7 @@ def _window(
                 f"others after round {most}. Continue what ends early, or leave it out; results given apart are "
                 'compared over their own last rounds with across="rounds".'
             )
-    windows = set()
-    for part in parts.values():
-        rounds = part.reduced.rounds
-        # the state before training, round 0, counts only where there is nothing else
-        windows.add(tuple(int(r) for r in rounds if r > rounds[-1] - last and (r > 0 or rounds[-1] == 0)))
+    windows = {_last_rounds(part, last) for part in parts.values()}
     if len(windows) > 1 and "rounds" not in across:
         each = "; ".join(", ".join(map(str, rounds)) for rounds in sorted(windows))
         raise ValueError(
@@ -306,6 +304,21 @@ def _window(
             'they agree, or name the difference with across="rounds".'
         )
     return windows.pop() if len(windows) == 1 else None
+
+
+def _last_rounds(part: _Part, last: int) -> tuple[int, ...]:
+    """Return the evaluated rounds that count; round 0, the state before training, where there is nothing else."""
+    rounds = part.reduced.rounds
+    return tuple(int(r) for r in rounds if r > rounds[-1] - last and (r > 0 or rounds[-1] == 0))
+
+
+def _own_rounds(part: _Part, last: int, name: str) -> str:
+    """Say over which rounds of its own a result averages."""
+    own = _last_rounds(part, last)
+    learning = len(own) > 1 and len(own) == (part.reduced.rounds > 0).sum()
+    which = f"rounds {own[0]} to {own[-1]}" if len(own) > 1 else f"round {own[0]}"
+    all_of_it = ", all that were evaluated: a mean of learning, not of where the methods end"
+    return f"{name} counts by its {which}{all_of_it if learning else ''}."
 
 
 def _joined(

@@ -61,7 +61,9 @@ class Agreement:
 
     @property
     def same_signs(self) -> Answer:
-        """The same of the differences to the control."""
+        """The same of the differences to the control; ValueError without one."""
+        if self.control is None:
+            raise ValueError("same_signs needs a control: give agrees(..., control=...).")
         return _joint(self.signs)
 
     def __str__(self) -> str:

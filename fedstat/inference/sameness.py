@@ -70,7 +70,10 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
                 said[f"{one} and {other} differ on purpose: {words}; pairs share the number of their seed alone."] = (
                     None
                 )
-        if words := _settings(first, second):
+        varied = [", ".join(config.get("vary", ())) for config in (first, second)]
+        if varied[0] != varied[1]:
+            said[f"{one} and {other} vary other sources over seeds ({varied[0]}; {varied[1]})."] = None
+        if words := settings_apart(first, second):
             said[f"{one} and {other} differ in {words}."] = None
     return list(said)
 
@@ -116,6 +119,20 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
     return Design(clients=whose, data="resplit", test_to_train=float(test / clients["train"].sum()))
 
 
+def held_sources(configs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say which sources of randomness besides the data were the same under every seed of some run; "" if none was."""
+    held = dict[str, None]()
+    for config in configs.values():
+        if "vary" in config and len(config.get("seeds", ())) > 1:
+            whole = config.get("participation", 1.0) == 1.0
+            possible = ["initial weights", *["participants"] * (not whole), "batches"]
+            held |= dict.fromkeys(source for source in possible if source not in config["vary"])
+    if not held:
+        return ""
+    names = " and ".join(", ".join(held).rsplit(", ", 1))
+    return f"{names[0].upper()}{names[1:]} were the same under every seed: it does not speak of others."
+
+
 def _data(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Say which samples or clients of common seeds differ."""
     prints, others = (dict(config.get("fingerprint", {})) for config in (first, second))
@@ -132,7 +149,7 @@ def _participants(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     return "" if shares[0] == shares[1] else f"shares of clients in a round of {shares[0]} and {shares[1]}"
 
 
-def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Name the settings that differ, with both values."""
     there, here = ({k: v for name in _SETTINGS for k, v in _flat(config.get(name), name)} for config in (first, second))
     keys = [key for key in (there | here) if there.get(key) != here.get(key)]

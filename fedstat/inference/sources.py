@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedstat.inference.gathering import Estimand, gather, read_runs
+from fedstat.inference.sameness import settings_apart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,7 @@ def by_source(
     Raises
     ------
     ValueError
-        If a run does not say what varied.
+        If a run does not say what varied, or runs differ in model or training.
 
     Examples
     --------
@@ -44,12 +45,15 @@ def by_source(
     """
     import pandas as pd
 
-    rows = []
+    rows, known = [], list[tuple[str, Any]]()
     for name, run in read_runs(results).items():
         if run.config is None or "vary" not in run.config:
             raise ValueError(
                 f"{name} does not say which sources varied; give results of fs.federate, or their folders."
             )
+        known.append((name, run.config))
+        if words := settings_apart(known[0][1], run.config):
+            raise ValueError(f"{known[0][0]} and {name} differ in {words}. Vary only the sources of randomness.")
         scores = gather({name: run}, metric, None, last, estimand, ()).scores
         varied, first = set(run.config["vary"]), run.config["seeds"][0]
         for label, values in zip(scores.methods, scores.by_seed(), strict=True):
