@@ -372,3 +372,14 @@ def test_only_a_plan_that_the_runs_began_with_is_said_to_come_before_them(tmp_pa
     assert any(afterwards in note for note in compare(tmp_path / "run", plan=other).notes)
     other.write(tmp_path / "run" / "plan.toml")  # changed since
     assert any(afterwards in note for note in compare(tmp_path / "run").notes)
+
+
+def test_what_federate_returned_is_drawn_over_bytes():
+    result = trained([fs.FedAvg(), fs.Local()], digits, seeds=2)
+    spent = compare(result).scores.spent["bytes"]
+    sent = result.traffic[result.traffic["method"] == "FedAvg"].groupby(["seed", "round"])[["bytes_up", "bytes_down"]]
+    np.testing.assert_array_equal(spent[0], sent.sum().sum(axis=1).unstack("round").cumsum(axis=1))
+    assert not spent[1, np.isfinite(spent[1])].any()
+    compare(result).curves(axis="bytes")
+    with pytest.raises(ValueError, match=r"compare what fs\.federate returned"):
+        compare(result.history).curves(axis="bytes")
