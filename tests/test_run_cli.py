@@ -81,7 +81,7 @@ def test_a_run_leaves_a_folder_that_holds_what_it_prints(config, tmp_path):
     held = result.clients[["train", "test"]].sum()  # who stays away is drawn, from data that are split anew
     design = Design(clients="new", data="resplit", test_to_train=held["test"] / held["train"])
     assert str(fs.compare(result, last=4, design=design)) in done.output
-    for place in (out, out / "run"):  # the folder's own design, whoever asks
+    for place in (out, out / "run", result):  # the folder's own design, whoever asks
         assert str(fs.compare(place, last=4)) in done.output
     again = fs.experiment.read(out / "experiment.toml")
     assert to_table(again) == to_table(fs.experiment.read(config, {"training.lr": 0.2}))

@@ -22,6 +22,7 @@ from fedstat.federated.run import Key
 from fedstat.federated.run_folder import Saved, read_run, sole_writer, write_run
 from fedstat.federated.seeds import Seeds
 from fedstat.inference import AnalysisPlan
+from fedstat.inference.formats.fedstat import new_clients
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -272,7 +273,7 @@ def load(
         saved.tables["clients"],
         saved.states,
         saved.records,
-        saved.config,
+        {**saved.config, **new_clients(Path(folder))},
         saved.kept,
         model if model is not None else revived_factory(saved.config["model"]),
         own | dict(methods or {}),

@@ -387,7 +387,7 @@ def _good(comparison: Comparison) -> str:
     """Say which side is the better one."""
     side = {1: "right", -1: "left", 0: ""}[better(comparison.scores.metric)]
     if comparison.control is None and side:
-        return f"; {side}: the first is better"
+        return f"; {side}: first is better"
     return f"; better at the {side}" if side else ""
 
 

@@ -52,14 +52,18 @@ def facts(path: Path) -> tuple[Path, dict[str, Any], pd.DataFrame | None, Path |
     """
     folder = checked(path, "config.toml", "metrics.parquet")
     config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    apart = folder.parent / NEW_CLIENTS  # ``fedstat run`` has the run in a folder of its own
-    if apart.is_file():
-        config["new_clients"] = json.loads(apart.read_text(encoding="utf-8"))
+    config |= new_clients(folder)
     clients = None
     if (folder / "clients.parquet").is_file():
         clients = pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
     plans = (place / "plan.toml" for place in dict.fromkeys((folder, path)))
     return folder / "metrics.parquet", config, clients, next((plan for plan in plans if plan.is_file()), None)
+
+
+def new_clients(folder: Path) -> dict[str, Any]:
+    """Return, as an entry for its configuration, who stayed away from the run in `folder`; empty if nobody did."""
+    apart = folder.parent / NEW_CLIENTS  # ``fedstat run`` has the run in a folder of its own
+    return {"new_clients": json.loads(apart.read_text(encoding="utf-8"))} if apart.is_file() else {}
 
 
 def read(history: Path) -> pd.DataFrame:
