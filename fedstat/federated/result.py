@@ -73,6 +73,8 @@ class Result:
         How the run is to be analysed, as written down before its first round.
     federations : dict
         Per (method label, seed), the `Federation` that the run saw; empty after loading.
+    new_clients : dict
+        By seed, hashes of the clients that ``fedstat run`` kept away from training; known after loading its run.
     """
 
     history: pd.DataFrame
@@ -87,6 +89,7 @@ class Result:
     training: Training | None = None
     plan: AnalysisPlan | None = None
     federations: Mapping[Key, Federation] = field(default_factory=dict)
+    new_clients: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         labels, seeds = ", ".join(self.config["methods"]), ", ".join(map(str, self.config["seeds"]))
@@ -273,12 +276,13 @@ def load(
         saved.tables["clients"],
         saved.states,
         saved.records,
-        {**saved.config, **new_clients(Path(folder))},
+        saved.config,
         saved.kept,
         model if model is not None else revived_factory(saved.config["model"]),
         own | dict(methods or {}),
         training if training is not None else revived_training(saved.config["training"]),
         saved.plan,
+        new_clients=new_clients(Path(folder)),
     )
 
 

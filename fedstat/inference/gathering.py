@@ -179,10 +179,13 @@ def _opened(one: Any, name: str) -> Run:
     first = next(iter(batches))
     names = first.schema.names if hasattr(first, "schema") else first.columns
     plan, notes = getattr(one, "plan", None), getattr(one, "notes", ())
+    config = getattr(one, "config", None)
+    if apart := getattr(one, "new_clients", None):
+        config = {**(config or {}), "new_clients": apart}
     return Run(
         batches,
         known,
-        getattr(one, "config", None),
+        config,
         getattr(one, "clients", None),
         AnalysisPlan.read(plan) if isinstance(plan, Path) else plan,
         "kept" in names,

@@ -52,7 +52,8 @@ def facts(path: Path) -> tuple[Path, dict[str, Any], pd.DataFrame | None, Path |
     """
     folder = checked(path, "config.toml", "metrics.parquet")
     config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    config |= new_clients(folder)
+    if apart := new_clients(folder):
+        config["new_clients"] = apart
     clients = None
     if (folder / "clients.parquet").is_file():
         clients = pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
@@ -61,9 +62,9 @@ def facts(path: Path) -> tuple[Path, dict[str, Any], pd.DataFrame | None, Path |
 
 
 def new_clients(folder: Path) -> dict[str, Any]:
-    """Return, as an entry for its configuration, who stayed away from the run in `folder`; empty if nobody did."""
+    """Return the hashes of those who stayed away from the run in `folder`, by seed; empty if nobody did."""
     apart = folder.parent / NEW_CLIENTS  # ``fedstat run`` has the run in a folder of its own
-    return {"new_clients": json.loads(apart.read_text(encoding="utf-8"))} if apart.is_file() else {}
+    return dict(json.loads(apart.read_text(encoding="utf-8"))) if apart.is_file() else {}
 
 
 def read(history: Path) -> pd.DataFrame:
