@@ -212,6 +212,10 @@ def test_short_runs_say_what_they_average():
     assert any(note.startswith("A rose by 20 points") or note.startswith("A rose by 1") for note in found.notes)
     calm = compare([history([0.5, 0.6, 0.4], label) for label in "AB"])
     assert not any("rose" in note or "all that were" in note for note in calm.notes)
+    for slope, said in ((5e-5, False), (5e-4, True)):  # 0.03 points, which no table shows, and 0.3
+        one, other = (history([0.5, 0.6, 0.4], label) for label in "AB")
+        both = [table.assign(value=table["value"] + slope * table["round"]) for table in (one, other)]
+        assert any("A rose" in note for note in compare(both).notes) == said
     start = history([0.5, 0.6], "A", rounds=5)
     start["round"] -= 1  # the state before training
     assert "evaluated rounds 1 to 4" in compare([start]).estimand

@@ -53,7 +53,12 @@ def compare(
         bool, typer.Option("--separate", help="Intervals that hold each for itself, not all together.")
     ] = False,
     plan: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Analysis plan (.toml) to hold the result against.")
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Analysis plan (.toml with arms, control, margin ...) to hold the result against.",
+        ),
     ] = None,
     method: Annotated[str | None, typer.Option(help="Column that names the method.")] = None,
     seed: Annotated[str | None, typer.Option(help="Column that numbers the seed.")] = None,

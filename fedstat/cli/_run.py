@@ -41,7 +41,8 @@ def run(
     The folder receives the configuration with all defaults, who held what
     (partition-SEED.npz, .svg), the run itself (run/, for fedstat.load), a
     line for every client (clients.csv) and the comparison (summary.csv).
-    Python files that the configuration names are run.
+    Python files that the configuration names are run. A table [plan] says
+    beforehand what will be compared, such as control, margin and seeds.
 
     SIGTERM lets the round in progress end, saves it and stops with status
     143; --resume continues. Ctrl-C stops at once, and what the last
