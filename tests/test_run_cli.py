@@ -77,6 +77,8 @@ def test_a_run_leaves_a_folder_that_holds_what_it_prints(config, tmp_path):
         "new-clients.json",
         *pictures,
     }
+    with pytest.raises(ValueError, match=r"manifest\.json is missing\. The run lies in .*run"):
+        fs.load(out)
     result = fs.load(out / "run")
     held = result.clients[["train", "test"]].sum()  # who stays away is drawn, from data that are split anew
     design = Design(clients="new", data="resplit", test_to_train=held["test"] / held["train"])
