@@ -215,6 +215,10 @@ def test_short_runs_say_what_they_average():
     assert any(note.startswith("A rose by 20 points") or note.startswith("A rose by 1") for note in found.notes)
     calm = compare([history([0.5, 0.6, 0.4], label) for label in "AB"])
     assert not any("rose" in note or "all that were" in note for note in calm.notes)
+    for slope, said in ((5e-5, False), (5e-4, True)):  # 0.03 points, which no table shows, and 0.3
+        one, other = (history([0.5, 0.6, 0.4], label) for label in "AB")
+        both = [table.assign(value=table["value"] + slope * table["round"]) for table in (one, other)]
+        assert any("A rose" in note for note in compare(both).notes) == said
     start = history([0.5, 0.6], "A", rounds=5)
     start["round"] -= 1  # the state before training
     assert "evaluated rounds 1 to 4" in compare([start]).estimand
@@ -652,3 +656,14 @@ def test_results_over_their_own_rounds_say_which():
     assert f"result 2 counts by its rounds 1 to 8, {learning}." in found.notes
     one = compare([history([0.5, 0.6], "A"), history([0.4, 0.7], "B", rounds=8)], across="rounds", last=1)
     assert "result 2 counts by its round 8." in one.notes
+
+
+def test_what_federate_returned_is_drawn_over_bytes():
+    result = trained([fs.FedAvg(), fs.Local()], digits, seeds=2)
+    spent = compare(result).scores.spent["bytes"]
+    sent = result.traffic[result.traffic["method"] == "FedAvg"].groupby(["seed", "round"])[["bytes_up", "bytes_down"]]
+    np.testing.assert_array_equal(spent[0], sent.sum().sum(axis=1).unstack("round").cumsum(axis=1))
+    assert not spent[1, np.isfinite(spent[1])].any()
+    compare(result).curves(axis="bytes")
+    with pytest.raises(ValueError, match=r"compare what fs\.federate returned"):
+        compare(result.history).curves(axis="bytes")

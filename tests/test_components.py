@@ -112,7 +112,8 @@ def test_unbalanced_nested_components_beside_fixed_methods_are_statsmodels_mixed
     own = rng.normal(0, 0.03, (7, 4))
     table["value"] += own[table["seed"], table["client"]]
     table = table.drop(index=[0, 5, 17, 40])
-    found = components(table, sources=["seed", "client"], nested={"client": "seed"}, points=False)
+    pooled = table.drop(columns="method")
+    found = components(pooled, sources=["seed", "client"], nested={"client": "seed"}, points=False)
     data = table.assign(cell=table["seed"] * 10 + table["client"])
     np.testing.assert_allclose(found.table["variance"], mixed_lm(data, ["seed", "cell"]), rtol=2e-3)
     sources = {"sources": ["method", "seed", "client"], "nested": {"client": "seed"}, "fixed": ["method"]}
@@ -235,6 +236,10 @@ def table():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (
+            lambda t: components(t.assign(method=t.index % 2), sources=["seed", "client"]),
+            "keep the rows of one, or name",
+        ),
         (lambda t: components(t, sources=["seed", "weights"]), r"lacks the columns \['weights'\]; it has \['seed'"),
         (lambda t: components(t, sources=["seed", "seed"]), "each once"),
         (lambda t: components(t[t["seed"] == 1], sources=["seed", "client"]), r"\['seed'\] has one level only"),

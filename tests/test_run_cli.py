@@ -76,8 +76,11 @@ def test_a_run_leaves_a_folder_that_holds_what_it_prints(config, tmp_path):
         "new-clients.json",
         *pictures,
     }
+    with pytest.raises(ValueError, match=r"manifest\.json is missing\. The run lies in .*run"):
+        fs.load(out)
     result = fs.load(out / "run")
-    assert str(fs.compare(out, last=4)) in done.output
+    for place in (out, out / "run", result):  # the run's own design, whoever asks
+        assert str(fs.compare(place, last=4)) in done.output
     assert "other clients to whom the same data are dealt and split again" in done.output
     again = fs.experiment.read(out / "experiment.toml")
     assert to_table(again) == to_table(fs.experiment.read(config, {"training.lr": 0.2}))

@@ -145,11 +145,18 @@ def test_methods_without_common_seeds_have_no_difference():
     assert "Fewer than two seeds in common" in str(result)
 
 
+def test_each_method_may_have_a_model_of_its_own():
+    table = curves({"A": rising([3, 4]), "B": rising([5, 6])})
+    own = table.assign(estimand=np.where(table["method"] == "A", "global", "personal"))
+    assert str(to_target(own, 1)) == str(to_target(table, 1))
+
+
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
         ({}, {"axis": "bytes"}, r"curves lacks the columns \['bytes'\]"),
         ({"metric": ["accuracy", "loss"] * 5}, {}, "mixes values of metric"),
+        ({"estimand": ["global", "personal"] * 5}, {}, "mixes values of estimand: .* of A"),
         ({"round": [1.0] * 9 + [np.nan]}, {}, "NaN or infinite"),
         ({"round": 1}, {}, "several values at .* and no column client"),
         ({}, {"control": "Local"}, "control must be a method of the table"),

@@ -20,6 +20,7 @@ _IN_OPTIONS = {
     r"or None for all pairs": "or left out for --all-pairs",
     r"give kind, one of .*\.$": "name the files, not the folder.",
     r", or say kind\.$": ".",
+    r"rename one, by compare\(\{name: result\}\) for different data": "rename one in its file",
     r'across="(\w+)"': r"--across \1",
 }
 _FORMATS = {"": "text", ".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
@@ -52,7 +53,12 @@ def compare(
         bool, typer.Option("--separate", help="Intervals that hold each for itself, not all together.")
     ] = False,
     plan: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Analysis plan (.toml) to hold the result against.")
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Analysis plan (.toml with arms, control, margin ...) to hold the result against.",
+        ),
     ] = None,
     method: Annotated[str | None, typer.Option(help="Column that names the method.")] = None,
     seed: Annotated[str | None, typer.Option(help="Column that numbers the seed.")] = None,

@@ -48,7 +48,8 @@ def run(
     (partition-SEED.npz, .svg), the run itself (run/, for fedstat.load), a
     line for every client (clients.csv), the comparison (summary.csv) and
     the differences of all pairs of methods (pairs.csv).
-    Python files that the configuration names are run.
+    Python files that the configuration names are run. A table [plan] says
+    beforehand what will be compared, such as control, margin and seeds.
 
     SIGTERM lets the round in progress end, saves it and stops with status
     143; --resume continues. Ctrl-C stops at once, and what the last

@@ -107,7 +107,7 @@ def federate(
         Whether clients train as one stack, or each by itself on worker threads; by default the latter on a CPU where
         the network has convolutions that are large enough, or cannot be stacked. Results do not depend on it beyond
         rounding. An object of one's own is an `Executor`.
-    plan : AnalysisPlan or path of its .toml file, optional
+    plan : fedstat.inference.AnalysisPlan or path of its .toml file, optional
         How the run will be analysed. It is written into `folder` before the first round, and its hash into the
         configuration; a run that is continued keeps its plan, and one that began without a plan cannot get one.
     resume : Result, optional

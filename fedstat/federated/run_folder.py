@@ -257,7 +257,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if (folder / "layout.json").is_file():
         raise ValueError(f"{folder} was saved by an earlier fedstat, in another form; run it again.")
     if not (folder / _MANIFEST).is_file():
-        raise ValueError(f"{folder} is no fedstat run: {_MANIFEST} is missing.")
+        inner = f" The run lies in {folder / 'run'}." if (folder / "run" / _MANIFEST).is_file() else ""
+        raise ValueError(f"{folder} is no fedstat run: {_MANIFEST} is missing.{inner}")
     with _blaming(folder / _MANIFEST) as file:
         manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         sums = {name: str(manifest["sha256"][name]) for name in manifest["sha256"]}

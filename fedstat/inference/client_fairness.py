@@ -53,7 +53,8 @@ class Fairness:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        shown = [self.table.to_string(index=False, float_format="%.4f", na_rep="-")]
+        table = self.table.assign(clients=[f"{count:.4g}" for count in self.table["clients"]])
+        shown = [table.to_string(index=False, float_format="%.4f", na_rep="-")]
         if self.clients is not None:
             shown += ["", self.clients.to_string(index=False, float_format="%.4f")]
         return "\n".join([*shown, "", *self.notes])
@@ -92,6 +93,13 @@ def fairness(
     ValueError
         If shapes or counts are wrong, accuracies lie outside [0, 1], a seed has fewer than two clients, or none of its
         clients has two test samples.
+
+    Examples
+    --------
+    >>> from fedstat.inference import compare, fairness
+    >>> scores = compare(result).scores  # what fs.federate returned  # doctest: +SKIP
+    >>> values = dict(zip(scores.methods, scores.values))  # doctest: +SKIP
+    >>> print(fairness(values["FedPer"], scores.samples, reference=values["Local"]))  # doctest: +SKIP
 
     Notes
     -----

@@ -105,7 +105,9 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
     if len(scores.rounds) < 2 or not np.isfinite(scores.curves).any():
         raise ValueError("there is no curve to draw: it needs values after two rounds. Compare histories instead.")
     if axis != "rounds" and axis not in (scores.spent or {}):
-        raise ValueError(f'the {axis} that rounds cost are not known for these runs; use axis="rounds".')
+        raise ValueError(
+            f'the {axis} that rounds cost are not known here; use axis="rounds", or compare what fs.federate returned.'
+        )
     band = simultaneous_band(scores, comparison.level)
     x, unit = _horizontal(scores, axis)
     factor = 100 if scores.of_shares else 1
@@ -385,7 +387,7 @@ def _good(comparison: Comparison) -> str:
     """Say which side is the better one."""
     side = {1: "right", -1: "left", 0: ""}[better(comparison.scores.metric)]
     if comparison.control is None and side:
-        return f"; {side}: the first is better"
+        return f"; {side}: first is better"
     return f"; better at the {side}" if side else ""
 
 

@@ -16,6 +16,7 @@ from fedstat.inference.reading import Opened, open_results
 from fedstat.inference.reduction import Reduced, reduce, survey
 from fedstat.inference.sameness import check_same
 from fedstat.inference.scores import Scores
+from fedstat.inference.spending import bytes_spent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +99,7 @@ def gather(
     scores = _joined(parts, labels, metric, split, windows)
     clients = _clients(runs)
     return Gathered(
-        _with_samples(scores, clients),
+        _with_bytes(_with_samples(scores, clients), runs, labels),
         configs,
         clients,
         tuple(notes),
@@ -133,6 +134,8 @@ class Run:
         Whether each run counts in the round that it kept.
     notes : tuple of str
         What was assumed in reading it.
+    traffic : DataFrame or None
+        The bytes of each participant of each round, where the run is in memory.
     """
 
     batches: Iterable[Any]
@@ -142,6 +145,7 @@ class Run:
     plan: AnalysisPlan | None = None
     kept: bool = False
     notes: tuple[str, ...] = ()
+    traffic: pd.DataFrame | None = None
 
 
 def read_runs(results: Any) -> dict[str, Run]:
@@ -183,6 +187,7 @@ def _opened(one: Any, name: str) -> Run:
         AnalysisPlan.read(plan) if isinstance(plan, Path) else plan,
         "kept" in names,
         tuple(notes),
+        getattr(one, "traffic", None),
     )
 
 
@@ -416,6 +421,18 @@ def _clients(runs: Mapping[str, Run]) -> pd.DataFrame | None:
     found = pd.concat(known)
     found = found.drop_duplicates(["seed", "client", *(name for name in SPLITS if name in found)])
     return None if found.duplicated(["seed", "client"]).any() else found
+
+
+def _with_bytes(scores: Scores, runs: Mapping[str, Run], labels: Mapping[tuple[str, str], str]) -> Scores:
+    """Add the bytes that rounds cost, from runs in memory whose methods keep their labels."""
+    import pandas as pd
+
+    renamed = {name for (name, label), of in labels.items() if label != of}
+    known = [run.traffic for name, run in runs.items() if run.traffic is not None and name not in renamed]
+    if not known:
+        return scores
+    spent = bytes_spent(pd.concat([one.astype({"method": object}) for one in known], ignore_index=True), scores)
+    return replace(scores, spent={"bytes": spent}) if (spent > 0).any() else scores
 
 
 def _with_samples(scores: Scores, clients: pd.DataFrame | None) -> Scores:

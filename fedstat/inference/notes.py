@@ -48,7 +48,7 @@ def notes_on(found: Gathered, level: float) -> list[str]:
     if len(scores.averaged) > 1 and len(scores.averaged) >= len(evaluated):
         said.append(
             f"Rounds {scores.averaged[0]} to {scores.averaged[-1]} are all that were evaluated: their mean is one of "
-            "learning, not of where the methods end. Run longer, or average fewer rounds with last=."
+            "learning, not of where the methods end. Run longer, or average fewer rounds (last)."
         )
     said += [f"{label} {words}: its mean is not where it ends." for label, words in still_changing(scores).items()]
     counts = scores.ran.sum(axis=1).tolist()

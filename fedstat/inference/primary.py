@@ -30,13 +30,20 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split
     DataFrame
         Indexed by seed, one column per method, in the order of the history. Of a method with several estimands the one
         that `compare` takes. NaN if a value is missing, as in `complete_mean`.
+
+    Examples
+    --------
+    It is what `agrees` takes, and its differences are what `looks` and `plan` take:
+
+    >>> table = primary_summary(result.history, "accuracy")  # doctest: +SKIP
+    >>> print(looks(table["FedPer"] - table["FedAvg"]))  # doctest: +SKIP
     """
     rows = primary_rows(history, metric, last=last, split=split)
     return complete_mean(rows, ["seed", "method"]).unstack("method")[list(dict.fromkeys(rows["method"]))]
 
 
 def primary_rows(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:
-    """Return those rows of a history that `primary_summary` averages."""
+    """Return those rows of a history that `primary_summary` averages: of all rounds if `last` is their number."""
     there = set(history["split"].unique())
     split = split or next((one for one in SPLITS if one in there), None)
     of_split = history[history["split"] == split]

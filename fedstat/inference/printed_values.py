@@ -108,6 +108,12 @@ def agrees(printed: pd.DataFrame, ours: pd.DataFrame, *, control: str | None = N
     ------
     ValueError
         If columns, methods or values are missing or out of their range.
+
+    Examples
+    --------
+    >>> from fedstat.inference import agrees, primary_summary
+    >>> printed = pd.DataFrame({"value": [0.85, 0.87], "seeds": 3}, index=["FedAvg", "FedPer"])  # doctest: +SKIP
+    >>> print(agrees(printed, primary_summary(result.history, "accuracy"), control="FedAvg"))  # doctest: +SKIP
     """
     import pandas as pd
 

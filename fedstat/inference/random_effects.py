@@ -86,6 +86,16 @@ def meta_analysis(
     ValueError
         If the table is not as said, or one of the two is missing somewhere.
 
+    Examples
+    --------
+    Of runs on several data sets, each what `fedstat.federate` or `fedstat.load` returned:
+
+    >>> from fedstat.inference import meta_analysis, primary_summary
+    >>> runs = {"digits": first, "wine": second, "faces": third}  # doctest: +SKIP
+    >>> tables = {name: primary_summary(run.history, "accuracy") for name, run in runs.items()}  # doctest: +SKIP
+    >>> table = pd.concat(tables, names=["setting"]).stack().rename("value").reset_index()  # doctest: +SKIP
+    >>> print(meta_analysis(table, "FedPer", "FedAvg"))  # doctest: +SKIP
+
     Notes
     -----
     Settings count equally. Weights by inverse variances would have to be estimated from a few seeds each: Hartung and

@@ -106,7 +106,8 @@ def still_changing(scores: Scores) -> dict[str, str]:
 
     The mean over the second half of these rounds is compared with that over the first half, seed by seed: a method is
     named if the t interval of the change excludes zero, at an error of 5% over all methods. With one seed it is named
-    if a straight line through four rounds or more has a slope with p < 0.001.
+    if a straight line through four rounds or more has a slope with p < 0.001. Changes of a share by less than a
+    twentieth of a point, which no table shows, are not named.
 
     Returns
     -------
@@ -129,7 +130,7 @@ def still_changing(scores: Scores) -> dict[str, str]:
             sure = abs(mean) > max(t * changes.std(ddof=1) / np.sqrt(len(changes)), rounding)
         else:
             sure = curves.shape[1] >= 4 and stats.linregress(range(curves.shape[1]), curves[0]).pvalue < 0.001
-        if sure:
+        if sure and not (scores.of_shares and abs(mean) < 5e-4):
             size = f"{100 * abs(mean):.2g} points" if scores.of_shares else f"{abs(mean):.2g}"
             found[label] = (
                 f"{'rose' if mean > 0 else 'fell'} by {size} from the first half of these rounds to the second"

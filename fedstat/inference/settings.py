@@ -93,6 +93,15 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
     ValueError
         If there are fewer than three methods or two settings, or a method is missing in some settings.
 
+    Examples
+    --------
+    Of runs on several data sets, each what `fedstat.federate` or `fedstat.load` returned:
+
+    >>> from fedstat.inference import primary_summary, ranks
+    >>> runs = {"digits": first, "wine": second, "faces": third}  # doctest: +SKIP
+    >>> means = {name: primary_summary(run.history, "accuracy").mean() for name, run in runs.items()}  # doctest: +SKIP
+    >>> print(ranks(pd.DataFrame(means).T))  # doctest: +SKIP
+
     References
     ----------
     J. Demsar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006.

@@ -109,8 +109,14 @@ def to_target(
     Raises
     ------
     ValueError
-        If a column is missing, the table mixes metrics, estimands or splits, a value of the axis is not finite, or the
-        control is no method of the table.
+        If a column is missing, the table mixes metrics or splits, or a method's estimands, a value of the axis is not
+        finite, or the control is no method of the table.
+
+    Examples
+    --------
+    >>> from fedstat.inference import primary_rows, to_target
+    >>> rows = primary_rows(result.history, "accuracy", last=result.config["rounds"])  # doctest: +SKIP
+    >>> print(to_target(rows, 0.8, control="FedAvg"))  # doctest: +SKIP
 
     Notes
     -----
@@ -168,9 +174,16 @@ def _mean_curves(curves: pd.DataFrame, axis: str) -> tuple[pd.DataFrame, list[st
         )
     if curves.empty:
         raise ValueError("curves has no rows.")
-    for name in ("metric", "estimand", "split"):
+    for name in ("metric", "split"):
         if name in curves.columns and curves[name].nunique() > 1:
             raise ValueError(f"curves mixes values of {name}: {list(curves[name].unique())}. Keep the rows of one.")
+    if "estimand" in curves.columns:
+        for label, models in curves.groupby("method", observed=True)["estimand"].unique().items():
+            if len(models) > 1:
+                raise ValueError(
+                    f"curves mixes values of estimand: {list(models)} of {label}. Keep the rows of one; primary_rows "
+                    "takes those that compare takes."
+                )
     if not np.isfinite(curves[axis].to_numpy(dtype=float)).all():
         raise ValueError(f"the axis {axis!r} has values that are NaN or infinite.")
     by = ["method", "seed", axis]

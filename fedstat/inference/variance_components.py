@@ -178,6 +178,11 @@ def _check_table(
     missing = [name for name in [*names, value] if name not in table]
     if missing:
         raise ValueError(f"the table lacks the columns {missing}; it has {list(map(str, table.columns))}.")
+    if "method" not in names and "method" in table and table["method"].nunique() > 1:
+        raise ValueError(
+            f"the table holds {table['method'].nunique()} methods, and 'method' is none of the sources: keep the rows "
+            "of one, or name 'method' among the sources and in fixed."
+        )
     if unknown := [name for name in [*fixed, *parents, *parents.values()] if name not in names]:
         raise ValueError(f"fixed and nested must speak of the sources {names}, got {unknown}.")
     if set(fixed) == set(names):
