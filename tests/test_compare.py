@@ -652,3 +652,17 @@ def test_seeds_needed_come_with_how_far_off_they_may_be():
     assert of.high / of.seeds == pytest.approx(high, rel=0.1)
     two = compare(table[table["seed"] < 2])
     assert "limits allow 0.2 to more than 100 times as many." in two.notes[0]
+
+
+def test_what_would_be_passed_over_is_refused():
+    table = several(["A", "B"], seeds=2)
+    with pytest.raises(ValueError, match="estimand must name methods of A, B, got 'Q'"):
+        compare(table, estimand={"Q": "personal"})
+    with pytest.raises(ValueError, match=r"design must be a fedstat\.inference\.Design, got 'fixed'"):
+        compare(table, design="fixed")
+    stopped = history([0.4, 0.7], "C").assign(kept=lambda rows: rows["round"] == 3)
+    with pytest.raises(ValueError, match="result 2 stopped early, and other runs did not"):
+        compare([table, stopped])
+    diverged = history([0.5, 0.6], "A").assign(value=np.nan)
+    with pytest.raises(ValueError, match="A ran under the same seed in result 1 and in result 2"):
+        compare([table, diverged])

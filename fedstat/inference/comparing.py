@@ -101,6 +101,8 @@ def compare(
         If the results cannot be compared, an argument is out of range, or a label is unknown.
     """
     asked = {"metric": metric, "estimand": estimand, "last": last, "split": split, "level": level, "margin": margin}
+    if not isinstance(design, Design | None):
+        raise ValueError(f"design must be a fedstat.inference.Design, got {design!r}.")
     found, chosen, plan, before = _gathered(results, asked, check_across(across), plan)
     scores, level = found.scores, check_level(chosen["level"])
     margin = None if chosen["margin"] is None else _margin(chosen["margin"], scores, level)
@@ -144,6 +146,12 @@ def _gathered(
         for name, value in asked.items()
     }
     found = gather(runs, chosen["metric"], chosen["split"], chosen["last"], chosen["estimand"], across)
+    named = asked["estimand"] if isinstance(asked["estimand"], Mapping) else {}
+    labels = found.scores.methods
+    for label in named:
+        # the same label in several results goes with the result's name
+        if not any(known == label or known.startswith(f"{label} (") for known in labels):
+            raise ValueError(f"estimand must name methods of {', '.join(labels)}, got {label!r}.")
     return found, chosen, plan, before
 
 
