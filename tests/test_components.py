@@ -214,7 +214,7 @@ def test_intervals_of_crossed_components_cover(seeds, clients, share):
 @pytest.mark.slow
 def test_intervals_of_unbalanced_tables_cover():
     rng = np.random.default_rng(9)
-    repeats, sds = 200, np.sqrt([0.1, 1.0, 0.5])
+    repeats, sds = 100, np.sqrt([0.1, 1.0, 0.5])
     covered = np.zeros(3)
     for _ in range(repeats):
         table = crossed(rng, {"seed": 5, "client": 10}, {"seed": sds[0], "client": sds[1]}, sds[2])

@@ -327,3 +327,35 @@ def test_meta_analysis_covers_the_mean_and_a_further_setting(tau):
         further += result.prediction_low <= new <= result.prediction_high
     assert mean / repeats > 0.95 - 3 * np.sqrt(0.95 * 0.05 / repeats)
     assert further / repeats > 0.95 - 4 * np.sqrt(0.95 * 0.05 / repeats)
+
+
+def test_no_group_is_told_apart_where_friedman_finds_no_difference():
+    rng = np.random.default_rng(67)
+    values = rng.normal(size=(6, 8))
+    values[:, 0] += 0.9
+    values[:, 1] -= 0.9
+    found = ranks(pd.DataFrame(values, columns=list("ABCDEFGH")))
+    assert np.ptp(found.mean_ranks) > found.critical_difference
+    assert found.p > 0.05
+    assert found.groups == (found.methods,)
+
+
+def test_wilcoxon_leaves_settings_without_a_difference_out():
+    rng = np.random.default_rng(0)
+    values = pd.DataFrame(rng.normal(size=(9, 3)), columns=list("ABC"))
+    values["B"] = values["A"] + np.array([0, 0, 0.1, -0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+    values["C"] = values["A"] + 10
+    found = ranks(values).pairs.set_index(["method", "against"])["p (Wilcoxon, Holm)"]
+    exact = stats.wilcoxon([0.1, -0.2, 0.3, 0.4, 0.5, 0.6, 0.7], method="exact").pvalue
+    p = next(value for pair, value in found.items() if set(pair) == {"A", "B"})
+    assert p == pytest.approx(exact)  # the largest of three by Holm
+
+
+def test_limits_of_improvement_hold_together():
+    rng = np.random.default_rng(0)
+    rows = [(s, r, m, rng.normal()) for s in range(4) for r in range(5) for m in "ABCD"]
+    found = probability_of_improvement(pd.DataFrame(rows, columns=["setting", "seed", "method", "value"]), "A").table
+    for _, row in found.iterrows():
+        wins, n = int(row["wins"]), int(row["pairs"])
+        expected = stats.binomtest(wins, n).proportion_ci(1 - 0.05 / 3, method="exact")
+        np.testing.assert_allclose([row["low"], row["high"]], expected)

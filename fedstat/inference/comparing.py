@@ -113,6 +113,8 @@ def compare(
     Equivalent, to within 3 points: Ditto and Local. FedAvg is worse than both.
     """
     asked = {"metric": metric, "estimand": estimand, "last": last, "split": split, "level": level, "margin": margin}
+    if not isinstance(design, Design | None):
+        raise ValueError(f"design must be a fedstat.inference.Design, got {design!r}.")
     found, chosen, plan, before = _gathered(results, asked, check_across(across), plan)
     scores, level = found.scores, check_level(chosen["level"])
     margin = None if chosen["margin"] is None else _margin(chosen["margin"], scores, level)
@@ -155,6 +157,12 @@ def _gathered(
         for name, value in asked.items()
     }
     found = gather(runs, chosen["metric"], chosen["split"], chosen["last"], chosen["estimand"], across)
+    named = asked["estimand"] if isinstance(asked["estimand"], Mapping) else {}
+    labels = found.scores.methods
+    for label in named:
+        # the same label in several results goes with the result's name
+        if not any(known == label or known.startswith(f"{label} (") for known in labels):
+            raise ValueError(f"estimand must name methods of {', '.join(labels)}, got {label!r}.")
     return found, chosen, plan, plan is not None and found.plans == {plan.digest}
 
 
@@ -270,7 +278,24 @@ def _differences(
         weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
         table["high by samples"] = np.minimum(weighted.high, edge)
-    return table, family.notes
+    return table, (*family.notes, *_spread_note(table, level))
+
+
+def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:
+    """Say how far off seeds needed may be, which grow with the square of a spread that few seeds tell roughly."""
+    from scipy import stats
+
+    counted = differences[
+        (differences["outcome"] == "undecided") & np.isfinite(differences["seeds needed"].astype(float))
+    ]
+    if not len(counted):
+        return []
+    df = int(counted["pairs"].min()) - 1
+    least, most = (df / stats.chi2.ppf(q, df) for q in ((1 + level) / 2, (1 - level) / 2))
+    return [
+        f"Seeds needed rest on the spread over {df + 1} seeds, whose {100 * level:.4g}% limits allow {least:.1g} to "
+        f"{f'{most:.2g}' if most < 100 else 'more than 100'} times as many."
+    ]
 
 
 def _needed(family: Family, k: int, margin: float, level: float) -> float:
