@@ -480,6 +480,13 @@ def test_methods_without_all_values_are_named_in_the_conclusions():
     )
 
 
+def test_nobody_gains_where_values_are_missing():
+    rows = several(["FedAvg", "B"]).reset_index(drop=True)
+    gap = compare(rows.assign(value=rows["value"].where(rows.index != rows.index[-1])))
+    with pytest.raises(ValueError, match=r"B has clients without a value \(.*\): who gains is not known"):
+        gap.clients(method="B")
+
+
 def test_percent_is_told_and_seeds_are_numbers():
     rows = several(["FedAvg", "B"])
     notes = compare(rows.assign(value=100 * rows["value"])).notes

@@ -112,3 +112,11 @@ def test_runs_that_coincide_resolve_nothing():
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_percent_is_not_held_against_shares():
+    ours = pd.DataFrame({"A": [0.7, 0.72, 0.71], "B": [0.8, 0.81, 0.79]})
+    printed = pd.DataFrame({"value": [70.1, 80.2], "seeds": 3}, index=["A", "B"])
+    with pytest.raises(ValueError, match=r"from 70\.1 on, look like percent, and ours are shares: divide value and sd"):
+        agrees(printed, ours)
+    assert agrees(printed.assign(value=printed["value"] / 100), ours).values["inside"].all()

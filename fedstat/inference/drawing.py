@@ -236,6 +236,11 @@ def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray,
     new : bool
         Whether clients are drawn anew for each seed.
     """
+    if gaps := [label for label in (method, against) if label in scores.missing]:
+        raise ValueError(
+            f"{gaps[0]} has clients without a value ({scores.missing[gaps[0]]}): who gains is not known. Choose "
+            "another method, or leave these clients out of all methods."
+        )
     a, b = (scores.values[scores.methods.index(label)] for label in (method, against))
     there = np.isfinite(a) & np.isfinite(b)
     if not there.any():

@@ -143,6 +143,12 @@ def _check_printed(printed: pd.DataFrame, ours: pd.DataFrame, control: str | Non
         raise ValueError(f"our runs lack the printed methods {absent}; they have {list(map(str, ours.columns))}.")
     if control is not None and control not in printed.index:
         raise ValueError(f"control must be a printed method, {', '.join(map(str, printed.index))}, got {control!r}.")
+    known = ours[list(printed.index)].to_numpy(dtype=float)
+    if printed["value"].astype(float).min() > 1 and ((known >= 0) & (known <= 1)).all():
+        raise ValueError(
+            f"printed values, from {printed['value'].min():g} on, look like percent, and ours are shares: divide value "
+            "and sd by 100."
+        )
     for name, row in printed.iterrows():
         seeds, sd = float(row["seeds"]), float(row.get("sd", np.nan))
         if not np.isfinite(row["value"]):
