@@ -700,3 +700,22 @@ def test_what_would_be_passed_over_is_refused():
     diverged = history([0.5, 0.6], "A").assign(value=np.nan)
     with pytest.raises(ValueError, match="A ran under the same seed in result 1 and in result 2"):
         compare([table, diverged])
+
+
+def test_clients_that_nobody_saw_under_a_seed_are_in_no_mean_of_it():
+    table = several(["A", "B"], seeds=3, clients=3)
+    part = table[~((table["seed"] == 1) & (table["client"] == 2))]
+    found = compare(part)
+    assert not found.gaps
+    expected = part[part["round"] > 2].groupby(["method", "seed"])["value"].mean().unstack()
+    np.testing.assert_allclose(found.scores.by_seed(), expected)
+    np.testing.assert_allclose(found.summary["mean"], expected.mean(axis=1))
+
+
+def test_one_evaluation_is_no_curve_and_two_plans_are_refused():
+    once = several(["A", "B"], rounds=1, seeds=2)
+    assert not any("all that were evaluated" in note for note in compare(once).notes)
+    plans = [fs.inference.AnalysisPlan(arms=["FedAvg", "Local"], margin=margin) for margin in (0.01, 0.02)]
+    runs = [trained([fs.FedAvg(), fs.Local()], digits(), plan=of) for of in plans]
+    with pytest.raises(ValueError, match=r"under different analysis plans; choose one with plan="):
+        compare({"one": runs[0], "other": runs[1]})

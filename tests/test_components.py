@@ -290,3 +290,15 @@ def test_runs_that_vary_one_source_at_a_time_are_the_table_that_is_split():
         by_source([runs["partition"][0], other], last=1)
     with pytest.raises(ValueError, match="result 1 does not say which sources varied"):
         by_source(runs["batches"][0].history)
+
+
+def test_the_largest_source_is_called_so_only_where_no_other_interval_reaches_it():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(2, 12))
+    draws = (draws - draws.mean(axis=1, keepdims=True)) / draws.std(axis=1, ddof=1, keepdims=True)
+    for spread, words in ((0.03, "it could also be batches"), (0.002, "no other interval reaches its own")):
+        rows = [(i, 0, 0.6 + 0.04 * v) for i, v in enumerate(draws[0])]
+        rows += [(0, i, 0.6 + spread * v) for i, v in enumerate(draws[1], 1)]
+        found = components(pd.DataFrame(rows, columns=["data", "batches", "value"]), sources=["data", "batches"])
+        assert "data has the largest share" in str(found)
+        assert words in str(found)
