@@ -719,3 +719,9 @@ def test_one_evaluation_is_no_curve_and_two_plans_are_refused():
     runs = [trained([fs.FedAvg(), fs.Local()], digits(), plan=of) for of in plans]
     with pytest.raises(ValueError, match=r"under different analysis plans; choose one with plan="):
         compare({"one": runs[0], "other": runs[1]})
+
+
+def test_one_weighting_is_enough_for_clients_of_one_size():
+    found = compare(trained([fs.FedAvg(), fs.Local()], hospitals()))
+    np.testing.assert_allclose(found.summary["by samples"], found.summary["mean"])
+    assert not any("Counted equally" in note for note in found.notes)

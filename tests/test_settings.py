@@ -343,10 +343,10 @@ def test_no_group_is_told_apart_where_friedman_finds_no_difference():
 def test_wilcoxon_leaves_settings_without_a_difference_out():
     rng = np.random.default_rng(0)
     values = pd.DataFrame(rng.normal(size=(9, 3)), columns=list("ABC"))
-    values["B"] = values["A"] + np.array([0, 0, 0.1, -0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+    values["B"] = values["A"] + np.array([0, 0, 0.1, 0.2, -0.3, 0.4, 0.5, 0.6, 0.7])
     values["C"] = values["A"] + 10
     found = ranks(values).pairs.set_index(["method", "against"])["p (Wilcoxon, Holm)"]
-    exact = stats.wilcoxon([0.1, -0.2, 0.3, 0.4, 0.5, 0.6, 0.7], method="exact").pvalue
+    exact = stats.wilcoxon([0.1, 0.2, -0.3, 0.4, 0.5, 0.6, 0.7], method="exact").pvalue
     p = next(value for pair, value in found.items() if set(pair) == {"A", "B"})
     assert p == pytest.approx(exact)  # the largest of three by Holm
 
