@@ -11,10 +11,10 @@ _CHOICES = {"clients": ("same", "new"), "data": ("fixed", "resplit", "drawn"), "
 #: What the sentence says beyond "other runs", and what it does not speak of, by clients and data.
 _OVER_RUNS = {
     ("same", "fixed"): ("on these clients with these data", "other clients or other data"),
-    ("same", "resplit"): ("on these clients with other splits of these data", "other clients or other data"),
+    ("same", "resplit"): ("on these clients with other samples of theirs", "other clients"),
     ("same", "drawn"): ("on these clients with new data of theirs", "other clients"),
     ("new", "fixed"): ("on other clients to whom the same data are dealt", "other data"),
-    ("new", "resplit"): ("on other clients to whom the same data are dealt and split again", "other data"),
+    ("new", "resplit"): ("on other clients to whom other samples like these are dealt", "another population"),
     ("new", "drawn"): ("on other clients of the same population", "another population"),
 }
 _NEW_CLIENTS = {
@@ -89,4 +89,5 @@ class Design:
         if self.crossed:
             return _NEW_CLIENTS[self.data]
         to, not_to = _OVER_RUNS[self.clients, self.data]
-        return f"The comparison speaks of other runs {to}, not of {not_to}."
+        allowed = "; for the overlap of splits of the same samples the interval allows" * (self.data == "resplit")
+        return f"The comparison speaks of other runs {to}, not of {not_to}{allowed}."
