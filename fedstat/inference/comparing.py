@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat.inference.analysis_plan import AnalysisPlan
+from fedstat.inference.choosing import Estimand
 from fedstat.inference.comparison import Comparison
 from fedstat.inference.conclusions import conclude
 from fedstat.inference.design import Design
 from fedstat.inference.family import Family, Rule
 from fedstat.inference.family import simultaneous as simultaneous_family
-from fedstat.inference.gathering import Estimand, Gathered, gather, read_runs
+from fedstat.inference.gathering import Gathered, gather
 from fedstat.inference.levels import check_level
 from fedstat.inference.notes import against_plan, in_words, notes_on
+from fedstat.inference.opening import read_runs
 from fedstat.inference.paired import sign_flip_test
 from fedstat.inference.planning import plan as seeds_for
 from fedstat.inference.sameness import check_across, held_sources, told_design

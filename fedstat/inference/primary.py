@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedstat.inference.gathering import SPLITS, usual_model
+from fedstat.inference.choosing import SPLITS, usual_model
 from fedstat.inference.missing import complete_mean
 
 if TYPE_CHECKING:

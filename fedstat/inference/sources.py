@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedstat.inference.gathering import Estimand, gather, read_runs
+from fedstat.inference.choosing import Estimand
+from fedstat.inference.gathering import gather
+from fedstat.inference.opening import read_runs
 from fedstat.inference.sameness import settings_apart
 
 if TYPE_CHECKING:
