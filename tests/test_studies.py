@@ -375,7 +375,7 @@ def test_theory_checks_explain_one_claim_and_print_json():
 def test_demo_prints_a_table_and_writes_two_pages(tmp_path):
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo"), "--seeds", "2"])
     assert done.exit_code == 0, done.output
-    assert "differences to FedAvg, paired on seeds, 95% intervals" in done.output
+    assert "differences to FedAvg, paired on seeds, simultaneous 95% intervals" in " ".join(done.output.split())
     pages = re.findall(rb"/Type ?/Page\b", (tmp_path / "demo" / "demo.pdf").read_bytes())
     assert len(pages) == 2
     table = pd.read_csv(tmp_path / "demo" / "comparison.csv")

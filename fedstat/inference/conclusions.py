@@ -95,12 +95,12 @@ def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
     return f"; {count} would be needed for {size(margin, scores)}"
 
 
-def _span(row: pd.Series, scores: Scores) -> str:
-    """Give a difference with its interval, as sizes in the direction of the difference."""
+def _span(row: pd.Series, scores: Scores, width: float) -> str:
+    """Give a difference with its interval, in the direction of the difference and with the decimals for a width."""
     factor, unit = (100, " points") if scores.of_shares else (1, "")
     sign = factor * (np.sign(row["difference"]) or 1.0)
     low, high = sorted((sign * row["low"], sign * row["high"]))
-    mean, _, limits = interval((sign * row["difference"], low, high), decimals(high - low)).partition(" ")
+    mean, _, limits = interval((sign * row["difference"], low, high), decimals(factor * width)).partition(" ")
     return f"{mean}{unit} {limits}"
 
 
@@ -113,7 +113,8 @@ def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | N
         if len(chosen) > _NAMED:
             yield f"{len(chosen)} of {len(rows)} methods are {word} {control}: {_few(chosen['method'])}."
         elif len(chosen):
-            each = (f"{row['method']} (by {_span(row, scores)})" for _, row in chosen.iterrows())
+            width = float((chosen["high"] - chosen["low"]).median())
+            each = (f"{row['method']} (by {_span(row, scores, width)})" for _, row in chosen.iterrows())
             yield f"{listed(each)} {'is' if len(chosen) == 1 else 'are'} {word} {control}."
     yield from _equivalent(scores, rows, margin)
     open_ = rows[rows["outcome"] == "undecided"]
