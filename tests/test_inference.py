@@ -1,6 +1,8 @@
 """Inference against scipy, statsmodels, enumeration and simulation."""
 
+import importlib
 import itertools
+import pkgutil
 
 import numpy as np
 import pytest
@@ -164,3 +166,11 @@ def test_bad_input(make, message):
 def test_intervals_print_without_a_minus_before_zero():
     assert interval((-0.001, -1.2, 0.004), 2) == "0.00 [−1.20, 0.00]"
     assert interval((-0.5, np.nan, np.nan), 1) == "−0.5 [–, –]"
+
+
+@pytest.mark.parametrize("package", ["inference", "factor"])
+def test_no_file_takes_the_name_of_a_function(package):
+    """Names are loaded when used: a file of the same name, once imported, would stand in the function's place."""
+    package = importlib.import_module(f"fedstat.{package}")
+    files = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert not files & set(package.__all__)
