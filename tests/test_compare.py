@@ -537,25 +537,34 @@ def test_which_metrics_are_better_where_lower():
 
 
 @pytest.mark.parametrize(
-    ("prints", "moved", "design"),
+    ("prints", "design"),
     [
-        # names, train, test, train_pool, pool under both seeds; whether clients' sizes change
-        (("nn", "tt", "uu", "tt", "pp"), False, Design(clients="same", data="fixed")),
-        (("nn", "ts", "uu", "tt", "pp"), True, Design(clients="new", data="fixed")),
-        (("nm", "ts", "uu", "tt", "pp"), False, Design(clients="new", data="fixed")),
-        (("nn", "ts", "uv", "ts", "pp"), False, Design(clients="same", data="resplit", test_to_train=0.25)),
-        (("nn", "ts", "uv", "ts", "pp"), True, Design(clients="new", data="resplit", test_to_train=0.25)),
-        (("nn", "ts", "uv", "ts", "pq"), False, Design(clients="new", data="drawn")),
+        # names, train, test, train_pool, pool, held under both seeds
+        (("nn", "tt", "uu", "tt", "pp", "hh"), Design(clients="same", data="fixed")),
+        (("nn", "ts", "uu", "tt", "pp", "hg"), Design(clients="new", data="fixed")),
+        (("nm", "ts", "uu", "tt", "pp", "hh"), Design(clients="new", data="fixed")),
+        (("nn", "ts", "uv", "ts", "pp", "hh"), Design(clients="same", data="resplit", test_to_train=0.25)),
+        (("nn", "ts", "uv", "ts", "pp", "hg"), Design(clients="new", data="resplit", test_to_train=0.25)),
+        (("nn", "ts", "uv", "ts", "pq", "hg"), Design(clients="new", data="drawn")),
     ],
 )
-def test_the_design_that_fingerprints_tell(prints, moved, design):
-    names = ("names", "train", "test", "train_pool", "pool")
+def test_the_design_that_fingerprints_tell(prints, design):
+    names = ("names", "train", "test", "train_pool", "pool", "held")
     under = {str(seed): {name: both[seed] for name, both in zip(names, prints, strict=True)} for seed in (0, 1)}
-    sizes = [(0, 0, 40, 10), (0, 1, 80, 20), (1, 0, 80, 20), (1, 1, 40, 10)]
-    if not moved:
-        sizes[2:] = [(1, 0, 40, 10), (1, 1, 80, 20)]
+    sizes = [(seed, client, 40, 10) for seed in (0, 1) for client in (0, 1)]
     clients = pd.DataFrame(sizes, columns=["seed", "client", "train", "test"])
     assert told_design({"run": {"fingerprint": under}}, clients) == design
+
+
+def test_who_holds_what_tells_the_same_clients_from_others_of_the_same_size():
+    x, y = fs.data.digits()
+    site = np.arange(len(y)) % 4
+    natural = trained([fs.FedAvg(), fs.Local()], lambda seed: fs.data.from_arrays(x, y, site, seed=seed))
+    dealt = trained(
+        [fs.FedAvg(), fs.Local()], lambda seed: fs.data.from_indices(x, y, fs.data.iid(len(y), 4, seed=seed))
+    )
+    assert told_design({"run": natural.config}, natural.clients).clients == "same"
+    assert told_design({"run": dealt.config}, dealt.clients).clients == "new"
 
 
 @pytest.mark.parametrize(

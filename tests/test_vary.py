@@ -179,7 +179,7 @@ def test_an_experiment_varies_what_its_file_says(tmp_path):
     assert files[0].fingerprint == files[1].fingerprint
     dealt = prints("dealt", vary=["partition"])
     others = {k for k, v in dealt["fingerprint"]["5"].items() if dealt["fingerprint"]["2"][k] != v}
-    assert others == {"train", "test", "train_pool"}
+    assert others == {"train", "test", "train_pool", "held"}
     assert dealt["fingerprint"]["2"]["weights"] == held["fingerprint"]["2"]["weights"]
     free = prints("free")
     assert free["vary"] == ["partition", "initial weights", "participants", "batches"]

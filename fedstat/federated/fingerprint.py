@@ -32,23 +32,24 @@ def of_clients(clients: Clients) -> dict[str, str]:
     """Hash every split that exists, without its padding, and the clients' names, classes and truth.
 
     ``pool`` and ``train_pool`` hash the inputs of all samples, and of the training samples, whoever holds them;
-    ``sketch`` has the eight smallest hashes of single inputs, of which two draws from the same samples share some. By
-    these one knows data that are dealt or split anew from data that are drawn anew.
+    ``held`` what each client holds in all its splits; ``sketch`` has the eight smallest hashes of single inputs, of
+    which two draws from the same samples share some. By these one knows data that are dealt or split anew from new
+    data.
     """
     samples = {name: digest([of.client(k) for k in range(len(of.n))]) for name, of in clients.all_splits.items()}
     truth = {} if clients.truth is None else {"truth": digest(clients.truth)}
     hashes = {name: _hashes(of) for name, of in clients.splits.items()}
-    every = np.concatenate(list(hashes.values()))
-    pools = {
-        name: f"{int(of.sum(dtype=np.uint64)):016x}" for name, of in (("pool", every), ("train_pool", hashes["train"]))
-    }
-    sketch = " ".join(f"{int(one):016x}" for one in np.unique(every)[:8])
+    firsts = {name: np.cumsum(of.n) - of.n for name, of in clients.splits.items()}
+    sums = {name: np.add.reduceat(of, firsts[name], dtype=np.uint64) for name, of in hashes.items()}  # by client
+    held = np.sum(list(sums.values()), axis=0, dtype=np.uint64)
     return {
         **samples,
-        "names": digest((clients.names, clients.classes, clients.labels)),
         **truth,
-        **pools,
-        "sketch": sketch,
+        "names": digest((clients.names, clients.classes, clients.labels)),
+        "pool": f"{int(held.sum(dtype=np.uint64)):016x}",
+        "train_pool": f"{int(sums['train'].sum(dtype=np.uint64)):016x}",
+        "held": digest(held),
+        "sketch": " ".join(f"{int(one):016x}" for one in np.unique(np.concatenate(list(hashes.values())))[:8]),
     }
 
 

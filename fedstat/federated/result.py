@@ -50,17 +50,17 @@ class Result:
     config : dict
         The configuration in plain values. Runs can be compared where these agree, or where the difference is wanted:
         ``fingerprint[str(seed)]``, hashes of the seed's ``train``, ``validation``, ``test`` and ``common`` samples as
-        far as they exist, of the inputs that all clients hold together (``pool``, ``train_pool``), of their ``names``
-        (with classes and label permutations), of the generator's ``truth``, of the ``network`` and of its initial
-        ``weights``; ``vary``, the sources of randomness that follow each seed, the others following the first one of
-        ``seeds`` (with the number of clients and ``participation`` they decide the participants); ``training`` and
-        ``loss``; ``model``; ``rounds`` (done), ``rounds_asked``, ``finished``; ``evaluated``, the rounds up to
-        ``rounds_asked`` after which models are measured, as ranges [first, last, step]; ``stop``, ``validate``,
-        ``trained`` and ``metrics``, what is measured; ``dtype`` and ``device`` (the last one's, if a run was continued
-        on another); ``plan``, the digest of the plan, empty if there is none; ``looks``, only of extended runs, the
-        numbers of seeds at which they were complete. ``clients`` and ``classes`` hold the number of clients and the
-        names of classes by seed, ``methods`` the hyper-parameters by label, ``code`` and ``training_code`` hashes of
-        what a user brings.
+        far as they exist, of the inputs that all clients hold together (``pool``, ``train_pool``, ``sketch``) and each
+        of them holds (``held``), of their ``names`` (with classes and label permutations), of the generator's
+        ``truth``, of the ``network`` and of its initial ``weights``; ``vary``, the sources of randomness that follow
+        each seed, the others following the first one of ``seeds`` (with the number of clients and ``participation``
+        they decide the participants); ``training`` and ``loss``; ``model``; ``rounds`` (done), ``rounds_asked``,
+        ``finished``; ``evaluated``, the rounds up to ``rounds_asked`` after which models are measured, as ranges
+        [first, last, step]; ``stop``, ``validate``, ``trained`` and ``metrics``, what is measured; ``dtype`` and
+        ``device`` (the last one's, if a run was continued on another); ``plan``, the digest of the plan, empty if
+        there is none; ``looks``, only of extended runs, the numbers of seeds at which they were complete. ``clients``
+        and ``classes`` hold the number of clients and the names of classes by seed, ``methods`` the hyper-parameters
+        by label, ``code`` and ``training_code`` hashes of what a user brings.
     kept : dict
         With early stopping, the `State` after the best round of each run.
     model : callable, nn.Module or None
