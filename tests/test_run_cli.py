@@ -277,3 +277,14 @@ def test_more_seeds_of_a_finished_run_end_in_the_folder_of_one_run_of_all(config
         pd.testing.assert_frame_equal(here, there, rtol=0, atol=1e-4)
     fewer = fedstat(config, "--out", tmp_path / "more", "--seeds", 3, "--resume", *options)
     assert "seed was [3, 4, 5, 6] and is [3, 4, 5]" in " ".join(f"{fewer.exception} {fewer.output}".split())
+
+
+def test_a_margin_that_nothing_exceeds_and_a_control_that_does_not_run_are_refused_before_the_run(config, tmp_path):
+    for arguments, message in (
+        (("--margin", 1), "evaluation.margin must be below 1 for accuracies, got 1. A point is 0.01."),
+        (("--control", "Local"), "evaluation.control must be one of"),
+    ):
+        refused = fedstat(config, "--out", tmp_path / "out", *arguments)
+        assert refused.exit_code == 1
+        assert message in " ".join(refused.output.split())
+    assert not (tmp_path / "out").exists()

@@ -20,7 +20,6 @@ _IN_OPTIONS = {
     r"or None for all pairs": "or left out for --all-pairs",
     r"give kind, one of .*\.$": "name the files, not the folder.",
     r", or say kind\.$": ".",
-    r"rename one, by compare\(\{name: result\}\) for different data": "rename one in its file",
     r'across="(\w+)"': r"--across \1",
 }
 _FORMATS = {"": "text", ".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv"}

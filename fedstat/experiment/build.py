@@ -119,6 +119,7 @@ def set_up(experiment: config.Experiment) -> Setup:
     )
     _check_fit(setup)
     _check_stop(setup)
+    _check_margins(setup)
     return setup
 
 
@@ -368,6 +369,17 @@ def _check_stop(setup: Setup) -> None:
             'stop.split = "validation" needs validation samples, such as partition.validation = 0.1; or take "test", '
             "which is optimistic."
         )
+
+
+def _check_margins(setup: Setup) -> None:
+    """Refuse margins of accuracies that no difference exceeds, before hours are spent on the runs."""
+    experiment = setup.experiment
+    margins = {"evaluation.margin": experiment.evaluation.margin}
+    if experiment.plan is not None and experiment.plan.metric in (None, "accuracy"):
+        margins["plan.margin"] = experiment.plan.margin
+    for name, margin in margins.items():
+        if setup.dataset.classes and margin is not None and margin >= 1:
+            raise ValueError(f"{name} must be below 1 for accuracies, got {margin:g}. A point is 0.01.")
 
 
 def _facts(dataset: Dataset) -> dict[str, int]:

@@ -78,7 +78,7 @@ def gather(
             notes.append(f"{name}: values of {metric} are in percent and divided by 100; a margin of 0.01 is a point.")
         parts[name] = choose_models(shares, estimand, name)
     labels = _labels(parts, across)
-    windows = None if any(kept.values()) else _window(parts, labels, last, across)
+    windows = None if any(kept.values()) else _window(parts, last, across)
     if windows is None and not any(kept.values()):
         notes += [_own_rounds(part, last, name) for name, part in parts.items()]
     said = dict.fromkeys(note for run in runs.values() for note in run.notes)
@@ -119,17 +119,15 @@ def _labels(parts: Mapping[str, Part], across: Sequence[str]) -> dict[tuple[str,
         seeds = [seed for of in runs.values() for seed in of]
         if len(runs) > 1 and not across and len(set(seeds)) < len(seeds):
             raise ValueError(
-                f"{label} ran under the same seed in {' and in '.join(runs)}: rename one, by compare({{name: result}}) "
-                "for different data, or leave one out."
+                f"{label} ran under the same seed in {' and in '.join(runs)}: give one of them another label, or leave "
+                'it out; runs on different data go together with across="data".'
             )
         for name in runs:
             found[name, label] = f"{label} ({name})" if len(runs) > 1 and across else label
     return found
 
 
-def _window(
-    parts: Mapping[str, Part], labels: Mapping[tuple[str, str], str], last: int, across: Sequence[str]
-) -> Windows:
+def _window(parts: Mapping[str, Part], last: int, across: Sequence[str]) -> Windows:
     """Return the rounds that all runs average over, None where each result may have its own.
 
     Raises

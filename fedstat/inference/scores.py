@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-#: Metrics that lie between 0 and 1, of which a hundredth is called a point.
-SHARES = frozenset(
-    ["accuracy", "balanced_accuracy", "macro_f1", "f1", "auc", "precision", "recall", "majority_share",
-     "calibration_error", "error"]
+#: Metrics that lie between 0 and 1, of which a hundredth is called a point, and that some write in percent.
+SHARES = (
+    "accuracy", "balanced_accuracy", "auc", "f1", "macro_f1", "micro_f1", "precision", "recall", "majority_share",
+    "calibration_error",
 )  # fmt: skip
 #: Metrics of which less is better.
 LOSSES = frozenset(
     ["log_loss", "loss", "mse", "rmse", "mae", "calibration_error", "error", "perplexity", "cross_entropy"]
 )
-_GAINS = SHARES - LOSSES - {"majority_share"}
+_GAINS = frozenset(SHARES) - LOSSES - {"majority_share"}
 
 
 def better(metric: str) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat.inference.reduction import Reduced
+from fedstat.inference.scores import SHARES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,11 +23,6 @@ BESIDE = ("samples", "kept", "setting")
 RUN = -1
 #: The estimand of a row whose file does not name it.
 UNNAMED = "not named"
-#: Metrics that lie in [0, 1], and that some write in percent.
-SHARES = (
-    "accuracy", "balanced_accuracy", "auc", "f1", "macro_f1", "micro_f1", "precision", "recall", "majority_share",
-    "calibration_error",
-)  # fmt: skip
 #: Metrics by whose names a column is known to hold values.
 METRICS = (*SHARES, "log_loss", "loss", "mse", "rmse", "mae", "r2", "brier", "perplexity")
 
