@@ -10,6 +10,7 @@ from typing import Any
 
 from fedstat._environment import environment
 from reports.claims import entries
+from simulations import catalogue
 from simulations.contract import Finding, second_look
 from simulations.studies import chapter, draw, study, tell
 from theory_checks import COMMITTED
@@ -40,6 +41,9 @@ def content(
     papers = sorted(counted, key=lambda paper: (-counted[paper], paper))
     data: dict[str, Any] = {"scale": scale, "environment": environment(), "papers": papers, "claims": judged}
     files = {part.name: part for part in PARTS}
+    data["catalogue"] = [
+        {"paper": entry.paper, "study": entry.study, **asdict(entry.shown)} for entry in catalogue.entries()
+    ]
     data["studies"] = []
     for name in studies:
         record, own = _study(name, fresh, shown / name)
@@ -58,17 +62,18 @@ def _study(name: str, fresh: Path | None, shown: Path) -> tuple[dict[str, Any], 
     FileNotFoundError
         If there are neither.
     """
-    committed, again = COMMITTED / name, fresh / name if fresh else None
+    committed, again = COMMITTED / name, fresh / name if fresh and (fresh / name).is_dir() else None
     source = committed if committed.is_dir() else again
     if source is None:
         raise FileNotFoundError(f"{committed} does not exist: the study {name} has to be run, at any scale.")
+    about = study(name).ABOUT
     tables, numbers, findings = tell(name, source)
     pictures = draw(name, tables, shown)
     figures = {stem: f"{name}-{path.name}" for stem, path in pictures.items()}
     record = {
         **numbers,
         "name": name,
-        "about": asdict(study(name).ABOUT),
+        "about": {"title": about.title, "paper": about.paper, "place": about.where},
         "committed": source == committed,
         "figures": {stem: f"/{target}" for stem, target in figures.items()},
         "findings": {key: _finding(finding) for key, finding in findings.items()},

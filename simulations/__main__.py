@@ -1,30 +1,35 @@
-"""Command line: ``python -m simulations NAME --scale quick --out out``."""
+"""Command line: ``python -m simulations NAME --scale quick --out out``; ``python -m simulations list``."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from fedstat._tables import read_config, write_tables
 from fedstat._warnings import plain_warnings
 from simulations import NAMES
-from simulations.studies import draw, evidence, simulate
+from simulations.catalogue import listing
+from simulations.studies import draw, evidence, simulate, study
 
 
 def main() -> None:
-    """Run one simulation and say where its tables and figures are."""
+    """Run one study and say where its tables and figures are, or list all."""
     parser = argparse.ArgumentParser(
         prog="python -m simulations",
-        description="Run one study; finished parts are cached under --out, so an interrupted run continues.",
+        description="Run one study; finished parts are cached under --out, so an interrupted run continues. `list` "
+        "says which figure or table of which paper a study reproduces, what data it needs and how long it takes.",
+        epilog="example: python -m simulations split --scale quick",
     )
-    parser.add_argument("name", choices=NAMES, help="which study")
+    parser.add_argument("name", choices=("list", *NAMES), metavar="NAME", help=f"list, or one of {', '.join(NAMES)}")
     parser.add_argument(
         "--scale",
-        choices=("smoke", "quick", "paper"),
+        choices=("smoke", "quick", "desk", "paper"),
         default="quick",
-        help="smoke: seconds, to see that it runs; quick: minutes on two cores; paper: the papers' sizes (the split "
-        "study takes half an hour and 5 GiB)",
+        help="smoke: seconds, to see that it runs; quick (default): minutes on two cores; desk: what two cores do in "
+        "the background, in studies whose paper's sizes need a GPU; paper: the paper's sizes",
     )
+    parser.add_argument("--device", default="cpu", help="where networks train, such as cuda (default: cpu)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
     parser.add_argument(
         "--evidence",
@@ -34,10 +39,19 @@ def main() -> None:
         "quick scale leave out",
     )
     options = parser.parse_args()
+    if options.name == "list":
+        print(listing())
+        return
+    if time := study(options.name).ABOUT.times.get(options.scale):
+        print(f"{options.name} at {options.scale} scale takes {time}", file=sys.stderr)
+    try:
+        tables = simulate(
+            options.name, options.scale, options.out, second_look=not options.evidence, device=options.device
+        )
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    chosen = evidence(options.name, tables)
     folder = options.out / options.name
-    chosen = evidence(
-        options.name, simulate(options.name, options.scale, options.out, second_look=not options.evidence)
-    )
     draw(options.name, chosen, folder)
     if options.evidence:
         write_tables(options.evidence, chosen, read_config(folder))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from fedstat.inference import PairedDifference, interval
@@ -11,11 +11,36 @@ from fedstat.inference import PairedDifference, interval
 Sign = Literal["more", "less", "unclear"]
 #: What a second look says of a finding: the same, the opposite, no longer resolved, or resolved only now.
 Outcome = Literal["same", "reversed", "lost", "gained"]
+#: What became of a figure or table: all of it measured, some of it, nothing; or there is nothing to measure.
+State = Literal["reproduced", "in part", "not", "diagram", "summary"]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure or table of a paper.
+
+    Attributes
+    ----------
+    number : str
+        Such as ``"Figure 6"``.
+    what : str
+        What the paper shows there, in our words.
+    state : {"reproduced", "in part", "not", "diagram", "summary"}
+        Reproduced: measured at the paper's sizes on its data. In part: on other data, at other sizes, or some panels.
+        Not: nothing was measured. A diagram or a summary of data sets asks for no measurement.
+    how : str
+        How our set-up differs, or why nothing was measured; it may be empty for diagrams.
+    """
+
+    number: str
+    what: str
+    state: State
+    how: str = ""
 
 
 @dataclass(frozen=True)
 class About:
-    """Where a study's chapter stands in the report.
+    """Where a study's chapter stands in the report, and what it needs.
 
     Attributes
     ----------
@@ -24,15 +49,39 @@ class About:
     paper : str
         The paper that the study asks about, as the ledger names it; empty if it asks about all of them.
     place : str
-        What of the paper it reproduces, such as ``"Figures 1 and 2"``; empty if nothing.
+        What of the paper it asks about where this is no figure or table, such as ``"section 4.1"``.
     order : int
         Chapters are sorted by it.
+    shows : tuple of Shown
+        The paper's figures and tables that the study reproduces, in full or in part.
+    data : tuple of str
+        The data sets that it reads above smoke scale, as `fedstat.data.datasets` names them; smoke scale reads none
+        that has to be fetched.
+    times : mapping of str to str
+        How long each scale takes, and on what, in words: measured, or an estimate that says so.
     """
 
     title: str
     paper: str
     place: str
     order: int
+    shows: tuple[Shown, ...] = ()
+    data: tuple[str, ...] = ()
+    times: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        """The figures and tables, or the place, in words such as ``"Figures 1 and 2, Table 3"``."""
+        kinds = {kind: [s.number.split()[1] for s in self.shows if s.number.split()[0] == kind] for kind in _KINDS}
+        named = [f"{kind}{'s' * (len(n) > 1)} {_listed(n)}" for kind, n in kinds.items() if n]
+        return ", ".join(named) or self.place
+
+
+_KINDS = ("Figure", "Table")
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,9 @@ def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:
             except (OSError, ValueError) as error:
                 print(f"{error}; {part.name} is computed again", file=sys.stderr)
     missing = [part for part in parts if part not in stored]
-    run_jobs(what, [partial(_compute, part, folders[part]) for part in missing], done=len(parts) - len(missing))
+    one_by_one = any(getattr(part.config, "device", "cpu") != "cpu" for part in parts)  # workers would share it
+    jobs = [partial(_compute, part, folders[part]) for part in missing]
+    run_jobs(what, jobs, done=len(parts) - len(missing), few=len(jobs) + 1 if one_by_one else 1)
     stored |= {part: _read(folders[part]) for part in missing}
     tables = [stored[part] for part in parts]
     names = sorted({name for some in tables for name in some})

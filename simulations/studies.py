@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from fedstat._files import atomic_file
 from fedstat._tables import Tables, read_config, read_tables, write_tables
+from fedstat.data import datasets
+from fedstat.federated.network import check_device
 from simulations import NAMES
 from simulations.contract import About, Finding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Scale = Literal["smoke", "quick", "paper"]
+#: smoke: seconds; quick: minutes on two cores; desk: what two cores do in the background, where the paper's sizes need a
+#: GPU; paper: the paper's sizes.
+Scale = Literal["smoke", "quick", "desk", "paper"]
 
 
 class Study(Protocol):
@@ -62,7 +66,7 @@ def in_order() -> list[str]:
     return sorted(NAMES, key=lambda name: study(name).ABOUT.order)
 
 
-def simulate(name: str, scale: Scale, out: Path, *, second_look: bool = True) -> Tables:
+def simulate(name: str, scale: Scale, out: Path, *, second_look: bool = True, device: str = "cpu") -> Tables:
     """Run a study (or read its cache), write its tables to ``out/NAME``.
 
     Parameters
@@ -75,16 +79,28 @@ def simulate(name: str, scale: Scale, out: Path, *, second_look: bool = True) ->
         Output folder; finished parts are cached there.
     second_look : bool
         Whether the scales below the papers' use seeds that no committed table holds.
+    device : str
+        Torch device on which networks train, such as ``"cuda"``.
 
     Raises
     ------
     ValueError
-        If the scale is unknown.
+        If the study has no such scale or trains no networks on a device, or torch does not find the device.
+    FileNotFoundError
+        If data are missing that the study needs; the command that fetches them is named.
     """
     found = study(name)
     if scale not in found.SCALES:
-        raise ValueError(f"scale must be one of {', '.join(found.SCALES)}, got {scale!r}.")
+        raise ValueError(f"scale must be one of {', '.join(found.SCALES)} for the study {name}, got {scale!r}.")
     size = found.SCALES[scale] if second_look else replace(found.SCALES[scale], shift=0)
+    if device != "cpu":
+        if not hasattr(size, "device"):
+            raise ValueError(f"device must be cpu for the study {name}, which has no other, got {device!r}.")
+        check_device(device)
+        size = replace(size, device=device)
+    if scale != "smoke":
+        for data in found.ABOUT.data:
+            datasets.check_present(data)
     tables = found.run(size, out)
     write_tables(out / name, tables, {"simulation": name, "scale": scale, **asdict(size)})
     return tables

@@ -27,10 +27,18 @@ from fedstat.data import Clients
 from fedstat.inference import auc, chance_corrected, primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality
-from simulations.contract import About
+from simulations.contract import About, Shown
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 
-ABOUT = About("Which hidden units are shared", "FedSplit/FedFac", "Figure 6", order=20)
+ABOUT = About(
+    "Which hidden units are shared",
+    "FedSplit/FedFac",
+    "",
+    order=20,
+    shows=(
+        Shown("Figure 6", "test accuracy under five decompositions, over p and over the shared covariates", "in part"),
+    ),
+)
 LAYER = "hidden"
 LAST = 10
 #: Smaller seeds served to design the study and to word FS-41c and FS-42c.

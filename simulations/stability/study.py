@@ -14,11 +14,17 @@ from pathlib import Path
 import pandas as pd
 
 from fedstat._tables import Tables
-from simulations.contract import About
+from simulations.contract import About, Shown
 from simulations.parts import Part, run_parts
 from simulations.split import study as split
 
-ABOUT = About("How often the shared units change", "FedSplit/FedFac", "Figure 7", order=30)
+ABOUT = About(
+    "How often the shared units change",
+    "FedSplit/FedFac",
+    "",
+    order=30,
+    shows=(Shown("Figure 7", "share of units that keep their state from round to round", "in part"),),
+)
 SCALES = split.SCALES
 ARMS = {
     "dynamic": "factor analysis of weights",

@@ -19,10 +19,19 @@ import fedstat as fs
 from fedstat import data
 from fedstat._tables import Tables
 from fedstat.inference import entropy_nearest_neighbour
-from simulations.contract import About
+from simulations.contract import About, Shown
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
-ABOUT = About("Hidden units over clients", "FedSplit/FedFac", "Figures 1 and 2", order=45)
+ABOUT = About(
+    "Hidden units over clients",
+    "FedSplit/FedFac",
+    "",
+    order=45,
+    shows=(
+        Shown("Figure 1", "outputs of every hidden unit at every client, iid and one label each", "in part"),
+        Shown("Figure 2", "histograms of the entropy of a unit's outputs over clients", "in part"),
+    ),
+)
 LAYER = "hidden"
 PARTITIONS = {"iid": "iid clients", "one label": "one-label clients"}
 

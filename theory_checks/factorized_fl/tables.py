@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from theory_checks.printed import printed
+from simulations.published import printed
 
 
 def half_unit(number: str) -> Fraction:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 from fedstat.claims import Claim, Evidence, all_of, enumeration
-from theory_checks.printed import printed
+from simulations.published import printed
 
 DC11 = Claim(
     id="DC-11",

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from fedstat.claims import Claim, Evidence, all_of, enumeration
-from theory_checks.printed import printed
+from simulations.published import printed
 
 DC12 = Claim(
     id="DC-12",

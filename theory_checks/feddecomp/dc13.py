@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from fedstat.claims import Claim, Evidence, enumeration
-from theory_checks.printed import printed
+from simulations.published import printed
 
 DC13 = Claim(
     id="DC-13",

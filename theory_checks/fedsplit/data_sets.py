@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from theory_checks.printed import printed
+from simulations.published import printed
 
 
 class DataSet(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from theory_checks import printed as tables
+from simulations import published as tables
 
 #: One row of a table of the paper that is compared: numbers by setting or column.
 Row = dict[str, Decimal]

@@ -53,6 +53,12 @@ def read(name: str, root: str | Path | None = None) -> Dataset:
     FileNotFoundError
         If its files are not there.
     """
+    source = check_present(name, root)
+    return source.read((data_root() if root is None else Path(root)) / source.folder)
+
+
+def check_present(name: str, root: str | Path | None = None) -> Source:
+    """Return a data set's source if its files are there; errors as those of `read`."""
     root = data_root() if root is None else Path(root)
     sources = available()
     if name not in sources:
@@ -65,7 +71,7 @@ def read(name: str, root: str | Path | None = None) -> Dataset:
             f"{name} is not in {root / source.folder}{wanted}. Under {root} there are {', '.join(present(root))}. "
             f"{remedy}; FEDSTAT_DATA names another root."
         )
-    return source.read(root / source.folder)
+    return source
 
 
-__all__ = ["Dataset", "Download", "Source", "available", "data_root", "digits", "present", "read"]
+__all__ = ["Dataset", "Download", "Source", "available", "check_present", "data_root", "digits", "present", "read"]
