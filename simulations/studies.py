@@ -18,7 +18,7 @@ from simulations.contract import About, Finding
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: smoke: seconds; quick: minutes on two cores; desk: what two cores do in the background, where the paper's sizes need a
+#: smoke: seconds; quick: minutes on two cores; desk: what two cores do in the background, where a paper's sizes need a
 #: GPU; paper: the paper's sizes.
 Scale = Literal["smoke", "quick", "desk", "paper"]
 
