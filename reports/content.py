@@ -78,6 +78,7 @@ def _study(name: str, fresh: Path | None, shown: Path) -> tuple[dict[str, Any], 
         "figures": {stem: f"/{target}" for stem, target in figures.items()},
         "findings": {key: _finding(finding) for key, finding in findings.items()},
         "second": _second(name, findings, again) if again and source == committed else [],
+        "not_again": fresh is not None and again is None,  # for want of data
     }
     return record, {f"{name}.typ": chapter(name), **{figures[stem]: path for stem, path in pictures.items()}}
 
