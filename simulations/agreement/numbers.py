@@ -10,15 +10,13 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import mean_interval, paired_difference
-from simulations.agreement.study import ARMS, LOOKS, per_seed, places_of
+from simulations.agreement.study import ARMS, KAPPA, LOOKS, per_seed, places_of
 from simulations.contract import Finding, limits
 from simulations.showing import Estimate, rounded, setting, span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: The contribution at which the communality is compared with agreement.
-KAPPA = 0.85
 #: The columns that name a point of the study of trained networks.
 PLACES = ["p", "alpha", "samples", "noise"]
 SHARE = (0.0, 1.0)
@@ -213,7 +211,11 @@ def _noise_figure(noise: pd.DataFrame) -> Figure:
 
     places = places_of(noise)
     looks = dict(
-        zip(LOOKS, (("o", "-", "white"), ("s", "--", "white"), ("o", "-", "0.25"), ("s", "--", "0.25")), strict=True)
+        zip(
+            LOOKS,
+            (("o", "-", "white"), ("s", "--", "white"), ("^", ":", "0.6"), ("o", "-", "0.25"), ("s", "--", "0.25")),
+            strict=True,
+        )
     )
     with style():
         figure, axes = plt.subplots(

@@ -1,0 +1,1 @@
+"""What the updates study hands to its chapter."""
