@@ -121,7 +121,8 @@ _PRESENT = {"mnist", "cifar10"} <= set(data.datasets.present())
 _FOUND: Literal["digits", "MNIST and CIFAR-10"] = "MNIST and CIFAR-10" if _PRESENT else "digits"
 SCALES = {
     "smoke": Scale(
-        train=100, test=50, epochs=4, seeds=2, rates=(0.03, 0.1), tuning_seeds=1, dataset="digits", shift=SECOND_LOOK
+        train=60, test=40, epochs=3, every=2, seeds=2, rates=(0.1, 0.3, 1.0), tuning_seeds=1, dataset="digits",
+        shift=SECOND_LOOK,
     ),
     "quick": Scale(
         train=300, test=200, epochs=6, seeds=4, rates=(0.03, 0.1), tuning_seeds=1, dataset=_FOUND, shift=SECOND_LOOK
