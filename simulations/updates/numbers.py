@@ -249,7 +249,7 @@ def _accuracy_rows(tables: Tables, found: Mapping[str, Finding]) -> list[dict[st
 def _rates(tuning: pd.DataFrame) -> str:
     """Return the chosen learning rates in words."""
     chosen = tuning[tuning["chosen"]].groupby("arm", sort=False)["lr"].first()
-    return ", ".join(f"{lr:g} ({NETWORKS[name]})" for name, lr in chosen.items())  # type: ignore[index]
+    return ", ".join(f"{lr:g} ({NETWORKS[name]})" for name, lr in chosen.items())
 
 
 # --- figures ---------------------------------------------------------------------------------------------------
@@ -271,6 +271,8 @@ def marked(epochs: int) -> list[int]:
 
 def _curve(axis: Axes, table: pd.DataFrame, name: str, level: float) -> None:
     """Draw the mean over seeds (rows) against epochs (columns), with limits at the marked ones."""
+    from matplotlib.ticker import MaxNLocator
+
     marker, line, fill = LOOKS[name]
     axis.plot(table.columns, table.mean(), line, color="0.25", lw=0.8)
     at = marked(int(max(table.columns)))
@@ -278,7 +280,7 @@ def _curve(axis: Axes, table: pd.DataFrame, name: str, level: float) -> None:
     mean, low, high = np.array([mean_interval(table[epoch], level) for epoch in at]).T
     axis.vlines(at, low, high, color="0.25", lw=0.8)
     axis.plot(at, mean, marker, color="0.25", mfc=fill, ms=3.5, mew=0.7)
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _curves(axis: Axes, rows: pd.DataFrame, norm: str, names: Sequence[str]) -> None:
