@@ -30,6 +30,8 @@ ORDER = {
 PARTNERS = ("other", "permuted", "domain")
 #: The reading of which the chapter speaks first.
 MAIN = ("all", "epoch", "sum")
+#: The distance of two updates of equal length at right angles, as unrelated ones are in many dimensions.
+UNRELATED = {"sum": 0.5**0.5, "reference": 2**0.5, "unit": 2**0.5}
 #: How data sets are drawn: marker, line and fill.
 LOOKS = {
     ALONE: ("D", "-", "black"),
@@ -287,6 +289,7 @@ def _curves(axis: Axes, rows: pd.DataFrame, norm: str, names: Sequence[str]) -> 
     """Draw the distances of several data sets; limits hold for all curves of the panel and the marked epochs."""
     level = 1 - 0.05 / (len(names) * len(marked(int(rows["epoch"].max()))))
     for name in names:
+        axis.axhline(UNRELATED[norm], color="0.6", lw=0.6, zorder=0)
         _curve(axis, rows[rows["data"] == name].pivot(index="seed", columns="epoch", values=norm), name, level)
 
 
