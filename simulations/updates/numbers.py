@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+#: Images of CIFAR-10 that the smaller scales draw from.
+SUBSET = 9085
 #: Distances are means over these last epochs.
 LAST = 10
 #: Pairs whose order the paper states; and the floor, which no distance can be expected to lie below.
@@ -161,6 +163,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     readings = [f"{part} {since} {norm}" for part in PARTS["plain"] for since in SINCE for norm in NORMS]
     stated = [name for name in ORDER if name != "other less same"]
     pixels = config["dataset"] != "digits"
+    subset = config["train"] + config["test"] <= SUBSET
     return {
         "main": " ".join(MAIN),
         "readings": len(readings),
@@ -181,8 +184,13 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "last": min(LAST, config["epochs"]),
         "third": max(config["epochs"] // 3, 1),
         "reference": "MNIST" if pixels else "scikit-learn's digits",
-        "domain": "the first 9,085 images of CIFAR-10" if pixels else "those digits turned and inverted",
+        "domain": _domain(subset) if pixels else "those digits turned and inverted",
     }
+
+
+def _domain(subset: bool) -> str:
+    """Name the images of the other domain."""
+    return f"the first {SUBSET:,} images of CIFAR-10" if subset else "CIFAR-10"
 
 
 def _counted(found: Mapping[str, Finding]) -> dict[str, Any]:
