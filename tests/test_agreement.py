@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 import fedstat as fs
 from fedstat.factor import intraclass_correlation
-from fedstat.methods.fedfac import communality
+from fedstat.methods.fedfac import communality, squares_in_eigenvectors
 from simulations.agreement import study as agreement
 from tests.support import mixture
 
@@ -112,11 +112,14 @@ def test_the_null_is_exactly_zero_over_all_permutations_of_one_of_two_clients(x,
     np.testing.assert_allclose(np.mean(found, axis=0), 0, atol=1e-9)
 
 
-def test_the_placebo_leaves_the_communality_and_destroys_the_agreement():
+def test_the_placebo_leaves_communality_and_eigenvectors_and_destroys_the_agreement():
     truth = fs.data.relu_mixture(clients=20, d=40, units=30, samples=5, validation=0, test=5, balance="median").truth
     shared, moved = ~truth.personal_units, placebo(truth.weights, np.random.default_rng(0))
     before, after = (communality(w, 0.75) for w in (truth.weights, moved))
     np.testing.assert_allclose(after, before, atol=1e-6)
+    before, after = (squares_in_eigenvectors(w, 0.75) for w in (truth.weights, moved))
+    np.testing.assert_allclose(after, before, atol=1e-6)
+    assert 1 < before.sum() < 30
     agree, broken = intraclass_correlation(truth.weights), intraclass_correlation(moved)
     np.testing.assert_allclose(agree[shared], 1, atol=1e-9)
     assert agree[~shared].max() < 0.2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,15 +10,14 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import mean_interval, paired_difference
-from simulations.agreement.study import ARMS, LOOKS, per_seed, places_of
+from simulations.agreement.study import ARMS, KAPPA, LOOKS, PER_KAPPA, per_seed, places_of
 from simulations.contract import Finding, limits
 from simulations.showing import Estimate, rounded, setting, span
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: The contribution at which the communality is compared with agreement.
-KAPPA = 0.85
 #: The columns that name a point of the study of trained networks.
 PLACES = ["p", "alpha", "samples", "noise"]
 SHARE = (0.0, 1.0)
@@ -27,11 +26,15 @@ PER_CENT = (0.0, 100.0)
 ASKED = {
     "communality": ("communality", "true"),
     "communality_permuted": ("communality", "permuted"),
+    "eigenvectors": ("eigenvectors", "true"),
+    "eigenvectors_permuted": ("eigenvectors", "permuted"),
     "agreement": ("agreement", "true"),
     "agreement_permuted": ("agreement", "permuted"),
 }
 #: Methods that choose units by themselves.
-CHOSEN = ("communality", "agreement", "random")
+CHOSEN = ("communality", "eigenvectors", "agreement", "random")
+#: What is compared with as many units drawn once, and the text's statistic with the authors'.
+PAIRS = (("communality", "random"), ("eigenvectors", "random"), ("communality", "eigenvectors"))
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
@@ -42,9 +45,14 @@ def findings(tables: Tables) -> dict[str, Finding]:
         what = f"AUC of {statistic}, {parameters} parameters, mean over the settings"
         found[name] = Finding(what, *mean_interval(values, within=SHARE), border=0.5, digits=3)
     for kappa in _contributions(truth):
-        what = f"AUC of communality, contribution {kappa:g}, true parameters, mean over the settings"
-        values = _asked(truth, "communality", "true", kappa).groupby("seed")["auc"].mean()
-        found[f"communality {kappa:g}"] = Finding(what, *mean_interval(values, within=SHARE), border=0.5, digits=3)
+        at = {name: _asked(truth, name, "true", kappa).groupby("seed")["auc"].mean() for name in PER_KAPPA}
+        for name, values in at.items():
+            what = f"AUC of {name}, contribution {kappa:g}, true parameters, mean over the settings"
+            found[f"{name} {kappa:g}"] = Finding(what, *mean_interval(values, within=SHARE), border=0.5, digits=3)
+        what = f"AUC of communality less that of eigenvectors, contribution {kappa:g}, true parameters"
+        found[f"communality less eigenvectors {kappa:g}"] = Finding.of(
+            what, paired_difference(at["communality"], at["eigenvectors"]), digits=3
+        )
     noise = tables["noise"]
     for (statistic, looked_at), words in LOOKS.items():
         for start, rows in noise[(noise["statistic"] == statistic) & (noise["looked_at"] == looked_at)].groupby(
@@ -60,10 +68,11 @@ def findings(tables: Tables) -> dict[str, Finding]:
             found[f"{arm} {start} {p} {alpha}"] = Finding.of(
                 what, paired_difference(table[arm], table["true"]), 100, "points", digits=1
             )
-        what = f"accuracy under 'communality' less 'random', {start} start, {setting(p, alpha)}"
-        found[f"communality less random {start} {p} {alpha}"] = Finding.of(
-            what, paired_difference(table["communality"], table["random"]), 100, "points", digits=1
-        )
+        for one, other in PAIRS:
+            what = f"accuracy under '{one}' less '{other}', {start} start, {setting(p, alpha)}"
+            found[f"{one} less {other} {start} {p} {alpha}"] = Finding.of(
+                what, paired_difference(table[one], table[other]), 100, "points", digits=1
+            )
     return found
 
 
@@ -71,16 +80,26 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return recovery on true parameters, its range after training, and accuracy under the units found."""
     return {
         "kappa": f"{KAPPA:g}",
-        "contributions": [{"key": f"communality {k:g}", "at": f"{k:g}"} for k in _contributions(tables["truth"])],
+        "contributions": [
+            {"key": f"communality {k:g}", "eigenvectors": f"eigenvectors {k:g}", "at": f"{k:g}"}
+            for k in _contributions(tables["truth"])
+        ],
+        "by_kappa": _by_kappa(tables["truth"]),
         "resolved": _resolved(tables["noise"], "agreement", "changes", "common"),
         "gains": [
-            {"key": f"communality less random {start} {p} {alpha}", "start": start, "setting": setting(p, alpha)}
+            {
+                "key": f"communality less random {start} {p} {alpha}",
+                "eigenvectors": f"eigenvectors less random {start} {p} {alpha}",
+                "start": start,
+                "setting": setting(p, alpha),
+            }
             for p, alpha, _, start in places_of(tables["accuracy"])
         ],
         "truth": _truth(tables["truth"]),
         "ranges": _ranges(tables["noise"]),
         "accuracy": _accuracy(tables),
         "seeds": tables["truth"]["seed"].nunique(),
+        "trained_seeds": tables["accuracy"]["seed"].nunique(),
     }
 
 
@@ -101,7 +120,7 @@ def _resolved(noise: pd.DataFrame, statistic: str, looked_at: str, start: str) -
 
 
 def _asked(truth: pd.DataFrame, statistic: str, parameters: str, kappa: float = KAPPA) -> pd.DataFrame:
-    """Choose the rows of a statistic, of the communality at one contribution."""
+    """Choose the rows of a statistic, of those that depend on the contribution at one of them."""
     rows = truth[(truth["statistic"] == statistic) & (truth["parameters"] == parameters)]
     return rows if statistic == "agreement" else rows[rows["kappa"] == kappa]
 
@@ -117,11 +136,20 @@ def _truth(truth: pd.DataFrame) -> list[dict[str, Any]]:
                 **{name: mean_interval(values["auc"], within=SHARE) for name, values in found.items()},
                 **{
                     f"{name}_cut": mean_interval(100 * found[name]["true_size"], within=PER_CENT)
-                    for name in ("communality", "agreement")
+                    for name in ("communality", "eigenvectors", "agreement")
                 },
             }
         )
-    return rounded(rows, **dict.fromkeys(ASKED, 3), communality_cut=0, agreement_cut=0)
+    return rounded(rows, **dict.fromkeys(ASKED, 3), communality_cut=0, eigenvectors_cut=0, agreement_cut=0)
+
+
+def _by_kappa(truth: pd.DataFrame) -> list[dict[str, str]]:
+    """Return the range over settings of both statistics' mean AUC, by contribution."""
+    rows = []
+    for kappa in _contributions(truth):
+        means = {name: _asked(truth, name, "true", kappa).groupby(["p", "alpha"])["auc"].mean() for name in PER_KAPPA}
+        rows.append({"at": f"{kappa:g}", **{name: span(values, 2) for name, values in means.items()}})
+    return rows
 
 
 def _ranges(noise: pd.DataFrame) -> list[dict[str, str]]:
@@ -167,42 +195,50 @@ def figures(tables: Tables) -> dict[str, Figure]:
 
 
 def _recovery_figure(truth: pd.DataFrame) -> Figure:
-    """Draw one panel per share p: AUC of the communality over contributions, then of agreement and of its placebo."""
+    """Draw a row per statistic and a panel per share p: AUC over contributions, then of agreement and its placebo."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH, style
 
-    kappas = sorted(truth["kappa"].dropna().unique())
+    kappas = _contributions(truth)
     labels = [*(f"{k:g}".lstrip("0") for k in kappas), "true", "placebo"]
     places = np.array([*range(len(kappas)), len(kappas) + 0.3, len(kappas) + 1.8])
     shares = sorted(truth["p"].unique())
     with style():
         figure, axes = plt.subplots(
-            1, len(shares), figsize=(WIDTH, 2.5), sharey=True, squeeze=False, layout="constrained"
+            len(PER_KAPPA), len(shares), figsize=(WIDTH, 4.2), sharex=True, sharey=True, squeeze=False,
+            layout="constrained",
         )  # fmt: skip
-        for axis, p in zip(axes.flat, shares, strict=True):
-            looks = zip((-0.16, 0.0, 0.16), "os^", ("-", "--", ":"), ("white", "0.25", "0.7"), strict=True)
-            for alpha, (shift, marker, line, fill) in zip(sorted(truth["alpha"].unique()), looks, strict=False):
-                rows = truth[(truth["p"] == p) & (truth["alpha"] == alpha)]
-                kinds = [rows[(rows["kappa"] == k) & (rows["parameters"] == "true")] for k in kappas]
-                agree = rows[rows["statistic"] == "agreement"]
-                kinds += [agree[agree["parameters"] == name] for name in ("true", "permuted")]
-                mean, low, high = np.array([mean_interval(kind["auc"]) for kind in kinds]).T
-                at = places + shift
-                axis.vlines(at, low, high, color="0.25", lw=0.8)
-                joined = len(kappas)
-                axis.plot(at[:joined], mean[:joined], line, color="0.25", lw=0.8)
-                axis.plot(at, mean, marker, color="0.25", mfc=fill, ms=3.5, label=f"α = {alpha:g}")
-            axis.axhline(0.5, color="0.6", lw=0.6, ls="--", zorder=0)
-            axis.axvline(len(kappas) - 0.4, color="0.6", lw=0.6, zorder=0)
-            axis.set_xticks(places, labels)
+        for row, statistic in zip(axes, PER_KAPPA, strict=True):
+            for axis, p in zip(row, shares, strict=True):
+                _recovery_panel(axis, truth[truth["p"] == p], statistic, kappas, places)
+                axis.set_xticks(places, labels)
+            row[0].set_ylabel(f"{statistic}:\nAUC for the shared units")
+        for axis, p in zip(axes[0], shares, strict=True):
             axis.set_title(f"p = {p:g}")
-            axis.set_ylim(0, 1.03)
-        axes[0, 0].set_ylabel("AUC for the shared units")
         axes[0, -1].legend(fontsize=7, frameon=False, loc=(0.35, 0.02))
-        words = "communality by contribution; right of the line: agreement of the true parameters and of the placebo"
+        words = "contribution; right of the line: agreement of the true parameters and of the placebo"
         figure.supxlabel(words, fontsize=8)
     return figure
+
+
+def _recovery_panel(
+    axis: Axes, truth: pd.DataFrame, statistic: str, kappas: Sequence[float], places: np.ndarray
+) -> None:
+    """Draw one statistic's AUC over contributions, and agreement's, for each share of shared inputs."""
+    looks = zip((-0.16, 0.0, 0.16), "os^", ("-", "--", ":"), ("white", "0.25", "0.7"), strict=True)
+    for alpha, (shift, marker, line, fill) in zip(sorted(truth["alpha"].unique()), looks, strict=False):
+        rows = truth[truth["alpha"] == alpha]
+        kinds = [_asked(rows, statistic, "true", kappa) for kappa in kappas]
+        kinds += [_asked(rows, "agreement", name) for name in ("true", "permuted")]
+        mean, low, high = np.array([mean_interval(kind["auc"]) for kind in kinds]).T
+        at = places + shift
+        axis.vlines(at, low, high, color="0.25", lw=0.8)
+        axis.plot(at[: len(kappas)], mean[: len(kappas)], line, color="0.25", lw=0.8)
+        axis.plot(at, mean, marker, color="0.25", mfc=fill, ms=3.5, label=f"α = {alpha:g}")
+    axis.axhline(0.5, color="0.6", lw=0.6, ls="--", zorder=0)
+    axis.axvline(len(kappas) - 0.4, color="0.6", lw=0.6, zorder=0)
+    axis.set_ylim(0, 1.03)
 
 
 def _noise_figure(noise: pd.DataFrame) -> Figure:
@@ -213,11 +249,15 @@ def _noise_figure(noise: pd.DataFrame) -> Figure:
 
     places = places_of(noise)
     looks = dict(
-        zip(LOOKS, (("o", "-", "white"), ("s", "--", "white"), ("o", "-", "0.25"), ("s", "--", "0.25")), strict=True)
+        zip(
+            LOOKS,
+            (("o", "-", "white"), ("s", "--", "white"), ("^", ":", "0.6"), ("o", "-", "0.25"), ("s", "--", "0.25")),
+            strict=True,
+        )
     )
     with style():
         figure, axes = plt.subplots(
-            1, len(places), figsize=(WIDTH, 2.6), sharex=True, sharey=True, squeeze=False, layout="constrained"
+            1, len(places), figsize=(WIDTH, 2.8), sharex=True, sharey=True, squeeze=False, layout="constrained"
         )
         for axis, (p, alpha, samples, start) in zip(axes.flat, places, strict=True):
             rows = noise.query("p == @p and alpha == @alpha and samples == @samples and start == @start")
@@ -233,7 +273,7 @@ def _noise_figure(noise: pd.DataFrame) -> Figure:
         axes[0, 0].set_ylabel("AUC for the shared units")
         figure.supxlabel("noise of the start, in standard deviations of the true weights", fontsize=8)
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=7)
+        figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=7)
     return figure
 
 
@@ -247,7 +287,7 @@ def _accuracy_figure(tables: Tables) -> Figure:
     shown = [label for label in ARMS if label != "true"]
     with style():
         figure, axes = plt.subplots(
-            1, len(places), figsize=(WIDTH, 2.1), sharey=True, squeeze=False, layout="constrained"
+            1, len(places), figsize=(WIDTH, 2.3), sharey=True, squeeze=False, layout="constrained"
         )
         for axis, (p, alpha, samples, start) in zip(axes.flat, places, strict=True):
             table = per_seed(tables, p, alpha, samples, start)

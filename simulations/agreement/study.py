@@ -1,8 +1,9 @@
 """Ask which statistic of a unit tells whether it is shared (a second rule for the FedFac paper's shared units).
 
-The communality cannot see whether clients agree: inputs permuted within each client leave it unchanged. A unit's
+The communality cannot see whether clients agree: inputs permuted within each client leave it unchanged. Nor can the
+statistic of the authors' code, a unit's squares in the leading eigenvectors of the same correlations. A unit's
 intraclass correlation over clients can; "agreement" here is the one for consistency, ICC(3,1), in which clients' levels
-do not count. The study compares the two where units of a network have a link to units of the generator: on the true
+do not count. The study compares the three where units of a network have a link to units of the generator: on the true
 parameters, with the permuted ones as placebo; on networks that start at the true parameters plus noise and train for
 one local round; and by the test accuracy under the shared units that they then choose.
 
@@ -32,7 +33,7 @@ from fedstat.data import Clients
 from fedstat.factor import intraclass_correlation
 from fedstat.inference import auc, primary_summary
 from fedstat.methods.cut import Cut, is_shared
-from fedstat.methods.fedfac import communality
+from fedstat.methods.fedfac import communality, squares_in_eigenvectors
 from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 from simulations.split import study as split
@@ -49,17 +50,32 @@ STARTS: dict[Start, str] = {
 LOOKS = {
     ("communality", "weights"): "communality of weights",
     ("communality", "changes"): "communality of changes",
+    ("eigenvectors", "weights"): "squares in eigenvectors of weights",
     ("agreement", "changes"): "agreement of changes",
     ("agreement", "weights"): "agreement of weights",
+}
+#: What the statistics of the arms look at.
+LOOKED_AT: dict[Literal["communality", "eigenvectors", "agreement"], str] = {
+    "communality": "weights",
+    "eigenvectors": "weights",
+    "agreement": "changes",
 }
 ARMS = {
     "FedAvg": "everything shared",
     "Local": "everything personal",
     "true": "the generator's units",
     "communality": "static FedFac by communality of weights, cut at the true number",
+    "eigenvectors": "static FedFac by squares in eigenvectors of weights, cut at the true number",
     "agreement": "static FedFac by agreement of changes, cut at the true number",
     "random": "the true number of units, drawn once",
 }
+#: The text's statistic and the authors' code's, each a function of weights (C, m, d) and the contribution.
+PER_KAPPA: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "communality": communality,
+    "eigenvectors": squares_in_eigenvectors,
+}
+#: The contribution at which networks are analysed.
+KAPPA = 0.85
 #: The quantiles at which the paper cuts.
 QUANTILES = (0.25, 0.5, 0.75)
 
@@ -74,6 +90,7 @@ class Scale(split.Scale):
     placebos: int = 10
     replicates: int = 2
     trained_noise: float = 0.5
+    trained_seeds: int = 6
     settings: tuple[tuple[float, float], ...] = (split.TUNED_AT, split.CONTROL)
 
 
@@ -123,10 +140,10 @@ def recovered(values: np.ndarray, shared: np.ndarray) -> dict[str, float]:
 
 
 def true_parameters(scale: Scale, p: float, alpha: float) -> Tables:
-    """Compute both statistics of the true parameters, and of the permuted ones.
+    """Compute all statistics of the true parameters, and of the permuted ones.
 
-    Rows of the placebo's agreement are means over several permutations; the communality sees the first, which
-    leaves it unchanged.
+    Rows of the placebo's agreement are means over several permutations; the other two statistics see the first, which
+    leaves them unchanged (the communality, whose iteration takes long, at one contribution).
     """
     rows = []
     for seed in scale.every_seed:
@@ -134,7 +151,12 @@ def true_parameters(scale: Scale, p: float, alpha: float) -> Tables:
         shared, rng = ~truth.personal_units, stream(seed, "placebo")
         placebos = [permuted(truth.weights, rng) for _ in range(scale.placebos)]
         for name, weights in (("true", [truth.weights]), ("permuted", placebos)):
-            found = [("communality", kappa, [communality(weights[0], kappa)]) for kappa in scale.kappas]
+            found = [
+                (statistic, kappa, [PER_KAPPA[statistic](weights[0], kappa)])
+                for statistic in PER_KAPPA
+                for kappa in scale.kappas
+                if name == "true" or statistic == "eigenvectors" or kappa == KAPPA
+            ]
             found.append(("agreement", np.nan, [intraclass_correlation(w) for w in weights]))
             for statistic, kappa, draws in found:
                 mean = pd.DataFrame([recovered(values, shared) for values in draws]).mean()
@@ -177,14 +199,14 @@ def start_weights(clients: Clients, noise: float, start: Start, seed: int) -> np
 def unit_statistics(
     scale: Scale, clients: Clients, start: np.ndarray, lr: float, seed: int
 ) -> dict[tuple[str, str], np.ndarray]:
-    """Compute both statistics of the weights after one local round, and of the changes from `start`."""
+    """Compute the statistics in `LOOKS`, of the weights after one local round and of the changes from `start`."""
     # the seed decides the batch orders alone, which differ from those of the runs
     ends = [trained_from(start, clients, _training(scale, lr), 100_000 * r + seed) for r in _replicates(scale)]
     seen = {"weights": np.stack(ends), "changes": np.stack(ends) - start}
     return {
         (statistic, what): intraclass_correlation(seen[what])
         if statistic == "agreement"
-        else communality(seen[what][0], kappa=0.85)
+        else PER_KAPPA[statistic](seen[what][0], KAPPA)
         for statistic, what in LOOKS
     }
 
@@ -220,17 +242,16 @@ def arms(scale: Scale, clients: Clients, start: Start, lr: float, seed: int) -> 
     found: dict[str, fs.Method]
     if start == "common":
         fedfac = partial(fs.FedFac, layers=[LAYER], tau=fs.Count(shared), replicates=scale.replicates)
-        found = {"communality": fedfac(), "agreement": fedfac(statistic="agreement")}
+        found = {name: fedfac(statistic=name) for name in LOOKED_AT}
     else:
         weights = start_weights(clients, scale.trained_noise, start, seed)
         values = unit_statistics(scale, clients, weights, lr, seed)
-        looks = {"communality": "weights", "agreement": "changes"}
         everything = np.ones(weights.shape[1], dtype=bool)
         found = {
             name: OwnStart(
                 shared_units={LAYER: is_shared(values[name, what], fs.Count(shared), everything)}, weights=weights
             )
-            for name, what in looks.items()
+            for name, what in LOOKED_AT.items()
         }
     return {**yardsticks(scale, clients, start, seed), **found}
 
@@ -280,7 +301,7 @@ def networks(scale: Scale, p: float, alpha: float, samples: int, start: Start) -
     tuning = tune(scale, p, alpha, samples, start)
     rates = {str(name): float(lr) for name, lr in tuning[tuning["chosen"]].groupby("family")["lr"].min().items()}
     noise, accuracy = [], []
-    for seed in scale.every_seed:
+    for seed in scale.every_seed[: scale.trained_seeds]:
         drawn = draw(scale, p, alpha, samples, seed)
         shared = ~drawn.truth.personal_units
         for level in scale.noises:

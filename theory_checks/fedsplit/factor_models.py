@@ -134,6 +134,11 @@ def principal_axis(r: np.ndarray, factors: int) -> np.ndarray:
         return PrincipalAxis(n_factors=factors).fit_correlation(r).communalities_
 
 
+def unit_squares(r: np.ndarray, factors: int) -> np.ndarray:
+    """Return the sum of each unit's squares in the leading unit eigenvectors."""
+    return np.asarray((np.linalg.eigh(r)[1][:, -factors:] ** 2).sum(axis=1))
+
+
 def farthest(found: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:
     """Return the pair of values that differ most."""
     j = int(np.abs(found - wanted).argmax())

@@ -1,76 +1,21 @@
-"""FS-28: what the true parameters tell about the true shared units.
-
-Only intervals over seeds are computed here. A reading covers many settings at once, so its intervals are widened
-(Bonferroni) to keep 95% over all of them.
-"""
+"""FS-28: what the true parameters tell about the true shared units."""
 
 from __future__ import annotations
 
-import pandas as pd
-
 from fedstat._tables import Tables
-from fedstat.claims import Claim, Evidence, Studies, all_of, both, missing, within
-from fedstat.inference import mean_interval
-
-INFINITY = float("inf")
-#: Recovery: this share of the units lies on its true side, or of the pairs in their true order.
-RECOVERED = 0.95
-#: An AUC that leaves no more than rare pairs in the wrong order.
-SEPARATED = 0.99
-#: An intraclass correlation no further from its null than this counts as destroyed.
-NONE_LEFT = 0.01
-#: The paper's quantiles; a cut at one of them that is not the true size puts some units on the wrong side.
-QUANTILES = (0.25, 0.5, 0.75)
-
-WHAT = {
-    "auc": "AUC",
-    "true_size": "share of units on their true side",
-    "of_attainable": "share of units on their true side, in what the cut can reach",
-    "shared": "shared units' agreement after the permutation",
-}
-
-
-def _rows(tables: Tables, statistic: str, parameters: str = "true") -> pd.DataFrame:
-    truth = tables["truth"]
-    rows = truth[(truth["statistic"] == statistic) & (truth["parameters"] == parameters)]
-    missed = rows["p"].map(lambda p: min(abs(1 - q - p) for q in QUANTILES))
-    return rows.assign(of_attainable=rows["nearest"] / (1 - missed))
-
-
-def _figure_6(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the settings of Figure 6, which varies p at alpha = 0.4 and alpha at p = 0.5."""
-    return rows[(rows["alpha"] == 0.4) | (rows["p"] == 0.5)]
-
-
-def _means(
-    rows: pd.DataFrame, measure: str, region: tuple[float, float] = (RECOVERED, INFINITY), comparisons: int = 0
-) -> list[Evidence]:
-    """Judge the measure's mean over seeds: one part for each p and alpha, and kappa where there is one."""
-    groups = list(rows.groupby(["p", "alpha", "kappa"], dropna=False)[measure])
-    if not groups:
-        return [missing("a setting in the tables")]
-    level = 1 - 0.05 / (comparisons or len(groups))
-    parts = []
-    for (p, alpha, kappa), values in groups:
-        _, low, high = mean_interval(values, level)
-        where = f"p = {p:g}, α = {alpha:g}" + ("" if pd.isna(kappa) else f", κ = {kappa:g}")
-        parts.append(within(low, high, region, cases=len(values), what=f"{WHAT[measure]} at {where}", level=level))
-    return parts
-
-
-def _communality(studies: Studies, *kappas: float) -> pd.DataFrame:
-    """Return the rows of the communality, for all kappas if none is named."""
-    rows = _rows(studies["agreement"], "communality")
-    return rows[rows["kappa"].isin(kappas)] if kappas else rows
-
-
-def _best_kappa(rows: pd.DataFrame, measure: str) -> Evidence:
-    """Take the kappa of the largest mean, chosen on the same seeds: the intervals are as wide as for all of them."""
-    mean = rows.groupby(["p", "alpha", "kappa"])[measure].mean()
-    best = mean.groupby(["p", "alpha"]).idxmax()
-    chosen = rows.set_index(["p", "alpha", "kappa"]).loc[best.tolist()].reset_index()
-    return all_of(_means(chosen, measure, comparisons=len(mean)))
-
+from fedstat.claims import Claim, Evidence, Studies, all_of
+from theory_checks.fedsplit.recovery import (
+    INFINITY,
+    NONE_LEFT,
+    RECOVERED,
+    SEPARATED,
+    at,
+    best_kappa_of,
+    figure_6,
+    means,
+    range_of_kappa,
+    rows_of,
+)
 
 FS28 = Claim(
     id="FS-28",
@@ -93,49 +38,42 @@ FS28 = Claim(
 
 @FS28.reading("every κ of the grid, every p and α, cut at the true size")
 def every_kappa(studies: Studies) -> Evidence:
-    return all_of(_means(_communality(studies), "true_size"))
+    return all_of(means(at(studies, "communality"), "true_size"))
 
 
 @FS28.reading("every κ, p and α, cut at the paper's quantile nearest the true size, relative to what it can reach")
 def nearest_quantile(studies: Studies) -> Evidence:
-    return all_of(_means(_communality(studies), "of_attainable"))
+    return all_of(means(at(studies, "communality"), "of_attainable"))
 
 
 @FS28.reading("every κ, p and α, no cut: the AUC alone")
 def no_cut(studies: Studies) -> Evidence:
-    return all_of(_means(_communality(studies), "auc"))
+    return all_of(means(at(studies, "communality"), "auc"))
 
 
 @FS28.reading("κ best for each p and α, cut at the true size")
 def best_kappa(studies: Studies) -> Evidence:
-    return _best_kappa(_communality(studies), "true_size")
+    return best_kappa_of(at(studies, "communality"), "true_size")
 
 
 @FS28.reading("κ = 0.75, every p and α, cut at the true size")
 def one_kappa(studies: Studies) -> Evidence:
-    return all_of(_means(_communality(studies, 0.75), "true_size"))
+    return all_of(means(at(studies, "communality", 0.75), "true_size"))
 
 
 @FS28.reading("κ = 0.75, in the settings of Figure 6 (p = 0.5 or α = 0.4), cut at the true size")
-def one_kappa_in_figure_6(studies: Studies) -> Evidence:
-    return all_of(_means(_figure_6(_communality(studies, 0.75)), "true_size"))
+def one_kappa_infigure_6(studies: Studies) -> Evidence:
+    return all_of(means(figure_6(at(studies, "communality", 0.75)), "true_size"))
 
 
 @FS28.mutant("agreement over clients in place of the communality, each client's inputs permuted")
 def permuted_agreement(studies: Studies) -> Evidence:
-    return all_of(_means(_rows(studies["agreement"], "agreement", "permuted"), "true_size"))
+    return all_of(means(rows_of(studies["agreement"], "agreement", "permuted"), "true_size"))
 
 
 @FS28.control("agreement over clients in place of the communality")
 def agreement(studies: Studies) -> Evidence:
-    return all_of(_means(_rows(studies["agreement"], "agreement"), "true_size"))
-
-
-def _range_of_kappa(studies: Studies, *kappas: float) -> Evidence:
-    """In Figure 6's settings the units are ordered over a range of kappa, and cut right at its lower end."""
-    ordered = _means(_figure_6(_communality(studies, *kappas)), "auc")
-    cut = _means(_figure_6(_communality(studies, kappas[0])), "true_size")
-    return both(all_of(ordered), all_of(cut))
+    return all_of(means(rows_of(studies["agreement"], "agreement"), "true_size"))
 
 
 def _agreement(tables: Tables, parameters: str) -> Evidence:
@@ -151,12 +89,12 @@ def _agreement(tables: Tables, parameters: str) -> Evidence:
     covariance of two clients, hence ``MSB - MSW``, which is K times the mean covariance over pairs, has mean zero.
     So the intraclass correlation has mean exactly zero.
     """
-    rows = _rows(tables, "agreement", parameters)
+    rows = rows_of(tables, "agreement", parameters)
     comparisons = 3 * len(rows[["p", "alpha"]].drop_duplicates())
-    parts = _means(rows, "auc", (SEPARATED, INFINITY), comparisons)
-    parts += _means(rows, "true_size", (RECOVERED, INFINITY), comparisons)
-    placebo = _rows(tables, "agreement", "permuted")
-    return all_of([*parts, *_means(placebo, "shared", (-NONE_LEFT, NONE_LEFT), comparisons)])
+    parts = means(rows, "auc", (SEPARATED, INFINITY), comparisons)
+    parts += means(rows, "true_size", (RECOVERED, INFINITY), comparisons)
+    placebo = rows_of(tables, "agreement", "permuted")
+    return all_of([*parts, *means(placebo, "shared", (-NONE_LEFT, NONE_LEFT), comparisons)])
 
 
 FS28C = Claim(
@@ -179,8 +117,8 @@ FS28C = Claim(
 
 
 @FS28C.reading("communality with κ = 0.75 and 0.85, in the settings of Figure 6")
-def range_of_kappa(studies: Studies) -> Evidence:
-    return _range_of_kappa(studies, 0.75, 0.85)
+def two_kappas(studies: Studies) -> Evidence:
+    return range_of_kappa(at(studies, "communality", 0.75, 0.85))
 
 
 @FS28C.reading("agreement over clients at every p and α: AUC, cut at the true size, and placebo")
@@ -190,7 +128,7 @@ def agreement_everywhere(studies: Studies) -> Evidence:
 
 @FS28C.mutant("communality with κ = 0.5 and 0.75")
 def smaller_kappa(studies: Studies) -> Evidence:
-    return _range_of_kappa(studies, 0.5, 0.75)
+    return range_of_kappa(at(studies, "communality", 0.5, 0.75))
 
 
 @FS28C.mutant("agreement over clients, each client's inputs permuted")

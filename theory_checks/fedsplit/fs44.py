@@ -26,6 +26,7 @@ from theory_checks.fedsplit.factor_models import (
     one_factor,
     principal_axis,
     rows,
+    unit_squares,
 )
 
 #: Settings of Figure 6, (p, alpha), and seeds of the agreement study.
@@ -33,11 +34,6 @@ SETTINGS = ((0.2, 0.4), (0.5, 0.4), (0.8, 0.4), (0.5, 0.2), (0.5, 0.8))
 SEEDS = range(100, 106)
 #: Recovery: this share of the units lies on its true side.
 RECOVERED = 0.95
-
-
-def _squares(r: np.ndarray, factors: int) -> np.ndarray:
-    """Return the sum of each unit's squares in the leading unit eigenvectors."""
-    return np.asarray((np.linalg.eigh(r)[1][:, -factors:] ** 2).sum(axis=1))
 
 
 def _orders(statistic: Nu, models: Iterable[Groups]) -> Evidence:
@@ -123,12 +119,12 @@ FS44 = Claim(
 
 @FS44.reading("two common factors, one for each of two groups of units")
 def two_groups() -> Evidence:
-    return _orders(_squares, groups())
+    return _orders(unit_squares, groups())
 
 
 @FS44.reading("one common factor", natural=False)
 def one_common_factor() -> Evidence:
-    return _orders_one_factor(_squares)
+    return _orders_one_factor(unit_squares)
 
 
 @FS44.reading("in its purpose, the true split from the true parameters: κ = 0.85 as in the code", natural=False)
@@ -143,12 +139,12 @@ def true_split_smaller_kappa() -> Evidence:
 
 @FS44.mutant("one common factor, a unit's squares in the other eigenvectors in place of the leading one")
 def the_others() -> Evidence:
-    return _orders_one_factor(lambda r, factors: 1 - _squares(r, factors))
+    return _orders_one_factor(lambda r, factors: 1 - unit_squares(r, factors))
 
 
 @FS44.control("two groups, the one with the smaller communality at least as large as the other")
 def smaller_group_first() -> Evidence:
-    return _orders(_squares, (case for case in groups() if case.sizes[0] >= case.sizes[1]))
+    return _orders(unit_squares, (case for case in groups() if case.sizes[0] >= case.sizes[1]))
 
 
 @FS44.control("two groups of any size, with the communality itself")
@@ -166,7 +162,7 @@ def _bounds(largest: int) -> Evidence:
     def sides(columns: list[list[int]], lower: bool) -> tuple[float, float]:
         r = correlations(columns)
         gamma = np.linalg.eigvalsh(r)[::-1]
-        nu, s = (leading(r, 2) ** 2).sum(axis=1), _squares(r, 2)
+        nu, s = (leading(r, 2) ** 2).sum(axis=1), unit_squares(r, 2)
         left, right = (gamma[1] * s, nu) if lower else (nu, gamma[largest - 1] * s)
         j = int((left - right).argmax())
         return float(left[j]), float(right[j])
@@ -185,7 +181,7 @@ def _all_components() -> Evidence:
 
     def sides(columns: list[list[int]]) -> tuple[float, float]:
         r = correlations(columns)
-        return farthest(_squares(r, len(r)), (leading(r, len(r)) ** 2).sum(axis=1))
+        return farthest(unit_squares(r, len(r)), (leading(r, len(r)) ** 2).sum(axis=1))
 
     names = ("sum of squares", "sum of squared loadings")
     return search(TABLES, sides, relation="==", tolerance=1e-10, examples=100, names=names)

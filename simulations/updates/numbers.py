@@ -1,0 +1,390 @@
+"""What the updates study hands to its chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import mean_interval, paired_difference
+from simulations.contract import Finding
+from simulations.showing import rounded
+from simulations.updates.study import ALONE, NETWORKS, NORMS, OTHERS, PARTS, SINCE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Images of CIFAR-10 that the smaller scales draw from.
+SUBSET = 9085
+#: Distances are means over these last epochs.
+LAST = 10
+#: Pairs whose order the paper states; and the floor, which no distance can be expected to lie below.
+ORDER = {
+    "permuted less other": ("permuted", "other", "permuted labels less another partition"),
+    "domain less permuted": ("domain", "permuted", "other images less permuted labels"),
+    "other less same": ("other", "same", "another partition less the same one in other batches"),
+}
+#: The data sets that the reference's model is averaged with, or compared with in Figure 4.
+PARTNERS = ("other", "permuted", "domain")
+#: The reading of which the chapter speaks first.
+MAIN = ("all", "epoch", "sum")
+#: The distance of two updates of equal length at right angles, as unrelated ones are in many dimensions.
+UNRELATED = {"sum": 0.5**0.5, "reference": 2**0.5, "unit": 2**0.5}
+#: How data sets are drawn: marker, line and fill.
+LOOKS = {
+    ALONE: ("D", "-", "black"),
+    "same": ("o", ":", "white"),
+    "other": ("o", "-", "white"),
+    "permuted": ("s", "--", "0.6"),
+    "domain": ("^", "-.", "black"),
+}
+#: What legends call them.
+SHORT = {
+    ALONE: "alone",
+    "same": "same partition",
+    "other": "another partition",
+    "permuted": "labels permuted",
+    "domain": "other images",
+}
+#: The factorised networks, apart and with u averaged.
+HOW = {False: "apart", True: "u averaged in every epoch"}
+FACTORS = ("u", "v")
+
+
+def findings(tables: Tables) -> dict[str, Finding]:
+    """Return the order of distances, how those of the factors change, and what averaging costs."""
+    return {**_order(tables), **_trends(tables), **_drops(tables["accuracy"])}
+
+
+def _order(tables: Tables) -> dict[str, Finding]:
+    """Return differences of mean distances, for whole weights, in each reading; limits hold for one reading."""
+    found = {}
+    for part in PARTS["plain"]:
+        for since in SINCE:
+            for norm in NORMS:
+                late = _late(_distance(tables, "plain", False, part, since), norm)
+                for name, (more, less, words) in ORDER.items():
+                    d = paired_difference(late[more], late[less], level=1 - 0.05 / len(ORDER))
+                    what = f"distance of updates ({part}, since {since}, {norm}), {words}"
+                    found[f"{name} {part} {since} {norm}"] = Finding.of(what, d, digits=3)
+    return found
+
+
+def _trends(tables: Tables) -> dict[str, Finding]:
+    """Return the late third's distance less the early third's, for u and v, and the late distance of v less u's."""
+    found = {}
+    for network, averaged, since in _factorised(tables):
+        for norm in NORMS:
+            where = f"{network} {HOW[averaged]} {since} {norm}"
+            late = {}
+            for part in FACTORS:
+                early, late[part] = _thirds(_distance(tables, network, averaged, part, since), norm)
+                for data in PARTNERS:
+                    level = 1 - 0.05 / (len(FACTORS) * len(PARTNERS))
+                    d = paired_difference(late[part][data], early[data], level=level)
+                    what = (
+                        f"distance of the updates of {part}, last less first third of epochs, {OTHERS[data]} ({where})"
+                    )
+                    found[f"trend {part} {data} {where}"] = Finding.of(what, d, digits=3)
+            for data in PARTNERS:
+                d = paired_difference(late["v"][data], late["u"][data], level=1 - 0.05 / len(PARTNERS))
+                what = f"distance of the updates of v less that of u, last third of epochs, {OTHERS[data]} ({where})"
+                found[f"v less u {data} {where}"] = Finding.of(what, d, digits=3)
+    return found
+
+
+def _drops(accuracy: pd.DataFrame) -> dict[str, Finding]:
+    """Return accuracy with averaging less alone: right after a mean, and in the epochs between two means."""
+    found, level = {}, 1 - 0.05 / len(PARTNERS)
+    for when, words in (("after", "right after a mean"), ("between", "in the epochs between two means")):
+        table = _reference(accuracy, when)
+        for arm in PARTNERS:
+            what = f"accuracy on the reference partition {words} with {OTHERS[arm]}, less alone"
+            d = paired_difference(table[arm], table[ALONE], level=level)
+            found[f"{when} {arm}"] = Finding.of(what, d, 100, "points", digits=1)
+    return found
+
+
+def _reference(accuracy: pd.DataFrame, when: str, metric: str = "accuracy") -> pd.DataFrame:
+    """Return the reference's metric, mean over the epochs with a mean ("after") or behind the first without one.
+
+    One row per seed, one column per arm.
+    """
+    rows = accuracy[(accuracy["network"] == "plain") & (accuracy["when"] == "after")]
+    every = _every(accuracy)
+    due = rows["epoch"] % every == 0
+    chosen = rows[due if when == "after" else ~due & (rows["epoch"] > every)]
+    return chosen.pivot_table(index="seed", columns="arm", values=metric)
+
+
+def _every(accuracy: pd.DataFrame) -> int:
+    """Return how many epochs lie between two means: the first epoch in which a mean changed a model."""
+    keys = ["network", "arm", "epoch", "seed"]
+    both = accuracy.pivot_table(index=keys, columns="when", values="log_loss").reset_index()
+    moved = both[(both["network"] == "plain") & (both["arm"] != ALONE) & (both["before"] != both["after"])]
+    return int(moved["epoch"].min())
+
+
+def _distance(tables: Tables, network: str, averaged: bool, part: str, since: str) -> pd.DataFrame:
+    d = tables["distance"]
+    return d[(d["network"] == network) & (d["averaged"] == averaged) & (d["part"] == part) & (d["since"] == since)]
+
+
+def _late(rows: pd.DataFrame, norm: str) -> pd.DataFrame:
+    """Return the mean over the last epochs: one row per seed, one column per data set."""
+    late = rows[rows["epoch"] > rows["epoch"].max() - LAST]
+    return late.pivot_table(index="seed", columns="data", values=norm)
+
+
+def _thirds(rows: pd.DataFrame, norm: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return means over the first and the last third of epochs, as `_late` does."""
+    epochs = rows["epoch"].max()
+    third = max(epochs // 3, 1)
+    first, last = rows[rows["epoch"] <= third], rows[rows["epoch"] > epochs - third]
+    early, late = (part.pivot_table(index="seed", columns="data", values=norm) for part in (first, last))
+    return early, late
+
+
+def _factorised(tables: Tables) -> list[tuple[str, bool, str]]:
+    """Return the factorised networks' runs: network, whether u was averaged, and what an update is."""
+    rows = tables["distance"]
+    rows = rows[rows["network"] != "plain"]
+    every = rows[["network", "averaged", "since"]].drop_duplicates().itertuples(index=False)
+    return [(str(network), bool(averaged), str(since)) for network, averaged, since in every]
+
+
+def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how many readings have the paper's order, and tables of distances, trends and accuracy."""
+    found = findings(tables)
+    readings = [f"{part} {since} {norm}" for part in PARTS["plain"] for since in SINCE for norm in NORMS]
+    stated = [name for name in ORDER if name != "other less same"]
+    pixels = config["dataset"] != "digits"
+    subset = config["train"] + config["test"] <= SUBSET
+    return {
+        "main": " ".join(MAIN),
+        "readings": len(readings),
+        "ordered": sum(all(found[f"{name} {r}"].sign == "more" for name in stated) for r in readings),
+        "signs": {
+            name: {
+                sign: sum(found[f"{name} {r}"].sign == sign for r in readings) for sign in ("more", "less", "unclear")
+            }
+            for name in ORDER
+        },
+        "trends": _counted(found),
+        "distances": _distances(tables),
+        "factors": _factor_rows(tables, found),
+        "accuracy": _accuracy_rows(tables, found),
+        "every": _every(tables["accuracy"]),
+        "rates": _rates(tables["tuning"]),
+        "seeds": tables["distance"]["seed"].nunique(),
+        "last": min(LAST, config["epochs"]),
+        "third": max(config["epochs"] // 3, 1),
+        "reference": "MNIST" if pixels else "scikit-learn's digits",
+        "domain": _domain(subset) if pixels else "those digits turned and inverted",
+    }
+
+
+def _domain(subset: bool) -> str:
+    """Name the images of the other domain."""
+    return f"the first {SUBSET:,} images of CIFAR-10" if subset else "CIFAR-10"
+
+
+def _counted(found: Mapping[str, Finding]) -> dict[str, Any]:
+    """Count the readings in which u comes closer, and those in which it does while v does not, by data set."""
+    counts = {}
+    for data in PARTNERS:
+        keys = [key.removeprefix(f"trend u {data} ") for key in found if key.startswith(f"trend u {data} ")]
+        signs = [(found[f"trend u {data} {k}"].sign, found[f"trend v {data} {k}"].sign) for k in keys]
+        counts[data] = {
+            "of": len(keys),
+            "closer": sum(u == "less" for u, _ in signs),
+            "farther": sum(u == "more" for u, _ in signs),
+            "as_stated": sum(u == "less" and v != "less" for u, v in signs),
+            "v_farther": sum(found[f"v less u {data} {k}"].sign == "more" for k in keys),
+        }
+    return counts
+
+
+def _distances(tables: Tables) -> list[dict[str, Any]]:
+    """Tabulate the mean distances of whole weights by reading, with their order."""
+    rows = []
+    for part in PARTS["plain"]:
+        for since, update in SINCE.items():
+            for norm, words in NORMS.items():
+                late = _late(_distance(tables, "plain", False, part, since), norm)
+                means = {name: mean_interval(late[name]) for name in OTHERS}
+                below = "" if part == "all" else ", below the classifier"
+                rows.append({"update": f"{update}{below}", "norm": words, "first": norm == next(iter(NORMS)), **means})
+    return rounded(rows, **dict.fromkeys(OTHERS, 3))
+
+
+def _factor_rows(tables: Tables, found: Mapping[str, Finding]) -> list[dict[str, Any]]:
+    """Tabulate the change of u's and of v's distance, by the main way to normalise."""
+    rows = []
+    for network, averaged, since in _factorised(tables):
+        where = f"{network} {HOW[averaged]} {since} {MAIN[2]}"
+        for data in PARTNERS:
+            rows.append(
+                {
+                    "run": f"{NETWORKS[network]}; {HOW[averaged]}; {SINCE[since]}",  # type: ignore[index]
+                    "first": data == PARTNERS[0],
+                    "data": OTHERS[data],
+                    **{part: found[f"trend {part} {data} {where}"].text for part in FACTORS},
+                    "late": found[f"v less u {data} {where}"].text,
+                }
+            )
+    return rows
+
+
+def _accuracy_rows(tables: Tables, found: Mapping[str, Finding]) -> list[dict[str, Any]]:
+    """Tabulate the reference's metrics right after a mean, and accuracy less that alone."""
+    accuracy, rows = tables["accuracy"], []
+    for arm in (ALONE, *PARTNERS):
+        share = {m: _reference(accuracy, "after", m)[arm] for m in ("accuracy", "balanced_accuracy", "majority_share")}
+        rows.append(
+            {
+                "arm": "alone" if arm == ALONE else f"with {OTHERS[arm]}",
+                **{m: mean_interval(100 * values) for m, values in share.items()},
+                "log_loss": mean_interval(_reference(accuracy, "after", "log_loss")[arm]),
+                **{when: None if arm == ALONE else found[f"{when} {arm}"].text for when in ("after", "between")},
+            }
+        )
+    return rounded(rows, accuracy=1, balanced_accuracy=1, majority_share=1, log_loss=2)
+
+
+def _rates(tuning: pd.DataFrame) -> str:
+    """Return the chosen learning rates in words."""
+    chosen = tuning[tuning["chosen"]].groupby("arm", sort=False)["lr"].first()
+    return ", ".join(f"{lr:g} ({NETWORKS[name]})" for name, lr in chosen.items())
+
+
+# --- figures ---------------------------------------------------------------------------------------------------
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Draw distances of whole weights, of u and v, and the reference's accuracy, over epochs."""
+    return {
+        "distance": _distance_figure(tables),
+        "factors": _factor_figure(tables),
+        "accuracy": _accuracy_figure(tables["accuracy"]),
+    }
+
+
+def marked(epochs: int) -> list[int]:
+    """Return the epochs at which limits are drawn, five at most."""
+    return sorted({int(e) for e in np.linspace(1, epochs, min(epochs, 5)).round()})
+
+
+def _curve(axis: Axes, table: pd.DataFrame, name: str, level: float) -> None:
+    """Draw the mean over seeds (rows) against epochs (columns), with limits at the marked ones."""
+    from matplotlib.ticker import MaxNLocator
+
+    marker, line, fill = LOOKS[name]
+    axis.plot(table.columns, table.mean(), line, color="0.25", lw=0.8)
+    at = marked(int(max(table.columns)))
+    at = [epoch for epoch in at if epoch in table.columns]
+    mean, low, high = np.array([mean_interval(table[epoch], level) for epoch in at]).T
+    axis.vlines(at, low, high, color="0.25", lw=0.8)
+    axis.plot(at, mean, marker, color="0.25", mfc=fill, ms=3.5, mew=0.7)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _curves(axis: Axes, rows: pd.DataFrame, norm: str, names: Sequence[str]) -> None:
+    """Draw the distances of several data sets; limits hold for all curves of the panel and the marked epochs."""
+    level = 1 - 0.05 / (len(names) * len(marked(int(rows["epoch"].max()))))
+    for name in names:
+        axis.axhline(UNRELATED[norm], color="0.6", lw=0.6, zorder=0)
+        _curve(axis, rows[rows["data"] == name].pivot(index="seed", columns="epoch", values=norm), name, level)
+
+
+def _legend(figure: Figure, names: Sequence[str]) -> None:
+    """Name the data sets above the figure."""
+    import matplotlib.pyplot as plt
+
+    handles = [
+        plt.Line2D(
+            [], [], color="0.25", marker=LOOKS[n][0], ls=LOOKS[n][1], mfc=LOOKS[n][2], ms=3.5, lw=0.8, label=SHORT[n]
+        )
+        for n in names
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(names), frameon=False, fontsize=7)
+
+
+def _distance_figure(tables: Tables) -> Figure:
+    """Draw whole weights: a row for what an update is, a column for each way to normalise."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH, style
+
+    titles = {"sum": "by the sum of lengths", "reference": "by the reference's length", "unit": "each to length one"}
+    with style():
+        figure, axes = plt.subplots(
+            len(SINCE), len(NORMS), figsize=(WIDTH, 3.8), sharex=True, sharey="col", layout="constrained"
+        )
+        for row, (since, update) in zip(axes, SINCE.items(), strict=True):
+            for axis, norm in zip(row, NORMS, strict=True):
+                _curves(axis, _distance(tables, "plain", False, "all", since), norm, list(OTHERS))
+                axis.set_ylim(bottom=0)
+            row[0].set_ylabel(f"{update.removeprefix('the ')}:\nnormalised distance")
+        for axis, norm in zip(axes[0], NORMS, strict=True):
+            axis.set_title(titles[norm])
+        figure.supxlabel("epoch", fontsize=8)
+        _legend(figure, list(OTHERS))
+    return figure
+
+
+def _factor_figure(tables: Tables) -> Figure:
+    """Draw u and v of both factorised networks, apart and with u averaged, for the change of one epoch."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH, style
+
+    networks = [name for name in NETWORKS if name != "plain"]
+    panels = [(averaged, part) for averaged in HOW for part in FACTORS]
+    with style():
+        figure, axes = plt.subplots(
+            len(networks), len(panels), figsize=(WIDTH, 3.4), sharex=True, sharey=True, layout="constrained"
+        )
+        for row, network in zip(axes, networks, strict=True):
+            for axis, (averaged, part) in zip(row, panels, strict=True):
+                names = PARTNERS if averaged else tuple(OTHERS)
+                _curves(axis, _distance(tables, network, averaged, part, "epoch"), "sum", names)
+                axis.set_ylim(0, 1)
+            row[0].set_ylabel("text" if network == "text" else "authors' code")
+        for axis, (averaged, part) in zip(axes[0], panels, strict=True):
+            axis.set_title(f"{part}, {'u averaged' if averaged else 'apart'}")
+        figure.supxlabel("epoch", fontsize=8)
+        figure.supylabel("distance by the sum of lengths", fontsize=8)
+        _legend(figure, list(OTHERS))
+    return figure
+
+
+def _accuracy_figure(accuracy: pd.DataFrame) -> Figure:
+    """Draw the reference's accuracy, and its difference to that alone, after every epoch."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH, style
+
+    rows = accuracy[(accuracy["network"] == "plain") & (accuracy["when"] == "after")]
+    tables = {
+        arm: 100 * part.pivot(index="seed", columns="epoch", values="accuracy") for arm, part in rows.groupby("arm")
+    }
+    epochs, names = int(rows["epoch"].max()), (ALONE, *PARTNERS)
+    with style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.5), layout="constrained")
+        for axis, arms in ((left, names), (right, PARTNERS)):
+            level = 1 - 0.05 / (len(arms) * len(marked(epochs)))
+            for arm in arms:
+                _curve(axis, tables[arm] if axis is left else tables[arm] - tables[ALONE], arm, level)
+            for epoch in range(_every(accuracy), epochs + 1, _every(accuracy)):
+                axis.axvline(epoch, color="0.8", lw=0.6, zorder=0)
+        right.axhline(0, color="0.6", lw=0.6, zorder=0)
+        left.set_ylabel("test accuracy on the\nreference partition (%)")
+        right.set_ylabel("less that alone\n(percentage points)")
+        figure.supxlabel("epoch; vertical lines: a mean is taken", fontsize=8)
+        _legend(figure, names)
+    return figure

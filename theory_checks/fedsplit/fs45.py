@@ -1,0 +1,171 @@
+"""FS-45: whether what FedFac gains is due to factor analysis.
+
+Nothing is trained here. Intervals are widened (Bonferroni) to keep 95% over all comparisons of a reading.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.claims import Claim, Evidence, Studies, all_of, missing, within
+from fedstat.inference import equivalence, paired_difference
+from simulations.agreement import study as agreement
+from simulations.split.study import margin
+from theory_checks.fedsplit.split_design import DESIGN, INFINITY, in_words, points, settings
+
+#: Accuracies in percentage points, one row per seed and one column per arm, by a setting in words.
+Settings = dict[str, pd.DataFrame]
+
+
+def _more(found: Settings, arm: str, others: tuple[str, ...], margins: float = 1.0) -> Evidence:
+    """The arm's accuracy exceeds the others' by more than so many margins, in every setting.
+
+    A margin is a tenth of the gap between FedAvg and Local, one point at most.
+    """
+    level, parts = 1 - 0.05 / (len(others) * len(found)), []
+    for where, table in found.items():
+        for other in others:
+            d = paired_difference(table[arm], table[other], level=level)
+            region, what = (margins * margin(table), INFINITY), f"{arm} less {other} at {where} (points)"
+            parts.append(within(d.low, d.high, region, cases=d.n, what=what, level=level))
+    return all_of(parts)
+
+
+def _random_start(studies: Studies) -> Settings:
+    """Return Figure 6's settings on the generator, where networks start at random."""
+    tables = studies["split"]
+    return {in_words(setting): points(tables, setting) for setting in settings(tables)}
+
+
+def _start(studies: Studies, start: str) -> Settings:
+    """Return the settings in which networks start at the generator's parameters plus noise."""
+    tables = studies["agreement"]
+    return {
+        in_words((p, alpha, n)): 100 * agreement.per_seed(tables, p, alpha, n, at)
+        for p, alpha, n, at in agreement.places_of(tables["accuracy"])
+        if at == start
+    }
+
+
+def _images(studies: Studies, arm: str, others: tuple[str, ...]) -> Evidence:
+    """Judge real images, as soon as the tables of the study `fedfac` are there."""
+    try:
+        rows = studies["fedfac"]["accuracy"]
+    except FileNotFoundError:
+        return missing("the tables of the study fedfac, which python -m simulations fedfac makes")
+    rows = rows[rows["metric"] == "accuracy"]
+    found = {
+        str(where): 100 * group.pivot(index="seed", columns="arm", values="value").dropna()
+        for where, group in rows.groupby("setting")
+    }
+    return _more(found, arm, others)
+
+
+FS45 = Claim(
+    id="FS-45",
+    place="section 5.5, last sentence ('which verifies the usefulness of factor analysis'), and Table 2",
+    said_by="paper",
+    words="What FedFac gains over FedPer, or over a given split of layers, is due to factor analysis.",
+    statement='A_"FedFac" - A_"random split of the same size" > epsilon',
+    severity="false",
+    assumptions="what is due to factor analysis is lost where as many units are drawn at random. ε is a tenth of the "
+    "gap between FedAvg and Local, one point at most. On the generator a network that starts at random cannot gain: a "
+    "fixed split has one law whichever units it names (FS-41). Networks that start at the true parameters plus noise "
+    "can; no user has such a start",
+    sensitivity="the half-widths of the intervals, some tenths of a point on the generator",
+    flaw="Hidden units start exchangeable, so which of them a fixed split names does not matter; how many of them, and "
+    "in which layers, does.",
+    corrected="FS-45c",
+)
+
+
+@FS45.reading("images, static FedFac against a random split of the same size, drawn once")
+def images_static(studies: Studies) -> Evidence:
+    return _images(studies, "FedFac static", ("random split",))
+
+
+@FS45.reading("images, dynamic FedFac against a random split of the same size, drawn once")
+def images_dynamic(studies: Studies) -> Evidence:
+    return _images(studies, "FedFac dynamic", ("random split",))
+
+
+@FS45.reading("images, the authors' code against a random split of the same size, drawn once")
+def images_code(studies: Studies) -> Evidence:
+    return _images(studies, "FedFac code", ("random split",))
+
+
+@FS45.reading("images, static FedFac against FedPer and against a random split of the same size", natural=False)
+def images_fedper(studies: Studies) -> Evidence:
+    return _images(studies, "FedFac static", ("FedPer", "random split"))
+
+
+@FS45.reading("the generator, networks that start at random: static FedFac against a split drawn once")
+def random_start(studies: Studies) -> Evidence:
+    return _more(_random_start(studies), "static", ("random, once",))
+
+
+@FS45.reading(
+    "the generator, every client's network starts near its own true parameters: the communality's units against as "
+    "many drawn once",
+    natural=False,
+)
+def own_start(studies: Studies) -> Evidence:
+    return _more(_start(studies, "own"), "communality", ("random",))
+
+
+@FS45.reading(
+    "the generator, all networks start near the mean of the true parameters: the communality's units against as many "
+    "drawn once",
+    natural=False,
+)
+def common_start(studies: Studies) -> Evidence:
+    return _more(_start(studies, "common"), "communality", ("random",))
+
+
+def _moved(found: Settings, arm: str, by: float) -> Settings:
+    return {where: table.assign(**{arm: table[arm] + by}) for where, table in found.items()}
+
+
+@FS45.mutant("static FedFac five points worse than it is")
+def five_points_worse(studies: Studies) -> Evidence:
+    return _more(_moved(_random_start(studies), "static", -5), "static", ("random, once",))
+
+
+@FS45.control("static FedFac five points better than it is")
+def five_points_better(studies: Studies) -> Evidence:
+    return _more(_moved(_random_start(studies), "static", 5), "static", ("random, once",))
+
+
+def _equal(tables: Tables, arm: str) -> Evidence:
+    """Equivalence of the arm with a split drawn once, in every setting of Figure 6: an intersection-union test."""
+    parts = []
+    for setting in settings(tables):
+        table = points(tables, setting)
+        e = equivalence(table[arm], table["random, once"], margin=margin(table))
+        what = f"{arm} less random, once, at {in_words(setting)} (points)"
+        parts.append(within(e.low, e.high, (-e.margin, e.margin), cases=e.n, what=what, level=0.9))
+    return all_of(parts)
+
+
+FS45C = Claim(
+    id="FS-45c",
+    place="corrected statement of FS-45",
+    said_by="fedstat",
+    words="Where networks start at random, static FedFac is as accurate as a split of the same size drawn once.",
+    statement='abs(A_"static" - A_"random, once") < epsilon',
+    severity="false",
+    assumptions="on the generator, in the settings of Figure 6, judged within ε by two one-sided tests; that the law "
+    "is the same is a theorem and holds for any data. " + DESIGN,
+    sensitivity="a difference of the margin",
+)
+
+
+@FS45C.reading("all settings of Figure 6")
+def all_settings(studies: Studies) -> Evidence:
+    return _equal(studies["split"], "static")
+
+
+@FS45C.mutant("dynamic FedFac by changes in the place of the static version")
+def by_changes(studies: Studies) -> Evidence:
+    return _equal(studies["split"], "dynamic, updates")
