@@ -259,8 +259,9 @@ def test_a_study_is_a_folder_with_study_numbers_and_chapter(name):
     assert {"study.py", "numbers.py", "chapter.typ"} <= {file.name for file in folder.iterdir()}
     found = study(name)
     assert found.ABOUT.title
-    assert set(found.SCALES) == {"smoke", "quick", "paper"}
-    assert [found.SCALES[scale].shift for scale in ("smoke", "quick", "paper")] == [SECOND_LOOK, SECOND_LOOK, 0]
+    shifts = {scale: size.shift for scale, size in found.SCALES.items()}
+    assert shifts.pop("desk", 0) == 0
+    assert shifts == {"smoke": SECOND_LOOK, "quick": SECOND_LOOK, "paper": 0}
     chapter = (folder / "chapter.typ").read_text()
     assert re.search(r"^#let message\(d\) =", chapter, re.MULTILINE)
     assert re.search(r"^#let chapter\(d\) =", chapter, re.MULTILINE)
