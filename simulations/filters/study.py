@@ -176,6 +176,12 @@ def standardised(maps: np.ndarray) -> np.ndarray:
     return centred / np.where(sd > 1e-6 * np.abs(maps).max(initial=1e-12), sd, np.nan)
 
 
+def known_mean(values: np.ndarray) -> np.ndarray:
+    """Return the mean over the first axis of what is not NaN; NaN where nothing is known."""
+    known = ~np.isnan(values)
+    return np.where(known, values, 0).sum(axis=0) / np.where(known.any(axis=0), known.sum(axis=0), np.nan)
+
+
 def roughness(maps: np.ndarray) -> np.ndarray:
     """Return the total variation of each filter's standardised maps, mean over images, (filters,).
 
@@ -184,7 +190,7 @@ def roughness(maps: np.ndarray) -> np.ndarray:
     """
     z = standardised(maps)
     steps = [np.abs(np.diff(z, axis=axis)).mean(axis=(-2, -1)) for axis in (-2, -1)]
-    return np.asarray(np.nanmean((steps[0] + steps[1]) / 2, axis=0))
+    return known_mean((steps[0] + steps[1]) / 2)
 
 
 def sparsity(maps: np.ndarray) -> np.ndarray:
@@ -213,13 +219,13 @@ def selectivity(maps: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def similarity(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the correlation over pixels of every map of `a` with every map of `b`, mean over images, (A, B)."""
     z = [standardised(maps).reshape(*maps.shape[:2], -1) for maps in (a, b)]
-    return np.asarray(np.nanmean(z[0] @ z[1].transpose(0, 2, 1) / z[0].shape[2], axis=0))
+    return known_mean(z[0] @ z[1].transpose(0, 2, 1) / z[0].shape[2])
 
 
 def strength(a: np.ndarray) -> np.ndarray:
     """Return the absolute correlations of the maps of one network, mean over images, (filters, filters)."""
     z = standardised(a).reshape(*a.shape[:2], -1)
-    return np.asarray(np.nanmean(np.abs(z @ z.transpose(0, 2, 1) / z.shape[2]), axis=0))
+    return known_mean(np.abs(z @ z.transpose(0, 2, 1) / z.shape[2]))
 
 
 def measures(maps: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:

@@ -70,9 +70,8 @@ def _of_reading(tables: Tables, reading: Reading) -> dict[str, Finding]:
     wide, words = _wide(tables, reading), ", ".join(reading)
     low = mean_interval(wide["near_zero"]["iid"], _TOGETHER, within=SHARE)
     gap = paired_difference(wide["highest"]["one label"], wide["main"]["iid"], level=_TOGETHER)
-    sd = paired_difference(wide["high_sd"]["one label"], wide["high_sd"]["iid"], level=_TOGETHER)
     share = _rejected(wide["dip_p"]["one label"])
-    return {
+    found = {
         f"low, {words}": Finding(f"{words}: share of units near or below zero, iid clients", *low, border=0.5),
         f"gap, {words}": Finding(
             f"{words}: uppermost peak of one-label less main peak of iid clients (nats)", *limits(gap),
@@ -81,8 +80,12 @@ def _of_reading(tables: Tables, reading: Reading) -> dict[str, Finding]:
         f"peaks, {words}": Finding(
             f"{words}: share of seeds in which one-label entropies are not unimodal", *share, border=_ALPHA
         ),
-        f"spread, {words}": Finding.of(f"{words}: 90% quantile of the standard deviation, one-label less iid", sd),
     }  # fmt: skip
+    if reading[2] != "mean, far":  # its standard deviations are those of "mean"
+        sd = paired_difference(wide["high_sd"]["one label"], wide["high_sd"]["iid"], level=_TOGETHER)
+        what = f"{words}: 90% quantile of the standard deviation, one-label less iid"
+        found[f"spread, {words}"] = Finding.of(what, sd)
+    return found
 
 
 def _rejected(p: pd.Series) -> Estimate:
@@ -150,7 +153,7 @@ def _row(tables: Tables, reading: Reading, found: Mapping[str, Finding]) -> dict
         "start": reading[0],
         "images": reading[1],
         "value": reading[2],
-        "low": found[f"low, {name(reading)}"].text,
+        "low": fixed(100 * iid["near_zero"].mean(), 0),
         "iid_peak": fixed(iid["main"].mean(), 1),
         "peaks": f"{fixed(one['lowest'].mean(), 1)} to {fixed(one['highest'].mean(), 1)}",
         "q95": fixed(one["q95"].mean(), 1),
@@ -164,7 +167,7 @@ def _row(tables: Tables, reading: Reading, found: Mapping[str, Finding]) -> dict
 
 
 def _counts(found: Mapping[str, Finding], what: str) -> dict[str, int]:
-    signs = [found[f"{what}, {name(reading)}"].sign for reading in READINGS]
+    signs = [found[key].sign for reading in READINGS if (key := f"{what}, {name(reading)}") in found]
     return {"of": len(signs), **{sign: signs.count(sign) for sign in ("more", "less", "unclear")}}
 
 
