@@ -194,7 +194,7 @@ def _differences(tables: Tables) -> Figure:
     arms, found = split_arms(tables), findings(tables)
     with style():
         figure, axes = plt.subplots(1, len(MEASURES), figsize=(WIDTH, 1.9), sharey=True, layout="constrained")
-        for axis, (measure, words) in zip(axes, MEASURES.items(), strict=True):
+        for axis, measure in zip(axes, MEASURES, strict=True):
             for (i, arm), (kind, marker, shift) in product(
                 enumerate(arms), ((KINDS[0], "o", -0.15), (KINDS[1], "s", 0.15))
             ):
@@ -205,7 +205,7 @@ def _differences(tables: Tables) -> Figure:
                     label=f"{kind} filters" if i == 0 else None,
                 )  # fmt: skip
             axis.axvline(0, color="0.6", lw=0.6)
-            axis.set_xlabel(f"{words.partition(' (')[0]}: less FedAvg’s")
+            axis.set_xlabel(f"{measure}: less FedAvg’s")
         axes[0].set_yticks(range(len(arms)), arms)
         axes[0].invert_yaxis()
         figure.legend(
