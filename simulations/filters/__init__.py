@@ -1,0 +1,1 @@
+"""What personal and shared filters see: the FedFac paper's Figure 10."""
