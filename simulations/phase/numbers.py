@@ -70,17 +70,19 @@ def gains(table: pd.DataFrame, keys: Sequence[str], splits: Sequence[str], level
     wide = 100 * table.pivot(index="seed", columns=[*keys, "arm"], values="accuracy")
     cells = list(dict.fromkeys(name[:-1] for name in wide.columns))
     rows = [(cell, split) for cell in cells for split in splits]
-    means, lows, highs = [], [], []
+    means: list[np.ndarray] = []
+    halves: list[np.ndarray] = []
     for other in YARDSTICKS:
         differences = np.array([wide[(*cell, split)] - wide[(*cell, other)] for cell, split in rows])
-        mean, half = differences.mean(axis=1), _half_widths(differences, 1 - (1 - level) / len(YARDSTICKS) / len(rows))
-        means, lows, highs = [*means, mean], [*lows, mean - half], [*highs, mean + half]
+        means.append(differences.mean(axis=1))
+        halves.append(_half_widths(differences, 1 - (1 - level) / len(YARDSTICKS) / len(rows)))
+    mean, half = np.array(means), np.array(halves)
     result = pd.DataFrame([cell for cell, _ in rows], columns=list(keys)).assign(
-        arm=[split for _, split in rows], mean=np.min(means, axis=0), low=np.min(lows, axis=0),
-        high=np.min(highs, axis=0),
+        arm=[split for _, split in rows], mean=mean.min(axis=0), low=(mean - half).min(axis=0),
+        high=(mean + half).min(axis=0),
     )  # fmt: skip
     result["outcome"] = [outcome(a, b) for a, b in zip(result["low"], result["high"], strict=True)]
-    return result.assign(**dict(zip(YARDSTICKS, means, strict=True)))
+    return result.assign(**dict(zip(YARDSTICKS, mean, strict=True)))
 
 
 def _half_widths(differences: np.ndarray, level: float) -> np.ndarray:
@@ -199,7 +201,7 @@ def _where(cells: pd.DataFrame) -> dict[str, str]:
 
 def _grid_rows(grid: pd.DataFrame) -> list[dict[str, Any]]:
     """Tabulate gain and outcome: a row for each share of inputs and of units, a column for each number of samples."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (alpha, p), group in grid.groupby(["alpha", "p"]):
         cells = {
             f"{row['samples']:g}": f"{fixed(row['mean'], 1)} {MARKS[row['outcome']]}" for _, row in group.iterrows()
@@ -225,7 +227,8 @@ def _line_rows(line: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _places(tables: Tables, cells: Mapping[str, pd.Series]) -> list[dict[str, Any]]:
     """Tabulate every metric of the three arms in some cells, with intervals of each alone."""
-    grid, rows = tables["grid"], []
+    grid = tables["grid"]
+    rows: list[dict[str, Any]] = []
     for name, cell in cells.items():
         inside = grid[(grid[CELL] == [cell[key] for key in CELL]).all(axis=1)]
         for arm, group in inside.groupby("arm"):
@@ -280,24 +283,25 @@ def _phase_figure(grid: pd.DataFrame) -> Figure:
     greys = ["1.0"] * (len(levels) - 1 - gains_) + [f"{g:.3f}" for g in np.linspace(0.91, 0.5, max(gains_, 1))]
     with style(), plt.rc_context({"hatch.linewidth": 0.3}):
         figure, axes = plt.subplots(
-            1, len(alphas), figsize=(WIDTH, 2.9), sharex=True, sharey=True, squeeze=False, layout="constrained"
-        )
+            1, len(alphas), figsize=(WIDTH, 2.75), sharex=True, sharey=True, squeeze=False,
+            gridspec_kw={"left": 0.068, "right": 0.885, "bottom": 0.15, "top": 0.86, "wspace": 0.14},
+        )  # fmt: skip
         greys = greys[: len(levels) - 1]
         looks = {"cmap": ListedColormap(greys), "norm": BoundaryNorm(levels, len(greys))}
         looks["hatches"] = ["//////" if high < 0 else None for low, high in pairwise(levels)]
         for axis, alpha in zip(axes.flat, alphas, strict=True):
             filled = _phase_panel(axis, grid[grid["alpha"] == alpha], levels, looks)
-            axis.set_title(f"shared inputs α = {alpha:g}", pad=6)
-        bar = figure.colorbar(filled, ax=axes, ticks=levels, aspect=28, pad=0.01, fraction=0.03)
+            axis.set_title(f"shared inputs α = {alpha:g}", pad=5)
+        bar = figure.colorbar(filled, cax=figure.add_axes((0.905, 0.15, 0.014, 0.71)), ticks=levels)
         bar.set_label("gain (percentage points)", fontsize=8)
-        bar.ax.tick_params(length=2, width=0.5)
+        bar.ax.tick_params(length=2, width=0.5, pad=2)
         bar.ax.set_yticklabels([_signed(level) for level in levels])
         bar.outline.set_linewidth(0.5)
-        axes.flat[0].set_ylabel("share of shared units, p")
-        axes.flat[len(alphas) // 2].set_xlabel("training samples per client")
+        axes.flat[0].set_ylabel("share of shared units, p", labelpad=2)
+        figure.text(0.4765, 0.025, "training samples per client", ha="center", fontsize=8)
         figure.legend(
-            handles=_legend(), loc="outside upper center", ncols=7, frameon=False, fontsize=7, handletextpad=0.3,
-            handlelength=1.3, columnspacing=1.1, borderpad=0.1,
+            handles=_legend(), loc="upper center", bbox_to_anchor=(0.4765, 1.01), ncols=7, frameon=False, fontsize=7,
+            handletextpad=0.3, handlelength=1.3, columnspacing=1.1, borderpad=0.1,
         )  # fmt: skip
     return figure
 
@@ -322,10 +326,10 @@ def _phase_panel(axis: Axes, cells: pd.DataFrame, levels: np.ndarray, looks: Map
     surface = cells.pivot(index="p", columns="samples", values="mean")
     apart = cells.assign(apart=cells["Local"] - cells["FedAvg"]).pivot(index="p", columns="samples", values="apart")
     x, y = np.log2(surface.columns.to_numpy(dtype=float)), surface.index.to_numpy(dtype=float)
-    fine = _smooth(x, y, surface.to_numpy())
+    fine, measured = _smooth(x, y, surface.to_numpy()), np.array(list(product(x, y)))
     filled = axis.contourf(*fine, levels, **looks)
     lines = axis.contour(*fine, levels, colors="black", linewidths=0.45, linestyles="solid")
-    axis.clabel(lines, manual=_label_places(lines, axis), fmt=_signed, fontsize=6.5, inline_spacing=2)
+    axis.clabel(lines, manual=_label_places(lines, measured), fmt=_signed, fontsize=6.5, inline_spacing=2)
     axis.contour(*_smooth(x, y, apart.to_numpy()), [0.0], colors="black", linewidths=1.3, linestyles=[(0, (1, 1.2))])
     for kind, look in GLYPHS.items():
         some = cells[cells["outcome"] == kind]
@@ -344,19 +348,26 @@ def _phase_panel(axis: Axes, cells: pd.DataFrame, levels: np.ndarray, looks: Map
     return filled
 
 
-def _label_places(lines: Any, axis: Axes) -> list[tuple[float, float]]:
-    """Return where each level is labelled: at the middle of its longest line, if that has room for a label."""
-    size = np.array([np.ptp(lines.axes.dataLim.intervalx) or 1.0, np.ptp(lines.axes.dataLim.intervaly) or 1.0])
+def _label_places(lines: Any, cells: np.ndarray) -> list[tuple[float, float]]:
+    """Return where each level is labelled: on its longest line, away from the ends, where the cells (N, 2) are far."""
+    low, size = cells.min(axis=0), np.ptp(cells, axis=0)
     places = []
     for path in lines.get_paths():
-        longest, best = 0.25, None
-        for line in path.to_polygons(closed_only=False):
-            along = np.concatenate([[0], np.cumsum(np.linalg.norm(np.diff(line, axis=0) / size, axis=1))])
-            if along[-1] > longest:
-                longest, best = along[-1], line[np.searchsorted(along, along[-1] / 2)]
-        if best is not None:
-            places.append((float(best[0]), float(best[1])))
+        found = [(line - low) / size for line in path.to_polygons(closed_only=False)]
+        longest = max(found, key=_length, default=None)
+        if longest is None or _length(longest) < 0.25:
+            continue
+        along = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(longest, axis=0), axis=1))])
+        middle = longest[(along > 0.2 * along[-1]) & (along < 0.8 * along[-1])]
+        inside = middle[((middle > 0.08) & (middle < 0.92)).all(axis=1)]
+        if len(inside):
+            gaps = np.linalg.norm(inside[:, None] - (cells - low) / size, axis=2).min(axis=1)
+            places.append(tuple(inside[gaps.argmax()] * size + low))
     return places
+
+
+def _length(line: np.ndarray) -> float:
+    return float(np.linalg.norm(np.diff(line, axis=0), axis=1).sum())
 
 
 #: What a cell looks like by its outcome, and what is drawn around the two places of interest.
@@ -364,7 +375,7 @@ GLYPHS: dict[str, dict[str, Any]] = {
     "pays": {"marker": "o", "ms": 3.8, "mfc": "black", "mec": "white", "mew": 0.5},
     "harms": {"marker": "x", "ms": 3.8, "mec": "black", "mew": 1.0},
     "level": {"marker": "_", "ms": 4.5, "mec": "black", "mew": 1.0},
-    "undecided": {"marker": ".", "ms": 2.2, "mfc": "black", "mec": "black", "mew": 0.0},
+    "undecided": {"marker": ".", "ms": 3.4, "mfc": "black", "mec": "black", "mew": 0.0},
 }
 RINGS: dict[str, dict[str, Any]] = {
     "control": {"marker": "o", "ms": 9.5, "mfc": "none", "mec": "black", "mew": 0.9},
@@ -404,7 +415,7 @@ def _image_figure(line: pd.DataFrame) -> Figure:
     from fedstat.report.figures import WIDTH, style
 
     skews = sorted(line["alpha"].unique())
-    looks = {
+    looks: dict[str, dict[str, Any]] = {
         "random split": {"marker": "o", "mfc": "black", "ls": "-"},
         "FedFac": {"marker": "s", "mfc": "white", "ls": "--"},
     }

@@ -145,7 +145,7 @@ SCALES = {
         ),
     ),
     "desk": Scale(
-        clients=24, d=40, units=50, samples=(10, 20, 40, 80, 160, 320), shared_units=(0.1, 0.3, 0.5, 0.7, 0.9),
+        clients=24, d=40, units=50, samples=(10, 20, 40, 80, 160), shared_units=(0.1, 0.3, 0.5, 0.7, 0.9),
         tuned=(10, 40, 160), shared_inputs=(0.2, 0.4, 0.8), test=500, rounds=20, seeds=8, rates=(3e-3, 1e-2, 3e-2),
         images=Images(
             dataset="mnist", clients=12, samples=(25, 50, 100, 200), tuned=(25, 100), skews=(0.1, 0.3, 1.0), test=200,
@@ -326,7 +326,7 @@ def deal(scale: Scale, skew: float, samples: int, seed: int, split: str = "test"
     most = max(size.samples) + size.validation
     parts = fs.data.dirichlet_draws(y, test, size.clients, skew, train=most, held_out=size.test, seed=seed)
     order = [stream(seed, "data", k).permutation(index) for k, index in enumerate(parts.train)]
-    train, held = np.stack(order), np.stack(parts.test)
+    train, held = np.stack(order), np.stack(parts.test or ())
 
     def of(index: np.ndarray) -> Samples:
         return Samples(x[index], y[index], np.full(size.clients, index.shape[1]))
