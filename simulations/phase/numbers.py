@@ -14,7 +14,7 @@ from fedstat._tables import Tables
 from fedstat.inference import mean_interval
 from fedstat.inference.moderated import MIN_METHODS, moderate_variances
 from simulations.contract import Finding
-from simulations.phase.study import CONTROL, DESIGN, YARDSTICKS
+from simulations.phase.study import CONTROL, DESIGN, SKEW, YARDSTICKS
 from simulations.showing import fixed, rounded
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ SPLITS = ("random split", "FedFac")
 Outcome = Literal["pays", "harms", "level", "undecided"]
 #: How each outcome is written in tables.
 MARKS = {"pays": "+", "harms": "−", "level": "=", "undecided": "?"}
+DATASETS = {"mnist": "MNIST", "digits": "scikit-learn’s digits"}
 PER_CENT = (0.0, 100.0)
 
 
@@ -173,13 +174,15 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": {name: tables[name]["seed"].nunique() for name in ("grid", "images")},
         "samples": [f"{n:g}" for n in sorted(grid["samples"].unique())],
         "grid": _grid_rows(grid),
-        "line": rounded(_line_rows(line), gain=1),
+        "line": rounded(_line_rows(line), random=1, fedfac=1),
         "places": _places(tables, {"largest gain": best, "positive control": _at(grid, CONTROL),
                                    "FedFac’s design": _at(grid, DESIGN)}),
         "rates": _rates(tables["tuning"]),
         "ends": int(tables["tuning"].loc[tables["tuning"]["end"], ["data", "family", "samples", "alpha"]]
                     .drop_duplicates().shape[0]),
         "tuned": int(tables["tuning"][["data", "family", "samples", "alpha"]].drop_duplicates().shape[0]),
+        "design_high": fixed(float(_at(grid, DESIGN)["high"]), 1),
+        "images_of": DATASETS.get(config.get("images", {}).get("dataset", ""), "real images"),
         "control": f"{CONTROL[0]} samples, p = {CONTROL[1]:g}, α = {CONTROL[2]:g}",
         "design": f"{DESIGN[0]} samples, p = {DESIGN[1]:g}, α = {DESIGN[2]:g}",
     }  # fmt: skip
@@ -212,36 +215,42 @@ def _grid_rows(grid: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _line_rows(line: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {
-            "alpha": f"{row['alpha']:g}",
-            "samples": f"{row['samples']:g}",
-            "arm": row["arm"],
-            "gain": (row["mean"], row["low"], row["high"]),
-            "better": "Local" if row["Local"] < row["FedAvg"] else "FedAvg",
-            "outcome": row["outcome"],
-        }
-        for _, row in line.sort_values(["arm", "alpha", "samples"], ascending=[False, True, True]).iterrows()
-    ]
+    """Tabulate gains with intervals and outcomes, a row for each place on the line, and the better yardstick."""
+    rows: list[dict[str, Any]] = []
+    for (skew, samples), group in line.groupby(["alpha", "samples"]):
+        by_arm = group.set_index("arm")
+        rows.append({"alpha": f"{skew:g}", "first": not rows or rows[-1]["alpha"] != f"{skew:g}"})
+        rows[-1] |= {"samples": f"{samples:g}"}
+        rows[-1] |= {"better": "Local" if by_arm["Local"].iloc[0] < by_arm["FedAvg"].iloc[0] else "FedAvg"}
+        for name, arm in (("random", "random split"), ("fedfac", "FedFac")):
+            rows[-1] |= {
+                name: tuple(by_arm.loc[arm, ["mean", "low", "high"]]),
+                f"{name}_mark": MARKS[by_arm.loc[arm, "outcome"]],
+            }
+    return rows
 
 
 def _places(tables: Tables, cells: Mapping[str, pd.Series]) -> list[dict[str, Any]]:
-    """Tabulate every metric of the three arms in some cells, with intervals of each alone."""
-    grid = tables["grid"]
-    rows: list[dict[str, Any]] = []
-    for name, cell in cells.items():
-        inside = grid[(grid[CELL] == [cell[key] for key in CELL]).all(axis=1)]
-        for arm, group in inside.groupby("arm"):
-            shares = {
-                key: mean_interval(100 * group[column], within=PER_CENT)
-                for key, column in (("accuracy", "accuracy"), ("balanced", "balanced_accuracy"))
-            }
+    """Tabulate every metric of all arms in some cells and at the ends of one line, with intervals of each alone."""
+    grid, line = tables["grid"], tables["images"]
+    inside = {
+        f"{name}: {_cell(cell)}": grid[(grid[CELL] == [cell[key] for key in CELL]).all(axis=1)]
+        for name, cell in cells.items()
+    }
+    skew = min(line["alpha"].unique(), key=lambda value: abs(value - SKEW))
+    for samples in (line["samples"].min(), line["samples"].max()):
+        place = f"images: Dirichlet {skew:g}, {samples:g} samples"
+        inside[place] = line[(line["alpha"] == skew) & (line["samples"] == samples)]
+    rows = []
+    for place, table in inside.items():
+        for first, (arm, group) in enumerate(table.groupby("arm")):
             rows.append(
                 {
-                    "place": f"{name}: {_cell(cell)}",
-                    "first": not rows or rows[-1]["place"] != f"{name}: {_cell(cell)}",
+                    "place": place,
+                    "first": first == 0,
                     "arm": str(arm),
-                    **shares,
+                    "accuracy": mean_interval(100 * group["accuracy"], within=PER_CENT),
+                    "balanced": mean_interval(100 * group["balanced_accuracy"], within=PER_CENT),
                     "log_loss": mean_interval(group["log_loss"]),
                     "majority": fixed(100 * group["majority_share"].mean(), 1),
                 }

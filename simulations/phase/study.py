@@ -43,8 +43,8 @@ ABOUT = About(
     times={
         "smoke": "seconds",
         "quick": "under a minute on two cores",
-        "desk": "about fifteen minutes on two cores",
-        "paper": "about a day on one GPU (an estimate)",
+        "desk": "about ten minutes on two cores",
+        "paper": "about eight hours on one GPU, a third of it drawing data (an estimate)",
     },
 )
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
