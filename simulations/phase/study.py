@@ -146,7 +146,7 @@ SCALES = {
     ),
     "desk": Scale(
         clients=24, d=40, units=50, samples=(10, 20, 40, 80, 160), shared_units=(0.1, 0.3, 0.5, 0.7, 0.9),
-        tuned=(10, 40, 160), shared_inputs=(0.2, 0.4, 0.8), test=500, rounds=20, seeds=8, rates=(3e-3, 1e-2, 3e-2),
+        tuned=(10, 40, 160), shared_inputs=(0.2, 0.4, 0.8), test=500, rounds=20, seeds=7, rates=(3e-3, 1e-2, 3e-2),
         images=Images(
             dataset="mnist", clients=12, samples=(25, 50, 100, 200), tuned=(25, 100), skews=(0.1, 0.3, 1.0), test=200,
             validation=100, widths=(4, 8), hidden=32, rounds=12, seeds=5,
