@@ -4,6 +4,7 @@ import hashlib
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import tomllib
 from dataclasses import replace
@@ -31,6 +32,7 @@ COMMANDS = [
 INSTALLATIONS = [line for line in COMMANDS if "pip install" in line]
 TOOLS = [line for line in COMMANDS if line.startswith("fedstat ")]
 CLAIMS = [line for line in COMMANDS if line.startswith("python -m theory_checks")]
+STUDIES = [line for line in COMMANDS if line.startswith("python -m simulations")]
 
 #: What does not train.
 QUICK = ("fedstat data", "fedstat factor", "fedstat compare theirs", "fedstat compare mine")
@@ -115,6 +117,16 @@ def test_claims_are_judged(command, clone, capsys, monkeypatch):
     assert re.search(r"^FS-\d+ ", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", STUDIES)
+def test_studies_run(command, clone):
+    """As printed, at the smallest scale."""
+    _, *arguments = shlex.split(command.replace("quick", "smoke"))
+    done = subprocess.run([sys.executable, *arguments], cwd=clone, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "tables and figures: out/" in done.stdout or "Figure 10" in done.stdout
+
+
 def test_installations_name_what_is_there():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for command in INSTALLATIONS:
@@ -127,5 +139,5 @@ def test_installations_name_what_is_there():
 
 
 def test_no_command_is_left_out():
-    assert sorted(COMMANDS) == sorted(INSTALLATIONS + TOOLS + CLAIMS)
+    assert sorted(COMMANDS) == sorted(INSTALLATIONS + TOOLS + CLAIMS + STUDIES)
     assert {language for language, _ in BLOCKS} == {"bash", "python", "toml"}
