@@ -127,8 +127,8 @@ SCALES = {
     ),
     "quick": Scale(
         clients=20, d=30, units=40, samples=80, test=200, rounds=20, participation=0.2, seeds=3,
-        rates=(3e-3, 1e-2, 3e-2), tuning_seeds=2, balance_seeds=0, noises=(), settings=((0.5, 0.4), (0.5, 0.8)), constant_seeds=1,
-        control_seeds=4, control_rounds=10, shift=SECOND_LOOK,
+        rates=(3e-3, 1e-2, 3e-2), tuning_seeds=2, balance_seeds=0, noises=(), settings=((0.5, 0.4), (0.5, 0.8)),
+        constant_seeds=1, control_seeds=4, control_rounds=10, shift=SECOND_LOOK,
     ),
     "paper": Scale(
         clients=100, d=100, units=200, samples=160, test=300, rounds=50, participation=0.1, seeds=6,
