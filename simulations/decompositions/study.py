@@ -402,18 +402,16 @@ def file_name(words: str) -> str:
 
 
 def evidence(tables: Tables) -> Tables:
-    """Return curves at few rounds, means over seeds of the agreement by round, and its late means by seed."""
-    curves, agreement = tables["curves"], tables["agreement"]
+    """Return curves at few rounds, and the late agreement: means over the last rounds, by population."""
     if "late" in tables:
         return dict(tables)
+    curves, agreement = tables["curves"], tables["agreement"]
     end = curves["round"].max()
-    thin = curves[(curves["round"] <= end - split.LAST) | (curves["round"] == end)].round(5)
-    place = ["outputs", "p", "alpha", "arm"]
-    measures = ["agreement", "kappa"]
-    late = agreement[agreement["round"] > agreement["round"].max() - split.LAST]
+    place, measures = ["outputs", "p", "alpha", "arm", "seed"], ["agreement", "kappa"]
+    late = agreement[agreement["round"] > end - split.LAST]
     return {
-        **{name: table.round({"value": 6, "accuracy": 6}) for name, table in tables.items() if name != "agreement"},
-        "curves": thin,
-        "agreement": agreement.groupby([*place, "round"], sort=False)[measures].mean().round(5).reset_index(),
-        "late": late.groupby([*place, "seed"], sort=False)[measures].mean().round(6).reset_index(),
+        **{name: table.round({"value": 6, "accuracy": 6}) for name, table in tables.items()},
+        "curves": curves[(curves["round"] <= end - split.LAST) | (curves["round"] == end)].round(5),
+        "agreement": agreement[(agreement["round"] - 2) % max(end // 8, 1) == 0].round(5),
+        "late": late.groupby(place, sort=False)[measures].mean().round(6).reset_index(),
     }
