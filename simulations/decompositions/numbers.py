@@ -443,7 +443,7 @@ def _control_figure(tables: Tables) -> Figure:
 
     found, cells = findings(tables), control_cells(tables)
     with style():
-        figure, axis = plt.subplots(figsize=(76 / 25.4, 0.6 + 0.4 * len(cells)), layout="constrained")
+        figure, axis = plt.subplots(figsize=(76 / 25.4, 0.9 + 0.4 * len(cells)), layout="constrained")
         for height, cell in enumerate(cells):
             for shift, other, mark, fill in ((-0.13, "complement", "o", "black"), (0.13, "random", "s", "white")):
                 f = found[f"control {other} {_cell(cell)}"]
@@ -455,5 +455,5 @@ def _control_figure(tables: Tables) -> Figure:
         axis.set_yticks(range(len(cells)), names)
         axis.set_ylim(len(cells) - 0.5, -0.5)
         axis.set_xlabel("accuracy of the true decomposition less\nthat of a wrong one, points")
-        axis.legend(fontsize=7, frameon=False, loc="best")
+        axis.legend(fontsize=7, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure

@@ -131,7 +131,7 @@ SCALES = {
         constant_seeds=1, control_seeds=4, control_rounds=10, shift=SECOND_LOOK,
     ),
     "paper": Scale(
-        clients=100, d=100, units=200, samples=160, test=300, rounds=50, participation=0.1, seeds=6,
+        clients=100, d=100, units=200, samples=160, test=300, rounds=50, participation=0.1, seeds=5,
         rates=(3e-4, 1e-3, 3e-3, 1e-2), tuning_seeds=3, balance_seeds=0, noises=(),
     ),
 }  # fmt: skip
@@ -385,7 +385,8 @@ def run(scale: Scale, out: Path) -> Tables:
              partial(compare_arms, one, o, p, a, s, rates))
         for _, o, p, a, s in sorted(runs, key=lambda r: r[0])  # an interrupted study has all settings of some seeds
     ]  # fmt: skip
-    return {**run_parts(trained, out, "decompositions: settings"), **looked, "tuning": tuning}
+    found = run_parts(trained, out, "decompositions: settings")
+    return {**found, **looked, "late": late(found["agreement"]), "tuning": tuning}
 
 
 def seeds_of(scale: Scale, populations: pd.DataFrame, outputs: Outputs, p: float, alpha: float) -> list[int]:
@@ -401,17 +402,19 @@ def file_name(words: str) -> str:
     return "".join(c if (c.isascii() and c.isalnum()) or c == "." else "-" for c in words)
 
 
+def late(agreement: pd.DataFrame) -> pd.DataFrame:
+    """Return the agreement's means over the last rounds: a row for each population and arm."""
+    rows = agreement[agreement["round"] > agreement["round"].max() - split.LAST]
+    place = ["outputs", "p", "alpha", "samples", "arm", "seed"]
+    return rows.groupby(place, sort=False)[["agreement", "kappa"]].mean().reset_index()
+
+
 def evidence(tables: Tables) -> Tables:
-    """Return curves at few rounds, and the late agreement: means over the last rounds, by population."""
-    if "late" in tables:
-        return dict(tables)
+    """Return curves and agreement at few rounds, and all other tables."""
     curves, agreement = tables["curves"], tables["agreement"]
     end = curves["round"].max()
-    place, measures = ["outputs", "p", "alpha", "arm", "seed"], ["agreement", "kappa"]
-    late = agreement[agreement["round"] > end - split.LAST]
     return {
-        **{name: table.round({"value": 6, "accuracy": 6}) for name, table in tables.items()},
+        **{name: table.round(6) for name, table in tables.items()},
         "curves": curves[(curves["round"] <= end - split.LAST) | (curves["round"] == end)].round(5),
         "agreement": agreement[(agreement["round"] - 2) % max(end // 8, 1) == 0].round(5),
-        "late": late.groupby(place, sort=False)[measures].mean().round(6).reset_index(),
     }
