@@ -35,7 +35,7 @@ def test_populations_are_chosen_by_their_labels_alone_and_all_are_counted():
     seed = int(table["seed"].iloc[0])
     drawn = decompositions.draw(SMOKE, "as written", 0.5, 0.4, SMOKE.samples, seed, test=200)
     assert table["majority_share"].iloc[0] == drawn.majority_share("test").mean()
-    with pytest.raises(RuntimeError, match="populations at p = 1.0, alpha = 0.4 are too few"):
+    with pytest.raises(RuntimeError, match="are too few"):
         decompositions.look_at_labels(SMOKE, 1.0, 0.4, 300, 0, 0, 1)  # shared units alone leave labels to chance
 
 

@@ -203,10 +203,10 @@ def _outcomes(tables: Tables, main: list[Place]) -> list[dict[str, Any]]:
 def _base_metrics(tables: Tables) -> Iterator[dict[str, Any]]:
     """Yield accuracy, balanced accuracy and log-loss by arm at the base setting, as written and centred."""
     for outputs in (WRITTEN, "centred"):
-        wide = {metric: by_arm(tables, outputs, TUNED_AT, metric) for metric in METRICS}  # type: ignore[arg-type]
+        wide = {metric: by_arm(tables, outputs, TUNED_AT, metric) for metric in METRICS}
         found = [
             {
-                "outputs": OUTPUTS[outputs] if arm == next(iter(ARMS)) else "",  # type: ignore[index]
+                "outputs": OUTPUTS[outputs] if arm == next(iter(ARMS)) else "",
                 "arm": words,
                 **{
                     metric: times(METRICS[metric][0], mean_interval(wide[metric][arm], within=(0.0, np.inf)))
@@ -454,6 +454,6 @@ def _control_figure(tables: Tables) -> Figure:
         names = [f"α = {alpha:g}, n = {n},\nnoise {noise:g}" for _, alpha, n, noise in cells]
         axis.set_yticks(range(len(cells)), names)
         axis.set_ylim(len(cells) - 0.5, -0.5)
-        axis.set_xlabel("accuracy of the true decomposition less\nthat of a wrong one, points")
+        axis.set_xlabel("accuracy, the true decomposition\nless a wrong one, points")
         axis.legend(fontsize=7, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
