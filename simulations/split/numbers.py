@@ -38,7 +38,7 @@ Setting = tuple[float, float, int]
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
-    """Return differences in accuracy, balanced accuracy and log-loss over settings, and the positive control."""
+    """Return differences in accuracy, balanced accuracy and log-loss over settings, and the control of sharing."""
     main, control = _settings(tables)
     found = {
         arm: Finding.of(
@@ -80,7 +80,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
             unit="nats",
         ),
         "control": Finding.of(
-            "accuracy, the true units less Local, positive control",
+            "accuracy, the true units less Local, control of sharing",
             paired_difference(sharing["true"], sharing["Local"]),
             100,
             "points",
@@ -115,7 +115,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(tables: Tables) -> tuple[list[Setting], Setting]:
-    """Return the settings of the paper's Figure 6, and the positive control."""
+    """Return the settings of the paper's Figure 6, and the control of sharing."""
     settings = settings_of(tables)
     control = next(s for s in settings if s[:2] == CONTROL)
     return [s for s in settings if s != control], control
@@ -320,7 +320,7 @@ def _accuracy_figure(tables: Tables) -> Figure:
         for row, settings in zip(axes, ([*above, control], below), strict=True):
             for axis, s in zip(row, settings, strict=False):
                 _differences_panel(axis, per_seed(tables, *s), shown)
-                axis.set_title(("positive control:\n" if s == control else "") + setting(*s[:2]))
+                axis.set_title(("control of sharing:\n" if s == control else "") + setting(*s[:2]))
             for axis in row[len(settings) :]:
                 axis.set_visible(False)
             row[0].set_yticks(range(len(shown)), shown)

@@ -27,17 +27,14 @@ from fedstat.data import Clients
 from fedstat.inference import auc, chance_corrected, primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality
-from simulations.contract import About, Shown
+from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 
 ABOUT = About(
     "Which hidden units are shared",
     "FedSplit/FedFac",
-    "",
+    "section 4.3, every reading",
     order=20,
-    shows=(
-        Shown("Figure 6", "test accuracy under five decompositions, over p and over the shared covariates", "in part"),
-    ),
 )
 LAYER = "hidden"
 LAST = 10

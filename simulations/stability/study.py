@@ -14,16 +14,15 @@ from pathlib import Path
 import pandas as pd
 
 from fedstat._tables import Tables
-from simulations.contract import About, Shown
+from simulations.contract import About
 from simulations.parts import Part, run_parts
 from simulations.split import study as split
 
 ABOUT = About(
     "How often the shared units change",
     "FedSplit/FedFac",
-    "",
+    "section 4.3, every reading",
     order=30,
-    shows=(Shown("Figure 7", "share of units that keep their state from round to round", "in part"),),
 )
 SCALES = split.SCALES
 ARMS = {

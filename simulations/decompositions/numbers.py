@@ -1,0 +1,459 @@
+"""What the study of the paper's decompositions hands to its chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import clopper_pearson, equivalence, mean_interval, paired_difference
+from simulations.contract import Finding
+from simulations.decompositions.study import ARMS, CONTROL_ARMS, OUTPUTS, Outputs
+from simulations.showing import fixed, rounded, setting, span, times
+from simulations.split.study import TUNED_AT, margin
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Arms compared with the true decomposition.
+COMPARED = ("static", "dynamic", "dynamic, code", "random, every round", "Local", "FedAvg")
+DYNAMIC = ("dynamic", "dynamic, code", "random, every round")
+#: 'Nearly all' units: at least this share.
+NEARLY_ALL = 0.95
+MEASURES = {"agreement": (0.0, 1.0), "kappa": (-1.0, 1.0)}
+METRICS = {"accuracy": (100, "points", 2), "balanced_accuracy": (100, "points", 2), "log_loss": (1, "nats", 3)}
+WRITTEN: Outputs = "as written"
+#: Lines and marks by arm, to be told apart in black and white.
+LINES = {
+    "true": ("-", "o", "black"),
+    "static": ("--", "s", "white"),
+    "dynamic": ("-.", "^", "white"),
+    "dynamic, code": (":", "v", "black"),
+    "random, every round": ("-", "x", "black"),
+    "Local": ((0, (6, 2)), "D", "white"),
+    "FedAvg": ((0, (1, 3)), "P", "black"),
+}
+Place = tuple[float, float]
+
+
+# --- reading the tables ----------------------------------------------------------------------------------------
+
+
+def places(tables: Tables, outputs: Outputs = WRITTEN) -> list[Place]:
+    """Return the settings (p, alpha) at which networks were trained."""
+    rows = tables["accuracy"]
+    found = rows.loc[rows["outputs"] == outputs, ["p", "alpha"]].drop_duplicates()
+    return [(float(p), float(alpha)) for p, alpha in found.itertuples(index=False)]
+
+
+def by_arm(tables: Tables, outputs: Outputs, place: Place, metric: str = "accuracy") -> pd.DataFrame:
+    """Return primary summaries of one setting: one row per population, one column per arm."""
+    rows = tables["accuracy"]
+    rows = rows[(rows["outputs"] == outputs) & (rows["metric"] == metric)]
+    rows = rows[(rows["p"] == place[0]) & (rows["alpha"] == place[1])]
+    return rows.pivot(index="seed", columns="arm", values="value")
+
+
+def pooled(tables: Tables, metric: str = "accuracy") -> pd.DataFrame:
+    """Return the primary summaries of all settings as written: a row per population, which is drawn for one setting."""
+    return pd.concat([by_arm(tables, WRITTEN, place, metric) for place in places(tables)], ignore_index=True)
+
+
+def counted(tables: Tables, place: Place, config: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the populations of one setting that were looked at whatever their labels."""
+    rows = tables["populations"]
+    return rows[(rows["p"] == place[0]) & (rows["alpha"] == place[1])].head(int(config["populations"]))
+
+
+def control_cells(tables: Tables) -> list[tuple[float, float, int, float]]:
+    """Return the cells of the positive control: (p, alpha, samples, noise)."""
+    rows = tables["control"][["p", "alpha", "samples", "noise"]].drop_duplicates()
+    return [(float(p), float(a), int(n), float(noise)) for p, a, n, noise in rows.itertuples(index=False)]
+
+
+def controlled(tables: Tables, cell: tuple[float, float, int, float], metric: str = "accuracy") -> pd.DataFrame:
+    """Return the primary summaries of one cell of the positive control: one row per seed, one column per arm."""
+    rows = tables["control"]
+    for name, value in zip(("p", "alpha", "samples", "noise"), cell, strict=True):
+        rows = rows[rows[name] == value]
+    return rows[rows["metric"] == metric].pivot(index="seed", columns="arm", values="value")
+
+
+# --- findings and numbers --------------------------------------------------------------------------------------
+
+
+def findings(tables: Tables) -> dict[str, Finding]:
+    """Return differences to the true decomposition, agreement between rounds, and the positive control."""
+    found = {}
+    for arm in COMPARED:
+        for metric, (factor, unit, digits) in METRICS.items():
+            table = pooled(tables, metric)
+            what = f"{metric.replace('_', ' ')}, {ARMS[arm]} less true, as written, over populations of all settings"
+            found[f"{metric} {arm}"] = Finding.of(
+                what, paired_difference(table[arm], table["true"]), factor, unit, digits
+            )
+    centred = by_arm(tables, "centred", TUNED_AT)
+    every = "random, every round"
+    found[f"centred {every}"] = Finding.of(
+        f"accuracy, {ARMS[every]} less true, centred, {setting(*TUNED_AT)}",
+        paired_difference(centred[every], centred["true"]), 100, "points",
+    )  # fmt: skip
+    for arm in DYNAMIC:
+        late = tables["late"][(tables["late"]["outputs"] == WRITTEN) & (tables["late"]["arm"] == arm)]
+        for measure, border in (("agreement", NEARLY_ALL), ("kappa", 0.8)):
+            estimate = mean_interval(late[measure], within=MEASURES[measure])
+            what = f"{measure} of consecutive rounds, {ARMS[arm]}, as written, over populations of all settings"
+            found[f"{measure} {arm}"] = Finding(what, *estimate, border=border, digits=3)
+    cells = control_cells(tables)
+    for cell in cells:
+        table = controlled(tables, cell)
+        for other in ("complement", "random"):
+            d = paired_difference(table["true"], table[other], level=1 - 0.05 / (2 * len(cells)))
+            what = f"accuracy, true less {other}, units identified, {_cell(cell)}"
+            found[f"control {other} {_cell(cell)}"] = Finding.of(what, d, 100, "points", 1)
+    return found
+
+
+def _cell(cell: tuple[float, float, int, float]) -> str:
+    p, alpha, samples, noise = cell
+    return f"{setting(p, alpha)}, n = {samples}, noise {noise:g}"
+
+
+def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of the chapter."""
+    main = places(tables)
+    late = tables["late"][tables["late"]["outputs"] == WRITTEN]
+    looked = [counted(tables, place, config) for place in main]
+    alike = [(rows["outputs"] != WRITTEN).mean() for rows in looked]
+    return {
+        "arms": [{"arm": arm, "words": words} for arm, words in ARMS.items()],
+        "settings": [{"key": setting(*place), "p": f"{place[0]:g}", "alpha": f"{place[1]:g}"} for place in main],
+        "base": setting(*TUNED_AT),
+        "seeds": len(by_arm(tables, WRITTEN, main[0])),
+        "populations": _populations(looked, main),
+        "alike": span((100 * share for share in alike), 0),
+        "accuracy": _accuracy(tables, main),
+        "outcomes": _outcomes(tables, main),
+        "base_metrics": list(_base_metrics(tables)),
+        "constant": _constant(tables),
+        "kept": _kept(late),
+        "control": list(_control(tables)),
+        "seen": _seen(tables),
+        "tuning": _tuning(tables["tuning"]),
+        "nearly_all": f"{100 * NEARLY_ALL:g}%",
+    }
+
+
+def _populations(looked: list[pd.DataFrame], main: list[Place]) -> list[dict[str, str]]:
+    """Tabulate for each setting the populations with nearly one label, with Clopper and Pearson's limits."""
+    rows = []
+    for table, place in zip(looked, main, strict=True):
+        n, alike = len(table), int((table["outputs"] != WRITTEN).sum())
+        low, high = clopper_pearson(alike, n)
+        rows.append(
+            {
+                "setting": setting(*place),
+                "alike": f"{alike} of {n}",
+                "share": f"{fixed(100 * alike / n, 0)} [{fixed(100 * low, 0)}, {fixed(100 * high, 0)}]",
+                "median": fixed(100 * table["majority_share"].median(), 1),
+                "one_label": fixed(100 * table["one_label"].mean(), 0),
+            }
+        )
+    return rows
+
+
+def _accuracy(tables: Tables, main: list[Place]) -> list[dict[str, str]]:
+    """Tabulate mean accuracy (standard deviation over populations) by arm and setting, and the majority share."""
+    rows = []
+    for arm, words in ARMS.items():
+        cells = {setting(*place): 100 * by_arm(tables, WRITTEN, place)[arm] for place in main}
+        rows.append({"arm": words, **{k: f"{fixed(v.mean(), 1)} ({fixed(v.std(), 1)})" for k, v in cells.items()}})
+    shares = {setting(*place): 100 * by_arm(tables, WRITTEN, place, "majority_share")["true"] for place in main}
+    return [
+        *rows,
+        {"arm": "majority class", **{k: f"{fixed(v.mean(), 1)} ({fixed(v.std(), 1)})" for k, v in shares.items()}},
+    ]
+
+
+def _outcomes(tables: Tables, main: list[Place]) -> list[dict[str, Any]]:
+    """Judge each arm against the true decomposition in each setting: equivalent, different or undecided.
+
+    The margin is the split study's; 'different' keeps 95% over the table.
+    """
+    rows = []
+    for arm in COMPARED:
+        row: dict[str, Any] = {"arm": ARMS[arm], "key": arm}
+        for place in main:
+            points = 100 * by_arm(tables, WRITTEN, place)
+            e = equivalence(points[arm], points["true"], margin=margin(points))
+            joint = paired_difference(points[arm], points["true"], level=1 - 0.05 / (len(COMPARED) * len(main)))
+            apart = joint.low > 0 or joint.high < 0
+            outcome = e.outcome if e.outcome == "equivalent" else "different" if apart else "undecided"
+            row[setting(*place)] = {"outcome": outcome, "points": fixed(joint.mean, 2)}
+        judged = [row[setting(*place)]["outcome"] for place in main]
+        row |= {outcome: judged.count(outcome) for outcome in ("equivalent", "different", "undecided")}
+        rows.append(row)
+    return rows
+
+
+def _base_metrics(tables: Tables) -> Iterator[dict[str, Any]]:
+    """Yield accuracy, balanced accuracy and log-loss by arm at the base setting, as written and centred."""
+    for outputs in (WRITTEN, "centred"):
+        wide = {metric: by_arm(tables, outputs, TUNED_AT, metric) for metric in METRICS}
+        found = [
+            {
+                "outputs": OUTPUTS[outputs] if arm == next(iter(ARMS)) else "",
+                "arm": words,
+                **{
+                    metric: times(METRICS[metric][0], mean_interval(wide[metric][arm], within=(0.0, np.inf)))
+                    for metric in METRICS
+                },
+            }
+            for arm, words in ARMS.items()
+        ]
+        yield from rounded(found, accuracy=1, balanced_accuracy=1, log_loss=3)
+
+
+def _constant(tables: Tables) -> dict[str, str]:
+    """Return the range of accuracies over arms, and the majority share, where all clients have nearly one label."""
+    table = 100 * by_arm(tables, "nearly one label", TUNED_AT)
+    share = 100 * by_arm(tables, "nearly one label", TUNED_AT, "majority_share")["true"]
+    return {
+        "count": str(len(table)),
+        "accuracy": span(table[list(ARMS)].to_numpy().ravel(), 2),
+        "share": fixed(share.mean(), 2),
+    }
+
+
+def _kept(late: pd.DataFrame) -> list[dict[str, Any]]:
+    """Tabulate the late agreement of consecutive rounds by setting and arm."""
+    rows = [
+        {
+            "setting": setting(p, alpha) if arm == DYNAMIC[0] else "",
+            "arm": ARMS[arm],
+            **{m: mean_interval(group.loc[group["arm"] == arm, m], within=within) for m, within in MEASURES.items()},
+        }
+        for (p, alpha), group in late.groupby(["p", "alpha"], sort=False)
+        for arm in DYNAMIC
+    ]
+    return rounded(rows, agreement=3, kappa=3)
+
+
+def _control(tables: Tables) -> Iterator[dict[str, str]]:
+    """Yield the cells of the positive control: accuracies, and differences jointly at 95%."""
+    found = findings(tables)
+    for cell in control_cells(tables):
+        table = 100 * controlled(tables, cell)
+        yield {
+            "cell": setting(*cell[:2]),
+            "samples": str(cell[2]),
+            "noise": f"{cell[3]:g}",
+            **{arm: fixed(table[arm].mean(), 1) for arm in CONTROL_ARMS},
+            **{f"less_{other}": found[f"control {other} {_cell(cell)}"].text for other in ("complement", "random")},
+        }
+
+
+def _seen(tables: Tables) -> dict[str, Any]:
+    """Count the cells of the positive control in which the true decomposition is seen to be the better one."""
+    found = findings(tables)
+    cells = control_cells(tables)
+    counts = {
+        other: sum(found[f"control {other} {_cell(cell)}"].sign == "more" for cell in cells)
+        for other in ("complement", "random")
+    }
+    return {**counts, "of": len(cells), "all": counts["complement"] == len(cells)}
+
+
+def _tuning(tuning: pd.DataFrame) -> list[dict[str, str]]:
+    """Tabulate the rates tried and the rate chosen by arm."""
+    rows = []
+    for arm, group in tuning.groupby("arm", sort=False):
+        means = 100 * group.groupby("lr")["accuracy"].mean()
+        best = group.loc[group["chosen"], "lr"].iloc[0]
+        rows.append(
+            {
+                "arm": str(arm),
+                "tried": ", ".join(f"{lr:g}: {fixed(value, 1)}" for lr, value in means.items()),
+                "chosen": f"{best:g}" + (" (end of the grid)" if bool(group["end"].iloc[0]) else ""),
+            }
+        )
+    return rows
+
+
+# --- figures ---------------------------------------------------------------------------------------------------
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Draw Figure 6 as accuracy and as differences to the true decomposition, Figure 7, and the positive control."""
+    return {
+        "accuracy": _accuracy_figure(tables),
+        "differences": _differences_figure(tables),
+        "kept": _kept_figure(tables),
+        "control": _control_figure(tables),
+    }
+
+
+def band(values: np.ndarray, level: float = 0.95) -> np.ndarray:
+    """Return half-widths of simultaneous limits at all rounds of all arms; values (arms, populations, rounds)."""
+    from scipy import stats
+
+    arms, n, rounds = values.shape
+    half = stats.t.isf((1 - level) / (2 * arms * rounds), n - 1) * values.std(axis=1, ddof=1) / np.sqrt(n)
+    return np.asarray(half)
+
+
+def curves_at(
+    tables: Tables, outputs: Outputs, place: Place, arms: tuple[str, ...], column: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return evaluated rounds and values (arms, populations, rounds) of one setting."""
+    rows = tables["agreement" if column in MEASURES else "curves"]
+    rows = rows[(rows["outputs"] == outputs) & (rows["p"] == place[0]) & (rows["alpha"] == place[1])]
+    wide = [rows[rows["arm"] == arm].pivot(index="seed", columns="round", values=column) for arm in arms]
+    return wide[0].columns.to_numpy(), np.stack([table.to_numpy() for table in wide])
+
+
+def _panels(tables: Tables, height: float) -> tuple[Figure, list[tuple[Axes, Outputs, Place]]]:
+    """Make a panel for each setting as written, and one for centred output weights at the base setting."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH
+
+    main = places(tables)
+    upper = [place for place in main if place[1] == TUNED_AT[1]]
+    lower = [place for place in main if place not in upper]
+    columns = max(len(upper) + 1, len(lower), 2)
+    figure, axes = plt.subplots(
+        2, columns, figsize=(WIDTH, height), sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
+    found: list[tuple[Axes, Outputs, Place]] = []
+    for axis, place in [*zip(axes[0], upper, strict=False), *zip(axes[1], lower, strict=False)]:
+        axis.set_title(setting(*place))
+        found.append((axis, WRITTEN, place))
+    for axis in (*axes[0, len(upper) : -1], *axes[1, len(lower) :]):
+        axis.set_visible(False)
+    axes[0, -1].set_title(f"centred:\n{setting(*TUNED_AT)}")
+    axes[0, -1].tick_params(labelbottom=True)
+    found.append((axes[0, -1], "centred", TUNED_AT))
+    return figure, found
+
+
+def _legend(figure: Figure, arms: tuple[str, ...], more: tuple[tuple[str, Any], ...] = ()) -> None:
+    import matplotlib.pyplot as plt
+
+    handles = [
+        plt.Line2D([], [], color="black", ls=LINES[arm][0], marker=LINES[arm][1], mfc=LINES[arm][2], ms=3.5, lw=0.8,
+                   mew=0.8, label=ARMS[arm])
+        for arm in arms
+    ]  # fmt: skip
+    handles += [plt.Line2D([], [], label=words, **look) for words, look in more]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=7)
+
+
+def _accuracy_figure(tables: Tables) -> Figure:
+    """Draw accuracy against rounds for all arms, with the true decomposition's simultaneous band."""
+    from fedstat.report.figures import style
+
+    arms = tuple(LINES)
+    with style():
+        figure, panels = _panels(tables, 4.6)
+        for axis, outputs, place in panels:
+            rounds, values = curves_at(tables, outputs, place, arms, "accuracy")
+            _, share = curves_at(tables, outputs, place, ("true",), "majority_share")
+            half = band(values)[arms.index("true")]
+            means = values.mean(axis=1)
+            true = means[arms.index("true")]
+            axis.fill_between(rounds, 100 * np.clip(true - half, 0, 1), 100 * np.clip(true + half, 0, 1), color="0.88",
+                              lw=0)  # fmt: skip
+            for arm, mean in zip(arms, means, strict=True):
+                line, mark, fill = LINES[arm]
+                axis.plot(rounds, 100 * mean, ls=line, marker=mark, mfc=fill, color="black", lw=0.8, ms=3, mew=0.7)
+            axis.axhline(100 * share.mean(), color="0.5", lw=1.6, zorder=0)
+        low = min(100 * curves_at(tables, o, s, arms, "accuracy")[1].mean(axis=1)[:, 1:].min() for _, o, s in panels)
+        panels[0][0].set_ylim(max(0, 5 * np.floor(low / 5) - 2), 101)
+        figure.supylabel("test accuracy, per cent", fontsize=8)
+        figure.supxlabel("round", fontsize=8)
+        _legend(figure, arms, (("share of the majority class", {"color": "0.5", "lw": 1.6}),))
+    return figure
+
+
+def _differences_figure(tables: Tables) -> Figure:
+    """Draw accuracy less that under the true decomposition, paired by population, with simultaneous limits."""
+    from fedstat.report.figures import style
+
+    arms = ("static", "dynamic", "dynamic, code", "random, every round")
+    with style():
+        figure, panels = _panels(tables, 4.4)
+        for axis, outputs, place in panels:
+            rounds, values = curves_at(tables, outputs, place, ("true", *arms), "accuracy")
+            values = 100 * (values[1:] - values[:1])
+            half = band(values)
+            step = float(np.diff(rounds).max()) / 7
+            for i, arm in enumerate(arms):
+                line, mark, fill = LINES[arm]
+                at = rounds + (i - 1.5) * step
+                axis.plot(at, values[i].mean(axis=0), ls=line, marker=mark, mfc=fill, color="black", lw=0.8, ms=3,
+                          mew=0.7)  # fmt: skip
+                axis.vlines(
+                    at, values[i].mean(axis=0) - half[i], values[i].mean(axis=0) + half[i], color="0.45", lw=0.7
+                )
+            axis.axhspan(-1, 1, color="0.93", lw=0, zorder=0)
+            axis.axhline(0, color="0.6", lw=0.6, zorder=0)
+            axis.set_yscale("symlog", linthresh=1.0, linscale=0.8)
+            axis.set_yticks([-30, -10, -3, -1, 0, 1, 3, 10], ["−30", "−10", "−3", "−1", "0", "1", "3", "10"])
+            axis.set_yticks([], minor=True)
+            axis.set_ylim(-40, 15)
+        figure.supylabel("test accuracy less that under\nthe true decomposition, points", fontsize=8)
+        figure.supxlabel("round", fontsize=8)
+        _legend(figure, arms)
+    return figure
+
+
+def _kept_figure(tables: Tables) -> Figure:
+    """Draw the share of units that keep their state from the round before, with simultaneous limits."""
+    from fedstat.report.figures import style
+
+    with style():
+        figure, panels = _panels(tables, 4.2)
+        for axis, outputs, place in panels:
+            rounds, values = curves_at(tables, outputs, place, DYNAMIC, "agreement")
+            half = band(values)
+            step = float(np.diff(rounds).max()) / 6
+            for i, arm in enumerate(DYNAMIC):
+                line, mark, fill = LINES[arm]
+                at, mean = rounds + (i - 1) * step, values[i].mean(axis=0)
+                axis.plot(at, mean, ls=line, marker=mark, mfc=fill, color="black", lw=0.8, ms=3, mew=0.7)
+                axis.vlines(at, mean - half[i], np.minimum(mean + half[i], 1), color="0.45", lw=0.7)
+            axis.axhline(NEARLY_ALL, color="0.6", lw=0.6, ls=(0, (2, 2)), zorder=0)
+            axis.set_ylim(0.3, 1.02)
+        figure.supylabel("units that keep their state (share)", fontsize=8)
+        figure.supxlabel("round", fontsize=8)
+        _legend(figure, DYNAMIC, (("nearly all: 95%", {"color": "0.6", "lw": 0.6, "ls": (0, (2, 2))}),))
+    return figure
+
+
+def _control_figure(tables: Tables) -> Figure:
+    """Draw the true decomposition's accuracy less that of a wrong one, where units are identified."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import style
+
+    found, cells = findings(tables), control_cells(tables)
+    with style():
+        figure, axis = plt.subplots(figsize=(76 / 25.4, 0.9 + 0.4 * len(cells)), layout="constrained")
+        for height, cell in enumerate(cells):
+            for shift, other, mark, fill in ((-0.13, "complement", "o", "black"), (0.13, "random", "s", "white")):
+                f = found[f"control {other} {_cell(cell)}"]
+                axis.plot([f.low, f.high], [height + shift] * 2, color="black", lw=0.9)
+                axis.plot(f.mean, height + shift, mark, color="black", mfc=fill, ms=3.8,
+                          label=f"less {other}" if height == 0 else None)  # fmt: skip
+        axis.axvline(0, color="0.6", lw=0.6)
+        names = [f"α = {alpha:g}, n = {n},\nnoise {noise:g}" for _, alpha, n, noise in cells]
+        axis.set_yticks(range(len(cells)), names)
+        axis.set_ylim(len(cells) - 0.5, -0.5)
+        axis.set_xlabel("accuracy, the true decomposition\nless a wrong one, points")
+        axis.legend(fontsize=7, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    return figure
