@@ -13,6 +13,7 @@ from fedstat.federated.grid import shown
 from fedstat.federated.local import Training
 from fedstat.federated.method import Method
 from fedstat.inference import PairedDifference, interval, mean_interval, paired_difference
+from fedstat.inference.scores import SHARES
 
 _NAN = float("nan")
 
@@ -76,6 +77,7 @@ class Check:
         *,
         split: str,
         same_data: bool,
+        metric: str,
         higher: bool,
         level: float,
     ) -> Check:
@@ -87,7 +89,7 @@ class Check:
         seen = by_test is not None and "test" in tuned[by_test]
         return cls(
             chosen, runner_up, by_test, scores, split, same_data, float(before.mean()),
-            spread_of(after, level), excess(before, after, higher, level), difference,
+            spread_of(after, metric, level), excess(before, after, higher, level), difference,
             excess(tuned[by_test]["test"], fresh[by_test]["test"], higher, level) if seen and by_test else None,
         )  # fmt: skip
 
@@ -233,10 +235,10 @@ class Tuning:
         return told
 
 
-def spread_of(values: pd.Series, level: float) -> tuple[float, float, float]:
+def spread_of(values: pd.Series, metric: str, level: float) -> tuple[float, float, float]:
     """Return the mean over seeds and its limits; NaN where a value is missing, and limits of one seed."""
     if len(values) > 1 and np.isfinite(values).all():
-        return mean_interval(values, level)
+        return mean_interval(values, level, within=(0.0, 1.0) if metric in SHARES else (-np.inf, np.inf))
     return float(values.mean(skipna=False)), _NAN, _NAN
 
 

@@ -98,9 +98,9 @@ def tune(
         Seeds, none of them in `seed`, under which the chosen values and the runner-up run once more: the choice is
         then judged by numbers that it was not made by.
     also_test : bool
-        Measure trials on test samples as well, in rows of the split ``test`` of `Tuning.scores`, and run those values under
-        the fresh seeds that the test samples would have chosen. The choice does not look at them; it is for studies of
-        what tuning on test samples would do.
+        Measure trials on test samples as well, in rows of the split ``test`` of `Tuning.scores`, and run those values
+        under the fresh seeds that the test samples would have chosen. The choice does not look at them; it is for
+        studies of what tuning on test samples would do.
     level : float
         Of the intervals.
     folder : path, optional
@@ -147,7 +147,9 @@ def tune(
     bench = _Bench(model, clients, rounds, min(last, rounds), metric, also_test, place, how)
     scores, steps, held = _search(choices, bench, seeds, more)
     best = choices.trial(held)
-    table = pd.concat([_tabulated(scores, step, s + 1, level) for s, step in enumerate(steps)], ignore_index=True)
+    table = pd.concat(
+        [_tabulated(scores, step, s + 1, metric, level) for s, step in enumerate(steps)], ignore_index=True
+    )
     check = _checked(bench, scores, best, new, more, level) if new else None
     return Tuning(
         best=held, method=best.method, training=best.training, table=table, scores=bench.measured(fresh=False),
@@ -367,11 +369,11 @@ def _search(
     return scores, steps, held
 
 
-def _tabulated(scores: _Scores, step: _Step, number: int, level: float) -> pd.DataFrame:
+def _tabulated(scores: _Scores, step: _Step, number: int, metric: str, level: float) -> pd.DataFrame:
     """Return a step's trials as the rows of a table."""
     rows = []
     for label in step.labels:
-        mean, low, high = spread_of(scores.values[label]["validation"], level)
+        mean, low, high = spread_of(scores.values[label]["validation"], metric, level)
         rows.append(
             {"step": number, "chooses": ", ".join(step.names), **scores.trials[label].values, "mean": mean, "low": low,
              "high": high, "chosen": label == step.chosen, "ran before": label in step.before, "trial": label}
@@ -387,7 +389,12 @@ def _checked(bench: _Bench, scores: _Scores, best: Trial, seeds: Sequence[int], 
     wanted = list(dict.fromkeys(one for one in (best.label, second, by_test) if one is not None))
     found = bench.run("fresh", [scores.trials[one] for one in wanted], seeds, fresh=True)
     same_data = isinstance(bench.clients, Clients)
-    return Check.of(
-        scores.values, found, bench.measured(fresh=True), best.label, second, by_test, same_data=same_data, higher=higher, level=level,
-        split="test" if same_data and "test" in found[best.label] else "validation",
-    )  # fmt: skip
+    split = "test" if same_data and "test" in found[best.label] else "validation"
+    how: dict[str, Any] = {
+        "split": split,
+        "same_data": same_data,
+        "metric": bench.metric,
+        "higher": higher,
+        "level": level,
+    }
+    return Check.of(scores.values, found, bench.measured(fresh=True), best.label, second, by_test, **how)
