@@ -1,0 +1,1 @@
+"""What the tuning study hands to its chapter."""

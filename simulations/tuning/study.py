@@ -28,7 +28,7 @@ from simulations.parts import SECOND_LOOK, Part, run_parts
 
 _HOW = (
     "the first 9,085 images of CIFAR-10 in place of CIFAR-100, 2 and 5 classes a client, 30 clients, a network of two "
-    "convolutions and two dense layers instead of VGG-16, 20 rounds; choices on validation samples, three seeds"
+    "convolutions and two dense layers instead of VGG-16, 18 rounds; choices on validation samples, three seeds"
 )
 ABOUT = About(
     "Tuning FedFac: the layer, the cut, the contribution",
@@ -117,7 +117,7 @@ SCALES = {
         rates=(2e-3,), seeds=2, fresh=3, images=3000, shift=SECOND_LOOK,
     ),
     "desk": Scale(
-        "cifar10", 30, ((2, "text"), (5, "text"), (2, "code")), _SMALL, _TAUS, _KAPPAS, rounds=20, last=10,
+        "cifar10", 30, ((2, "text"), (5, "text"), (2, "code")), _SMALL, _TAUS, _KAPPAS, rounds=18, last=10,
         rates=(1e-3, 2e-3, 4e-3), seeds=3, fresh=5,
     ),
     "paper": Scale(
