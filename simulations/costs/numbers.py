@@ -1,0 +1,1 @@
+"""What the costs study hands to its chapter."""
