@@ -123,7 +123,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 
 def _patterns(tables: Tables) -> Iterator[tuple[str, Finding]]:
-    unit = " points"
+    unit = "points"
     for setting in settings(tables):
         layers = step(tables, setting, "layers", split="test")
         deepest, others = layers.columns[-1], list(layers.columns[:-1])
@@ -149,11 +149,11 @@ def _influence(tables: Tables) -> Iterator[tuple[str, Finding]]:
     found = {name: _mean_over(tables, [name], spread, "test") for name in ORDER}
     for name, values in found.items():
         what = f"test accuracy of the best value less the worst, told by the other seeds: {WORDS[name]}"
-        yield f"influence {name}", Finding.of(what, _against_zero(values), 100, " points", 1)
+        yield f"influence {name}", Finding.of(what, _against_zero(values), 100, "points", 1)
     for one, other in (("layers", "tau"), ("tau", "kappa")):
         what = f"influence of {WORDS[one]} less that of {WORDS[other]}"
         d = paired_difference(found[one], found[other])
-        yield f"influence {one} over {other}", Finding.of(what, d, 100, " points", 1)
+        yield f"influence {one} over {other}", Finding.of(what, d, 100, "points", 1)
 
 
 def _optimism(tables: Tables) -> Iterator[tuple[str, Finding]]:
@@ -162,16 +162,16 @@ def _optimism(tables: Tables) -> Iterator[tuple[str, Finding]]:
             trial = role(tables, setting, name)
             what = f"{split} accuracy of the value chosen by it, tuning seeds less fresh seeds, {named(setting)}"
             estimate = times(100, _excess(tables, setting, trial, split))
-            yield f"optimism {name} {named(setting)}", Finding(what, *estimate, unit=" points", digits=1)
+            yield f"optimism {name} {named(setting)}", Finding(what, *estimate, unit="points", digits=1)
         first, second = (role(tables, setting, name) for name in ("chosen", "runner-up"))
         fresh = scores(tables, setting, split="test", seeds="fresh")
         d = paired_difference(fresh[first], fresh[second])
         what = f"test accuracy of the chosen values less the runner-up under fresh seeds, {named(setting)}"
-        yield f"resolved {named(setting)}", Finding.of(what, d, 100, " points", 1)
+        yield f"resolved {named(setting)}", Finding.of(what, d, 100, "points", 1)
     for split in ("test", "validation"):
         values = _mean_over(tables, list(ORDER), one_run, split)
         what = f"by how much a value looks better under the one seed whose {split} samples choose it than under others"
-        yield f"one run {split}", Finding.of(what, _against_zero(values), 100, " points", 1)
+        yield f"one run {split}", Finding.of(what, _against_zero(values), 100, "points", 1)
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,16 +239,16 @@ def _choice(tables: Tables, setting: Setting) -> dict[str, Any]:
     rows = _of(tables["trials"], setting)
     last = rows[rows["chosen"]].iloc[-1]
     fresh = {m: scores(tables, setting, split="test", metric=m, seeds="fresh")[trial] for m in MEASURES}
-    parts = {m: mean_interval(fresh[m]) for m in MEASURES}
+    within = {m: (0.0, np.inf if m == "log_loss" else 1.0) for m in MEASURES}
+    parts = {m: mean_interval(fresh[m], within=within[m]) for m in MEASURES}
     return {
         "setting": named(setting),
         "layer": str(last["layers"]),
         "tau": f"{100 * last['tau']:g}%",
         "kappa": f"{last['kappa']:g}",
         "tuned": fixed(100 * float(last["mean"]), 1),
-        "optimism": f"optimism chosen {named(setting)}",
-        "test_optimism": f"optimism by test {named(setting)}",
-        "resolved": f"resolved {named(setting)}",
+        "optimism": _points(_excess(tables, setting, trial, "validation")),
+        "test_optimism": _points(_excess(tables, setting, role(tables, setting, "by test"), "test")),
         "same": role(tables, setting, "by test") == trial,
         "accuracy": _points(parts["accuracy"]),
         "balanced": _points(parts["balanced_accuracy"]),
