@@ -186,7 +186,9 @@ class Tuning:
         for name, value in self.ends.items():
             told.append(f"{name}={shown(value)} is an end of its grid: a value beyond it may be better.")
         if lost := int(self.table["mean"].isna().sum()):
-            told.append(f"{lost} trials were not chosen because training diverged or outputs were no numbers.")
+            told.append(
+                f"Never chosen, because training diverged or outputs were no numbers: {lost} of the trials below."
+            )
         return told
 
     def _shown(self) -> pd.DataFrame:
@@ -209,18 +211,18 @@ class Tuning:
         spent = self.budget.loc["tuning"]
         told = f"Budget: {self.equal_budget}"
         if "local epochs" in spent:
-            told += f"; {spent['local epochs']:,} local epochs, {spent['local steps']:,} local steps"
-        return [told + ". A method that is compared with this one is tuned as fairly by as many."]
+            told += f", {spent['local epochs']:,} local epochs, {spent['local steps']:,} local steps"
+        return [told + ". It is what a method that is compared with this one may spend on its tuning."]
 
     def _honesty(self) -> list[str]:
         check = self.check
         if check is None:
-            return ["Optimism: not measured; give seeds that tuning does not use as fresh=."]
+            return ["Optimism: not measured; give fresh= seeds that tuning does not use."]
         n = check.scores["seed"].nunique()
         data = " The data are the same under all seeds, and the limits speak of these data alone." * check.same_data
         told = [
-            f"Optimism: {check.tuned:.4f} under the tuning seeds, {_interval(check.fresh)} on {check.split} samples of "
-            f"{n} fresh seeds: the choice looked better than it is by {_interval(check.optimism)} (Welch).{data}"
+            f"Optimism: {_interval(check.optimism)}. The choice was made by {check.tuned:.4f} on validation samples "
+            f"and comes to {_interval(check.fresh)} on {check.split} samples of {n} fresh seeds (Welch's limits).{data}"
         ]
         if check.runner_up is not None and check.difference is not None:
             d = check.difference
@@ -229,8 +231,7 @@ class Tuning:
             told.append(f"Under the fresh seeds it is {word} the runner-up, {check.runner_up}: difference {d}.")
         if check.test_optimism is not None:
             told.append(
-                f"Test samples would have chosen {check.by_test}, which would have looked better than it is by "
-                f"{_interval(check.test_optimism)}."
+                f"Test samples would have chosen {check.by_test}: optimism {_interval(check.test_optimism)} on them."
             )
         return told
 

@@ -256,18 +256,18 @@ class _Bench:
 
     def _federated(self, place: Path | None, arguments: dict[str, Any], fresh: bool) -> Result:
         """Run, continue what was interrupted, or read what is finished."""
-        rounds = {"rounds": self.rounds, "evaluate_at": range(self.rounds - self.last + 1, self.rounds + 1)}
+        how = {**arguments, "rounds": self.rounds, "evaluate_at": range(self.rounds - self.last + 1, self.rounds + 1)}
         validate = (fresh or self.also_test) and _has_test(arguments["clients"], arguments["seed"][0])
         if place is None:
-            return federate(**arguments, **rounds, validate=validate)
+            return federate(**how, validate=validate)
         place.parent.mkdir(parents=True, exist_ok=True)
         with sole_writer(place):  # it puts back what a killed writer moved
             there = (place / "config.toml").exists()
         if not there:
-            return federate(**arguments, **rounds, validate=validate, folder=place)
+            return federate(**how, validate=validate, folder=place)
         saved = load(place, self.model, arguments["method"], arguments["training"])
         if saved.config["rounds"] < self.rounds:
-            return federate(**arguments, **rounds, validate=validate, folder=place, resume=saved)
+            return federate(**how, validate=validate, folder=place, resume=saved)
         saved.check_same(_config(arguments, validate))
         if saved.config["rounds"] > self.rounds:
             raise ValueError(f"{place} holds {saved.config['rounds']} rounds, more than {self.rounds}; choose another.")

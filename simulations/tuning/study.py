@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -48,6 +48,7 @@ ABOUT = About(
         "paper": "50 hours on a GPU at 10 TFLOP a second (an estimate: 490 runs of 3,600 TFLOP); needs CIFAR-100",
     },
 )
+Reading = Literal["text", "code"]
 #: The values that the paper holds before their own step.
 START: Mapping[str, Any] = {"tau": fs.Quantile(0.5), "kappa": 0.85}
 ORDER = ("layers", "tau", "kappa")
@@ -86,7 +87,7 @@ class Scale:
 
     dataset: str
     clients: int
-    settings: tuple[tuple[int, str], ...]
+    settings: tuple[tuple[int, Reading], ...]
     layers: tuple[str, ...]
     taus: tuple[float, ...]
     kappas: tuple[float, ...]
@@ -121,7 +122,7 @@ SCALES = {
         rates=(1e-3, 2e-3, 4e-3), seeds=3, fresh=5,
     ),
     "paper": Scale(
-        "cifar100", 100, tuple((s, reading) for reading in ("text", "code") for s in (5, 10, 30)),
+        "cifar100", 100, ((5, "text"), (10, "text"), (30, "text"), (5, "code"), (10, "code"), (30, "code")),
         ("conv1", *(f"conv{i}" for i in range(3, 14)), "hidden1", "hidden2"), _TAUS, _KAPPAS, rounds=500, last=10,
         rates=(1e-3,), seeds=3, fresh=5, participation=0.1, network="vgg16", batch=64, weight_decay=7.8125e-6,
     ),
@@ -159,7 +160,7 @@ def grid(scale: Scale) -> dict[str, list[Any]]:
     }
 
 
-def method(reading: str) -> partial[fs.FedFac]:
+def method(reading: Reading) -> partial[fs.FedFac]:
     """Return what makes the tuned method of the grid's values."""
     return partial(fs.FedFac, dynamic=True, reading=reading)
 
@@ -203,7 +204,7 @@ def _both(scale: Scale, classes: int, seed: int) -> Clients:
     return draw(scale, classes, seed)
 
 
-def one_setting(scale: Scale, classes: int, reading: str, lr: float) -> Tables:
+def one_setting(scale: Scale, classes: int, reading: Reading, lr: float) -> Tables:
     """Tune at one setting; return its trials, all that was measured, the checks and the budget."""
     shift = scale.shift
     with warnings.catch_warnings():
