@@ -56,7 +56,7 @@ ABOUT = About(
     times={
         "smoke": "seconds",
         "quick": "half a minute on one core",
-        "desk": "3 minutes of one core",
+        "desk": "4 minutes of one core",
         "paper": "2 hours on a GPU (an estimate; ResNet-18 at 20 epochs is most of it); needs CIFAR-10, CIFAR-100",
     },
 )
