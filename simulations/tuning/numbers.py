@@ -308,5 +308,5 @@ def figures(tables: Tables) -> dict[str, Figure]:
         axes[0, 0].set_ylabel("the paper: test accuracy (%)")
         axes[1, 0].set_ylabel("ours: test accuracy (%)")
         axes[0, 0].legend(fontsize=7, frameon=False)
-        axes[1, 0].legend(fontsize=7, frameon=False)
+        axes[1, 0].legend(fontsize=7, frameon=False, loc="upper left")
     return {"tables": figure}
