@@ -203,6 +203,15 @@ def test_it_prints_the_choice_the_trials_the_budget_and_the_optimism():
         assert words in told
     assert "not measured" in str(planted())
     assert "<table" in planted()._repr_html_()
+    assert repr(planted()) == "Tuning(a=2.0, b=1.0; 12 trials under the 2 seeds 0, 1, 24 runs of 1 rounds)"
+
+
+def test_one_seed_has_no_limits_and_says_so():
+    one = planted(seed=0, fresh=1)
+    assert one.best == {"a": 2.0, "b": 1.0}
+    assert np.isnan(one.check.optimism[1])
+    assert one.check.difference is None
+    assert "limits unknown" in str(one)
 
 
 @pytest.mark.parametrize(

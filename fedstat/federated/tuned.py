@@ -18,7 +18,7 @@ from fedstat.inference.scores import SHARES
 _NAN = float("nan")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Check:
     """The chosen values under seeds that tuning never saw.
 
@@ -94,7 +94,7 @@ class Check:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tuning:
     """Outcome of `fedstat.tune`; print it.
 
@@ -160,6 +160,10 @@ class Tuning:
             f"{trials} trials under the {len(self.seeds)} seeds {', '.join(map(str, self.seeds))}, {runs} runs of "
             f"{self.rounds} rounds"
         )
+
+    def __repr__(self) -> str:
+        chosen = ", ".join(f"{name}={shown(value)}" for name, value in self.best.items())
+        return f"Tuning({chosen}; {self.equal_budget})"
 
     def __str__(self) -> str:
         return "\n".join([*self._choice(), "", self._table(), "", *self._cost(), *self._honesty()])
