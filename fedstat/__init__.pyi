@@ -23,6 +23,7 @@ from .federated import (
     Result,
     State,
     Training,
+    Tuning,
     Update,
     describe,
     extend,
@@ -32,6 +33,7 @@ from .federated import (
     newcomers,
     rounds,
     schedules,
+    tune,
 )
 from .inference import compare, read_results
 from .methods import Count, FedAvg, FedFac, FedSplit, Local, Quantile
@@ -52,6 +54,7 @@ __all__ = [
     "Result",
     "State",
     "Training",
+    "Tuning",
     "Update",
     "claims",
     "compare",
@@ -76,6 +79,7 @@ __all__ = [
     "schedules",
     "testing",
     "theory",
+    "tune",
 ]
 
 __version__: str

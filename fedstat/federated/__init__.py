@@ -26,6 +26,8 @@ from fedstat.federated.patience import Patience
 from fedstat.federated.result import Result, load
 from fedstat.federated.rounds import Round, rounds
 from fedstat.federated.store import ClientStore
+from fedstat.federated.tuned import Check, Tuning
+from fedstat.federated.tuning import tune
 
 __all__ = [
     "SGD",
@@ -33,6 +35,7 @@ __all__ = [
     "AdamW",
     "Batch",
     "Bits",
+    "Check",
     "ClientData",
     "ClientStore",
     "Context",
@@ -56,6 +59,7 @@ __all__ = [
     "State",
     "Terminated",
     "Training",
+    "Tuning",
     "Update",
     "build",
     "describe",
@@ -69,5 +73,6 @@ __all__ = [
     "share_all_but",
     "slot",
     "stack",
+    "tune",
     "without_slots",
 ]

@@ -246,7 +246,7 @@ def choose_sources(vary: Iterable[str] | None, clients: Population, model: Model
             else "clients are the same for all seeds; pass a function from a seed to Clients"
         )
         raise ValueError(f"vary names {named[0]!r}, but {why}.")
-    if not isinstance(clients, Clients) and not _takes_two(clients) and ("data" in chosen) != ("partition" in chosen):
+    if not isinstance(clients, Clients) and not takes_two(clients) and ("data" in chosen) != ("partition" in chosen):
         one, other = ("data", "partition") if "data" in chosen else ("partition", "data")
         raise ValueError(
             f"vary names {one!r} without {other!r}, but clients is a function of one seed, which serves both; pass a "
@@ -255,7 +255,7 @@ def choose_sources(vary: Iterable[str] | None, clients: Population, model: Model
     return chosen
 
 
-def _takes_two(function: Callable[..., Any]) -> bool:
+def takes_two(function: Callable[..., Any]) -> bool:
     """Tell whether a function has two arguments without defaults."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -265,7 +265,7 @@ def _takes_two(function: Callable[..., Any]) -> bool:
 
 
 def _draw(clients: Callable[..., Clients], data: int, partition: int) -> Clients:
-    return clients(data, partition) if _takes_two(clients) else clients(partition)  # one seed then serves both
+    return clients(data, partition) if takes_two(clients) else clients(partition)  # one seed then serves both
 
 
 def _replicates(

@@ -1,0 +1,1 @@
+"""Which hidden units are shared: FedFac's Figure 6."""

@@ -1,0 +1,261 @@
+"""Tune FedFac's layer, then its cut, then its contribution (FedFac paper, Tables 4 to 6), by `fedstat.tune`.
+
+Images of few classes a client; the dynamic version, in the text's reading and in the code's. The choices are made on
+validation samples of the tuning seeds. What the paper's tables hold are test accuracies: test samples are measured
+beside, to say what a choice by them would have been worth on fresh seeds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+import fedstat as fs
+from fedstat._tables import Tables
+from fedstat.data import Clients
+from fedstat.factor import IdentificationWarning
+from fedstat.inference import primary_summary
+from fedstat.models import Factory
+from simulations.contract import About, Shown
+from simulations.images import chosen, dealt, images, small_cnn, tuned_rates
+from simulations.parts import SECOND_LOOK, Part, run_parts
+
+_HOW = (
+    "the first 9,085 images of CIFAR-10 in place of CIFAR-100, 2 and 5 classes a client, 30 clients, a network of two "
+    "convolutions and two dense layers instead of VGG-16, 18 rounds; choices on validation samples, three seeds"
+)
+ABOUT = About(
+    "Tuning FedFac: the layer, the cut, the contribution",
+    "FedSplit/FedFac",
+    "",
+    order=36,
+    shows=(
+        Shown("Table 4", "test accuracy by the layer whose units may be personal", "in part", _HOW),
+        Shown("Table 5", "test accuracy by the quantile at which units are cut", "in part", _HOW),
+        Shown("Table 6", "test accuracy by the contribution that decides the number of factors", "in part", _HOW),
+    ),
+    data=("cifar10",),
+    times={
+        "smoke": "seconds",
+        "quick": "a minute on two cores",
+        "desk": "17 minutes of one core",
+        "paper": "50 hours on a GPU at 10 TFLOP a second (an estimate: 490 runs of 3,600 TFLOP); needs CIFAR-100",
+    },
+)
+Reading = Literal["text", "code"]
+#: The values that the paper holds before their own step.
+START: Mapping[str, Any] = {"tau": fs.Quantile(0.5), "kappa": 0.85}
+ORDER = ("layers", "tau", "kappa")
+MEASURES = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
+#: Fresh seeds, and those by which the learning rate is chosen; tuning seeds are below.
+FRESH, RATES = 100, 200
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of the study.
+
+    Attributes
+    ----------
+    dataset, network : str
+        The images (of which the first `images`, 0 for all), and "small_cnn" or "vgg16".
+    clients : int
+        Number of clients; `participation` is the share of them in a round.
+    settings : tuple of (int, str)
+        Classes per client, and the reading of the method.
+    layers, taus, kappas : tuple
+        The three grids: single layers, quantiles, contributions.
+    rounds, last, epochs, batch : int
+        Rounds, how many of the last are averaged, and a client's work.
+    rates : tuple of float
+        The grid of learning rates; a single one is taken as it is.
+    seeds, fresh : int
+        Tuning seeds and fresh seeds.
+    weight_decay : float
+        As `fedstat.Training`.
+    shift : int
+        Added to all seeds.
+    device : str
+        Where networks train.
+    """
+
+    dataset: str
+    clients: int
+    settings: tuple[tuple[int, Reading], ...]
+    layers: tuple[str, ...]
+    taus: tuple[float, ...]
+    kappas: tuple[float, ...]
+    rounds: int
+    last: int
+    rates: tuple[float, ...]
+    seeds: int
+    fresh: int
+    images: int = 0
+    participation: float = 1 / 3
+    network: str = "small_cnn"
+    epochs: int = 1
+    batch: int = 20
+    weight_decay: float = 0.0
+    shift: int = 0
+    device: str = "cpu"
+
+
+_SMALL = ("conv1", "conv2", "hidden")
+_TAUS, _KAPPAS = (0.25, 0.5, 0.75, 0.9, 0.95), (0.5, 0.75, 0.85, 0.9, 0.95)
+SCALES = {
+    "smoke": Scale(
+        "digits", 6, ((2, "text"),), ("conv1", "hidden"), (0.5, 0.95), (0.5, 0.85), rounds=2, last=1,
+        rates=(3e-3,), seeds=2, fresh=2, images=300, shift=SECOND_LOOK, batch=40,
+    ),
+    "quick": Scale(
+        "cifar10", 15, ((2, "text"), (5, "text")), _SMALL, (0.25, 0.5, 0.95), (0.5, 0.85), rounds=10, last=4,
+        rates=(2e-3,), seeds=2, fresh=3, images=3000, shift=SECOND_LOOK,
+    ),
+    "desk": Scale(
+        "cifar10", 30, ((2, "text"), (5, "text"), (2, "code")), _SMALL, _TAUS, _KAPPAS, rounds=14, last=8,
+        rates=(1e-3, 2e-3, 4e-3), seeds=3, fresh=5,
+    ),
+    "paper": Scale(
+        "cifar100", 100, ((5, "text"), (10, "text"), (30, "text"), (5, "code"), (10, "code"), (30, "code")),
+        ("conv1", *(f"conv{i}" for i in range(3, 14)), "hidden1", "hidden2"), _TAUS, _KAPPAS, rounds=500, last=10,
+        rates=(1e-3,), seeds=3, fresh=5, participation=0.1, network="vgg16", batch=64, weight_decay=7.8125e-6,
+    ),
+}  # fmt: skip
+
+
+def network(scale: Scale) -> Factory:
+    """Return what builds the network."""
+    x, y, _ = images(scale.dataset)
+    classes = int(y.max()) + 1
+    return fs.models.vgg16(classes) if scale.network == "vgg16" else small_cnn(x, classes)
+
+
+def draw(scale: Scale, classes: int, seed: int, *, validation: bool = False) -> Clients:
+    """Deal shards of so many classes a client; see `simulations.images.dealt`."""
+    x, y, _ = images(scale.dataset)
+    some = slice(0, scale.images or len(y))
+    parts = fs.data.shards(y[some], scale.clients, classes, seed=seed)
+    return dealt(x[some], y[some], parts, seed=seed, validation=validation)
+
+
+def training(scale: Scale, lr: float) -> fs.Training:
+    """Return a client's work in a round: Adam, as in the paper."""
+    return fs.Training(
+        lr=lr, optimizer="adam", batch_size=scale.batch, local_epochs=scale.epochs, weight_decay=scale.weight_decay
+    )
+
+
+def grid(scale: Scale) -> dict[str, list[Any]]:
+    """Return the three grids, in the paper's order."""
+    return {
+        "layers": [(layer,) for layer in scale.layers],
+        "tau": [fs.Quantile(q) for q in scale.taus],
+        "kappa": list(scale.kappas),
+    }
+
+
+def method(reading: Reading) -> partial[fs.FedFac]:
+    """Return what makes the tuned method of the grid's values."""
+    return partial(fs.FedFac, dynamic=True, reading=reading)
+
+
+def rate_part(scale: Scale, arm: str, lr: float) -> Part:
+    """Return the part that measures a learning rate for FedFac at the start values on the deepest layer."""
+    return Part(f"tuning-{arm}-lr{lr:g}", scale, partial(one_rate, scale, arm, lr))
+
+
+def one_rate(scale: Scale, arm: str, lr: float) -> Tables:
+    """Measure validation accuracy at a learning rate, NaN where training diverged."""
+    first = RATES + scale.shift
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentificationWarning)  # that the text's analysis is not identified is known
+        try:
+            result = fs.federate(
+                fs.FedFac(layers=[scale.layers[-1]], dynamic=True, **START),
+                network(scale),
+                partial(_for_tuning, scale, int(arm.removeprefix("S"))),
+                training(scale, lr),
+                rounds=scale.rounds,
+                participation=scale.participation,
+                seed=range(first, first + scale.seeds),
+                evaluate_at=range(scale.rounds - scale.last + 1, scale.rounds + 1),
+                device=scale.device,
+                progress=False,
+            )
+        except FloatingPointError:
+            values = pd.Series(float("nan"), index=range(first, first + scale.seeds))
+        else:
+            values = primary_summary(result.history, "accuracy", last=scale.last)["FedFac"]
+    rows = values.rename("accuracy").rename_axis("seed").reset_index()
+    return {"tuning": rows.assign(arm=arm, lr=lr)}
+
+
+def _for_tuning(scale: Scale, classes: int, seed: int) -> Clients:
+    return draw(scale, classes, seed, validation=True)
+
+
+def _both(scale: Scale, classes: int, seed: int) -> Clients:
+    return draw(scale, classes, seed)
+
+
+def one_setting(scale: Scale, classes: int, reading: Reading, lr: float) -> Tables:
+    """Tune at one setting; return its trials, all that was measured, the checks and the budget."""
+    shift = scale.shift
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentificationWarning)
+        tuning = fs.tune(
+            method(reading),
+            grid(scale),
+            network(scale),
+            partial(_both, scale, classes),
+            training(scale, lr),
+            rounds=scale.rounds,
+            last=scale.last,
+            seed=range(shift, shift + scale.seeds),
+            fresh=range(FRESH + shift, FRESH + shift + scale.fresh),
+            order=ORDER,
+            start=START,
+            also_test=True,
+            participation=scale.participation,
+            device=scale.device,
+            progress=False,
+        )
+    tables = tabulated(tuning)
+    return {name: table.assign(classes=classes, reading=reading) for name, table in tables.items()}
+
+
+def tabulated(tuning: fs.Tuning) -> Tables:
+    """Return a tuning's tables in plain values."""
+    table = tuning.table.rename(columns={"ran before": "before"})
+    trials = table.assign(layers=table["layers"].map(lambda layers: layers[0]), tau=table["tau"].map(lambda cut: cut.q))
+    check = tuning.check
+    assert check is not None
+    scores = pd.concat([tuning.scores.assign(seeds="tuning"), check.scores.assign(seeds="fresh")], ignore_index=True)
+    roles = {"chosen": check.chosen, "runner-up": check.runner_up, "by test": check.by_test}
+    return {
+        "trials": trials,
+        "scores": scores[scores["metric"].isin(MEASURES)],
+        "roles": pd.DataFrame({"role": list(roles), "trial": list(roles.values())}),
+        "budget": tuning.budget.rename_axis("of").reset_index(),
+    }
+
+
+def run(scale: Scale, out: Path) -> Tables:
+    """Choose the learning rate by setting of the data, then tune."""
+    arms = [f"S{classes}" for classes in dict.fromkeys(classes for classes, _ in scale.settings)]
+    if len(scale.rates) > 1:
+        rates = tuned_rates("tuning", arms, scale.rates, partial(rate_part, scale), out)
+    else:
+        rates = pd.DataFrame({"arm": arms, "lr": scale.rates[0], "chosen": True, "end": False})
+    lr = chosen(rates)
+    parts = [
+        Part(f"tuning-S{classes}-{reading}", scale, partial(one_setting, scale, classes, reading, lr[f"S{classes}"]))
+        for classes, reading in scale.settings
+    ]
+    return {**run_parts(parts, out, "tuning: settings"), "rates": rates}
