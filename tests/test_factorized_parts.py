@@ -1,18 +1,14 @@
 """The parts of Factorized-FL's readings, its variants, and what the study finds in planted truths."""
 
-from dataclasses import replace
 from typing import get_args
 
-import numpy as np
 import pytest
-import torch
 
 from fedstat.federated.local import Training
 from fedstat.methods import FactorizedFL
 from fedstat.methods.factorizedfl import ReadingPart
-from simulations.factorized_parts.study import SCALES, nearest, same_domain, sizes
-from simulations.factorized_parts.arms import SWITCHES, domain_arms, reading_arms
-from simulations.factorized_parts.variants import Matched, Mixed, OtherKernel, WithoutMu
+from simulations.factorized_parts.arms import SWITCHES
+from simulations.factorized_parts.variants import Mixed
 from tests.support.runs import differ, run, same
 
 PARTS = get_args(ReadingPart)

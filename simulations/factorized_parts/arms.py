@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from simulations.factorized_parts.variants import Matched, Mixed, Watched, Witho
 from simulations.images import images, small_cnn
 
 #: Four classes each; the classes and the domains are those of the images at hand, and the grouping is ours.
-DOMAINS = {
+DOMAINS: dict[str, Mapping[str, Sequence[str]]] = {
     "tiny-imagenet": {
         "animals": ("goldfish", "tabby", "black stork", "bison"),
         "clothes": ("academic gown", "miniskirt", "sombrero", "Christmas stocking"),
@@ -62,10 +64,10 @@ class Arm:
 
 def domain_arms() -> dict[str, Arm]:
     """Return the arms of Figure 7a to i and k; what is not said is as the authors have it for several domains."""
-    of_domains = {"tau": 0.95, "epsilon": 20.0, "min_neighbours": OF_A_DOMAIN}
+    of_domains: dict[str, Any] = {"tau": 0.95, "epsilon": 20.0, "min_neighbours": OF_A_DOMAIN}
     beta = partial(Mixed, variant="beta", **of_domains)
     strict = partial(Mixed, variant="beta", epsilon=20.0)  # the paper's rule: no least number of neighbours
-    average = {"variant": "beta", "tau": -np.inf, "epsilon": 0.0}
+    average: dict[str, Any] = {"variant": "beta", "tau": -np.inf, "epsilon": 0.0}
     alone = methods.Local()
     return {
         "Local": Arm(alone, "Local"),
@@ -158,7 +160,7 @@ def network(name: str, dataset: str, which: str = "") -> Factory:
 
 def reading_arms() -> dict[str, Arm]:
     """Return Local, FedAvg, FedAvg with a private head, and Factorized-FL in both readings and all between."""
-    single = {"tau": 0.0, "epsilon": 1.0}  # as the authors have it for a single data set
+    single: dict[str, Any] = {"tau": 0.0, "epsilon": 1.0}  # as the authors have it for a single data set
     found = {
         "Local": Arm(methods.Local(), "Local"),
         "FedAvg": Arm(methods.FedAvg(), "FedAvg"),
@@ -166,7 +168,8 @@ def reading_arms() -> dict[str, Arm]:
     }
     for base in BASES:
         variant, _, reading = base.partition(", ")
-        method = Mixed(variant=variant, reading=reading or "code", **single)
+        single |= {"variant": variant, "reading": reading or "code"}
+        method = Mixed(**single)
         found[base] = Arm(method, base)
         found |= {f"{base}: {name}": Arm(replace(method, switched=parts), base) for name, parts in SWITCHES.items()}
     return found
