@@ -327,7 +327,17 @@ def run(scale: Scale, out: Path) -> Tables:
         found, tuning = rates(scale, setting, labels, scale.rates, out)
         tables += [{"tuning": tuning}, measured(scale, setting, labels, found, scale.seeds, out)]
     names = sorted({name for some in tables for name in some})
-    return {name: pd.concat([some[name] for some in tables if name in some], ignore_index=True) for name in names}
+    joined = {name: [some[name] for some in tables if name in some and len(some[name])] for name in names}
+    return {name: pd.concat(some, ignore_index=True) for name, some in joined.items() if some}
+
+
+def evidence(tables: Tables) -> Tables:
+    """Return the tables with means of the tuning over its seeds."""
+    if "tuning" not in tables or "seeds" in tables["tuning"]:
+        return tables
+    keys = ["setting", "arm", "lr", "chosen", "end"]
+    means = tables["tuning"].groupby(keys, sort=False)["accuracy"].agg(["mean", "size"]).reset_index()
+    return tables | {"tuning": means.rename(columns={"mean": "accuracy", "size": "seeds"})}
 
 
 def arms_of(setting: str) -> dict[str, Arm]:
