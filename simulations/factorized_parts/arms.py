@@ -143,13 +143,13 @@ def domain_clients(dataset: str, samples: int | None, seed: int, *, validation: 
     return fs.data.from_indices(x, y, parts, test=share, seed=seed)
 
 
-def network(name: str, dataset: str, which: str = "") -> Factory:
-    """Return a network for a data set's images: "small" or "resnet9", or the second or third one in its place."""
-    x, y, _, _ = grouped(dataset)
-    classes = int(y.max()) + 1
+def network(name: str, x: np.ndarray, classes: int, which: str = "") -> Factory:
+    """Return a network for images x: "small" or "resnet9", or the second or third one in its place.
+
+    The second and third ones are the small network without norms and one of dense layers, or ResNet-8 and VGG-16.
+    """
     if name == "resnet9":
-        others = {"second": fs.models.resnet8, "third": fs.models.vgg16}
-        return others[which](classes) if which else fs.models.resnet9(classes)
+        return {"": fs.models.resnet9, "second": fs.models.resnet8, "third": fs.models.vgg16}[which](classes)
     if which == "third":
         return fs.models.mlp(x[0].size, 64, 64, classes)
     return small_cnn(x, classes, norm=which != "second")

@@ -33,12 +33,13 @@ from simulations.factorized_parts.arms import (
     digit_clients,
     domain_arms,
     domain_clients,
+    grouped,
     network,
     reading_arms,
     single_arms,
     single_client,
 )
-from simulations.images import chosen, tuned_rates
+from simulations.images import chosen, images, tuned_rates
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 
 _DATA = "five groups of four of Tiny-ImageNet's classes, 80 images a client, and a network of two convolutions"
@@ -164,10 +165,12 @@ def work(scale: Scale, setting: str, label: str) -> Work:
     if setting == DOMAIN_SETTING:
         arm = domain_arms()[label]
         clients = partial(domain_clients, scale.dataset, scale.samples)
-        model = network(scale.network, scale.dataset, arm.network)
+        x, y, _, _ = grouped(scale.dataset)
+        model = network(scale.network, x, int(y.max()) + 1, arm.network)
         return Work(arm, clients, model, scale.batch_size, scale.local_epochs, scale.rounds, scale.last)
     if setting == SINGLE_SETTING:
-        model = network(scale.network, scale.single_dataset)
+        x, y, _ = images(scale.single_dataset)
+        model = network(scale.network, x, int(y.max()) + 1)
         clients = partial(single_client, scale.single_dataset, scale.single_samples)
         return Work(single_arms()[label], clients, model, min(scale.batch_size, 20), scale.single_epochs, 1, 1)
     arm, last = reading_arms()[label], min(5, scale.reading_rounds)
