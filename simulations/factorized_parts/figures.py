@@ -88,8 +88,8 @@ def matching(tables: Tables, chance: float) -> Figure:
         matrix = heat.pivot(index="client", columns="other", values="frequency").to_numpy()
         image = left.imshow(matrix, cmap="Greys", vmin=0, vmax=max(float(matrix.max()), 0.3), interpolation="none")
         _domains(left, len(matrix))
-        left.set(xlabel="client", ylabel="client", title=f"among the three most similar, {greek(arm)}")
-        figure.colorbar(image, ax=left, label="share of rounds", shrink=0.9)
+        left.set(xlabel="client", ylabel="client", title=f"who is near whom, {greek(arm)}")
+        figure.colorbar(image, ax=left, label="share of rounds", shrink=0.7)
         rows = tables["similarity"]
         table = rows[rows["arm"] == arm]
         lines = {"v_within": ("v within domains", "-"), "v_between": ("v between", "--")}
@@ -103,7 +103,7 @@ def matching(tables: Tables, chance: float) -> Figure:
         right.annotate(
             "chance", (0.98, chance), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=6
         )
-        right.set(xlabel="round", ylabel="share of the own domain", title="of the three most similar")
+        right.set(xlabel="round", ylabel="share of the own domain", title="the three most similar")
         for axis in (middle, right):
             axis.legend(frameon=False, fontsize=6)
     return figure
@@ -186,7 +186,7 @@ def _forest(groups: Sequence[Sequence[tuple[str, Difference | Lead]]], titles: S
             text.set_fontweight("bold" if bold else "normal")
         axis.tick_params(axis="y", length=0)
         axis.set_ylim(height - 0.5, -0.7)
-        axis.set_xlabel(f"{label} (mean, simultaneous 95% interval)")
+        axis.set_xlabel(f"{label}\n(mean, simultaneous 95% interval)")
     return figure
 
 
