@@ -319,19 +319,22 @@ def heat(result: fs.Result, label: str) -> pd.DataFrame:
 
 def run(scale: Scale, out: Path) -> Tables:
     """Tune the arms that others take their rate from, and run all arms of every setting."""
-    domain = tuple(label for label in domain_arms() if scale.arms is None or label in scale.arms)
-    tables: list[Tables] = []
     first = scale.cells[0]
-    mixed = tuple(label for label in cell_arms(first) if scale.mixed is None or label in scale.mixed)
-    cell_rates, tuning = rates(scale, first, mixed, scale.reading_rates, out)
-    tables += [{"tuning": tuning}, measured(scale, first, mixed, cell_rates, scale.reading_seeds, out)]
-    tables += [measured(scale, cell, cell_arms(cell), cell_rates, scale.seeds, out) for cell in scale.cells[1:]]
-    for setting, labels in ((DOMAIN_SETTING, domain), (SINGLE_SETTING, tuple(single_arms()))):
-        found, tuning = rates(scale, setting, labels, scale.rates, out)
-        tables += [{"tuning": tuning}, measured(scale, setting, labels, found, scale.seeds, out)]
-    names = sorted({name for some in tables for name in some})
-    joined = {name: [some[name] for some in tables if name in some and len(some[name])] for name in names}
-    return {name: pd.concat(some, ignore_index=True) for name, some in joined.items() if some}
+    asked = {
+        first: tuple(label for label in cell_arms(first) if scale.mixed is None or label in scale.mixed),
+        DOMAIN_SETTING: tuple(label for label in domain_arms() if scale.arms is None or label in scale.arms),
+        SINGLE_SETTING: tuple(single_arms()),
+    }
+    grids = dict.fromkeys(asked, scale.rates) | {first: scale.reading_rates}
+    tuned = {setting: rates(scale, setting, labels, grids[setting], out) for setting, labels in asked.items()}
+    parts = parts_of(scale, first, asked[first], tuned[first][0], scale.reading_seeds)
+    for cell in scale.cells[1:]:
+        parts += parts_of(scale, cell, cell_arms(cell), tuned[first][0], scale.seeds)
+    for setting in (DOMAIN_SETTING, SINGLE_SETTING):
+        parts += parts_of(scale, setting, asked[setting], tuned[setting][0], scale.seeds)
+    tables = run_parts(parts, out, "factorized_parts: arms")
+    tuning = [table for _, table in tuned.values() if len(table)]
+    return tables | ({"tuning": pd.concat(tuning, ignore_index=True)} if tuning else {})
 
 
 def evidence(tables: Tables) -> Tables:
@@ -365,11 +368,9 @@ def rates(
     return {label: best[every[label].rate] for label in labels}, table
 
 
-def measured(
-    scale: Scale, setting: str, labels: tuple[str, ...], found: dict[str, float], count: int, out: Path
-) -> Tables:
-    """Run some arms of one setting."""
-    parts = [
+def parts_of(scale: Scale, setting: str, labels: tuple[str, ...], found: dict[str, float], count: int) -> list[Part]:
+    """Return the parts that run some arms of one setting."""
+    return [
         Part(
             f"factorized_parts-{_slug(setting)}-{_slug(label)}-{found[label]:g}",
             scale,
@@ -377,7 +378,6 @@ def measured(
         )
         for label in labels
     ]
-    return run_parts(parts, out, f"factorized_parts: {setting}")
 
 
 def _slug(label: str) -> str:
