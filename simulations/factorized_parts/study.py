@@ -24,7 +24,6 @@ from fedstat._tables import Tables
 from fedstat.federated.method import without_slots
 from simulations.contract import About, Shown
 from simulations.factorized_parts.arms import (
-    BASES,
     CELLS,
     CLIENTS,
     OF_A_DOMAIN,
@@ -133,8 +132,8 @@ SCALES = {
         reading_rates=(0.03,), arms=_FEW, cells=("non-iid",), mixed=_MIXED, shift=SECOND_LOOK,
     ),
     "desk": Scale(
-        "tiny-imagenet", "small", 80, 20, 2, rounds=12, last=5, seeds=4, rates=(0.01, 0.03, 0.1), tuning_seeds=3,
-        single_dataset="cifar10", single_samples=500, single_epochs=20, reading_rounds=12, reading_seeds=6,
+        "tiny-imagenet", "small", 80, 20, 2, rounds=10, last=5, seeds=4, rates=(0.01, 0.03, 0.1), tuning_seeds=3,
+        single_dataset="cifar10", single_samples=500, single_epochs=20, reading_rounds=9, reading_seeds=6,
     ),
     "paper": Scale(
         "cifar100", "resnet9", None, 256, 5, rounds=100, last=10, seeds=3, rates=(1e-3,), tuning_seeds=1,
