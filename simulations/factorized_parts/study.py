@@ -62,8 +62,8 @@ ABOUT = About(
     data=("tiny-imagenet", "cifar10"),
     times={
         "quick": "a minute on two cores",
-        "desk": "half an hour on one core",
-        "paper": "three days on one GPU, an estimate",
+        "desk": "a quarter of an hour on two cores",
+        "paper": "a day on one GPU, an estimate (78 runs of 22 PFLOP at 20 TFLOP/s)",
     },
 )  # fmt: skip
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
