@@ -17,7 +17,7 @@ from fedstat.methods.factorizedfl import ReadingPart
 from simulations.factorized_parts.arms import BASES, CELLS, SWITCHES, cell_arms, domain_arms, network, single_arms
 from simulations.factorized_parts.compared import leads
 from simulations.factorized_parts.numbers import findings, numbers
-from simulations.factorized_parts.study import SCALES, heat, nearest, same_domain, similarity
+from simulations.factorized_parts.study import SCALES, evidence, heat, nearest, same_domain, similarity
 from simulations.factorized_parts.variants import (
     Matched,
     Matching,
@@ -190,3 +190,13 @@ def test_the_paper_s_arms_and_networks_can_be_built():
     clients = fs.data.from_arrays(np.zeros((24, 3, 32, 32), np.float32), y, np.arange(24) // 6, test=0.5)
     fs.describe(domain_arms()["beta"].method, network(scale.network, x, 100), clients)
     assert (scale.dataset, scale.rounds, scale.local_epochs, scale.samples) == ("cifar100", 100, 5, None)
+
+
+def test_what_is_committed_is_what_is_committed_of_it():
+    tables = planted({}, {"iid": ("Local", "beta")}, seeds=2)
+    tuned = [{"setting": "iid", "arm": "beta", "lr": 0.1, "seed": s, "accuracy": s, "chosen": True, "end": False}
+             for s in range(3)]  # fmt: skip
+    once = evidence(tables | {"tuning": pd.DataFrame(tuned)})
+    assert once["tuning"][["accuracy", "seeds"]].to_numpy().tolist() == [[1.0, 3]]
+    for name, table in evidence(once).items():
+        pd.testing.assert_frame_equal(table, once[name])

@@ -337,12 +337,15 @@ def run(scale: Scale, out: Path) -> Tables:
 
 
 def evidence(tables: Tables) -> Tables:
-    """Return the tables with means of the tuning over its seeds."""
+    """Return the tables with means of the tuning over its seeds, and one arm's cosines and frequencies to four digits."""
+    heat = tables["heat"]
+    shown = heat[heat["arm"] == heat["arm"].iloc[0]].reset_index(drop=True).astype({"u": float, "v": float}).round(4)
+    small = tables | {"heat": shown.astype({"frequency": float}).round(4)}
     if "tuning" not in tables or "seeds" in tables["tuning"]:
-        return tables
+        return small
     keys = ["setting", "arm", "lr", "chosen", "end"]
     means = tables["tuning"].groupby(keys, sort=False)["accuracy"].agg(["mean", "size"]).reset_index()
-    return tables | {"tuning": means.rename(columns={"mean": "accuracy", "size": "seeds"})}
+    return small | {"tuning": means.rename(columns={"mean": "accuracy", "size": "seeds"})}
 
 
 def arms_of(setting: str) -> dict[str, Arm]:
