@@ -337,7 +337,7 @@ def run(scale: Scale, out: Path) -> Tables:
 
 
 def evidence(tables: Tables) -> Tables:
-    """Return the tables with means of the tuning over its seeds, and one arm's cosines and frequencies to four digits."""
+    """Return the tables, with means of the tuning over its seeds, and of cosines one arm's to four digits."""
     heat = tables["heat"]
     shown = heat[heat["arm"] == heat["arm"].iloc[0]].reset_index(drop=True).astype({"u": float, "v": float}).round(4)
     small = tables | {"heat": shown.astype({"frequency": float}).round(4)}
