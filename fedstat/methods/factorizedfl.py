@@ -28,13 +28,15 @@ from fedstat.federated.method import (
 )
 from fedstat.federated.network import Network, Params, parameterize
 from fedstat.federated.store import ClientStore
-from fedstat.parameterization import Rank1Sparse
+from fedstat.parameterization import Form, Rank1Sparse
 
 #: Under these names the server remembers how clients weigh in the mean for new clients, who has sent an upload, and
 #: everybody's last coefficients v of layer L-1, (K, n).
 SIZE, SENT, COEFFICIENTS = "size", "sent", "v"
 #: Slots of a client's momentum, and of the first values of the head in the server's memory.
 VELOCITY, HEAD = "velocity", "head"
+#: The parts of a reading, which the class's table describes.
+ReadingPart = Literal["arrangement", "fill", "head", "norms", "mu", "momentum", "evaluation"]
 #: By how much the cosine of equal vectors may miss 1.
 _ROUNDING = 1e-12
 
@@ -58,14 +60,14 @@ class FactorizedFL(Method):
         =====================  ==========================================  ==========================================
         ..                     "code"                                      "text"
         =====================  ==========================================  ==========================================
-        arrangement, start     `Rank1Sparse`'s "code": mu of dense         `Rank1Sparse`'s "text": mu starts at zero
-                               weights starts filled
+        arrangement            `Rank1Sparse`'s "code"                      `Rank1Sparse`'s "text"
+        fill                   mu of dense weights starts filled           mu starts at zero
         head                   factorised, personal                        plain, personal
         norm layers            scale and shift go with u, statistics       personal
                                are personal
         mu                     trained like all other parts                under an L1 penalty (equation 6)
-        SGD's momentum         lives on from round to round                new in every round
-        evaluated              a client's model as it was trained          with the next round's mean
+        momentum (SGD's)       lives on from round to round                new in every round
+        evaluation             a client's model as it was trained          with the next round's mean
         =====================  ==========================================  ==========================================
     variant : {"alpha", "beta"}
         The parts that the server averages ("alpha", which the paper presents first).
@@ -148,12 +150,8 @@ class FactorizedFL(Method):
         head = f"{network.head}.weight"
         if network.kernels.keys() <= {head}:
             raise ValueError("the network needs a dense or convolutional layer below its head; it has none.")
-        forms = {
-            name: Rank1Sparse(tuple(shape), self.rank, self.reading)
-            for name, shape in network.kernels.items()
-            if name != head or self.reading == "code"
-        }
-        return parameterize(network, forms, rng)
+        factorised = {n: s for n, s in network.kernels.items() if n != head or self._as_code("head")}
+        return parameterize(network, {name: self._form(tuple(shape)) for name, shape in factorised.items()}, rng)
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start from the parts, and in the code's reading from a momentum of zeros beside them."""
@@ -165,7 +163,7 @@ class FactorizedFL(Method):
     def shared(self, network: Network, federation: Federation) -> Params:
         """Share u, or all parts, of factorised weights below the head, and the leaves that go with u."""
         below = network.shapes.keys() - set(network.head_leaves)
-        norms = set(network.norm_leaves) - set(network.statistics) if self.reading == "code" else set()
+        norms = set(network.norm_leaves) - set(network.statistics) if self._as_code("norms") else set()
         layers = {weight.rpartition(".")[0] for weight in network.forms}
         parts = ("u",) if self.variant == "alpha" else ("u", "v", "mu")
 
@@ -212,7 +210,7 @@ class FactorizedFL(Method):
 
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
         """Return the loss, to which the text's reading adds an L1 penalty on mu."""
-        if self.reading == "code":
+        if self._as_code("mu"):
             return learner.loss(params, batch)
         size = sum(params[leaf].abs().sum() for leaf in learner.network.parts if _is_sparse(leaf))
         return learner.loss(params, batch) + self.sparsity * size
@@ -238,7 +236,7 @@ class FactorizedFL(Method):
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:
         """Give each client's model, in the code's reading as it was trained, else with the newest mean."""
-        found = state.clients.rows(ids) if self.reading == "code" else self.receive(state, ids)
+        found = state.clients.rows(ids) if self._as_code("evaluation") else self.receive(state, ids)
         return {"personal": self.predictor(without_slots(found))}
 
     def newcomer(self, state: State, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
@@ -264,8 +262,17 @@ class FactorizedFL(Method):
         """Return the models; if `prune`, small entries of mu count as zero."""
         return super().predictor(self._pruned(params))
 
+    def _as_code(self, part: ReadingPart) -> bool:
+        """Say whether a part of the method goes as in the authors' code, else as in the text."""
+        return self.reading == "code"
+
+    def _form(self, shape: tuple[int, ...]) -> Form:
+        """Return the form of a factorised weight."""
+        arrangement: Literal["code", "text"] = "code" if self._as_code("arrangement") else "text"
+        return Rank1Sparse(shape, self.rank, arrangement, self._as_code("fill"))
+
     def _keeps_momentum(self, training: Training) -> bool:
-        return self.reading == "code" and training.optimizer == "sgd" and training.momentum > 0
+        return self._as_code("momentum") and training.optimizer == "sgd" and training.momentum > 0
 
     def _weights(self, state: State, ids: Tensor) -> Tensor:
         """Return the weights (m, K) of all clients in the means of clients `ids`, in float64; see the class."""
@@ -288,7 +295,7 @@ class FactorizedFL(Method):
 
     def _uploaded(self, params: Params) -> Params:
         """Return a client's leaves as it uploads them."""
-        return self._pruned(params) if self.reading == "text" else params
+        return params if self._as_code("mu") else self._pruned(params)
 
     def _pruned(self, params: Params) -> Params:
         """Return the leaves; if `prune`, with small entries of mu set to zero."""

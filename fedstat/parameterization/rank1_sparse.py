@@ -35,6 +35,8 @@ class Rank1Sparse:
         Columns of u and rows of v.
     reading : {"code", "text"}
         Whose arrangement and start, as above.
+    filled : bool, optional
+        Whether mu of a dense weight starts Xavier-uniform, else at zero; by default as in `reading`.
 
     Raises
     ------
@@ -49,6 +51,7 @@ class Rank1Sparse:
     shape: tuple[int, ...]
     rank: int = 1
     reading: Literal["code", "text"] = "code"
+    filled: bool | None = None
 
     def __post_init__(self) -> None:
         check_shape(self.shape)
@@ -70,7 +73,8 @@ class Rank1Sparse:
         """Draw u and v, and mu for dense weights of the code; `weight` gives nothing but dtype and device."""
         check_weight(weight, self.shape)
         rows, columns = self._matrix_shape
-        filled = self.reading == "code" and len(self.shape) == 2
+        fills = self.reading == "code" if self.filled is None else self.filled
+        filled = fills and len(self.shape) == 2
         return {
             "u": _xavier_uniform(rng, (rows, self.rank), weight),
             "v": _xavier_uniform(rng, (self.rank, columns), weight),
