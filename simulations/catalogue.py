@@ -69,28 +69,31 @@ def _place(number: str) -> tuple[str, int, str]:
 
 
 def listing() -> str:
-    """Return the list of figures and tables, and of the studies beside them, for a terminal."""
-    return "\n".join([*_figures(), "", "Studies of other questions", *_others()])
+    """Return the list of figures and tables, and of all studies with what they need, for a terminal."""
+    return "\n".join([*_figures(), "", "Studies", *_studies()])
 
 
 def _figures() -> Iterator[str]:
     paper = ""
     for entry in entries():
         if entry.paper != paper:
+            yield f"{chr(10) * bool(paper)}{entry.paper}"
             paper = entry.paper
-            yield f"\n{paper}" if entry is not entries()[0] else paper
         shown = entry.shown
-        yield f"  {shown.number:<11}{shown.state:<12}{entry.study:<18}{shown.what}"
+        yield _block(f"  {shown.number:<11}{shown.state:<11}{entry.study:<17}", shown.what)
         if shown.how:
-            yield textwrap.fill(shown.how, 100, initial_indent=" " * 43, subsequent_indent=" " * 43)
-        if entry.about and (entry.about.data or entry.about.times):
-            needs = f"needs {', '.join(entry.about.data) or 'no data'}"
-            times = "; ".join(f"{scale}: {time}" for scale, time in entry.about.times.items())
-            yield textwrap.fill(f"{needs}; {times}", 100, initial_indent=" " * 43, subsequent_indent=" " * 43)
+            yield _block(" " * 41, f"({shown.how})")
 
 
-def _others() -> Iterator[str]:
+def _studies() -> Iterator[str]:
     for name in in_order():
         about = study(name).ABOUT
-        if not about.shows:
-            yield f"  {name:<18}{about.title}"
+        yield _block(f"  {name:<17}", about.title)
+        if about.data:
+            yield _block(" " * 19, f"needs {', '.join(about.data)}")
+        if about.times:
+            yield _block(" " * 19, "; ".join(f"{scale}: {time}" for scale, time in about.times.items()))
+
+
+def _block(lead: str, words: str) -> str:
+    return textwrap.fill(words, 110, initial_indent=lead, subsequent_indent=" " * len(lead))
