@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -46,7 +48,9 @@ class FedProxPrivateHead(fs.methods.FedPer):
     """
 
     mu: float = 0.01
-    exempt = {"one client": "the pull to the received model also holds back a client that is alone."}
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "the pull to the received model also holds back a client that is alone."
+    }
 
     def __post_init__(self) -> None:
         """Check ranges."""

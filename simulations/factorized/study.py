@@ -36,8 +36,8 @@ ABOUT = About(
             "Table 1",
             "accuracy and bytes of nine methods, with standard and permuted labels, IID and not, and in five domains",
             "in part",
-            "the first 9,085 images of CIFAR-10, twenty classes of Tiny-ImageNet in place of CIFAR-100, a network of 21 "
-            "thousand weights, fewer rounds; the cells of SVHN, which is not at hand, are not measured",
+            "the first 9,085 images of CIFAR-10, twenty classes of Tiny-ImageNet in place of CIFAR-100, a network of "
+            "21 thousand weights, fewer rounds; the cells of SVHN, which is not at hand, are not measured",
         ),
         Shown(
             "Figure 6",
