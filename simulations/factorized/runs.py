@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 import fedstat as fs
 from fedstat._tables import Tables
-from fedstat.inference import primary_summary
+from fedstat.inference import primary_rows, primary_summary
 from fedstat.models import Factory
 from simulations.factorized.arms import methods
 from simulations.factorized.cells import Cell, classes_of, loaded, population
@@ -108,9 +109,11 @@ def compare(size: Size, cell: Cell, rates: Mapping[str, float], seed: int) -> Ta
     Tables
         ``values`` (arm, metric, value: the mean over clients and the last evaluated rounds), ``curves`` (arm, round,
         accuracy: the mean over clients) and ``bytes`` (arm, round, up, down: of a client, in the mean), each with the
-        cell and the seed.
+        cell and the seed; for domains also ``domains`` (arm, domain, accuracy: the mean over the domain's clients).
     """
     tables: dict[str, list[pd.DataFrame]] = {"values": [], "curves": [], "bytes": []}
+    if cell.domains:
+        tables["domains"] = []
     for lr in sorted(set(rates.values())):
         some = [arm for arm in arms(size, cell) if rates[arm] == lr]
         if not some:
@@ -120,6 +123,8 @@ def compare(size: Size, cell: Cell, rates: Mapping[str, float], seed: int) -> Ta
             found = primary_summary(result.history, metric, last=LAST)
             tables["values"].append(found.melt(var_name="arm", value_name="value").assign(metric=metric))
         tables["curves"].append(_curves(result.history))
+        if cell.domains:
+            tables["domains"].append(_by_domain(result.history, cell, size.clients))
         mean = result.traffic.groupby(["method", "round"], sort=False, observed=True)[["bytes_up", "bytes_down"]].mean()
         names = {"method": "arm", "bytes_up": "up", "bytes_down": "down"}
         tables["bytes"].append(mean.reset_index().rename(columns=names))
@@ -127,6 +132,36 @@ def compare(size: Size, cell: Cell, rates: Mapping[str, float], seed: int) -> Ta
     return {
         name: pd.concat(some, ignore_index=True).astype({"arm": str}).assign(**where) for name, some in tables.items()
     }
+
+
+def _by_domain(history: pd.DataFrame, cell: Cell, clients: int) -> pd.DataFrame:
+    """Return the mean accuracy over the clients of each domain and the last evaluated rounds, by arm."""
+    rows = primary_rows(history, "accuracy", last=LAST)
+    names = list(loaded(cell.data).domains)
+    domain = rows["client"].map(lambda k: names[int(k) * len(names) // clients])
+    mean = rows.assign(domain=domain).groupby(["method", "domain"], observed=True)["value"].mean()
+    return mean.reset_index().rename(columns={"method": "arm", "value": "accuracy"})
+
+
+def costs(permuted: bool) -> Tables:
+    """Return the bytes that a client sends and receives in a round with the authors' network, by our codec.
+
+    Six clients train two rounds on noise; the second round is counted, since FedFOMO sends nothing down in the first.
+    What does not depend on training is kept: the text's beta sends entries of mu that differ from zero, and is left
+    out.
+    """
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(24, 3, 32, 32)).astype(np.float32), np.arange(24) % 10
+    every = methods(domains=False, permuted=permuted, clients=6, rounds=2)
+    clients = fs.data.from_indices(x, y, fs.data.iid(24, 6), test=0.5, classes=range(10))
+    training = fs.Training(lr=1e-4, momentum=0.9, batch_size=2)
+    traffic = fs.federate(
+        {arm: method for arm, method in every.items() if arm != "Factorized-FL β, text"}, fs.models.resnet9(10),
+        clients, training, rounds=2, evaluate_at=(), progress=False,
+    ).traffic  # fmt: skip
+    second = traffic[traffic["round"] == 2].groupby("method", sort=False, observed=True)[["bytes_up", "bytes_down"]]
+    table = second.mean().reset_index().rename(columns={"method": "arm", "bytes_up": "up", "bytes_down": "down"})
+    return {"costs": table.astype({"arm": str}).assign(labels="permuted" if permuted else "standard")}
 
 
 def _curves(history: pd.DataFrame) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from fedstat.data import datasets
 from simulations.contract import About, Shown
 from simulations.factorized.arms import KIN, TUNED
 from simulations.factorized.cells import Cell
-from simulations.factorized.runs import FIRST_SEED, FIRST_TUNING_SEED, Size, compare, tune
+from simulations.factorized.runs import FIRST_SEED, FIRST_TUNING_SEED, Size, compare, costs, tune
 from simulations.images import chosen, tuned_rates
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
@@ -71,6 +71,8 @@ class Scale:
         The grid to begin with.
     given : tuple of (str, float)
         Learning rates of the arms that are tuned otherwise; if there are any, nothing is tuned.
+    costs : bool
+        Whether the bytes of the authors' network are counted.
     shift : int
         Added to all seeds.
     """
@@ -90,6 +92,7 @@ class Scale:
     every: int = 4
     network: Literal["small", "resnet9"] = "small"
     given: tuple[tuple[str, float], ...] = ()
+    costs: bool = True
     shift: int = 0
     device: str = "cpu"
 
@@ -111,7 +114,7 @@ SCALES = {
     "smoke": Scale(
         cells=(("digits", "IID", "permuted"), ("digits", "non-IID", "standard"), ("digits", "domains", "permuted")),
         tuned_at=("digits", "IID", "permuted"), clients=10, samples=40, test=100, rounds=2, domain_rounds=2, seeds=3,
-        tuning_seeds=1, rates=(0.01, 0.03), local_epochs=1, every=1, given=tuple((arm, 0.03) for arm in TUNED),
+        tuning_seeds=1, rates=(0.01, 0.03), local_epochs=1, every=1, given=tuple((arm, 0.03) for arm in TUNED), costs=False,
         shift=SECOND_LOOK,
     ),
     "quick": Scale(
@@ -147,6 +150,13 @@ class Job:
         return self.size.device
 
 
+@dataclass(frozen=True)
+class Costs:
+    """What decides the part that counts bytes: whether heads are private."""
+
+    permuted: bool
+
+
 def tuning_part(scale: Scale, arm: str, lr: float) -> Part:
     """Return the part that measures an arm at a learning rate on validation data."""
     cell, first = _cell(scale.tuned_at), FIRST_TUNING_SEED + scale.shift
@@ -172,7 +182,13 @@ def run(scale: Scale, out: Path) -> Tables:
         tuning = pd.DataFrame([{"arm": arm, "lr": lr, "chosen": True, "end": False} for arm, lr in scale.given])
     else:
         tuning = tuned_rates("factorized", TUNED, scale.rates, partial(tuning_part, scale), out)
-    tables = run_parts(list(cell_parts(scale, chosen(tuning))), out, "factorized: cells")
+    parts = list(cell_parts(scale, chosen(tuning)))
+    if scale.costs:
+        parts += [
+            Part(f"factorized-costs-{permuted}", Costs(permuted), partial(costs, permuted))
+            for permuted in (False, True)
+        ]
+    tables = run_parts(parts, out, "factorized: cells")
     return {**tables, "bytes": per_round(tables["bytes"]), "tuning": tuning}
 
 
