@@ -114,13 +114,13 @@ SCALES = {
     "smoke": Scale(
         cells=(("digits", "IID", "permuted"), ("digits", "non-IID", "standard"), ("digits", "domains", "permuted")),
         tuned_at=("digits", "IID", "permuted"), clients=10, samples=40, test=100, rounds=2, domain_rounds=2, seeds=3,
-        tuning_seeds=1, rates=(0.01, 0.03), local_epochs=1, every=1, given=tuple((arm, 0.03) for arm in TUNED), costs=False,
-        shift=SECOND_LOOK,
+        tuning_seeds=1, rates=(0.01, 0.03), local_epochs=1, every=1, given=tuple((arm, 0.03) for arm in TUNED),
+        costs=False, shift=SECOND_LOOK,
     ),
     "quick": Scale(
         cells=(("cifar10", "IID", "permuted"),), tuned_at=("cifar10", "IID", "permuted"), clients=20, samples=150,
         test=400, rounds=8, domain_rounds=8, seeds=2, tuning_seeds=1, rates=(0.03, 0.1),
-        given=tuple((arm, 0.03) for arm in TUNED), shift=SECOND_LOOK,
+        given=tuple((arm, 0.03) for arm in TUNED), costs=False, shift=SECOND_LOOK,
     ),
     "desk": Scale(
         cells=(*_four("cifar10"), ("tiny-imagenet", "domains", "permuted")), tuned_at=("cifar10", "IID", "permuted"),
