@@ -21,7 +21,7 @@ from fedstat._tables import Tables
 from fedstat.data import datasets
 from simulations.contract import About, Shown
 from simulations.factorized.arms import KIN, TUNED
-from simulations.factorized.cells import Cell
+from simulations.factorized.cells import Cell, loaded
 from simulations.factorized.runs import FIRST_SEED, FIRST_TUNING_SEED, Size, compare, costs, tune
 from simulations.images import chosen, tuned_rates
 from simulations.parts import SECOND_LOOK, Part, run_parts
@@ -119,7 +119,7 @@ SCALES = {
     ),
     "quick": Scale(
         cells=(("cifar10", "IID", "permuted"),), tuned_at=("cifar10", "IID", "permuted"), clients=20, samples=150,
-        test=400, rounds=8, domain_rounds=8, seeds=2, tuning_seeds=1, rates=(0.03, 0.1),
+        test=400, rounds=8, domain_rounds=8, seeds=3, tuning_seeds=1, rates=(0.03, 0.1),
         given=tuple((arm, 0.03) for arm in TUNED), costs=False, shift=SECOND_LOOK,
     ),
     "desk": Scale(
@@ -189,7 +189,13 @@ def run(scale: Scale, out: Path) -> Tables:
             for permuted in (False, True)
         ]
     tables = run_parts(parts, out, "factorized: cells")
-    return {**tables, "bytes": per_round(tables["bytes"]), "tuning": tuning}
+    return {**tables, "bytes": per_round(tables["bytes"]), "tuning": tuning, "data": held(scale)}
+
+
+def held(scale: Scale) -> pd.DataFrame:
+    """Return how many images there are of each data set, and how many of them are for testing."""
+    names = dict.fromkeys(cell[0] for cell in scale.cells)
+    return pd.DataFrame([{"data": n, "images": len(loaded(n).y), "test": int(loaded(n).test.sum())} for n in names])
 
 
 def per_round(traffic: pd.DataFrame) -> pd.DataFrame:
