@@ -60,7 +60,7 @@ def drawn(tables: Tables, over: Literal["round", "megabytes"]) -> Figure:
             axis.set_title(title(cell))
         for axis in axes.flat[len(shown) :]:
             axis.set_visible(False)
-        figure.supylabel("test accuracy, per cent, mean over clients and seeds", fontsize=8)
+        figure.supylabel("test accuracy (per cent)", fontsize=8)
         words = {
             "round": "round; right of the curves: mean over the last evaluated rounds with its 95% interval",
             "megabytes": "megabytes that a client has sent and received (logarithmic; Stand-Alone sends nothing)",
@@ -79,6 +79,8 @@ def curves(tables: Tables, cell: Cell) -> pd.DataFrame:
 
 def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megabytes"]) -> None:
     """Draw the curves of one cell."""
+    from matplotlib.ticker import NullFormatter
+
     table, summary = curves(tables, cell), per_seed(tables, cell)
     last = table["round"].max()
     drawn_arms = [arm for arm in (*_OTHERS, *LOOKS) if arm in summary]
@@ -96,6 +98,7 @@ def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megaby
             )  # fmt: skip
     if over == "megabytes":
         axis.set_xscale("log")
+        axis.xaxis.set_minor_formatter(NullFormatter())
         return
     for place, arm in enumerate(LOOKS):
         mean, low, high = mean_interval(summary[arm], within=(0.0, 100.0))
