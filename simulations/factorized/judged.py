@@ -130,6 +130,17 @@ def of_paper(cell: Cell) -> pd.DataFrame:
     return table.assign(seeds=PRINTED_SEEDS)
 
 
+def earlier_as_printed() -> tuple[int, int]:
+    """Count the cells with permuted labels in which earlier methods are printed above Stand-Alone, and all of them."""
+    above = of = 0
+    for data in _PRINTED:
+        for partition in ("IID", "non-IID"):
+            value = of_paper(Cell(data, partition, "permuted"))["value"]
+            above += int((value[list(EARLIER)] > value["Stand-Alone"]).sum())
+            of += len(EARLIER)
+    return above, of
+
+
 def agreement(tables: Tables, cell: Cell, reading: str) -> dict[str, Any] | None:
     """Return the paper's values of a cell beside ours with Factorized-FL in one reading; None without such a cell."""
     table = per_seed(tables, cell)

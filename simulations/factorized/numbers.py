@@ -18,6 +18,7 @@ from simulations.factorized.judged import (
     agreement,
     cells,
     differences,
+    earlier_as_printed,
     key,
     megabytes,
     method_of,
@@ -72,7 +73,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "agreement": _agreements(tables, run),
         "differences": _differences(judged),
         "moderated": sum(one.moderated for one in judged.values()),
-        "robust": _robust(robustness(tables)),
+        "robust": _robust(robustness(tables), run),
         "margin": fixed(MARGIN, 0),
         **_where_it_works(tables, run),
         "costs": _costs(tables, run, config["clients"]),
@@ -134,17 +135,22 @@ def _sign(low: float, high: float) -> str:
     return "+" if low > 0 else "−" if high < 0 else ""
 
 
-def _robust(judged: Judged) -> list[dict[str, Any]]:
-    """Tabulate what permuting labels changes, and whether it is equivalent, different or undecided."""
+def _robust(judged: Judged, run: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Tabulate what permuting labels changes, whether it is equivalent, different or undecided, and as printed."""
     rows = []
-    for (first, _), estimate in judged.estimates.items():
+    said = {key(cell): of_paper(cell)["value"] for cell in run}
+    for (first, second), estimate in judged.estimates.items():
         _, low, high = estimate
         outcome = "different" if _sign(low, high) else "undecided"
         if max(-low, high) < MARGIN:
             outcome = "equivalent"
         arm = next(arm for arm in ARMS if first.startswith(f"{arm}, "))
-        cell = first.removeprefix(f"{arm}, ")
-        rows.append({"arm": arm, "partition": cell.split(", ")[1], "estimate": estimate, "outcome": outcome})
+        there, standard, method = first.removeprefix(f"{arm}, "), second.removeprefix(f"{arm}, "), method_of(arm)
+        change = float("nan")
+        if method in said[there].index:
+            change = said[there][method] - said[standard][method]
+        row = {"arm": arm, "partition": there.split(", ")[1], "estimate": estimate, "outcome": outcome}
+        rows.append(row | {"printed": fixed(change, 1)})
     return rounded(rows, estimate=1)
 
 
@@ -173,6 +179,8 @@ def _where_it_works(tables: Tables, run: Sequence[Cell]) -> dict[str, Any]:
             "of": len(below),
             "above": sum(low > 0 for _, (_, low, _) in below),
             "below": sum(high < 0 for _, (_, _, high) in below),
+            "printed_above": earlier_as_printed()[0],
+            "printed_of": earlier_as_printed()[1],
         },
     }
 
