@@ -95,9 +95,10 @@ def test_the_pull_of_strength_zero_leaves_fedper():
     clients, size = dealt(PERMUTED), SCALES["smoke"].size(PERMUTED)
     result = fs.federate(
         {"zero": FedProxPrivateHead(mu=0.0), "pull": FedProxPrivateHead(mu=5.0), "FedPer": fs.methods.FedPer()},
-        runs.model(size, PERMUTED), clients, fs.Training(lr=0.1, local_epochs=3), rounds=2, evaluate_at=(), progress=False,
+        runs.model(size, PERMUTED), clients, fs.Training(lr=0.1, local_epochs=3), rounds=2, evaluate_at=(),
+        progress=False,
     )  # fmt: skip
-    zero, pull, fedper = (result.states[label, 0].server for label in ("zero", "pull", "FedPer"))
+    zero, pull, fedper = (result.states[arm, 0].server for arm in ("zero", "pull", "FedPer"))
     assert all(np.allclose(zero[leaf], fedper[leaf], atol=1e-7) for leaf in fedper)
     assert any(not np.allclose(pull[leaf], fedper[leaf], atol=1e-4) for leaf in fedper)
 
