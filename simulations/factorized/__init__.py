@@ -1,0 +1,1 @@
+"""Factorized-FL beside other methods, where labels or domains differ."""

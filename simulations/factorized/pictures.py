@@ -1,0 +1,124 @@
+"""Draw Factorized-FL's Figure 6: accuracy over rounds and over the bytes that travelled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import mean_interval
+from simulations.factorized.arms import ARMS, FACTORIZED
+from simulations.factorized.cells import Cell
+from simulations.factorized.judged import cells, of_cell, per_seed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class _Look(NamedTuple):
+    line: str
+    mark: str
+    fill: str
+    colour: str
+
+
+#: The four arms of Factorized-FL and the two yardsticks have marks; the other methods are thin grey lines.
+LOOKS = {
+    "Stand-Alone": _Look("-", "", "black", "black"),
+    "FedAvg": _Look("--", "", "black", "black"),
+    FACTORIZED[0]: _Look("-", "o", "white", "black"),
+    FACTORIZED[1]: _Look("-", "o", "black", "black"),
+    FACTORIZED[2]: _Look("-", "s", "white", "0.35"),
+    FACTORIZED[3]: _Look("-", "s", "black", "0.35"),
+}
+_OTHERS = {"FedProx": "-", "Clustered-FL": "--", "Per-FedAvg": "-.", "FedFOMO": ":", "pFedPara": (0, (6, 2))}
+
+
+def title(cell: Cell) -> str:
+    """Name a cell above a panel or a column."""
+    return f"{cell.partition}, {cell.labels} labels"
+
+
+def drawn(tables: Tables, over: Literal["round", "megabytes"]) -> Figure:
+    """Draw a panel per cell; over rounds with 95% intervals of the summaries at the right."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH, style
+
+    shown = cells(tables)
+    columns = min(3, len(shown))
+    rows = -(-len(shown) // columns)
+    with style():
+        figure, axes = plt.subplots(
+            rows, columns, figsize=(WIDTH, 0.7 + 2.0 * rows), squeeze=False, layout="constrained"
+        )
+        for axis, cell in zip(axes.flat, shown, strict=False):
+            panel(axis, tables, cell, over)
+            axis.set_title(title(cell))
+        for axis in axes.flat[len(shown) :]:
+            axis.set_visible(False)
+        figure.supylabel("test accuracy (per cent)", fontsize=8)
+        words = {
+            "round": "round; right of the curves: mean over the last evaluated rounds with its 95% interval",
+            "megabytes": "megabytes that a client has sent and received (logarithmic; Stand-Alone sends nothing)",
+        }
+        figure.supxlabel(words[over], fontsize=8)
+        figure.legend(handles=_legend(), loc="outside upper center", ncols=4, frameon=False, fontsize=7)
+    return figure
+
+
+def curves(tables: Tables, cell: Cell) -> pd.DataFrame:
+    """Return accuracy in per cent and the megabytes until then of a client, mean over seeds, by arm and round."""
+    mean = of_cell(tables["curves"], cell).groupby(["arm", "round"])["accuracy"].mean().mul(100).reset_index()
+    traffic = of_cell(tables["bytes"], cell).groupby("arm")[["up", "down"]].mean().sum(axis=1)
+    return mean.assign(megabytes=mean["round"] * mean["arm"].map(traffic) / 1e6)
+
+
+def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megabytes"]) -> None:
+    """Draw the curves of one cell."""
+    from matplotlib.ticker import NullFormatter
+
+    table, summary = curves(tables, cell), per_seed(tables, cell)
+    last = table["round"].max()
+    drawn_arms = [arm for arm in (*_OTHERS, *LOOKS) if arm in summary]
+    for arm in drawn_arms:
+        rows = table[table["arm"] == arm]
+        if arm in _OTHERS:
+            axis.plot(rows[over], rows["accuracy"], ls=_OTHERS[arm], color="0.6", lw=0.7, zorder=1)
+        elif over == "megabytes" and arm == "Stand-Alone":
+            axis.axhline(rows["accuracy"].iloc[-1], color="black", lw=0.7)
+        else:
+            look = LOOKS[arm]
+            axis.plot(
+                rows[over], rows["accuracy"], ls=look.line, color=look.colour, lw=0.9, marker=look.mark,
+                mfc=look.fill, ms=3.2, mew=0.7,
+            )  # fmt: skip
+    if over == "megabytes":
+        axis.set_xscale("log")
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        return
+    for place, arm in enumerate(LOOKS):
+        mean, low, high = mean_interval(summary[arm], within=(0.0, 100.0))
+        at, look = last * (1.07 + 0.05 * place), LOOKS[arm]
+        axis.plot([at, at], [low, high], color=look.colour, lw=0.8, ls="-")
+        mark = look.mark or ("_" if arm == "Stand-Alone" else "x")
+        axis.plot(at, mean, mark, color=look.colour, mfc=look.fill, ms=3.2, mew=0.8)
+    axis.set_xticks(np.unique(table["round"]))
+
+
+def _legend() -> list[object]:
+    import matplotlib.pyplot as plt
+
+    handles: list[object] = [
+        plt.Line2D(
+            [], [], color=LOOKS[arm].colour, ls=LOOKS[arm].line, marker=LOOKS[arm].mark, mfc=LOOKS[arm].fill, ms=3.2,
+            lw=0.9, label=arm,
+        )
+        if arm in LOOKS
+        else plt.Line2D([], [], color="0.6", ls=_OTHERS[arm], lw=0.7, label=arm)
+        for arm in ARMS
+    ]  # fmt: skip
+    return handles
