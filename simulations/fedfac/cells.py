@@ -78,21 +78,29 @@ def samples(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def network(cell: Cell) -> Factory:
-    """Return what builds a cell's network."""
+    """Return what builds a cell's network for its data."""
     found = datasets.read(cell.dataset)
     x, _ = samples(cell.dataset)
+    return factory(cell, x.shape[1:], len(found.classes), found.vocabulary)
+
+
+def factory(cell: Cell, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Factory:
+    """Return what builds a cell's network for inputs of a shape."""
     match cell.network:
         case "small_cnn":
-            return small_cnn(x, len(found.classes))
+            return small_cnn(np.empty((0, *shape)), classes)
         case "resnet18":
-            return fs.models.resnet18(len(found.classes))
+            return fs.models.resnet18(classes)
         case "vgg16":
-            return fs.models.vgg16(len(found.classes))
+            return fs.models.vgg16(classes)
         case "two_conv":
-            return fs.models.two_conv(len(found.classes), padding=2, hidden=2048)
+            return fs.models.two_conv(classes, padding=2, hidden=2048)
         case "lstm":
-            assert found.vocabulary is not None
-            return fs.models.lstm(len(found.classes), vocabulary=found.vocabulary)
+            if vocabulary is None:
+                raise ValueError(
+                    f"the cell {cell.name} needs tokens, and {cell.dataset} holds none; take another network."
+                )
+            return fs.models.lstm(classes, vocabulary=vocabulary)
 
 
 def partition(cell: Cell, seed: int) -> Partition:

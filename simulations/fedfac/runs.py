@@ -54,8 +54,8 @@ CORE = (
     "Local", "FedAvg", "FedPer", "FedFac static", "FedFac dynamic", "FedFac code", "FedFac agreement", "random split",
     "random split, every round", "layer split",
 )  # fmt: skip
-#: Arms whose learning rate is tuned. Others take that of their family: what shares one model that of FedAvg, what splits
-#: by layers that of FedPer, and what splits FedFac's layers that of its static version.
+#: Arms whose learning rate is tuned. Others take that of their family: what shares models takes FedAvg's, what splits
+#: by layers FedPer's, and what splits FedFac's layers that of its static version.
 TUNED = ("Local", "FedAvg", "FedPer", "FedFac static")
 FAMILY = {
     "FedProx": "FedAvg",
