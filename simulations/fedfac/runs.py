@@ -54,6 +54,7 @@ CORE = (
     "Local", "FedAvg", "FedPer", "FedFac static", "FedFac dynamic", "FedFac code", "FedFac agreement", "random split",
     "random split, every round", "layer split",
 )  # fmt: skip
+OTHERS = ("FedProx", "LG-FedAvg", "FedEM", "FedRep")
 #: Arms whose learning rate is tuned. Others take that of their family: what shares models takes FedAvg's, what splits
 #: by layers FedPer's, and what splits FedFac's layers that of its static version.
 TUNED = ("Local", "FedAvg", "FedPer", "FedFac static")
@@ -88,8 +89,8 @@ class Job:
         What is learnt.
     seed : int
         The master seed.
-    every : bool
-        Whether all arms run, or those of `CORE` alone.
+    arms : tuple of str
+        The arms that run, with what is read off them after the last round.
     rates : mapping of str to float
         The learning rate of each tuned arm.
     new : float
@@ -104,7 +105,7 @@ class Job:
 
     cell: Cell
     seed: int
-    every: bool
+    arms: tuple[str, ...]
     rates: Mapping[str, float]
     new: float
     fine_tune: int
@@ -247,10 +248,11 @@ def with_probe(clients: Clients) -> Clients:
 
 
 def one_seed(job: Job) -> Tables:
-    """Run all arms of a seed; return what every figure and table is made of."""
+    """Run some arms under a seed; return what every figure and table is made of."""
     cell, seed = job.cell, job.seed
     clients, new = populate(cell, seed, job.new)
-    methods = {arm: method for arm, method in arms(cell, job.head_epochs).items() if job.every or arm in CORE}
+    every = arms(cell, job.head_epochs)
+    methods = {arm: every[arm] for arm in job.arms}
     where = {"setting": cell.name, "seed": seed}
     found: dict[str, list[pd.DataFrame]] = {}
 
