@@ -330,7 +330,11 @@ def _afterwards(job: Job, result: fs.Result, clients: Clients) -> pd.DataFrame |
     chosen = {base: after for after, base in AFTERWARDS.items() if base in result.methods}
     if not chosen:
         return None
-    tuned = {arm: replace(result.methods[arm], fine_tune=job.fine_tune) for arm in chosen}  # type: ignore[type-var]
+    tuned = {}
+    for arm in chosen:
+        method = result.methods[arm]
+        assert isinstance(method, fs.FedAvg)
+        tuned[arm] = replace(method, fine_tune=job.fine_tune)
     table = fs.newcomers(_only(result, tuned), replace(clients, validation=None), device=job.device)
     table = table[table["estimand"] == "fine-tuned"]
     return table.assign(method=table["method"].map(chosen))[["method", "metric", "client", "value"]]
