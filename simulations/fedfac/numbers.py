@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fedstat._tables import Tables
 from fedstat.inference import Design, equivalence, fairness, mean_interval, paired_difference, simultaneous
 from simulations.beside import beside_printed
 from simulations.contract import Finding
-from simulations.fedfac.runs import ARMS, CURVES, RULES
+from simulations.fedfac.runs import AFTERWARDS, ARMS, CURVES, RULES
 from simulations.published import printed
 from simulations.showing import NONE, Estimate, fixed, rounded
 
@@ -306,30 +306,47 @@ def _differences(tables: Tables, group: str) -> dict[str, Any]:
     return {"rows": rounded(rows, difference=1), "margin": fixed(width, 1), "pairs": len(pairs)}
 
 
-def _name_in_paper(config: Mapping[str, Any]) -> dict[str, str]:
-    return {cell["name"]: cell["printed"] for cell in config["cells"] if cell["printed"]}
+def _beside(
+    config: Mapping[str, Any], table: str, names: Mapping[str, str], control: str, ours: Callable[[str], pd.DataFrame]
+) -> list[dict[str, Any]]:
+    """Return a printed table beside ours, a record for each of its settings that has a cell here.
 
+    One run behind each printed value is assumed. What has one value under all seeds has no prediction interval and is
+    left out.
 
-def _beside(table: str, column: str, names: Mapping[str, str], setting: str, ours: pd.DataFrame, control: str) -> Any:
-    """Return a column of a printed table beside ours; `names` maps the paper's labels to ours, one run is assumed."""
-    rows = [row for row in printed(PAPER, table) if row["setting"] == setting and row[column] in names]
-    values = pd.DataFrame(
-        {"value": [100 * float(row["accuracy"]) for row in rows], "seeds": 1}, index=[row[column] for row in rows]
-    )
-    own = ours.rename(columns={mine: theirs for theirs, mine in names.items()})
-    own = own[list(values.index)].dropna()
-    moves = [name for name in values.index if own[name].nunique() > 1]  # what never moves has no prediction interval
-    return beside_printed(values.loc[moves], own[moves], control=control)
+    Parameters
+    ----------
+    config : mapping
+        The study's.
+    table : str
+        Which table.
+    names : mapping of str to str
+        The paper's labels that are compared, and ours for them.
+    control : str
+        The paper's label of what the others are compared with.
+    ours : callable
+        Our accuracies in per cent in a setting, by seed and label.
+    """
+    found = []
+    for cell in config["cells"]:
+        rows = [row for row in printed(PAPER, table) if row["setting"] == cell["printed"]]
+        labels = [row.get("method") or row["variant"] for row in rows]
+        values = pd.Series([100 * float(row["accuracy"]) for row in rows], index=labels, dtype=float)
+        if values.empty:
+            continue
+        own = ours(cell["name"]).rename(columns={mine: theirs for theirs, mine in names.items()})
+        own = own[[label for label in labels if label in names]].dropna()
+        moves = [label for label in own if own[label].nunique() > 1]
+        if control in moves and len(moves) > 1:
+            beside = beside_printed(pd.DataFrame({"value": values[moves], "seeds": 1}), own[moves], control=control)
+            found.append({"setting": cell["name"], **beside})
+    return found
 
 
 def _table_2(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return Table 2 beside ours, by setting: accuracies weighted by clients' samples, as the paper has them."""
     names = {arm: arm for arm in (*COMPETITORS, "FedFac static", "FedFac dynamic")}
-    found = []
-    for ours, theirs in _name_in_paper(config).items():
-        wide = 100 * by_seed(tables, ours, "weighted_accuracy")
-        found.append({"setting": ours, **_beside("table_2", "method", names, theirs, wide, "FedAvg")})
-    return found
+    return _beside(config, "table_2", names, "FedAvg", lambda s: 100 * by_seed(tables, s, "weighted_accuracy"))
 
 
 def _counts(tables: Tables, group: str, arm: str) -> dict[str, int]:
@@ -377,14 +394,9 @@ def _new(tables: Tables, settings: Sequence[str]) -> list[dict[str, Any]]:
 
 def _table_3(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return Table 3 beside ours, by setting."""
-    names = {rule: rule for rule in ("FedAvg", "FedAvg+", "FedProx", "FedProx+", "LG-FedAvg", "FedEM", "FedRep")}
-    names |= {"LocalTrain": "LocalTrain", "Ensemble": "Ensemble"}
-    return [
-        {"setting": ours, **_beside("table_3", "method", names, theirs, 100 * by_seed(tables, ours, table="newcomers"),
-                                    "FedAvg")}
-        for ours, theirs in _name_in_paper(config).items()
-        if theirs.startswith("CIFAR-10,")
-    ]  # fmt: skip
+    rules = (*AFTERWARDS, *AFTERWARDS.values(), "LG-FedAvg", "FedEM", "FedRep", "LocalTrain", "Ensemble")
+    names = {rule: rule for rule in rules}
+    return _beside(config, "table_3", names, "FedAvg", lambda s: 100 * by_seed(tables, s, table="newcomers"))
 
 
 def _masking(tables: Tables, settings: Sequence[str]) -> list[dict[str, Any]]:
@@ -399,14 +411,13 @@ def _masking(tables: Tables, settings: Sequence[str]) -> list[dict[str, Any]]:
 
 def _table_8(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return Table 8 beside ours, by setting; the random split is the one drawn once."""
-    found = []
     names = {name: name for name in ("shared masked", "personal masked", "factor analysis", "random split")}
-    for ours, theirs in _name_in_paper(config).items():
-        wide = by_seed(tables, ours, "weighted_accuracy").rename(columns={"FedFac dynamic": "factor analysis"})
-        both = 100 * wide[["factor analysis", "random split"]].join(masked(tables, ours))
-        beside = _beside("table_8", "variant", names, theirs, both, "factor analysis")
-        found.append({"setting": ours, **beside})
-    return found
+
+    def ours(setting: str) -> pd.DataFrame:
+        wide = by_seed(tables, setting, "weighted_accuracy").rename(columns={"FedFac dynamic": "factor analysis"})
+        return 100 * wide[["factor analysis", "random split"]].join(masked(tables, setting))
+
+    return _beside(config, "table_8", names, "factor analysis", ours)
 
 
 # --- figures ---------------------------------------------------------------------------------------------------
