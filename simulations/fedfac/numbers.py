@@ -112,6 +112,9 @@ def _of_group(tables: Tables, group: str, where: str) -> dict[str, Finding]:
     found["every round"] = _finding(
         f"accuracy, FedFac dynamic less {often}, {where}", _plain(accuracy["FedFac dynamic"], accuracy[often])
     )
+    found["redrawn"] = _finding(
+        f"accuracy, {often} less random split, {where}", _plain(accuracy[often], accuracy["random split"])
+    )
     for (_, other), estimate in joint(accuracy, [("FedFac dynamic", b) for b in ("Local", "FedAvg")]).items():
         found[f"control {other}"] = _finding(f"accuracy, FedFac dynamic less {other}, {where}", estimate)
     loss = pooled(tables, group, "log_loss")

@@ -47,7 +47,7 @@ ABOUT = About(
     data=("cifar10",),
     times={
         "quick": "under a minute on two cores",
-        "desk": "twenty minutes on two cores",
+        "desk": "half an hour on two cores",
         "paper": "two weeks on one H200 (an estimate: 2.3e19 operations, 1.9e19 of them for ResNet-18 in three cells "
         "under three seeds, at 2e13 a second)",
     },
