@@ -1,0 +1,1 @@
+"""FedFac beside other methods, its shared units beside random ones, and new clients."""

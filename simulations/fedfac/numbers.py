@@ -1,0 +1,529 @@
+"""What the FedFac study hands to its chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import Design, equivalence, fairness, mean_interval, paired_difference, simultaneous
+from simulations.beside import beside_printed
+from simulations.contract import Finding
+from simulations.fedfac.runs import AFTERWARDS, ARMS, CURVES, RULES
+from simulations.published import printed
+from simulations.showing import NONE, Estimate, fixed, rounded
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAPER = "fedsplit"
+#: Seeds deal the same images anew, and the sentence is about other deals and runs.
+DESIGN = Design(clients="new", data="fixed")
+FACTOR = ("FedFac dynamic", "FedFac static", "FedFac code", "FedFac agreement")
+AGAINST = ("FedPer", "random split", "random split, every round", "layer split")
+#: What the message compares FedFac with.
+QUESTION = ("FedPer", "random split", "layer split")
+COMPETITORS = ("FedAvg", "FedProx", "FedPer", "LG-FedAvg", "FedEM", "FedRep")
+PER_CENT = (0.0, 100.0)
+#: How often the training loss is compared, for bands that hold together over rounds.
+MARKS = 5
+
+
+# --- tables by seed --------------------------------------------------------------------------------------------
+
+
+def settings_of(tables: Tables, group: str | None = None) -> list[str]:
+    """Return the settings, all or those of a group: "digits", or "images" for the others."""
+    every = list(dict.fromkeys(tables["accuracy"]["setting"]))
+    return [s for s in every if group is None or s.startswith("digits") == (group == "digits")]
+
+
+def groups(tables: Tables) -> list[str]:
+    """Return the groups that the tables hold, the main one first."""
+    return [group for group in ("images", "digits") if settings_of(tables, group)]
+
+
+def by_seed(tables: Tables, setting: str, metric: str = "accuracy", table: str = "accuracy") -> pd.DataFrame:
+    """Return one row per seed and one column per arm; NaN where an arm did not run under a seed."""
+    rows = tables[table]
+    rows = rows[(rows["setting"] == setting) & (rows["metric"] == metric)]
+    column = {"accuracy": "arm", "newcomers": "rule"}[table]
+    return rows.pivot(index="seed", columns=column, values="value")
+
+
+def pooled(tables: Tables, group: str, metric: str = "accuracy", table: str = "accuracy") -> pd.DataFrame:
+    """Return means over a group's settings, by seed and arm."""
+    wide = [by_seed(tables, setting, metric, table) for setting in settings_of(tables, group)]
+    return pd.concat(wide, keys=range(len(wide))).groupby("seed").agg(lambda v: v.mean(skipna=False))
+
+
+def joint(wide: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Estimate]:
+    """Return differences of pairs of arms, with limits that hold together at 95%."""
+    names = list(dict.fromkeys(name for pair in pairs for name in pair))
+    table = wide[names].dropna()
+    index = {name: i for i, name in enumerate(names)}
+    family = simultaneous(
+        table.to_numpy().T[:, :, None], [(index[a], index[b]) for a, b in pairs], design=DESIGN, moderated=False
+    )
+    rows = zip(family.estimate, family.low, family.high, strict=True)
+    return {pair: (float(m), float(low), float(high)) for pair, (m, low, high) in zip(pairs, rows, strict=True)}
+
+
+def masked(
+    tables: Tables, setting: str, arm: str = "FedFac dynamic", metric: str = "weighted_accuracy"
+) -> pd.DataFrame:
+    """Return the accuracy of masked models, by seed."""
+    rows = tables["masking"]
+    rows = rows[(rows["setting"] == setting) & (rows["metric"] == metric) & (rows["arm"] == arm)]
+    return rows.pivot(index="seed", columns="masked", values="value")
+
+
+# --- findings --------------------------------------------------------------------------------------------------
+
+
+def findings(tables: Tables) -> dict[str, Finding]:
+    """Return the quantities on which words rest, by group."""
+    found: dict[str, Finding] = {}
+    for group in groups(tables):
+        where = "mean over the partitions of CIFAR-10’s images" if group == "images" else "digits"
+        found |= {f"{group} {key}": value for key, value in _of_group(tables, group, where).items()}
+    return found
+
+
+def _finding(what: str, estimate: Estimate, unit: str = "points", digits: int = 1) -> Finding:
+    return Finding(what, *estimate, unit=unit, digits=digits)
+
+
+def _plain(a: pd.Series, b: pd.Series) -> Estimate:
+    difference = paired_difference(a, b)
+    return difference.mean, difference.low, difference.high
+
+
+def _of_group(tables: Tables, group: str, where: str) -> dict[str, Finding]:
+    accuracy = 100 * pooled(tables, group)
+    found = {}
+    for arm in FACTOR:
+        for (_, other), estimate in joint(accuracy, [(arm, other) for other in QUESTION]).items():
+            found[f"{arm} less {other}"] = _finding(f"accuracy, {arm} less {other}, {where}", estimate)
+    often = "random split, every round"
+    found["every round"] = _finding(
+        f"accuracy, FedFac dynamic less {often}, {where}", _plain(accuracy["FedFac dynamic"], accuracy[often])
+    )
+    found["redrawn"] = _finding(
+        f"accuracy, {often} less random split, {where}", _plain(accuracy[often], accuracy["random split"])
+    )
+    for (_, other), estimate in joint(accuracy, [("FedFac dynamic", b) for b in ("Local", "FedAvg")]).items():
+        found[f"control {other}"] = _finding(f"accuracy, FedFac dynamic less {other}, {where}", estimate)
+    loss = pooled(tables, group, "log_loss")
+    for (_, other), estimate in joint(loss, [("FedFac dynamic", other) for other in QUESTION]).items():
+        found[f"log-loss {other}"] = _finding(f"log-loss, FedFac dynamic less {other}, {where}", estimate, "nats", 2)
+    found["tuned"] = _finding(
+        f"accuracy, FedFac dynamic less FedAvg+, {where}", _plain(accuracy["FedFac dynamic"], accuracy["FedAvg+"])
+    )
+    return (
+        found
+        | _curve_findings(tables, group, where)
+        | _client_findings(tables, group, where)
+        | _late_findings(tables, group, where)
+    )
+
+
+def _late_findings(tables: Tables, group: str, where: str) -> dict[str, Finding]:
+    """Return what is measured after the last round: new clients, and masked units."""
+    new = 100 * pooled(tables, group, table="newcomers")
+    masks = 100 * pd.concat([masked(tables, s) for s in settings_of(tables, group)]).groupby("seed").mean()
+    pairs = {"new, ensemble": ("Ensemble", "LocalTrain"), "new, tuned": ("Ensemble", "FedAvg+")}
+    words = "accuracy at new clients"
+    found = {key: _finding(f"{words}, {a} less {b}, {where}", _plain(new[a], new[b])) for key, (a, b) in pairs.items()}
+    found["masking"] = _finding(
+        f"accuracy, personal units masked less shared units masked, {where}",
+        _plain(masks["personal masked"], masks["shared masked"]),
+    )
+    return found
+
+
+def _curve_findings(tables: Tables, group: str, where: str) -> dict[str, Finding]:
+    """Return differences of the training loss, averaged over all rounds, to FedAvg."""
+    gaps = {}
+    for setting in settings_of(tables, group):
+        rows = tables["curves"]
+        rows = rows[(rows["setting"] == setting) & (rows["split"] == "train")]
+        wide = rows.groupby(["seed", "arm"])["value"].mean().unstack("arm")
+        gaps[setting] = wide["FedFac dynamic"] - wide["FedAvg"]
+    names = list(gaps)
+    level = 1 - 0.05 / len(names)
+    found = {}
+    for setting in names:
+        d = paired_difference(gaps[setting], 0 * gaps[setting], level=level)
+        found[f"loss {_short(setting)}"] = Finding(
+            f"training loss, mean over rounds, FedFac dynamic less FedAvg, {setting}", d.mean, d.low, d.high,
+            unit="nats",
+        )  # fmt: skip
+    if len(names) > 1:
+        found["loss by heterogeneity"] = _finding(
+            f"the same at {_short(names[0])} less at {_short(names[-1])}", _plain(gaps[names[0]], gaps[names[-1]]),
+            "nats", 2,
+        )  # fmt: skip
+    return found
+
+
+def _short(setting: str) -> str:
+    return setting.rpartition(", ")[2] or setting
+
+
+def spreads(tables: Tables, setting: str) -> pd.DataFrame:
+    """Return each arm's standard deviation over clients without the noise of the test, and raw, by seed."""
+    rows = tables["clients"][tables["clients"]["setting"] == setting]
+    found = []
+    for seed, own in rows.groupby("seed"):
+        for arm in (arm for arm in ARMS if arm in own and own[arm].notna().all()):
+            table = fairness([own[arm].to_numpy()], [own["test"].to_numpy()]).table
+            sd = table[table["measure"] == "sd"].set_index("version")["mean"]
+            found.append({"seed": seed, "arm": arm, **{v: 100 * sd[v] for v in ("raw", "shrunken", "noise only")}})
+    return pd.DataFrame(found)
+
+
+def _client_findings(tables: Tables, group: str, where: str) -> dict[str, Finding]:
+    """Return the difference of the spread over clients between FedFac and FedAvg, and Local."""
+    tables_ = [spreads(tables, setting) for setting in settings_of(tables, group)]
+    mean = pd.concat(tables_).groupby(["seed", "arm"])["shrunken"].mean().unstack("arm")
+    return {
+        f"spread {other}": _finding(
+            f"standard deviation over clients, test noise removed, FedFac dynamic less {other}, {where}",
+            _plain(mean["FedFac dynamic"], mean[other]),
+        )
+        for other in ("FedAvg", "FedPer", "Local")
+    }
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------
+
+
+def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of the chapter."""
+    main = groups(tables)[0]
+    every = settings_of(tables)
+    cells = {cell["name"]: cell for cell in config["cells"]}
+    return {
+        "main": main,
+        "groups": groups(tables),
+        "settings": [{"key": s, "short": s.replace("9,085 images of ", "")} for s in every],
+        "arms": [{"arm": arm, "words": words} for arm, words in ARMS.items()],
+        "cells": [_cell(cells[s]) for s in every],
+        "seeds": {group: len(pooled(tables, group)) for group in groups(tables)},
+        "few": config["few"],
+        "fine_tune": config["fine_tune"],
+        "tuned_rounds": config["tuning_rounds"],
+        "tuning": _tuning(tables["tuning"]),
+        "accuracy": _by_setting(tables, every, "accuracy"),
+        "metrics": _metrics(tables, main),
+        "differences": {group: _differences(tables, group) for group in groups(tables)},
+        "printed_2": _table_2(tables, config),
+        "counts": {arm: _counts(tables, main, arm) for arm in ("FedFac dynamic", "FedFac code")},
+        "best": _best(tables, main),
+        "spread": _spread(tables, main),
+        "new": _new(tables, every),
+        "printed_3": _table_3(tables, config),
+        "masking": _masking(tables, every),
+        "printed_8": _table_8(tables, config),
+    }
+
+
+def _cell(cell: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "name": cell["name"], "clients": str(cell["clients"]), "rounds": str(cell["rounds"]),
+        "epochs": str(cell["local_epochs"]), "batch": str(cell["batch_size"]), "network": cell["network"],
+        "layers": ", ".join(cell["layers"]), "shared": str(cell["shared"]),
+        "participation": f"{cell['participation']:.2g}",
+    }  # fmt: skip
+
+
+def _tuning(tuning: pd.DataFrame) -> list[dict[str, str]]:
+    """Tabulate the chosen rates by data set and arm, with the grid that was tried."""
+    rows = []
+    for (dataset, arm), own in tuning.groupby(["dataset", "arm"], sort=False):
+        rows.append(
+            {
+                "dataset": str(dataset), "arm": str(arm), "rate": f"{own.loc[own['chosen'], 'lr'].iloc[0]:g}",
+                "grid": ", ".join(f"{lr:g}" for lr in sorted(own["lr"].unique())),
+                "end": "yes" if bool(own.get("end", pd.Series([False])).any()) else "no",
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _mean_sd(values: pd.Series, digits: int = 1) -> str:
+    known = values.dropna()
+    return f"{fixed(known.mean(), digits)} ({fixed(known.std(), digits)})" if len(known) else NONE
+
+
+def _by_setting(tables: Tables, settings: Sequence[str], metric: str) -> list[dict[str, Any]]:
+    """Tabulate mean (standard deviation over seeds) by arm and setting, and the majority class."""
+    wide = {s: 100 * by_seed(tables, s, metric) for s in settings}
+    rows = [
+        {"arm": arm, **{s: _mean_sd(table[arm]) if arm in table else NONE for s, table in wide.items()}} for arm in ARMS
+    ]
+    majority = {s: _mean_sd(100 * by_seed(tables, s, "majority_share")["FedAvg"]) for s in settings}
+    return [*rows, {"arm": "majority class", **majority}]
+
+
+def _metrics(tables: Tables, group: str) -> list[dict[str, Any]]:
+    """Tabulate accuracy, balanced accuracy (per cent) and log-loss, means over a group's settings."""
+    wide = {metric: pooled(tables, group, metric) for metric in ("accuracy", "balanced_accuracy", "log_loss")}
+    rows = [
+        {
+            "arm": arm,
+            "accuracy": mean_interval(100 * wide["accuracy"][arm].dropna(), within=PER_CENT),
+            "balanced": mean_interval(100 * wide["balanced_accuracy"][arm].dropna(), within=PER_CENT),
+            "log_loss": mean_interval(wide["log_loss"][arm].dropna()),
+        }
+        for arm in ARMS
+    ]
+    return rounded(rows, accuracy=1, balanced=1, log_loss=2)
+
+
+def margin(points: pd.DataFrame) -> float:
+    """Return the margin of equivalence: a tenth of the gap between FedAvg and Local, one point at most."""
+    return min(1.0, abs(points["FedAvg"].mean() - points["Local"].mean()) / 10)
+
+
+def _differences(tables: Tables, group: str) -> dict[str, Any]:
+    """Tabulate all FedFac arms against all comparators, with joint limits, outcome and correlation of the pairs."""
+    points = 100 * pooled(tables, group)
+    pairs = [(arm, other) for arm in FACTOR for other in AGAINST]
+    width = margin(points)
+    rows = []
+    for (arm, other), (mean, low, high) in joint(points, pairs).items():
+        a, b = points[arm], points[other]
+        equal = equivalence(a, b, margin=width, alpha=0.05 / len(pairs)).outcome == "equivalent"
+        outcome = "equivalent" if equal else "different" if low > 0 or high < 0 else "undecided"
+        rows.append(
+            {
+                "arm": arm, "other": other, "difference": (mean, low, high), "outcome": outcome,
+                "correlation": fixed(paired_difference(a, b).correlation, 2),
+            }
+        )  # fmt: skip
+    return {"rows": rounded(rows, difference=1), "margin": fixed(width, 1), "pairs": len(pairs)}
+
+
+def _beside(
+    config: Mapping[str, Any], table: str, names: Mapping[str, str], control: str, ours: Callable[[str], pd.DataFrame]
+) -> list[dict[str, Any]]:
+    """Return a printed table beside ours, a record for each of its settings that has a cell here.
+
+    One run behind each printed value is assumed. What has one value under all seeds has no prediction interval and is
+    left out.
+
+    Parameters
+    ----------
+    config : mapping
+        The study's.
+    table : str
+        Which table.
+    names : mapping of str to str
+        The paper's labels that are compared, and ours for them.
+    control : str
+        The paper's label of what the others are compared with.
+    ours : callable
+        Our accuracies in per cent in a setting, by seed and label.
+    """
+    found = []
+    for cell in config["cells"]:
+        rows = [row for row in printed(PAPER, table) if row["setting"] == cell["printed"]]
+        labels = [row.get("method") or row["variant"] for row in rows]
+        values = pd.Series([100 * float(row["accuracy"]) for row in rows], index=labels, dtype=float)
+        if values.empty:
+            continue
+        own = ours(cell["name"]).rename(columns={mine: theirs for theirs, mine in names.items()})
+        own = own[[label for label in labels if label in names]].dropna()
+        moves = [label for label in own if own[label].nunique() > 1]
+        if control in moves and len(moves) > 1:
+            beside = beside_printed(pd.DataFrame({"value": values[moves], "seeds": 1}), own[moves], control=control)
+            found.append({"setting": cell["name"], **beside})
+    return found
+
+
+def _table_2(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return Table 2 beside ours, by setting: accuracies weighted by clients' samples, as the paper has them."""
+    names = {arm: arm for arm in (*COMPETITORS, "FedFac static", "FedFac dynamic")}
+    return _beside(config, "table_2", names, "FedAvg", lambda s: 100 * by_seed(tables, s, "weighted_accuracy"))
+
+
+def _counts(tables: Tables, group: str, arm: str) -> dict[str, int]:
+    """Count the competitors that an arm beats, in all settings of a group: limits joint over the competitors."""
+    signs = []
+    for setting in settings_of(tables, group):
+        found = joint(100 * by_seed(tables, setting), [(arm, other) for other in COMPETITORS])
+        signs += ["more" if low > 0 else "less" if high < 0 else "unclear" for _, low, high in found.values()]
+    return {"of": len(signs), **{sign: signs.count(sign) for sign in ("more", "less", "unclear")}}
+
+
+def _best(tables: Tables, group: str) -> list[dict[str, Any]]:
+    """Tabulate the paper's summary, the best ten rounds in a row, beside the last ten, in per cent."""
+    best, last = (
+        100 * pooled(tables, group, metric) for metric in ("weighted_accuracy, best ten rounds", "weighted_accuracy")
+    )
+    rows = [
+        {"arm": arm, "best": mean_interval(best[arm], within=PER_CENT),
+         "last": mean_interval(last[arm], within=PER_CENT), "more": _plain(best[arm], last[arm])}
+        for arm in CURVES
+    ]  # fmt: skip
+    return rounded(rows, best=1, last=1, more=1)
+
+
+def _spread(tables: Tables, group: str) -> list[dict[str, Any]]:
+    """Tabulate the spread over clients in points: raw, without test noise, and what equal clients would show."""
+    every = pd.concat([spreads(tables, s).assign(setting=s) for s in settings_of(tables, group)])
+    mean = every.groupby(["arm", "seed"])[["raw", "shrunken", "noise only"]].mean()
+    rows = [
+        {"arm": arm, **{key: mean_interval(mean.loc[arm][version]) for key, version in
+                        (("raw", "raw"), ("shrunken", "shrunken"), ("noise", "noise only"))}}
+        for arm in ARMS if arm in mean.index
+    ]  # fmt: skip
+    return rounded(rows, raw=1, shrunken=1, noise=1)
+
+
+def _new(tables: Tables, settings: Sequence[str]) -> list[dict[str, Any]]:
+    """Tabulate accuracy at new clients by rule and setting."""
+    wide = {s: 100 * by_seed(tables, s, table="newcomers") for s in settings}
+    return [
+        {"rule": rule, **{s: _mean_sd(table[rule]) if rule in table else NONE for s, table in wide.items()}}
+        for rule in RULES.values()
+    ]
+
+
+def _table_3(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return Table 3 beside ours, by setting."""
+    rules = (*AFTERWARDS, *AFTERWARDS.values(), "LG-FedAvg", "FedEM", "FedRep", "LocalTrain", "Ensemble")
+    names = {rule: rule for rule in rules}
+    return _beside(config, "table_3", names, "FedAvg", lambda s: 100 * by_seed(tables, s, table="newcomers"))
+
+
+def _masking(tables: Tables, settings: Sequence[str]) -> list[dict[str, Any]]:
+    """Tabulate accuracy after the last round as it is, and with shared or personal units drawn anew."""
+    rows = []
+    for arm in ("FedFac dynamic", "FedFac static"):
+        wide = {s: 100 * masked(tables, s, arm) for s in settings}
+        for which in ("unmasked", "shared masked", "personal masked"):
+            rows.append({"arm": arm, "masked": which, **{s: _mean_sd(table[which]) for s, table in wide.items()}})
+    return rows
+
+
+def _table_8(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return Table 8 beside ours, by setting; the random split is the one drawn once."""
+    names = {name: name for name in ("shared masked", "personal masked", "factor analysis", "random split")}
+
+    def ours(setting: str) -> pd.DataFrame:
+        wide = by_seed(tables, setting, "weighted_accuracy").rename(columns={"FedFac dynamic": "factor analysis"})
+        return 100 * wide[["factor analysis", "random split"]].join(masked(tables, setting))
+
+    return _beside(config, "table_8", names, "factor analysis", ours)
+
+
+# --- figures ---------------------------------------------------------------------------------------------------
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Draw the differences in question, the clients' accuracies (Figure 8) and the training loss (Figure 9)."""
+    from fedstat.report.figures import style
+
+    with style():
+        return {"question": _question(tables), "clients": _clients(tables), "loss": _loss(tables)}
+
+
+def _question(tables: Tables) -> Figure:
+    """Draw FedFac's arms less what they are compared with, by group."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH
+
+    shown = groups(tables)
+    figure, axes = plt.subplots(1, len(shown), figsize=(WIDTH, 2.6), sharey=True, squeeze=False, layout="constrained")
+    marks = ("o", "s", "^", "D")
+    for axis, group in zip(axes[0], shown, strict=True):
+        points = 100 * pooled(tables, group)
+        found = joint(points, [(arm, other) for arm in FACTOR for other in AGAINST])
+        width = margin(points)
+        axis.axvspan(-width, width, color="0.88", lw=0)
+        axis.axvline(0, color="black", lw=0.6)
+        for i, other in enumerate(AGAINST):
+            for j, arm in enumerate(FACTOR):
+                mean, low, high = found[arm, other]
+                y = -i - 0.18 * (j - 1.5)
+                axis.plot([low, high], [y, y], color="black", lw=0.8)
+                fill = "black" if j % 2 == 0 else "white"
+                axis.plot(mean, y, marks[j], color="black", mfc=fill, ms=4, label=arm if i == 0 else None)
+        axis.set_yticks([-i for i in range(len(AGAINST))], [f"less {other}" for other in AGAINST])
+        axis.set_title("images of CIFAR-10, mean over π" if group == "images" else "digits, π = 0.1")
+        axis.set_xlabel("difference in accuracy (points)")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=7, ncol=4, loc="outside lower center")
+    return figure
+
+
+def _clients(tables: Tables) -> Figure:
+    """Draw the accuracies of all clients of all seeds, arms ordered by their median (the paper's Figure 8)."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH
+
+    shown = settings_of(tables)
+    columns = min(2, len(shown))
+    lines = -(-len(shown) // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(WIDTH, 2.7 * lines), squeeze=False, layout="constrained")
+    for axis in axes.flat[len(shown) :]:
+        axis.set_axis_off()
+    for axis, setting in zip(axes.flat, shown, strict=False):
+        rows = tables["clients"][tables["clients"]["setting"] == setting]
+        values = {arm: 100 * rows[arm].dropna().to_numpy() for arm in ARMS if arm in rows and rows[arm].notna().any()}
+        order = sorted(values, key=lambda arm: float(np.median(values[arm])))
+        boxes = axis.boxplot(
+            [values[arm] for arm in order], orientation="horizontal", widths=0.65, patch_artist=True,
+            flierprops={"marker": ".", "markersize": 2, "markeredgewidth": 0.3},
+            medianprops={"color": "black", "linewidth": 1.3}, boxprops={"linewidth": 0.5},
+            whiskerprops={"linewidth": 0.5}, capprops={"linewidth": 0.5},
+        )  # fmt: skip
+        for arm, box in zip(order, boxes["boxes"], strict=True):
+            box.set_facecolor("0.6" if arm.startswith("FedFac") else "white")
+        axis.set_yticks(range(1, len(order) + 1), order, fontsize=6)
+        axis.set_xlim(0, 100)
+        axis.set_title(setting)
+        axis.set_xlabel("accuracy of a client (per cent)")
+    return figure
+
+
+def _loss(tables: Tables) -> Figure:
+    """Draw the training loss over rounds with limits that hold together at marked rounds (the paper's Figure 9)."""
+    import matplotlib.pyplot as plt
+    from scipy import stats
+
+    from fedstat.report.figures import WIDTH
+
+    shown = settings_of(tables)
+    figure, axes = plt.subplots(1, len(shown), figsize=(WIDTH, 2.3), sharey=True, squeeze=False, layout="constrained")
+    looks = {"FedAvg": ("--", "o", "white"), "FedFac static": (":", "s", "0.6"), "FedFac dynamic": ("-", "^", "black")}
+    for axis, setting in zip(axes[0], shown, strict=True):
+        rows = tables["curves"]
+        rows = rows[(rows["setting"] == setting) & (rows["split"] == "train")]
+        for shift, (arm, (line, mark, fill)) in enumerate(looks.items()):
+            wide = rows[rows["arm"] == arm].pivot(index="round", columns="seed", values="value")
+            mean, n = wide.mean(axis=1), wide.shape[1]
+            axis.plot(mean.index, mean, line, color="black", lw=1)
+            at = mean.index[np.unique(np.linspace(0, len(mean) - 1, min(MARKS, len(mean))).round().astype(int))]
+            t = stats.t.ppf(1 - 0.025 / (len(at) * len(looks)), n - 1)
+            half = t * wide.loc[at].std(axis=1) / np.sqrt(n)
+            axis.errorbar(
+                at + 0.25 * (shift - 1), mean[at], yerr=half, fmt=mark, color="black", mfc=fill, ms=3, lw=0.6,
+                capsize=1.5, label=arm,
+            )  # fmt: skip
+        axis.set_title(setting.replace("9,085 images of ", ""))
+        axis.set_xlabel("round")
+    top = max(float(line.get_ydata()[0]) for axis in axes[0] for line in axis.lines[:1])
+    axes[0][0].set_ylim(0, 1.5 * top)  # limits of a few seeds may reach far beyond
+    axes[0][0].set_ylabel("training loss (nats)")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=7, ncol=3, loc="outside lower center")
+    return figure
