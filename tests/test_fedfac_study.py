@@ -142,7 +142,14 @@ def test_a_planted_gain_is_found_and_its_absence_is_not_called_one():
             assert found[f"images FedFac static less {other}"].sign == "unclear"
         assert found["images masking"].sign == "less"
     rates = [{"dataset": "cifar10", "arm": arm, "lr": 1e-3, "chosen": True} for arm in runs.TUNED]
-    config = {"cells": [asdict(cell) for cell in ours], "seeds": 5, "cheap": 12, "few": 3, "fine_tune": 5, "tuning_rounds": 10}
+    config = {
+        "cells": [asdict(cell) for cell in ours],
+        "seeds": 5,
+        "cheap": 12,
+        "few": 3,
+        "fine_tune": 5,
+        "tuning_rounds": 10,
+    }
     shown = numbers.numbers({**tables, "tuning": pd.DataFrame(rates)}, config)
     assert shown["counts"]["FedFac dynamic"]["less"] == shown["counts"]["FedFac dynamic"]["of"] == 18
     assert [a["sign"]["of"] for a in shown["printed_2"]] == [7, 7, 7]
