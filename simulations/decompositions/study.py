@@ -131,7 +131,7 @@ SCALES = {
         constant_seeds=1, control_seeds=4, control_rounds=10, control_noises=(0.5,), shift=SECOND_LOOK,
     ),
     "paper": Scale(
-        clients=100, d=100, units=200, samples=160, test=300, rounds=30, participation=0.1, seeds=5,
+        clients=100, d=100, units=200, samples=160, test=300, rounds=30, participation=0.1, seeds=4,
         rates=(3e-4, 1e-3, 3e-3, 1e-2), tuning_seeds=3, balance_seeds=0, noises=(),
     ),
 }  # fmt: skip

@@ -133,7 +133,7 @@ SCALES = {
     ),
     "desk": Scale(
         "tiny-imagenet", "small", 80, 20, 2, rounds=10, last=5, seeds=4, rates=(0.01, 0.03, 0.1), tuning_seeds=3,
-        single_dataset="cifar10", single_samples=500, single_epochs=20, reading_rounds=9, reading_seeds=6,
+        single_dataset="cifar10", single_samples=500, single_epochs=20, reading_rounds=8, reading_seeds=5,
     ),
     "paper": Scale(
         "cifar100", "resnet9", None, 256, 5, rounds=100, last=10, seeds=3, rates=(1e-3,), tuning_seeds=1,

@@ -118,7 +118,7 @@ SCALES = {
         rates=(2e-3,), seeds=2, fresh=3, images=3000, shift=SECOND_LOOK,
     ),
     "desk": Scale(
-        "cifar10", 30, ((2, "text"), (5, "text"), (2, "code")), _SMALL, _TAUS, _KAPPAS, rounds=14, last=8,
+        "cifar10", 30, ((2, "text"), (5, "text"), (2, "code")), _SMALL, _TAUS, _KAPPAS, rounds=12, last=6,
         rates=(1e-3, 2e-3, 4e-3), seeds=3, fresh=5,
     ),
     "paper": Scale(
