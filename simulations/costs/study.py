@@ -54,7 +54,7 @@ ABOUT = About(
     ),
     data=("cifar10",),
     times={
-        "smoke": "seconds",
+        "smoke": "half a minute",
         "quick": "half a minute on one core",
         "desk": "4 minutes of one core",
         "paper": "2 hours on a GPU (an estimate; ResNet-18 at 20 epochs is most of it); needs CIFAR-10, CIFAR-100",

@@ -65,7 +65,7 @@ ABOUT = About(
         ),
     ),
     times={
-        "smoke": "seconds",
+        "smoke": "half a minute",
         "quick": "less than a minute on two cores, an estimate",
         "paper": "about 25 minutes of processor time, an estimate from runs of ten rounds",
     },

@@ -46,7 +46,7 @@ ABOUT = About(
     "What the parts of Factorized-FL contribute",
     "Factorized-FL",
     "",
-    order=75,
+    order=73,
     shows=(
         Shown("Figure 7a", "panels a to e: similarity of u and of v of all clients, by round", "in part", _DATA),
         Shown("Figure 7f", "how often clients are matched", "in part", _DATA),
@@ -61,6 +61,7 @@ ABOUT = About(
     ),
     data=("tiny-imagenet", "cifar10"),
     times={
+        "smoke": "half a minute",
         "quick": "a minute on two cores",
         "desk": "a quarter of an hour on two cores",
         "paper": "a day on one GPU, an estimate (78 runs of 22 PFLOP at 20 TFLOP/s)",

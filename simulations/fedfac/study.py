@@ -31,7 +31,7 @@ ABOUT = About(
     "FedFac beside other methods",
     "FedSplit/FedFac",
     "",
-    order=47,
+    order=15,
     shows=(
         Shown("Table 2", "test accuracy of eight methods on four data sets", "in part", _SMALL),
         Shown("Figure 8", "accuracies of all clients, methods ordered by their median", "in part", _SMALL),
@@ -46,6 +46,7 @@ ABOUT = About(
     ),
     data=("cifar10",),
     times={
+        "smoke": "half a minute",
         "quick": "under a minute on two cores",
         "desk": "half an hour on two cores",
         "paper": "two weeks on one H200 (an estimate: 2.3e19 operations, 1.9e19 of them for ResNet-18 in three cells "

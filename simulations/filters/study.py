@@ -33,7 +33,7 @@ ABOUT = About(
     "What personal and shared filters see",
     "FedSplit/FedFac",
     "",
-    order=47,
+    order=46,
     shows=(
         Shown(
             "Figure 10",
@@ -45,6 +45,7 @@ ABOUT = About(
     ),
     data=("cifar10",),
     times={
+        "smoke": "half a minute",
         "quick": "half a minute on two cores",
         "desk": "four minutes on one core",
         "paper": "35 hours on one GPU at 15 TFLOP/s, an estimate",

@@ -41,7 +41,7 @@ ABOUT = About(
     order=27,
     data=("mnist",),
     times={
-        "smoke": "seconds",
+        "smoke": "half a minute",
         "quick": "under a minute on two cores",
         "desk": "about ten minutes on two cores",
         "paper": "about eight hours on one GPU, a third of it drawing data (an estimate)",

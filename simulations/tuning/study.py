@@ -42,7 +42,7 @@ ABOUT = About(
     ),
     data=("cifar10",),
     times={
-        "smoke": "seconds",
+        "smoke": "half a minute",
         "quick": "a minute on two cores",
         "desk": "17 minutes of one core",
         "paper": "50 hours on a GPU at 10 TFLOP a second (an estimate: 490 runs of 3,600 TFLOP); needs CIFAR-100",

@@ -35,6 +35,7 @@ ABOUT = About(
         Shown("Figure 2", "histograms of the entropy of a unit's outputs over clients", "reproduced", _HOW),
     ),
     times={
+        "smoke": "half a minute",
         "quick": "under a minute on two cores, on MNIST where it is present and else on scikit-learn's digits",
         "paper": "five minutes on one core, and needs MNIST",
     },

@@ -40,7 +40,7 @@ ABOUT = About(
     "How far updates part on other labels and other images",
     "Factorized-FL",
     "",
-    order=60,
+    order=71,
     shows=(
         Shown(
             "Figure 1b",
@@ -63,6 +63,7 @@ ABOUT = About(
     ),
     data=("mnist", "cifar10"),
     times={
+        "smoke": "half a minute",
         "quick": "half a minute on two cores",
         "desk": "7 minutes on one core",
         "paper": "8 hours on one GPU (an estimate: 3e17 operations at 10 TFLOP/s)",
