@@ -70,9 +70,9 @@ FS45 = Claim(
     statement='A_"FedFac" - A_"random split of the same size" > epsilon',
     severity="false",
     assumptions="what is due to factor analysis is lost where as many units are drawn at random. ε is a tenth of the "
-    "gap between FedAvg and Local, one point at most. On the generator a network that starts at random cannot gain: a "
-    "fixed split has one law whichever units it names (FS-41). Networks that start at the true parameters plus noise "
-    "can; no user has such a start",
+    "gap between FedAvg and Local, one point at most. Where a network starts at random, fixed splits that are chosen "
+    "without looking at its weights have one law whichever units they name (FS-41); FedFac looks at weights, which is "
+    "why this is measured. Networks that start at the true parameters plus noise can gain; no user has such a start",
     sensitivity="the half-widths of the intervals, some tenths of a point on the generator",
     flaw="Hidden units start exchangeable, so which of them a fixed split names does not matter; how many of them, and "
     "in which layers, does.",
@@ -155,8 +155,7 @@ FS45C = Claim(
     words="Where networks start at random, static FedFac is as accurate as a split of the same size drawn once.",
     statement='abs(A_"static" - A_"random, once") < epsilon',
     severity="false",
-    assumptions="on the generator, in the settings of Figure 6, judged within ε by two one-sided tests; that the law "
-    "is the same is a theorem and holds for any data. " + DESIGN,
+    assumptions="on the generator, in the settings of Figure 6, judged within ε by two one-sided tests. " + DESIGN,
     sensitivity="a difference of the margin",
 )
 
