@@ -54,7 +54,8 @@ def _images(studies: Studies, arm: str, others: tuple[str, ...]) -> Evidence:
         rows = studies["fedfac"]["accuracy"]
     except FileNotFoundError:
         return missing("the tables of the study fedfac, which python -m simulations fedfac makes")
-    rows = rows[rows["metric"] == "accuracy"]
+    asked = {"FedAvg", "Local", arm, *others}  # others ran under fewer seeds
+    rows = rows[(rows["metric"] == "accuracy") & rows["arm"].isin(asked)]
     found = {
         str(where): 100 * group.pivot(index="seed", columns="arm", values="value").dropna()
         for where, group in rows.groupby("setting")
