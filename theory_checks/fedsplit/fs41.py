@@ -14,6 +14,7 @@ from theory_checks.fedsplit.split_design import (
     CONFIRMED,
     DESIGN,
     INFINITY,
+    as_written,
     differences,
     in_words,
     points,
@@ -70,6 +71,8 @@ def _shifted(tables: Tables, arm: str, by: float) -> Tables:
     return {**tables, "accuracy": rows}
 
 
+#: What makes a cell of the positive control.
+PLACE = ["p", "alpha", "samples", "noise"]
 _SEES = "a difference of the margin, with a probability of 80% if there are as many seeds as stand as needed"
 
 FS41 = Claim(
@@ -109,6 +112,19 @@ def worse_at_all(studies: Studies) -> Evidence:
     return _figure_6(studies["split"], "random, every round", much=0.0)
 
 
+@FS41.reading("output weights as written: dynamic analysis of the clients' weights, random split drawn in every round")
+def written(studies: Studies) -> Evidence:
+    return _figure_6(as_written(studies), "random, every round")
+
+
+@FS41.reading(
+    "output weights as written: dynamic analysis of weights as the authors' code has it, random split drawn in every "
+    "round"
+)
+def written_code(studies: Studies) -> Evidence:
+    return _figure_6(as_written(studies), "random, every round", "dynamic, code")
+
+
 @FS41.mutant("FedAvg in the place of the random split, static FedFac five points worse than it is")
 def five_points_worse(studies: Studies) -> Evidence:
     return _figure_6(_shifted(studies["split"], "static", -0.05), "FedAvg")
@@ -117,6 +133,30 @@ def five_points_worse(studies: Studies) -> Evidence:
 @FS41.control("FedAvg in the place of the random split")
 def fedavg(studies: Studies) -> Evidence:
     return _figure_6(studies["split"], "FedAvg")
+
+
+def _identified(studies: Studies, better: str, worse: str) -> Evidence:
+    """One decomposition worse than another by a point and more, where networks start at the truth plus noise."""
+    cells = list(studies["decompositions"]["control"].query("metric == 'accuracy'").groupby(PLACE))
+    parts = []
+    for (p, alpha, samples, noise), rows in cells:
+        table = 100 * rows.pivot(index="seed", columns="arm", values="value")
+        d = paired_difference(table[worse], table[better], level=1 - 0.05 / len(cells))
+        what = (
+            f"{worse} less {better}, units identified, {in_words((p, alpha, samples))}, n = {samples}, noise {noise:g}"
+        )
+        parts.append(within(d.low, d.high, (-INFINITY, -1.0), cases=d.n, what=f"{what} (points)", level=d.level))
+    return all_of(parts)
+
+
+@FS41.control("units identified by their start: the complement of the true split in the place of the random one")
+def complement(studies: Studies) -> Evidence:
+    return _identified(studies, "true", "complement")
+
+
+@FS41.mutant("units identified by their start: the true split in the place of the random one")
+def swapped(studies: Studies) -> Evidence:
+    return _identified(studies, "complement", "true")
 
 
 def _corrected_figure_6(tables: Tables, arm: str) -> Evidence:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from fedstat._tables import Tables
 from fedstat.claims import Claim, Evidence, Studies, all_of, within
 from fedstat.inference import mean_interval
 from simulations.stability.study import settled
-from theory_checks.fedsplit.split_design import CONFIRMED, DESIGN, INFINITY, settings
+from theory_checks.fedsplit.split_design import CONFIRMED, DESIGN, INFINITY, as_written, settings
 
 #: "Nearly all" units: at least this share.
 NEARLY_ALL = 0.95
@@ -17,8 +19,12 @@ ALMOST_PERFECT = 0.8
 def _stable(tables: Tables, arm: str, measure: str, at_least: float) -> Evidence:
     """Judge the late agreement of consecutive splits, in every setting."""
     agreement = tables["agreement"]
-    agreement = agreement[agreement["samples"] == settings(tables)[0][2]]
-    groups = list(settled(agreement, measure).query("arm == @arm").groupby(["p", "alpha"])[measure])
+    late = settled(agreement[agreement["samples"] == settings(tables)[0][2]], measure)
+    return _at_least(late, arm, measure, at_least)
+
+
+def _at_least(late: pd.DataFrame, arm: str, measure: str, at_least: float) -> Evidence:
+    groups = list(late.query("arm == @arm").groupby(["p", "alpha"])[measure])
     level = 1 - 0.05 / len(groups)
     parts = []
     for (p, alpha), values in groups:
@@ -62,6 +68,16 @@ def weights(studies: Studies) -> Evidence:
 @FS42.reading("the authors' code, eigenvectors of the clients' weights")
 def code(studies: Studies) -> Evidence:
     return _kept(studies, "dynamic, code")
+
+
+@FS42.reading("output weights as written, factor analysis of the clients' weights")
+def weights_as_written(studies: Studies) -> Evidence:
+    return _at_least(as_written(studies)["late"], "dynamic", "agreement", NEARLY_ALL)
+
+
+@FS42.reading("output weights as written, the authors' code, eigenvectors of the clients' weights")
+def code_as_written(studies: Studies) -> Evidence:
+    return _at_least(as_written(studies)["late"], "dynamic, code", "agreement", NEARLY_ALL)
 
 
 @FS42.mutant("a random split in every round")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedstat._tables import Tables
 from fedstat.claims import Claim, Evidence, Studies, all_of
-from theory_checks.fedsplit.split_design import DESIGN, INFINITY, differences, settings
+from theory_checks.fedsplit.split_design import DESIGN, INFINITY, as_written, differences, settings
 
 
 def _beats(studies: Studies, arm: str, others: Sequence[str] = ("FedAvg", "Local")) -> Evidence:
     """The arm's accuracy exceeds the others', in every setting."""
-    tables = studies["split"]
+    return _ahead(studies["split"], arm, others)
+
+
+def _ahead(tables: Tables, arm: str, others: Sequence[str]) -> Evidence:
     comparisons = len(others) * len(settings(tables))
     return all_of(differences(tables, arm, others, lambda _: (0.0, INFINITY), comparisons))
 
@@ -45,6 +49,11 @@ def dynamic(studies: Studies) -> Evidence:
 @FS43.reading("dynamic FedFac, the authors' code")
 def dynamic_code(studies: Studies) -> Evidence:
     return _beats(studies, "dynamic, code")
+
+
+@FS43.reading("the true split, output weights as written")
+def written(studies: Studies) -> Evidence:
+    return _ahead(as_written(studies), "true", ("FedAvg", "Local"))
 
 
 @FS43.reading("the true split, against FedAvg alone", natural=False)
