@@ -209,8 +209,17 @@ def tune(scale: Scale, setting: str, label: str, lr: float) -> Tables:
 
 
 def measure(scale: Scale, setting: str, label: str, lr: float, count: int) -> Tables:
-    """Return one arm's metrics by seed, means over clients and evaluated rounds, with its bytes and what it records."""
-    result = federate(scale, setting, label, lr, scale.every_seed(count))
+    """Return one arm's metrics by seed, means over clients and evaluated rounds, with its bytes and what it records.
+
+    Where training diverges under a seed the arm runs at a third of its rate under all; `lr` in the table is what it ran
+    at.
+    """
+    try:
+        result = federate(scale, setting, label, lr, scale.every_seed(count))
+    except FloatingPointError:
+        if lr < min(scale.rates) / 10:
+            raise
+        return measure(scale, setting, label, float(f"{lr / 3:.1g}"), count)
     history = result.history[result.history["metric"].isin(METRICS)]
     values = history.groupby(["seed", "metric"], observed=True)["value"].mean().reset_index()
     sent = result.traffic.groupby("seed")[["bytes_up", "bytes_down"]].mean()
