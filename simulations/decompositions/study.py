@@ -66,8 +66,8 @@ ABOUT = About(
     ),
     times={
         "smoke": "half a minute",
-        "quick": "less than a minute on two cores, an estimate",
-        "paper": "about 25 minutes of processor time, an estimate from runs of ten rounds",
+        "quick": "a minute on two cores",
+        "paper": "a quarter of an hour of processor time",
     },
 )
 OUTPUTS: dict[Outputs, str] = {

@@ -50,7 +50,7 @@ ABOUT = About(
     times={
         "smoke": "half a minute",
         "quick": "under a minute on two cores",
-        "desk": "half an hour on two cores, some 35 minutes of processor time",
+        "desk": "forty minutes of processor time",
         "paper": "an estimate: 5.7e18 operations, two days at 30 teraflops on one GPU",
     },
 )

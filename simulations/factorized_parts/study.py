@@ -63,7 +63,7 @@ ABOUT = About(
     times={
         "smoke": "half a minute",
         "quick": "a minute on two cores",
-        "desk": "a quarter of an hour on two cores",
+        "desk": "twenty minutes of processor time",
         "paper": "a day on one GPU, an estimate (78 runs of 22 PFLOP at 20 TFLOP/s)",
     },
 )  # fmt: skip

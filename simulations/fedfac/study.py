@@ -48,7 +48,7 @@ ABOUT = About(
     times={
         "smoke": "half a minute",
         "quick": "under a minute on two cores",
-        "desk": "half an hour on two cores",
+        "desk": "forty minutes of processor time",
         "paper": "two weeks on one H200 (an estimate: 2.3e19 operations, 1.9e19 of them for ResNet-18 in three cells "
         "under three seeds, at 2e13 a second)",
     },

@@ -47,7 +47,7 @@ ABOUT = About(
     times={
         "smoke": "half a minute",
         "quick": "half a minute on two cores",
-        "desk": "four minutes on one core",
+        "desk": "two minutes of one core",
         "paper": "35 hours on one GPU at 15 TFLOP/s, an estimate",
     },
 )

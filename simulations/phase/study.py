@@ -43,7 +43,7 @@ ABOUT = About(
     times={
         "smoke": "half a minute",
         "quick": "under a minute on two cores",
-        "desk": "about ten minutes on two cores",
+        "desk": "ten minutes of processor time",
         "paper": "about eight hours on one GPU, a third of it drawing data (an estimate)",
     },
 )

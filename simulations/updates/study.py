@@ -65,7 +65,7 @@ ABOUT = About(
     times={
         "smoke": "half a minute",
         "quick": "half a minute on two cores",
-        "desk": "7 minutes on one core",
+        "desk": "five minutes of one core",
         "paper": "8 hours on one GPU (an estimate: 3e17 operations at 10 TFLOP/s)",
     },
 )
