@@ -28,7 +28,7 @@ from simulations.parts import SECOND_LOOK, Part, run_parts
 
 _HOW = (
     "the first 9,085 images of CIFAR-10 in place of CIFAR-100, 2 and 5 classes a client, 30 clients, a network of two "
-    "convolutions and two dense layers instead of VGG-16, 18 rounds; choices on validation samples, three seeds"
+    "convolutions and two dense layers instead of VGG-16, 12 rounds; choices on validation samples, three seeds"
 )
 ABOUT = About(
     "Tuning FedFac: the layer, the cut, the contribution",
@@ -44,7 +44,7 @@ ABOUT = About(
     times={
         "smoke": "half a minute",
         "quick": "a minute on two cores",
-        "desk": "17 minutes of one core",
+        "desk": "ten minutes of one core",
         "paper": "50 hours on a GPU at 10 TFLOP a second (an estimate: 490 runs of 3,600 TFLOP); needs CIFAR-100",
     },
 )
