@@ -121,7 +121,8 @@ def _curves(axis: Axes, table: pd.DataFrame, lines: Mapping[str, tuple[str, str]
             values = wide[rounds[place]]
             if len(values) > 1:
                 _, low, high = mean_interval(values, level)
-                axis.plot([rounds[place] + 0.12 * shift] * 2, [low, high], color="0.45", lw=0.7)
+                reach = [max(low, 0.0 if (table[column] >= 0).all() else -1.0), min(high, 1.0)]  # cosines and shares
+                axis.plot([rounds[place] + 0.12 * shift] * 2, reach, color="0.45", lw=0.7)
 
 
 def components(panels: Mapping[str, Sequence[Difference]], about: Mapping[str, str]) -> Figure:
