@@ -273,7 +273,8 @@ def test_a_study_is_a_folder_with_study_numbers_and_chapter(name):
 def test_a_chapter_is_made_of_the_committed_tables(name, tmp_path):
     tables, numbers, findings = tell(name, COMMITTED / name)
     for table in tables.values():
-        assert "seed" not in table or table["seed"].max() < SECOND_LOOK
+        # seeds of tuning lie ten thousand higher
+        assert "seed" not in table or (table["seed"] % 10_000 < SECOND_LOOK).all()
     for key, table in evidence(name, tables).items():
         pd.testing.assert_frame_equal(table, tables[key])
     json.dumps(numbers, allow_nan=False)

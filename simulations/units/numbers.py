@@ -119,7 +119,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "lines": {
             "starts": STARTS, "images": IMAGES, "values": VALUES,
         },
-        "epochs": list(config["epochs"]),
+        "epochs": {"first": config["epochs"][0], "last": config["epochs"][-1]},
         "with_atom": {key: fixed(100 * wide["with_atom"][partition].mean(), 0) for key, partition in _KEYS.items()},
         "seeds": len(wide),
     }  # fmt: skip
