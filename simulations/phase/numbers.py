@@ -181,6 +181,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "ends": int(tables["tuning"].loc[tables["tuning"]["end"], ["data", "family", "samples", "alpha"]]
                     .drop_duplicates().shape[0]),
         "tuned": int(tables["tuning"][["data", "family", "samples", "alpha"]].drop_duplicates().shape[0]),
+        "design_outcome": str(_at(grid, DESIGN)["outcome"]),
         "design_high": fixed(float(_at(grid, DESIGN)["high"]), 1),
         "images_of": DATASETS.get(config.get("images", {}).get("dataset", ""), "real images"),
         "control": f"{CONTROL[0]} samples, p = {CONTROL[1]:g}, α = {CONTROL[2]:g}",
