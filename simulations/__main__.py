@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -26,8 +27,8 @@ def main() -> None:
         "--scale",
         choices=("smoke", "quick", "desk", "paper"),
         default="quick",
-        help="smoke: seconds, to see that it runs; quick (default): minutes on two cores; desk: what two cores do in "
-        "the background, in studies whose paper's sizes need a GPU; paper: the paper's sizes",
+        help="smoke: seconds, to see that it runs; quick (default): a minute or so on two cores; desk: what two cores "
+        "do in the background, in studies whose paper's sizes need a GPU; paper: the paper's sizes",
     )
     parser.add_argument("--device", default="cpu", help="where networks train, such as cuda (default: cpu)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
@@ -40,7 +41,10 @@ def main() -> None:
     )
     options = parser.parse_args()
     if options.name == "list":
-        print(listing())
+        try:
+            print(listing(), flush=True)
+        except BrokenPipeError:  # `| head` has read enough; what is left must not be written at exit either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
     if time := study(options.name).ABOUT.times.get(options.scale):
         print(f"{options.name} at {options.scale} scale takes {time}", file=sys.stderr)
@@ -48,8 +52,11 @@ def main() -> None:
         tables = simulate(
             options.name, options.scale, options.out, second_look=not options.evidence, device=options.device
         )
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        print(f"stopped; finished parts are kept in {options.out / 'cache'}: the same command goes on", file=sys.stderr)
+        sys.exit(130)
     chosen = evidence(options.name, tables)
     folder = options.out / options.name
     draw(options.name, chosen, folder)
