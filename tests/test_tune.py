@@ -15,6 +15,7 @@ from fedstat.data.clients import Samples
 from fedstat.federated import tuning as module
 
 STILL = fs.Training(lr=0.0, batch_size=4)
+MOVING = fs.Training(lr=0.1, local_epochs=2)  # in one step FedProx's mu would change nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ def learned(clients=labelled, grid=None, **how):
     """Tune rates on real training."""
     grid = {"lr": [0.003, 0.1, 1.0], "mu": [0.01, 10.0]} if grid is None else grid
     settings = {"rounds": 3, "seed": range(2), "last": 2, "order": ("lr", "mu"), "progress": False, **how}
-    return fs.tune(fs.methods.find("FedProx"), grid, fs.models.mlp(3, 4, 2), clients, fs.Training(lr=0.1), **settings)
+    return fs.tune(fs.methods.find("FedProx"), grid, fs.models.mlp(3, 4, 2), clients, MOVING, **settings)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,7 @@ def test_less_is_better_of_losses_and_the_first_of_equals_is_taken():
     equal = planted(grid={"a": [3.0, 1.0]})
     assert equal.best == {"a": 3.0}
     assert equal.ends == {"a": 3.0}
+    assert planted(grid={"a": [2.0, 3.0]}).ends == {"a": 2.0}
 
 
 def test_the_start_is_what_the_method_has_or_what_is_said():
@@ -130,14 +132,62 @@ def test_test_samples_are_never_seen():
     assert not np.allclose(first.check.scores["value"][of_test], second.check.scores["value"][of_test])
 
 
+def test_the_choice_is_by_validation_samples_where_test_samples_say_the_opposite():
+    seen = learned(partial(labelled, shuffled=True), also_test=True, fresh=(10, 11))
+    assert seen.best == learned().best
+    means = seen.scores.query("metric == 'accuracy'").groupby(["split", "trial"], sort=False)["value"].mean()
+    assert seen.check.by_test == means["test"].idxmax() != seen.check.chosen
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
+def test_optimism_is_positive_where_the_choice_looked_better_than_it_is(metric):
+    found = learned(metric=metric, fresh=(10, 11), also_test=True)
+    sign = 1 if metric == "accuracy" else -1
+    assert found.check.optimism[0] == pytest.approx(sign * (found.check.tuned - found.check.fresh[0]))
+    shared = found.scores.query("metric == @metric").groupby(["split", "trial"], sort=False)["value"].mean() * sign
+    assert found.check.by_test == shared["test"].idxmax()  # whatever the step, the first of equals
+    last = shared["validation"][[label for label in found.table.query("step == 2")["trial"]]]
+    assert found.check.chosen == last.idxmax()
+    assert found.check.runner_up == shared["validation"].drop(found.check.chosen).idxmax()
+
+
+def test_a_score_that_is_missing_under_one_seed_is_never_chosen():
+    def partly(outputs, _y):
+        value = score(outputs, _y)
+        return float("nan") if value > -0.5 and next(calls) else value
+
+    calls = iter([0] + [1] * 10**6)
+    found = planted(grid={"a": [1.0, 2.0]}, start={}, method=Planted(b=1.0), metrics={"score": partly})
+    assert found.best == {"a": 1.0}
+    assert np.isnan(found.table["mean"][1])
+
+
+def test_what_diverged_is_counted_and_bytes_go_both_ways():
+    spent = learned(grid={"lr": [0.1, 1e30]}, order=None).budget.loc["tuning"]
+    assert spent[["trials", "runs", "rounds"]].tolist() == [2, 4, 12]
+    assert spent["client rounds"] == 2 * 3 * 4  # of the trial that did not diverge
+    alone = fs.federate(fs.methods.find("FedProx")(), fs.models.mlp(3, 4, 2), labelled, MOVING, rounds=3, seed=range(2))
+    assert spent["bytes"] == alone.traffic["bytes_up"].sum() + alone.traffic["bytes_down"].sum() > 0
+    assert alone.traffic["bytes_down"].sum() > 0
+
+
+def test_another_grid_in_the_same_folder_is_refused(tmp_path):
+    one, other = {"mu": [0.01, 10.0]}, {"mu": [0.01, 5.0]}
+    learned(grid=one, order=None, folder=tmp_path)
+    with pytest.raises(ValueError, match=r"step 1 holds other trials.*another folder"):
+        learned(grid=other, order=None, folder=tmp_path)
+
+
 def test_scores_are_those_of_federate():
     found = learned(grid={"mu": [0.01, 10.0]}, order=None)
     alone = fs.federate(
-        fs.methods.find("FedProx")(mu=10.0), fs.models.mlp(3, 4, 2), labelled, fs.Training(lr=0.1), rounds=3,
+        fs.methods.find("FedProx")(mu=10.0), fs.models.mlp(3, 4, 2), labelled, MOVING, rounds=3,
         seed=range(2), validate=True,
     )  # fmt: skip
     rows = alone.history.query("split == 'validation' and metric == 'accuracy' and round > 1")
     assert found.table["mean"][1] == pytest.approx(rows.groupby("seed")["value"].mean().mean(), abs=1e-12)
+    values = found.scores.query("metric == 'log_loss'").groupby("trial")["value"].mean()
+    assert abs(values.iloc[0] - values.iloc[1]) > 1e-3  # the trials differ
 
 
 def test_the_budget_counts_what_the_participants_did():
@@ -145,8 +195,8 @@ def test_the_budget_counts_what_the_participants_did():
     fresh = "check on fresh seeds"
     assert spent.loc["tuning", ["trials", "runs", "rounds", "client rounds"]].tolist() == [2, 4, 12, 24]
     assert spent.loc[fresh, ["trials", "runs", "rounds"]].tolist() == [2, 6, 18]
-    assert spent.loc["tuning", "samples"] == 24 * 16  # of a client's 40, 12 are for test and 12 for validation
-    assert spent.loc["tuning", "local steps"] == 24  # each client's samples fit a batch
+    assert spent.loc["tuning", "samples"] == 2 * 24 * 16  # of a client's 40, 12 are for test and 12 for validation
+    assert spent.loc["tuning", "local steps"] == 2 * 24  # each client's samples fit a batch
 
 
 def test_fresh_seeds_of_the_same_data_are_measured_on_test_samples_and_of_new_data_on_validation():
@@ -193,7 +243,7 @@ def test_an_interrupted_tuning_continues_with_the_same_numbers(tmp_path, monkeyp
     assert whole.check.optimism == again.check.optimism
     assert str(whole) == str(learned(fresh=(5, 6), folder=tmp_path / "kept"))
     assert len(calls) == 6  # nothing ran again
-    with pytest.raises(ValueError, match="resume holds a run with"):
+    with pytest.raises(ValueError, match="holds other trials"):
         learned(partial(labelled, n=120), fresh=(5, 6), folder=tmp_path / "kept")
 
 
@@ -204,6 +254,22 @@ def test_it_prints_the_choice_the_trials_the_budget_and_the_optimism():
     assert "not measured" in str(planted())
     assert "<table" in planted()._repr_html_()
     assert repr(planted()) == "Tuning(a=2.0, b=1.0; 12 trials under the 2 seeds 0, 1, 24 runs of 1 rounds)"
+
+
+@pytest.mark.parametrize(("higher", "best"), [(True, 2.0), (False, 0.0)])
+def test_a_choice_that_stays_better_is_said_to_be_ahead(higher, best):
+    def shifted(seed):
+        return still(test=float(seed))
+
+    def moved(outputs, y):  # values differ by seed, their differences do a little
+        return score(outputs, y) * (1 + 0.01 * next(counter))
+
+    counter = iter(range(10**6))
+    found = planted(
+        grid={"a": [2.0, 1.0, 0.0]}, higher=higher, fresh=range(5, 9), metrics={"score": moved}, clients=shifted
+    )
+    assert found.best == {"a": best}
+    assert "ahead of the runner-up" in str(found)
 
 
 def test_one_seed_has_no_limits_and_says_so():

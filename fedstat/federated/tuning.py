@@ -266,9 +266,12 @@ class _Bench:
         if not there:
             return federate(**how, validate=validate, folder=place)
         saved = load(place, self.model, arguments["method"], arguments["training"])
+        try:
+            saved.check_same(_config(arguments, validate))
+        except ValueError as error:
+            raise ValueError(f"{place} holds other trials ({error}); choose another folder.") from error
         if saved.config["rounds"] < self.rounds:
             return federate(**how, validate=validate, folder=place, resume=saved)
-        saved.check_same(_config(arguments, validate))
         if saved.config["rounds"] > self.rounds:
             raise ValueError(f"{place} holds {saved.config['rounds']} rounds, more than {self.rounds}; choose another.")
         return saved
