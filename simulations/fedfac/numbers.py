@@ -3,73 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design, equivalence, fairness, mean_interval, paired_difference, simultaneous
+from fedstat.inference import equivalence, fairness, mean_interval, paired_difference
 from simulations.beside import beside_printed
 from simulations.contract import Finding
+from simulations.fedfac.per_seed import (
+    AGAINST,
+    FACTOR,
+    by_seed,
+    groups,
+    joint,
+    margin,
+    pooled,
+    settings_of,
+)
+from simulations.fedfac.pictures import figures
 from simulations.fedfac.runs import AFTERWARDS, ARMS, CURVES, RULES
 from simulations.published import printed
 from simulations.showing import NONE, Estimate, fixed, rounded
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+__all__ = ["figures", "findings", "numbers"]
 
 PAPER = "fedsplit"
-#: Seeds deal the same images anew, and the sentence is about other deals and runs.
-DESIGN = Design(clients="new", data="fixed")
-FACTOR = ("FedFac dynamic", "FedFac static", "FedFac code", "FedFac agreement")
-AGAINST = ("FedPer", "random split", "random split, every round", "layer split")
 #: What the message compares FedFac with.
 QUESTION = ("FedPer", "random split", "layer split")
 COMPETITORS = ("FedAvg", "FedProx", "FedPer", "LG-FedAvg", "FedEM", "FedRep")
 PER_CENT = (0.0, 100.0)
-#: How often the training loss is compared, for bands that hold together over rounds.
-MARKS = 5
 
 
 # --- tables by seed --------------------------------------------------------------------------------------------
-
-
-def settings_of(tables: Tables, group: str | None = None) -> list[str]:
-    """Return the settings, all or those of a group: "digits", or "images" for the others."""
-    every = list(dict.fromkeys(tables["accuracy"]["setting"]))
-    return [s for s in every if group is None or s.startswith("digits") == (group == "digits")]
-
-
-def groups(tables: Tables) -> list[str]:
-    """Return the groups that the tables hold, the main one first."""
-    return [group for group in ("images", "digits") if settings_of(tables, group)]
-
-
-def by_seed(tables: Tables, setting: str, metric: str = "accuracy", table: str = "accuracy") -> pd.DataFrame:
-    """Return one row per seed and one column per arm; NaN where an arm did not run under a seed."""
-    rows = tables[table]
-    rows = rows[(rows["setting"] == setting) & (rows["metric"] == metric)]
-    column = {"accuracy": "arm", "newcomers": "rule"}[table]
-    return rows.pivot(index="seed", columns=column, values="value")
-
-
-def pooled(tables: Tables, group: str, metric: str = "accuracy", table: str = "accuracy") -> pd.DataFrame:
-    """Return means over a group's settings, by seed and arm."""
-    wide = [by_seed(tables, setting, metric, table) for setting in settings_of(tables, group)]
-    return pd.concat(wide, keys=range(len(wide))).groupby("seed").agg(lambda v: v.mean(skipna=False))
-
-
-def joint(wide: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Estimate]:
-    """Return differences of pairs of arms, with limits that hold together at 95%."""
-    names = list(dict.fromkeys(name for pair in pairs for name in pair))
-    table = wide[names].dropna()
-    index = {name: i for i, name in enumerate(names)}
-    family = simultaneous(
-        table.to_numpy().T[:, :, None], [(index[a], index[b]) for a, b in pairs], design=DESIGN, moderated=False
-    )
-    rows = zip(family.estimate, family.low, family.high, strict=True)
-    return {pair: (float(m), float(low), float(high)) for pair, (m, low, high) in zip(pairs, rows, strict=True)}
 
 
 def masked(
@@ -283,11 +249,6 @@ def _metrics(tables: Tables, group: str) -> list[dict[str, Any]]:
     return rounded(rows, accuracy=1, balanced=1, log_loss=2)
 
 
-def margin(points: pd.DataFrame) -> float:
-    """Return the margin of equivalence: a tenth of the gap between FedAvg and Local, one point at most."""
-    return min(1.0, abs(points["FedAvg"].mean() - points["Local"].mean()) / 10)
-
-
 def _differences(tables: Tables, group: str) -> dict[str, Any]:
     """Tabulate all FedFac arms against all comparators, with joint limits, outcome and correlation of the pairs."""
     points = 100 * pooled(tables, group)
@@ -419,109 +380,3 @@ def _table_8(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
         return 100 * wide[["factor analysis", "random split"]].join(masked(tables, setting))
 
     return _beside(config, "table_8", names, "factor analysis", ours)
-
-
-# --- figures ---------------------------------------------------------------------------------------------------
-
-
-def figures(tables: Tables) -> dict[str, Figure]:
-    """Draw the differences in question, the clients' accuracies (Figure 8) and the training loss (Figure 9)."""
-    from fedstat.report.figures import style
-
-    with style():
-        return {"question": _question(tables), "clients": _clients(tables), "loss": _loss(tables)}
-
-
-def _question(tables: Tables) -> Figure:
-    """Draw FedFac's arms less what they are compared with, by group."""
-    import matplotlib.pyplot as plt
-
-    from fedstat.report.figures import WIDTH
-
-    shown = groups(tables)
-    figure, axes = plt.subplots(1, len(shown), figsize=(WIDTH, 2.6), sharey=True, squeeze=False, layout="constrained")
-    marks = ("o", "s", "^", "D")
-    for axis, group in zip(axes[0], shown, strict=True):
-        points = 100 * pooled(tables, group)
-        found = joint(points, [(arm, other) for arm in FACTOR for other in AGAINST])
-        width = margin(points)
-        axis.axvspan(-width, width, color="0.88", lw=0)
-        axis.axvline(0, color="black", lw=0.6)
-        for i, other in enumerate(AGAINST):
-            for j, arm in enumerate(FACTOR):
-                mean, low, high = found[arm, other]
-                y = -i - 0.18 * (j - 1.5)
-                axis.plot([low, high], [y, y], color="black", lw=0.8)
-                fill = "black" if j % 2 == 0 else "white"
-                axis.plot(mean, y, marks[j], color="black", mfc=fill, ms=4, label=arm if i == 0 else None)
-        axis.set_yticks([-i for i in range(len(AGAINST))], [f"less {other}" for other in AGAINST])
-        axis.set_title("images of CIFAR-10, mean over π" if group == "images" else "digits, π = 0.1")
-        axis.set_xlabel("difference in accuracy (points)")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, fontsize=7, ncol=4, loc="outside lower center")
-    return figure
-
-
-def _clients(tables: Tables) -> Figure:
-    """Draw the accuracies of all clients of all seeds, arms ordered by their median (the paper's Figure 8)."""
-    import matplotlib.pyplot as plt
-
-    from fedstat.report.figures import WIDTH
-
-    shown = settings_of(tables)
-    columns = min(2, len(shown))
-    lines = -(-len(shown) // columns)
-    figure, axes = plt.subplots(lines, columns, figsize=(WIDTH, 2.7 * lines), squeeze=False, layout="constrained")
-    for axis in axes.flat[len(shown) :]:
-        axis.set_axis_off()
-    for axis, setting in zip(axes.flat, shown, strict=False):
-        rows = tables["clients"][tables["clients"]["setting"] == setting]
-        values = {arm: 100 * rows[arm].dropna().to_numpy() for arm in ARMS if arm in rows and rows[arm].notna().any()}
-        order = sorted(values, key=lambda arm: float(np.median(values[arm])))
-        boxes = axis.boxplot(
-            [values[arm] for arm in order], orientation="horizontal", widths=0.65, patch_artist=True,
-            flierprops={"marker": ".", "markersize": 2, "markeredgewidth": 0.3},
-            medianprops={"color": "black", "linewidth": 1.3}, boxprops={"linewidth": 0.5},
-            whiskerprops={"linewidth": 0.5}, capprops={"linewidth": 0.5},
-        )  # fmt: skip
-        for arm, box in zip(order, boxes["boxes"], strict=True):
-            box.set_facecolor("0.6" if arm.startswith("FedFac") else "white")
-        axis.set_yticks(range(1, len(order) + 1), order, fontsize=6)
-        axis.set_xlim(0, 100)
-        axis.set_title(setting)
-        axis.set_xlabel("accuracy of a client (per cent)")
-    return figure
-
-
-def _loss(tables: Tables) -> Figure:
-    """Draw the training loss over rounds with limits that hold together at marked rounds (the paper's Figure 9)."""
-    import matplotlib.pyplot as plt
-    from scipy import stats
-
-    from fedstat.report.figures import WIDTH
-
-    shown = settings_of(tables)
-    figure, axes = plt.subplots(1, len(shown), figsize=(WIDTH, 2.3), sharey=True, squeeze=False, layout="constrained")
-    looks = {"FedAvg": ("--", "o", "white"), "FedFac static": (":", "s", "0.6"), "FedFac dynamic": ("-", "^", "black")}
-    for axis, setting in zip(axes[0], shown, strict=True):
-        rows = tables["curves"]
-        rows = rows[(rows["setting"] == setting) & (rows["split"] == "train")]
-        for shift, (arm, (line, mark, fill)) in enumerate(looks.items()):
-            wide = rows[rows["arm"] == arm].pivot(index="round", columns="seed", values="value")
-            mean, n = wide.mean(axis=1), wide.shape[1]
-            axis.plot(mean.index, mean, line, color="black", lw=1)
-            at = mean.index[np.unique(np.linspace(0, len(mean) - 1, min(MARKS, len(mean))).round().astype(int))]
-            t = stats.t.ppf(1 - 0.025 / (len(at) * len(looks)), n - 1)
-            half = t * wide.loc[at].std(axis=1) / np.sqrt(n)
-            axis.errorbar(
-                at + 0.25 * (shift - 1), mean[at], yerr=half, fmt=mark, color="black", mfc=fill, ms=3, lw=0.6,
-                capsize=1.5, label=arm,
-            )  # fmt: skip
-        axis.set_title(setting.replace("9,085 images of ", ""))
-        axis.set_xlabel("round")
-    top = max(float(line.get_ydata()[0]) for axis in axes[0] for line in axis.lines[:1])
-    axes[0][0].set_ylim(0, 1.5 * top)  # limits of a few seeds may reach far beyond
-    axes[0][0].set_ylabel("training loss (nats)")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, fontsize=7, ncol=3, loc="outside lower center")
-    return figure
