@@ -26,6 +26,13 @@ ELSEWHERE: dict[str, tuple[Shown, ...]] = {
         Shown("Figure 3", "three ways to factorise a weight", "diagram"),
         Shown("Figure 5", "factorising a kernel, and matching clients", "diagram"),
     ),
+    DECOMP: (
+        Shown("Figure 1", "general and personal knowledge when parameters are partitioned", "diagram"),
+        Shown("Figure 2", "the same when every parameter is a sum", "diagram"),
+        Shown("Figure 3", "one client's round", "diagram"),
+        Shown("Figure 4", "how far the shared part moves if the low-rank part trains first", "diagram"),
+    ),
+    FILTER: (Shown("Figure 1a", "averaging atoms and coefficients apart", "diagram"),),
 }
 
 
