@@ -1,0 +1,129 @@
+"""The study's tables by seed and level of dose, and intervals that hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import Design, PairedDifference, paired_difference, simultaneous
+from simulations.low_rank_start.runs import CONTROLS, Arm
+from simulations.low_rank_start.study import Scale
+from simulations.showing import Estimate
+
+#: Seeds deal the same images anew, and the sentences are about other deals and runs.
+DESIGN = Design(clients="new", data="fixed")
+Kind = Literal["paper", "tuned"]
+#: Accuracy in points of a run that diverged: its clients guess one of ten classes by chance.
+CHANCE = 10.0
+
+
+def settings_of(tables: Tables) -> list[str]:
+    """Return the settings by name."""
+    return list(dict.fromkeys(tables["runs"]["setting"]))
+
+
+def levels_of(tables: Tables) -> list[float]:
+    """Return the levels of the dose, ascending."""
+    runs = tables["runs"]
+    return sorted(float(level) for level in runs.loc[runs["control"].fillna("") == "", "level"].unique())
+
+
+def kinds_of(tables: Tables) -> list[Kind]:
+    """Return the rates that were compared: the paper's and the tuned ones; the paper's alone if nothing was tuned."""
+    chosen = tables["tuning"][tables["tuning"]["chosen"]]
+    return ["paper"] if (chosen["lr"] == Scale.lr).all() else ["paper", "tuned"]
+
+
+def curves_of(kind: Kind) -> list[Arm]:
+    """Return the arms that make curves at a rate, at level 0; routes are compared at the paper's rate only."""
+    by_start = [Arm(reading="code"), Arm(reading="text")]
+    return [*by_start, Arm(route="output")] if kind == "paper" else by_start
+
+
+def at(arm: Arm, level: float) -> Arm:
+    """Return an arm of a curve; at level 0 of the code's arrangement both routes are one."""
+    route = "start" if level == 0 else arm.route
+    return Arm(reading=arm.reading, route=route, level=level)
+
+
+def tuned_rate(tables: Tables, setting: str, arm: Arm) -> float:
+    """Return the rate chosen for a control, or for a dose in the code's arrangement."""
+    rows = tables["tuning"]
+    label = arm.label if arm.control else Arm(level=arm.level).label
+    return float(rows.loc[(rows["setting"] == setting) & (rows["arm"] == label) & rows["chosen"], "lr"].iloc[0])
+
+
+def runs_of(tables: Tables, setting: str, arm: Arm, kind: Kind = "tuned") -> pd.DataFrame:
+    """Return an arm's runs, one row per seed."""
+    lr = tuned_rate(tables, setting, arm) if kind == "tuned" or arm.control else Scale.lr
+    rows = tables["runs"]
+    found = rows[(rows["setting"] == setting) & (rows["arm"] == arm.label) & np.isclose(rows["lr"], lr)]
+    return found.set_index("seed").sort_index()
+
+
+def points(tables: Tables, setting: str, arm: Arm, kind: Kind = "tuned") -> pd.Series:
+    """Return an arm's accuracy by seed, in points; a run that diverged counts as chance."""
+    runs = runs_of(tables, setting, arm, kind)
+    return (100 * runs["accuracy"]).where(~runs["diverged"].astype(bool), CHANCE)
+
+
+def response(tables: Tables, setting: str, curve: Arm, kind: Kind) -> pd.DataFrame:
+    """Return accuracies in points, seeds by levels."""
+    return pd.DataFrame({level: points(tables, setting, at(curve, level), kind) for level in levels_of(tables)})
+
+
+def share_diverged(tables: Tables, setting: str, curve: Arm, kind: Kind) -> pd.Series:
+    """Return the share of the seeds in which training diverged, by level."""
+    found = {
+        level: runs_of(tables, setting, at(curve, level), kind)["diverged"].astype(bool).mean()
+        for level in levels_of(tables)
+    }
+    return pd.Series(found, dtype=float)
+
+
+def ratios(tables: Tables, setting: str, curve: Arm, kind: Kind) -> pd.DataFrame:
+    """Return the length of tau over that of sigma after the last round, seeds by levels; NaN where training diverged."""
+    every = {level: runs_of(tables, setting, at(curve, level), kind)["ratio"] for level in levels_of(tables)}
+    return pd.DataFrame(every)
+
+
+def less_controls(tables: Tables, setting: str, curve: Arm, kind: Kind) -> dict[tuple[float, str], Estimate]:
+    """Return a curve's accuracy less each control's, with limits that hold together over levels and controls."""
+    values = response(tables, setting, curve, kind)
+    controls = pd.DataFrame({name: points(tables, setting, Arm(name)) for name in CONTROLS})
+    table, levels = values.join(controls), list(values)
+    pairs = [(i, len(levels) + j) for i in range(len(levels)) for j in range(len(CONTROLS))]
+    family = simultaneous(table.to_numpy().T[:, :, None], pairs, design=DESIGN, moderated=False)
+    keys = [(level, control) for level in levels for control in CONTROLS]
+    rows = zip(family.estimate, family.low, family.high, strict=True)
+    return {key: (float(mean), float(low), float(high)) for key, (mean, low, high) in zip(keys, rows, strict=True)}
+
+
+def dose_of(tables: Tables, setting: str) -> pd.Series:
+    """Return the geometric mean of the weights' doses, by level."""
+    rows = tables["doses"]
+    rows = rows[rows["setting"] == setting]
+    return np.exp(np.log(rows["dose"]).groupby(rows["level"]).mean())
+
+
+def best_level(tables: Tables, setting: str) -> float:
+    """Return the level that did best on the validation samples of the tuning seeds."""
+    rows = tables["tuning"]
+    label = rows.loc[(rows["setting"] == setting) & rows["best"], "arm"].iloc[0]
+    return next(level for level in levels_of(tables) if Arm(level=level).label == label)
+
+
+def slope(values: pd.DataFrame) -> pd.Series:
+    """Return by seed how much accuracy gains from the code's dose to the text's, by a line through levels 0 to 1."""
+    levels = np.array([level for level in values if level <= 1 + 1e-9])
+    centred = levels - levels.mean()
+    return (values[list(levels)] @ centred) / (centred**2).sum()
+
+
+def joint_differences(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> list[PairedDifference]:
+    """Return paired differences with limits that hold together, by Bonferroni."""
+    return [paired_difference(a, b, level=1 - 0.05 / len(pairs)) for a, b in pairs]
