@@ -86,7 +86,7 @@ def share_diverged(tables: Tables, setting: str, curve: Arm, kind: Kind) -> pd.S
 
 
 def ratios(tables: Tables, setting: str, curve: Arm, kind: Kind) -> pd.DataFrame:
-    """Return the length of tau over that of sigma after the last round, seeds by levels; NaN where training diverged."""
+    """Return the length of tau over that of sigma after the last round, seeds by levels; NaN if diverged."""
     every = {level: runs_of(tables, setting, at(curve, level), kind)["ratio"] for level in levels_of(tables)}
     return pd.DataFrame(every)
 
@@ -117,11 +117,9 @@ def best_level(tables: Tables, setting: str) -> float:
     return next(level for level in levels_of(tables) if Arm(level=level).label == label)
 
 
-def slope(values: pd.DataFrame) -> pd.Series:
-    """Return by seed how much accuracy gains from the code's dose to the text's, by a line through levels 0 to 1."""
-    levels = np.array([level for level in values if level <= 1 + 1e-9])
-    centred = levels - levels.mean()
-    return (values[list(levels)] @ centred) / (centred**2).sum()
+def inner_level(tables: Tables) -> float:
+    """Return the first level above the code's: the response is told by the steps to it and on to the text's."""
+    return levels_of(tables)[1]
 
 
 def joint_differences(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> list[PairedDifference]:

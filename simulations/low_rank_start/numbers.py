@@ -17,6 +17,7 @@ from simulations.low_rank_start.compared import (
     best_level,
     curves_of,
     dose_of,
+    inner_level,
     joint_differences,
     kinds_of,
     less_controls,
@@ -27,7 +28,6 @@ from simulations.low_rank_start.compared import (
     runs_of,
     settings_of,
     share_diverged,
-    slope,
     tuned_rate,
 )
 from simulations.low_rank_start.pictures import figures as figures
@@ -55,18 +55,28 @@ def _points(what: str, difference: PairedDifference) -> Finding:
 
 
 def _dose(tables: Tables, setting: str, kind: Kind) -> Iterator[tuple[str, Finding]]:
-    """Yield the text's reading less the code's, and the gain from the code's dose to the text's."""
+    """Yield the text's reading less the code's, and the two steps from the code's dose to the text's."""
     where = f"{setting}, {RATES[kind]}"
     readings = [points(tables, setting, at(TEXT, 1.0), kind), points(tables, setting, at(CODE, 0.0), kind)]
-    yield f"readings {setting} {kind}", _points(f"text’s reading less the code’s, {where}", _paired(*readings))
-    gain = slope(response(tables, setting, CODE, kind))
-    what = f"gain from the code’s dose to the text’s, by a line through the doses, code’s arrangement, {where}"
-    yield f"gain {setting} {kind}", _points(what, _paired(gain, 0 * gain))
+    yield (
+        f"readings {setting} {kind}",
+        _points(f"text’s reading less the code’s, {where}", paired_difference(*readings)),
+    )
+    values, inner = response(tables, setting, CODE, kind), inner_level(tables)
+    both = joint_differences([(values[inner], values[0.0]), (values[1.0], values[inner])])
+    for name, words, difference in zip(
+        ("first", "second"), ("first dose above the code’s less the code’s", "text’s dose less that dose"), both,
+        strict=True,
+    ):  # fmt: skip
+        yield f"{name} {setting} {kind}", _points(f"{words}, code’s arrangement, {where}", difference)
 
 
 def _same_dose(tables: Tables, setting: str) -> Iterator[tuple[str, Finding]]:
-    """Yield route less route and arrangement less arrangement at the same dose; each family holds together."""
-    levels = [level for level in levels_of(tables) if level]
+    """Yield route less route and arrangement less arrangement at the same dose; each family holds together.
+
+    The code's arrangement keeps its factor before the product where the dose comes by the start; the text's has none.
+    """
+    levels = levels_of(tables)
     code = response(tables, setting, CODE, "paper")
     for name, curve, words in (
         ("route", OUTPUT, "by the output less by the start"),
@@ -80,46 +90,51 @@ def _same_dose(tables: Tables, setting: str) -> Iterator[tuple[str, Finding]]:
 
 
 def _moves(values: pd.Series) -> bool:
-    """Say whether a difference spreads over seeds; it does not where both arms diverged under all."""
+    """Say whether a difference spreads over seeds: not where both arms diverged under all, or are the same runs."""
     return bool(values.nunique() > 1)
 
 
 def _best(tables: Tables, setting: str) -> Iterator[tuple[str, Finding]]:
-    """Yield the chosen dose less both controls, which hold together, and less the code's; all on fresh seeds."""
+    """Yield the chosen dose and the code's less both controls, which hold together, and less one another."""
     level = best_level(tables, setting)
-    best = points(tables, setting, at(CODE, level))
-    controls = [(best, points(tables, setting, Arm(name))) for name in CONTROLS]
-    for name, difference in zip(CONTROLS, joint_differences(controls), strict=True):
-        what = f"FedDecomp at the chosen dose less {name}, each at its tuned rate, {setting}"
-        yield f"best {setting} {name}", _points(what, difference)
-    default = points(tables, setting, CODE)
+    arms = {"best": "FedDecomp at the chosen dose", "default": "the code’s reading"}
+    values = {"best": points(tables, setting, at(CODE, level)), "default": points(tables, setting, CODE)}
+    controls = {name: points(tables, setting, Arm(name)) for name in CONTROLS}
+    for arm, words in arms.items():
+        pairs = [(values[arm], controls[name]) for name in CONTROLS]
+        for name, difference in zip(CONTROLS, joint_differences(pairs), strict=True):
+            what = f"{words} less {name}, each at its tuned rate, {setting}"
+            yield f"{arm} {setting} {name}", _points(what, difference)
     if level:
         what = f"FedDecomp at the chosen dose less the code’s reading, each at its tuned rate, {setting}"
-        yield f"best {setting} default", _points(what, _paired(best, default))
-    for name, difference in zip(
-        CONTROLS, joint_differences([(default, points(tables, setting, Arm(c))) for c in CONTROLS]), strict=True
-    ):
-        what = f"the code’s reading less {name}, each at its tuned rate, {setting}"
-        yield f"default {setting} {name}", _points(what, difference)
+        yield f"best {setting} default", _points(what, paired_difference(values["best"], values["default"]))
+    largest = 100 * runs_of(tables, setting, Arm("Local"))["majority_share"]
+    every = {**values, **controls}
+    guesses = joint_differences([(own, largest) for own in every.values()])
+    for name, difference in zip(every, guesses, strict=True):
+        what = f"{arms.get(name, name)} less the share of the client’s largest class, {setting}"
+        yield f"guess {setting} {name}", _points(what, difference)
 
 
 def _between(tables: Tables) -> Iterator[tuple[str, Finding]]:
-    """Yield the gain of the last setting less that of the first: is the response the same?"""
+    """Yield the two steps of the last setting less those of the first: is the response the same?
+
+    Limits are Welch's, since the settings share nothing, and hold together over the two steps at a rate.
+    """
     from scipy import stats
 
     settings = settings_of(tables)
     if len(settings) < 2:
         return
+    inner = inner_level(tables)
     for kind in kinds_of(tables):
-        first, last = (slope(response(tables, s, CODE, kind)) for s in (settings[0], settings[-1]))
-        limits = stats.ttest_ind(last, first, equal_var=False).confidence_interval(0.95)
-        what = f"gain from the code’s dose to the text’s: {settings[-1]} less {settings[0]}, {RATES[kind]} (Welch)"
-        mean = float(last.mean() - first.mean())
-        yield f"between {kind}", Finding(what, mean, float(limits.low), float(limits.high), unit="points", digits=1)
-
-
-def _paired(a: pd.Series, b: pd.Series) -> PairedDifference:
-    return paired_difference(a, b)
+        first, last = (response(tables, s, CODE, kind) for s in (settings[0], settings[-1]))
+        for name, high, low in (("first", inner, 0.0), ("second", 1.0, inner)):
+            a, b = last[high] - last[low], first[high] - first[low]
+            limits = stats.ttest_ind(a, b, equal_var=False).confidence_interval(1 - 0.05 / 2)
+            what = f"{name} step of the dose: {settings[-1]} less {settings[0]}, {RATES[kind]} (Welch)"
+            estimate = float(a.mean() - b.mean()), float(limits.low), float(limits.high)
+            yield f"between {name} {kind}", Finding(what, *estimate, unit="points", digits=1)
 
 
 # --- what the chapter prints -----------------------------------------------------------------------------------
@@ -134,11 +149,12 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": int(tables["runs"]["seed"].nunique()),
         "tuning_seeds": int(tables["tuning"]["seed"].nunique()),
         "doses": _doses(tables),
-        "rows": [row for name in settings for kind in kinds_of(tables) for row in _rows(tables, name, kind)],
+        "rows": [row for name in settings for row in _rows(tables, name, kinds_of(tables)[-1])],
         "metrics": [row for name in settings for row in _metrics(tables, name)],
         "begins": [_begins(tables, name, kind) for name in settings for kind in kinds_of(tables)],
         "chosen": [_chosen(tables, name) for name in settings],
         "rates": [_rates(tables, name) for name in settings],
+        "inner": [_dose_text(dose_of(tables, name)[inner_level(tables)]) for name in settings],
         "same": {name: _count(tables, name) for name in ("route", "arrangement")},
         "mechanism": [_mechanism(tables, name) for name in settings],
     }
@@ -146,8 +162,20 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _setting(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     found: dict[str, Any] = next(s for s in config["settings"] if s["name"] == name)
-    return {key: found[key] for key in ("name", "dataset", "clients", "alpha", "rounds", "last", "epochs", "lora_epochs",
-                                        "batch", "train", "network")}  # fmt: skip
+    shown = (
+        "name",
+        "dataset",
+        "clients",
+        "alpha",
+        "rounds",
+        "last",
+        "epochs",
+        "lora_epochs",
+        "batch",
+        "train",
+        "network",
+    )
+    return {key: found[key] for key in shown}
 
 
 def _doses(tables: Tables) -> list[dict[str, str]]:
@@ -246,18 +274,26 @@ def _begins(tables: Tables, setting: str, kind: Kind) -> dict[str, Any]:
 
 
 def _chosen(tables: Tables, setting: str) -> dict[str, str]:
-    """Return the dose that was chosen, its rate and its accuracy on validation and on fresh seeds."""
+    """Return the dose that was chosen, its rate, its accuracy on tuning and fresh seeds, and what pairing gave."""
     level = best_level(tables, setting)
     arm = at(CODE, level)
     rows = tables["tuning"]
     rows = rows[(rows["setting"] == setting) & rows["best"] & rows["chosen"]]
     fresh = points(tables, setting, arm)
+    paired = {name: paired_difference(fresh, points(tables, setting, Arm(name))) for name in CONTROLS}
     return {
         "setting": setting, "level": f"{level:.3g}", "dose": _dose_text(dose_of(tables, setting)[level]),
         "lr": f"{tuned_rate(tables, setting, arm):g}", "validation": fixed(100 * rows["accuracy"].mean(), 1),
         "fresh": fixed(fresh.mean(), 1), "default": "yes" if level == 0 else "no",
-        "end": "yes" if level in (0, levels_of(tables)[-1]) else "no",
+        "end": "yes" if level == levels_of(tables)[-1] else "no", "margin": fixed(margin(tables, setting), 1),
+        **{name: fixed(difference.correlation, 2) for name, difference in paired.items()},
     }  # fmt: skip
+
+
+def margin(tables: Tables, setting: str) -> float:
+    """Return the margin of equivalence: a tenth of the gap between FedAvg and Local, one point at most."""
+    local, fedavg = (points(tables, setting, Arm(name)).mean() for name in CONTROLS)
+    return min(1.0, abs(local - fedavg) / 10)
 
 
 def _rates(tables: Tables, setting: str) -> dict[str, Any]:
