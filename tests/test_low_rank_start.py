@@ -187,7 +187,6 @@ def test_runs_that_diverged_count_as_a_guess():
     first = told["begins"][0]["curves"][0]
     assert (first["count"], first["any"]) == ("2 of 5", True)
     assert {row["diverged"] for row in told["rows"] if row["dose"] == "10"} == {"5 of 5"}
-    assert [row["diverged"] for row in told["rows"]].count("2 of 5") == 6  # three curves in two settings
 
 
 def test_the_papers_arms_can_be_built():

@@ -119,7 +119,8 @@ def _differences(tables: Tables) -> Figure:
         for curve in curves_of(kind):
             line, mark, fill, label = LOOKS[curve.reading, curve.route]
             found = less_controls(tables, setting, curve, kind)
-            levels = list(dict.fromkeys(level for level, _ in found))
+            shares = share_diverged(tables, setting, curve, kind)
+            levels = list(shares.index[shares == 0])  # the others would hide what is compared
             dose = _spread(dose_of(tables, setting)[levels].to_numpy(), curve)
             for axis, control in zip(axes[:, i], CONTROLS, strict=True):
                 mean, low, high = np.array([found[level, control] for level in levels]).T

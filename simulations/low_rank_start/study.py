@@ -91,11 +91,11 @@ _DIGITS = Setting("digits", "digits", 20, 0.3, rounds=6, last=2)
 _IMAGES = Setting("images of CIFAR-10", "cifar10", 10, 0.5, rounds=5, last=2, train=80, test=80)
 SCALES = {
     "smoke": Scale(
-        (Setting("digits", "digits", 6, 0.3, rounds=1, last=1, epochs=2, lora_epochs=1, batch=100),), (0.0, 1.0),
+        (Setting("digits", "digits", 6, 0.3, rounds=1, last=1, epochs=2, lora_epochs=1, batch=100),), (0.0, 1 / 3, 1.0),
         seeds=2, tuning_seeds=1, rates=(0.1,), dataset="digits", shift=SECOND_LOOK,
     ),
     "quick": Scale(
-        (Setting("digits", "digits", 20, 0.3, rounds=4, last=1),), (0.0, 2 / 3, 1.0),
+        (Setting("digits", "digits", 20, 0.3, rounds=4, last=1),), (0.0, 1 / 3, 1.0),
         seeds=5, tuning_seeds=1, rates=(0.1,), dataset="digits", shift=SECOND_LOOK,
     ),
     "desk": Scale(
