@@ -162,7 +162,7 @@ def _measured(job: Job, seeds: Sequence[int]) -> list[dict[str, Any]]:
             device=job.device, progress=False,
         )  # fmt: skip
     history = result.history[result.history["estimand"] == result.history["estimand"].iloc[0]]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for seed in seeds:
         own = history[history["seed"] == seed]
         means = own.groupby(own["metric"].astype(str))["value"].agg(lambda v: v.mean(skipna=False))

@@ -147,7 +147,7 @@ def tune(scale: Scale, out: Path) -> pd.DataFrame:
         lr = [rate(known[name][1], nominal) for name, nominal in zip(table["arm"], table["lr"], strict=True)]
     else:
         table = run_parts([part(name, scale.rates[0]) for name in known], out, f"{what}: the dose")["tuning"]
-        table, lr = table.assign(chosen=True, end=True), scale.rates[0]
+        table, lr = table.assign(chosen=True, end=True), [scale.rates[0]] * len(table)
     table = table.assign(
         lr=lr, setting=table["arm"].map(lambda name: known[name][0].name),
         arm=table["arm"].map(lambda name: known[name][1].label),
