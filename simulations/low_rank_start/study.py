@@ -34,7 +34,7 @@ ABOUT = About(
         "smoke": "half a minute",
         "quick": "under a minute on two cores",
         "desk": "ten minutes of one core",
-        "paper": "eight hours on a GPU at 10 TFLOP a second (an estimate: 110 runs of 2,600 TFLOP)",
+        "paper": "six hours on a GPU at 10 TFLOP a second (an estimate: 81 runs of 2,600 TFLOP)",
     },
 )
 FIRST_SEED, FIRST_TUNING_SEED = 100, 10_000
