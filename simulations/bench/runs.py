@@ -276,8 +276,8 @@ def differences(cell: Cell, accuracy: pd.DataFrame, costs: pd.DataFrame) -> pd.D
             f = simultaneous(values, places, design=design(cell), level=LEVEL)
             # runs that are equal under every seed have no spread, and their difference is known
             low, high = (np.where(np.isnan(side), f.estimate, side) for side in (f.low, f.high))
-            columns = {"mean": f.estimate, "low": low, "high": high, "correlation": f.correlation, "seeds": f.n}
-            found = {arm: {name: v[k] for name, v in columns.items()} for k, (arm, _) in enumerate(known)}
+            fields = {"mean": f.estimate, "low": low, "high": high, "correlation": f.correlation, "seeds": f.n}
+            found = {arm: {name: v[k] for name, v in fields.items()} for k, (arm, _) in enumerate(known)}
         none = {**dict.fromkeys(("mean", "low", "high", "correlation"), np.nan), "seeds": 0}
         told = {"cell": cell.name, "control": kind, "metric": "accuracy"}
         rows += [{"arm": arm, **told, **found.get(arm, none)} for arm, _ in pairs]
