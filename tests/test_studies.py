@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 from typer.testing import CliRunner
 
 import fedstat as fs
@@ -30,7 +29,6 @@ from fedstat.inference import interval
 from fedstat.report import typeset
 from simulations import NAMES, parts
 from simulations.contract import Finding, second_look
-from simulations.digits import study as digits
 from simulations.parts import SECOND_LOOK, Part, run_parts
 from simulations.showing import fixed, rounded
 from simulations.source import fingerprint
@@ -173,8 +171,8 @@ def more_code(text):
         ("wide", "fedstat/federated/training.py"),  # by `fs.federate`
         ("wide", "fedstat/methods/fedsplit.py"),  # by `fs.FedSplit`
         ("wide", "fedstat/methods/units.py"),  # by fedsplit.py
-        ("digits", "fedstat/methods/pfedgate.py"),  # by `methods.PFedGate`
-        ("digits", "fedstat/data/datasets/digits.py"),
+        ("bench", "fedstat/methods/pfedgate.py"),  # by `methods.PFedGate`
+        ("bench", "fedstat/data/datasets/digits.py"),
         ("agreement", "simulations/split/study.py"),
     ],
 )
@@ -191,12 +189,12 @@ def test_a_change_of_what_a_study_imports_is_another_part(checkout, study, file)
         ("wide", "simulations/__main__.py"),
         ("wide", "fedstat/methods/ditto.py"),
         ("complexity", "fedstat/federated/training.py"),
-        ("digits", "fedstat/cli/_run.py"),
-        ("digits", "fedstat/claims/claim.py"),
-        ("digits", "fedstat/experiment/run.py"),
-        ("digits", "fedstat/report/document.py"),
-        ("digits", "fedstat/demo/__init__.py"),
-        ("digits", "fedstat/_progress.py"),
+        ("bench", "fedstat/cli/_run.py"),
+        ("bench", "fedstat/claims/claim.py"),
+        ("bench", "fedstat/experiment/run.py"),
+        ("bench", "fedstat/report/document.py"),
+        ("bench", "fedstat/demo/__init__.py"),
+        ("bench", "fedstat/_progress.py"),
     ],
 )
 def test_a_change_elsewhere_is_the_same_part(checkout, study, file):
@@ -214,30 +212,6 @@ def test_comments_docstrings_and_imports_for_type_checkers_are_no_code(checkout)
         assert not checkout("split", file, retold)
         assert not checkout("split", file, typed)
     assert checkout("split", "simulations/split/study.py", lambda text: text.replace("LAST = 10", "LAST = 9"))
-
-
-def test_an_interval_of_the_digits_leaves_out_zero_where_the_t_test_passes_its_share_of_five_percent():
-    rng = np.random.default_rng(0)
-    labels = [*digits.CONTROLS, *(f"arm {k}" for k in range(6))]
-    shift = dict(zip(labels, (0, 0, -0.2, -0.1, -0.05, 0.05, 0.1, 0.2), strict=True))
-    rows = [(label, seed, shift[label] + 0.03 * rng.normal()) for label in labels for seed in range(5)]
-    table = pd.DataFrame(rows, columns=["arm", "seed", "value"]).assign(own=True, metric="accuracy")
-    wide = table.pivot(index="seed", columns="arm", values="value")
-    found = digits.differences(table)
-    p = [stats.ttest_rel(wide[row.arm], wide[row.control]).pvalue for row in found.itertuples()]
-    clear = (found["low"] > 0) | (found["high"] < 0)
-    assert clear.tolist() == [value < 0.05 / (len(labels) - 1) for value in p]
-    assert 0 < clear.sum() < len(clear)
-    below = digits.below_both({"differences": found})
-    means = wide.mean()
-    assert set(below) == {arm for arm in labels if means[arm] < min(means["Local"], means["FedAvg"])}
-
-
-@pytest.mark.slow
-def test_a_rate_at_which_training_diverges_has_no_accuracy():
-    scale = replace(digits.SCALES["smoke"], clients=4)
-    assert np.isnan(digits.tune(scale, "Local", 1e30)["tuning"]["accuracy"].iloc[0])
-    assert not digits.measure(replace(scale, rates=(1e29, 1e30)), "Local", 1e30)  # nor at the smaller rate
 
 
 def python(*arguments, **options):

@@ -1,0 +1,285 @@
+"""Runs of the bench: one arm in one cell, its summaries and costs, and how it is tuned."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import fedstat as fs
+from fedstat._tables import Tables
+from fedstat.inference import simultaneous
+from simulations.bench.arms import BUDGETS, CONTROLS, Arm, arms, controls
+from simulations.bench.cells import Cell, design, network, offered, populate, split_layers
+from simulations.images import tuned_rates
+from simulations.parts import Part, complete, run_parts
+
+METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One arm in one cell.
+
+    Attributes
+    ----------
+    cell : Cell
+        The data set.
+    arm : str
+        Label of the arm.
+    lr : float
+        Learning rate.
+    setting : str
+        Value of the main hyper-parameter in words; "" is the default.
+    seeds : tuple of int
+        Master seeds.
+    device : str
+        Torch device.
+    """
+
+    cell: Cell
+    arm: str
+    lr: float
+    setting: str
+    seeds: tuple[int, ...]
+    device: str
+
+    @property
+    def slug(self) -> str:
+        """The trial in characters that are fit for the name of a folder."""
+        words = f"{self.cell.name}-{self.arm}-{self.lr:g}" + f"-{self.setting}" * bool(self.setting)
+        return "".join(c if c.isalnum() or c in "-." else "_" for c in words)
+
+
+def every_arm(cell: Cell, rounds: int | None = None) -> dict[str, Arm]:
+    """Return the arms that a cell's network can run, for a run of so many rounds."""
+    return arms(cell.local_epochs, rounds or cell.rounds, cell.clients, split_layers(cell), offered(cell))
+
+
+# --- one arm ---------------------------------------------------------------------------------------------------
+
+
+def federate(trial: Trial, *, validation: bool) -> fs.Result:
+    """Run an arm, evaluated in the last rounds only; to tune it, for fewer rounds and on validation samples.
+
+    Raises
+    ------
+    FloatingPointError
+        If training diverged.
+    """
+    cell = trial.cell
+    rounds = cell.tuning_rounds if validation else cell.rounds
+    last = max(1, rounds // 3) if validation else cell.last
+    arm = every_arm(cell, rounds)[trial.arm]
+    training = fs.Training(lr=trial.lr, batch_size=cell.batch_size, local_epochs=arm.local_epochs or cell.local_epochs)
+    clients = partial(populate, cell, validation=validation)
+    with warnings.catch_warnings():  # FedFac's warning that factors are not identified has a study of its own
+        warnings.simplefilter("ignore", UserWarning)
+        result = fs.federate(
+            {trial.arm: arm.at(trial.setting)}, network(cell), clients, training, rounds=rounds,
+            seed=trial.seeds, evaluate_at=range(rounds - last + 1, rounds + 1), device=trial.device, progress=False,
+        )  # fmt: skip
+    return complete(result)
+
+
+def summaries(history: pd.DataFrame) -> pd.DataFrame:
+    """Return primary summaries, one row per estimand, seed and metric: means over clients and evaluated rounds.
+
+    The method's own estimand, which it lists first, is marked and has all metrics; others have their accuracy.
+    """
+    table = history.groupby(["estimand", "seed", "metric"], observed=True)["value"].mean().reset_index()
+    table = table.astype({"estimand": str, "metric": str})
+    own = table["estimand"] == str(history["estimand"].iloc[0])
+    kept = table["metric"].isin(METRICS) & (own | (table["metric"] == "accuracy"))
+    return table.assign(own=own)[kept]
+
+
+def tune(trial: Trial) -> Tables:
+    """Return an arm's validation accuracy under each tuning seed, NaN where training diverged."""
+    rows = []
+    try:
+        table = summaries(federate(trial, validation=True).history)
+        found = table[table["own"] & (table["metric"] == "accuracy")].set_index("seed")["value"]
+    except FloatingPointError:
+        found = pd.Series(np.nan, index=list(trial.seeds))
+    for seed in trial.seeds:
+        rows.append({"arm": trial.arm, "lr": trial.lr, "setting": trial.setting, "seed": seed, "accuracy": found[seed]})
+    return {"tuning": pd.DataFrame(rows)}
+
+
+def measure(trial: Trial, smaller: Sequence[float] = ()) -> Tables:
+    """Return summaries and costs of one arm.
+
+    If training diverges under any seed, the next of the `smaller` rates takes over, which the costs' rate tells. If it
+    diverges at all of them, the accuracies are NaN.
+    """
+    cell = trial.cell
+    arm = every_arm(cell)[trial.arm]
+    who = {"cell": cell.name, "arm": trial.arm}
+    try:
+        result = federate(trial, validation=False)
+    except FloatingPointError:
+        if smaller:
+            tried = max(smaller)
+            rest = tuple(rate for rate in smaller if rate < tried)
+            return measure(Trial(cell, trial.arm, tried, trial.setting, trial.seeds, trial.device), rest)
+        result = None
+    if result is None:
+        lost = pd.DataFrame({"seed": trial.seeds, "estimand": "", "own": True, "metric": "accuracy", "value": np.nan})
+        accuracy, sent = lost, {"up": np.nan, "down": np.nan, "state": np.nan}
+    else:
+        accuracy, sent = summaries(result.history), _bytes(result, cell)
+    by_kind = controls(trial.arm, arm)
+    told = {
+        "lr": trial.lr,
+        "setting": trial.setting,
+        "epochs": arm.epochs,
+        "times": arm.models + arm.once / cell.rounds,
+        "budget": BUDGETS[arm.models],
+        **{f"control_{kind.lower()}": by_kind[kind] for kind in CONTROLS},
+        **sent,
+        "clients": cell.clients,
+        "rounds": cell.rounds,
+    }
+    columns = ["cell", "arm", "estimand", "own", "seed", "metric", "value"]
+    return {"accuracy": accuracy.assign(**who)[columns], "costs": pd.DataFrame([{**who, **told}])}
+
+
+def _bytes(result: fs.Result, cell: Cell) -> dict[str, float]:
+    """Return bytes per client and round, the prelude's spread over rounds, and those kept for a client between rounds.
+
+    What is kept is the client's row in the run's store: its own leaves, and what the server remembers of it alone.
+    """
+    runs = len(result.states)
+    sent = result.traffic[["bytes_up", "bytes_down"]].sum() / (runs * cell.clients * cell.rounds)
+    kept = [sum(leaf.nbytes for leaf in state.clients.values()) / cell.clients for state in result.states.values()]
+    return {"up": sent["bytes_up"], "down": sent["bytes_down"], "state": float(np.mean(kept))}
+
+
+# --- tuning ----------------------------------------------------------------------------------------------------
+
+
+def tuned(
+    cell: Cell, labels: Sequence[str], trial: Callable[[str, float, str], Trial], out: Path
+) -> tuple[pd.DataFrame, dict[str, tuple[float, str]]]:
+    """Choose every arm's learning rate, then the value of its main hyper-parameter at that rate: one rule for all.
+
+    Both have the largest mean accuracy on validation samples over the tuning seeds; of equal values the default wins,
+    of equal rates the smallest. The grid of rates grows until the choice is no end of it. Of the three values of a
+    hyper-parameter the outer ones are ends, and that is left so.
+
+    Parameters
+    ----------
+    cell : Cell
+        Its `rates` are the grid to begin with; if that has one rate, nothing is tuned, and the table has a row without
+        accuracy for each arm.
+    labels : sequence of str
+        The arms.
+    trial : callable
+        Makes a trial of an arm, a rate and a setting, under the tuning seeds.
+    out : Path
+        Where parts are cached.
+
+    Returns
+    -------
+    table : DataFrame
+        The study's table ``tuning``.
+    chosen : dict of str to (float, str)
+        Rate and setting by arm. An arm that diverges at all rates is missing here; in the table none of its rows is
+        chosen.
+    """
+
+    def part(label: str, lr: float, setting: str = "") -> Part:
+        asked = trial(label, lr, setting)
+        return Part(f"bench-tuning-{asked.slug}", asked, partial(tune, asked))
+
+    if len(cell.rates) == 1:
+        seed = trial(labels[0], cell.rates[0], "").seeds[0]
+        told = {"cell": cell.name, "lr": cell.rates[0], "setting": "", "seed": seed, "accuracy": np.nan}
+        rows = [{**told, "arm": label, "chosen": True, "end": False} for label in labels]
+        return pd.DataFrame(rows)[_TUNING], dict.fromkeys(labels, (cell.rates[0], ""))
+    what = f"bench, {cell.name}"
+    first = run_parts([part(a, lr) for lr in cell.rates for a in labels], out, f"{what}: learning rates")["tuning"]
+    lost = lost_arms(first)
+    alive = [label for label in labels if label not in lost]
+    table = tuned_rates(what, alive, cell.rates, part, out)
+    table = pd.concat([table, first[first["arm"].isin(lost)].assign(chosen=False, end=False)], ignore_index=True)
+    rates = table[table["chosen"]].groupby("arm")["lr"].first()
+    every = every_arm(cell, cell.tuning_rounds)
+    parts = [part(label, float(rates[label]), setting) for label in alive for setting in every[label].settings]
+    if parts:
+        more = run_parts(parts, out, f"{what}: hyper-parameters")["tuning"]
+        ends = table.groupby("arm")["end"].any()
+        table = pd.concat([table, more.assign(chosen=False, end=more["arm"].map(ends))], ignore_index=True)
+    settings = {label: best_setting(table, label, float(rates[label])) for label in alive}
+    choice = {label: (float(rates[label]), settings[label]) for label in alive}
+    keys = zip(table["arm"], table["lr"], table["setting"], strict=True)
+    chosen = [choice.get(label) == (lr, setting) for label, lr, setting in keys]
+    return table.assign(cell=cell.name, chosen=chosen)[_TUNING], choice
+
+
+_TUNING = ["cell", "arm", "lr", "setting", "seed", "accuracy", "chosen", "end"]
+
+
+def lost_arms(tuning: pd.DataFrame) -> list[str]:
+    """Return the arms whose training diverged, under some seed, at every rate."""
+    mean = tuning.groupby(["arm", "lr"], sort=False)["accuracy"].agg(lambda a: a.mean(skipna=False))
+    return [str(arm) for arm, lost in mean.isna().groupby("arm", sort=False).all().items() if lost]
+
+
+def best_setting(tuning: pd.DataFrame, arm: str, lr: float) -> str:
+    """Return the setting with the largest mean accuracy at the arm's rate; the default where others are no better."""
+    rows = tuning[(tuning["arm"] == arm) & (tuning["lr"] == lr)]
+    mean = rows.groupby("setting", sort=True)["accuracy"].agg(lambda a: a.mean(skipna=False))  # "" is the first
+    return str(mean.idxmax())
+
+
+# --- what is compared ------------------------------------------------------------------------------------------
+
+
+def per_seed(accuracy: pd.DataFrame, metric: str = "accuracy") -> pd.DataFrame:
+    """Return primary summaries of the arms' own estimands in one cell: one row per seed, one column per arm."""
+    rows = accuracy[accuracy["own"] & (accuracy["metric"] == metric)]
+    return rows.pivot(index="seed", columns="arm", values="value")[list(dict.fromkeys(rows["arm"]))]
+
+
+def differences(cell: Cell, accuracy: pd.DataFrame, costs: pd.DataFrame) -> pd.DataFrame:
+    """Return each arm's difference in accuracy to Local and to FedAvg of its own budget, paired on seeds.
+
+    Limits hold together for all arms against one kind of control, as `fedstat.inference.simultaneous` makes them. An
+    arm that diverged, or whose control did, has no numbers.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell, which knows the design.
+    accuracy, costs : DataFrame
+        The cell's rows of the study's tables.
+    """
+    wide = per_seed(accuracy)
+    whole = [arm for arm in wide if wide[arm].notna().all()]
+    values = wide[whole].to_numpy().T[..., None]
+    rows = []
+    for kind in CONTROLS:
+        pairs = [(r.arm, getattr(r, f"control_{kind.lower()}")) for r in costs.itertuples()]
+        pairs = [(arm, control) for arm, control in pairs if arm != control]
+        known = [pair for pair in pairs if pair[0] in whole and pair[1] in whole]
+        found: dict[str, dict[str, float]] = {}
+        if known and len(wide) > 1:
+            places = [[whole.index(label) for label in pair] for pair in known]
+            f = simultaneous(values, places, design=design(cell), level=LEVEL)
+            # runs that are equal under every seed have no spread, and their difference is known
+            low, high = (np.where(np.isnan(side), f.estimate, side) for side in (f.low, f.high))
+            fields = {"mean": f.estimate, "low": low, "high": high, "correlation": f.correlation, "seeds": f.n}
+            found = {arm: {name: v[k] for name, v in fields.items()} for k, (arm, _) in enumerate(known)}
+        none = {**dict.fromkeys(("mean", "low", "high", "correlation"), np.nan), "seeds": 0}
+        told = {"cell": cell.name, "control": kind, "metric": "accuracy"}
+        rows += [{"arm": arm, **told, **found.get(arm, none)} for arm, _ in pairs]
+    columns = ["cell", "arm", "control", "metric", "mean", "low", "high", "correlation", "seeds"]
+    return pd.DataFrame(rows)[columns].astype({"seeds": int})

@@ -1,1 +1,0 @@
-"""Every method on real digits."""
