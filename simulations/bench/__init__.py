@@ -1,0 +1,1 @@
+"""Every method on real digits."""
