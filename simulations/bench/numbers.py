@@ -1,0 +1,322 @@
+"""What the bench of all methods hands to its chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import mean_interval
+from fedstat.inference.formatting import p_value
+from simulations.bench import compared
+from simulations.bench.compared import CELLS, budgets, by_seed, cells, controls, costs, differences
+from simulations.bench.outcomes import CONTROLS, NOT_RESOLVED, outcomes
+from simulations.bench.pictures import figures
+from simulations.contract import Finding
+from simulations.showing import NONE, fixed, greek, rounded, span
+
+__all__ = ["figures", "findings", "numbers"]
+
+PER_CENT = (0.0, 100.0)
+#: The arms of the papers' proving experiments, which meet here.
+PROVING = ("FedDecomp", "Factorized-FL beta", "FedFac dynamic", "FilterDecomp personal")
+#: Readings of one method: first what is in the other comparisons, then the other, and what differs.
+READINGS = {
+    ("FedDecomp", "FedDecomp, text"): "start and scale of the low-rank part",
+}
+
+
+# --- findings --------------------------------------------------------------------------------------------------
+
+
+def findings(tables: Tables) -> dict[str, Finding]:
+    """Return the papers' arms less Local, what validation preferred less both controls, and readings' differences."""
+    found: dict[str, Finding] = {}
+    for cell in cells(tables):
+        favourite = compared.favourite(tables, cell)
+        for control, estimate in compared.favourite_less(tables, cell).items():
+            words = f"accuracy of {favourite} (preferred by validation) less {control}'s, {CELLS[cell]}"
+            found[f"{cell} favourite less {control}"] = _points(words, estimate)
+        joint = differences(tables, cell)
+        for arm in PROVING:
+            if (arm, "Local") in joint.index:
+                words = f"accuracy of {arm} less Local's, {CELLS[cell]}"
+                found[f"{cell} {arm} less Local"] = _points(words, joint.loc[(arm, "Local")])
+        for (a, b), (estimate, _) in compared.reading_differences(tables, cell, list(READINGS)).items():
+            found[f"{cell} {a} less {b}"] = _points(f"accuracy of {a} less {b}, {CELLS[cell]}", estimate)
+    return found
+
+
+def _points(what: str, estimate: Any) -> Finding:
+    mean, low, high = (float(value) for value in estimate)
+    return Finding(greek(what), mean, low, high, unit="points", digits=1)
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------
+
+
+def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arms of each data set in words and tables, ranks over data sets, bytes, readings and tuning."""
+    there = cells(tables)
+    came_out = outcomes(tables["differences"])
+    return {
+        "cells": [_cell(tables, cell, came_out) for cell in there],
+        "outcomes": came_out[came_out["cell"].isin(there)].to_dict("records"),
+        "controls": [greek(arm) for arm in compared.every_arm(tables) if arm in controls(tables)],
+        "absent": _absent(tables),
+        "ranks": _ranks(tables),
+        "readings": _readings(tables),
+        "beside": _beside(tables),
+        "tuning": [_tuning(tables, cell) for cell in there],
+    }
+
+
+def _cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]:
+    """Return all about a data set."""
+    words = came_out[came_out["cell"] == cell].set_index("arm")["outcome"]
+    others = words.drop(index=[arm for arm in words.index if arm in controls(tables)])
+    table, prices = by_seed(tables, cell), costs(tables, cell)
+    rows = tables["differences"]
+    pairs = rows.loc[rows["cell"] == cell, "correlation"].dropna()
+    favourite = compared.favourite(tables, cell)
+    return {
+        "cell": cell,
+        "name": CELLS[cell],
+        "seeds": str(len(table)),
+        "tuning_seeds": str(tables["tuning"].loc[tables["tuning"]["cell"] == cell, "seed"].nunique()),
+        "clients": str(int(prices["clients"].iloc[0])),
+        "rounds": str(int(prices["rounds"].iloc[0])),
+        "majority": fixed(100 * by_seed(tables, cell, "majority_share").to_numpy().mean(), 1),
+        "correlation": span(pairs, 2) if len(pairs) else NONE,
+        "of": len(others),
+        "counts": [_count(rows[rows["cell"] == cell], control, set(others.index)) for control in CONTROLS],
+        "came_out": [
+            {"outcome": str(outcome), "arms": [greek(arm) for arm in own]}
+            for outcome, own in others.groupby(others, sort=False).groups.items()
+        ],
+        "resolved": int((others != NOT_RESOLVED).sum()),
+        "groups": _groups(tables, cell, words),
+        "estimands": _estimands(tables, cell),
+        "front": _front(tables, cell),
+        "favourite": greek(favourite) if favourite else NONE,
+    }
+
+
+def _count(rows: pd.DataFrame, control: str, arms: set[str]) -> dict[str, Any]:
+    """Count the arms above, below and not told apart from one kind of control."""
+    rows = rows[(rows["control"] == control) & rows["arm"].isin(arms) & (rows["metric"] == "accuracy")]
+    above, below = int((rows["low"] > 0).sum()), int((rows["high"] < 0).sum())
+    neither = len(rows) - above - below
+    return {"control": control, "above": above, "below": below, "neither": neither, "of": len(rows)}
+
+
+def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]:
+    """Tabulate a data set's arms by budget of epochs, the most accurate first."""
+    wide = {m: by_seed(tables, cell, m) for m in ("accuracy", "balanced_accuracy", "log_loss")}
+    joint, prices = differences(tables, cell), costs(tables, cell)
+    chosen = _chosen(tables, cell)
+    rows, where = [], []
+    for budget, arms in budgets(tables, cell):
+        for arm in arms:
+            where.append(budget)
+            rows.append(
+                {
+                    "arm": greek(arm),
+                    "accuracy": mean_interval(100 * wide["accuracy"][arm], within=PER_CENT),
+                    **{c: tuple(joint.loc[(arm, c)]) if (arm, c) in joint.index else None for c in CONTROLS},
+                    "outcome": str(words.get(arm, NONE)),
+                    "balanced": _interval(wide["balanced_accuracy"], arm, 100),
+                    "log_loss": _interval(wide["log_loss"], arm, 1),
+                    **chosen.get(arm, {"rate": NONE, "setting": ""}),
+                    "epochs": str(prices.loc[arm, "epochs"]),
+                    **{way: fixed(prices.loc[arm, way] / 1000, 1) for way in ("up", "down", "state")},
+                }
+            )
+    shown = rounded(rows, accuracy=1, **dict.fromkeys(CONTROLS, 1), balanced=1, log_loss=3)
+    return [
+        {
+            "budget": budget,
+            "times": f"{prices.loc[arms[0], 'times']:g}",
+            "local": greek(str(prices.loc[arms[0], "control_local"])),
+            "fedavg": greek(str(prices.loc[arms[0], "control_fedavg"])),
+            "arms": [row for row, own in zip(shown, where, strict=True) if own == budget],
+        }
+        for budget, arms in budgets(tables, cell)
+    ]
+
+
+def _interval(table: pd.DataFrame, arm: str, factor: float) -> Any:
+    return mean_interval(factor * table[arm]) if arm in table else None
+
+
+def _chosen(tables: Tables, cell: str) -> dict[str, dict[str, str]]:
+    """Return the rate and the setting with which each arm was measured; a star where a choice stayed at an end.
+
+    A rate that differs from the one chosen (it diverged under the seeds of the results) has a mark of its own.
+    """
+    rows = tables["tuning"]
+    rows = rows[(rows["cell"] == cell) & rows["chosen"]]
+    ends = rows.groupby("arm")["end"].any()
+    tuned = rows.groupby("arm")["lr"].first()
+    found = {}
+    for arm, row in costs(tables, cell).iterrows():
+        setting = row["setting"]
+        other = arm in tuned.index and not np.isclose(tuned[arm], row["lr"])
+        found[str(arm)] = {
+            "rate": f"{row['lr']:g}" + "*" * bool(ends.get(arm, False)) + "§" * other,
+            "setting": "" if pd.isna(setting) else greek(str(setting)),
+        }
+    return found
+
+
+def _estimands(tables: Tables, cell: str) -> list[dict[str, Any]]:
+    own = tables["accuracy"]
+    own = own[(own["cell"] == cell) & own["own"]]
+    return [
+        {"name": str(name), "arms": [greek(arm) for arm in arms]}
+        for name, arms in own.groupby("estimand", sort=False)["arm"].unique().items()
+    ]
+
+
+def _front(tables: Tables, cell: str) -> list[dict[str, str]]:
+    """Tabulate the arms that none dominates by bytes and accuracy."""
+    table, found = by_seed(tables, cell), compared.undominated(tables, cell)
+    return rounded(
+        [
+            {
+                "arm": greek(str(arm)),
+                "spent": fixed(row["spent"], 2),
+                "accuracy": mean_interval(100 * table[arm], within=PER_CENT),
+                "seeds": f"{round(row['seeds'] * len(table))} of {len(table)}",
+            }
+            for arm, row in found.iterrows()
+        ],
+        accuracy=1,
+    )
+
+
+def _absent(tables: Tables) -> list[dict[str, Any]]:
+    """Return what is missing, by data set and reason."""
+    found = pd.DataFrame(compared.absent(tables), columns=["arm", "cell", "why"])
+    return [
+        {"cell": CELLS[str(cell)], "why": str(why), "arms": [greek(arm) for arm in own["arm"]]}
+        for (cell, why), own in found.groupby(["cell", "why"], sort=False)
+    ]
+
+
+# --- over data sets --------------------------------------------------------------------------------------------
+
+
+def _ranks(tables: Tables) -> dict[str, Any]:
+    """Return mean ranks over seeds and over data sets, who is told apart, and how data sets agree."""
+    arms, seeds, sets = compared.ranked_arms(tables), compared.over_seeds(tables), compared.over_cells(tables)
+    left_out = [arm for arm in compared.every_arm(tables) if arm not in arms]
+    found: dict[str, Any] = {
+        "arms": str(len(arms)),
+        "left_out": [greek(arm) for arm in left_out],
+        "cells": str(len(cells(tables))),
+        "over_seeds": None if seeds is None else _ranking(seeds),
+        "over_cells": None if sets is None else _ranking(sets),
+        "correlations": [
+            {"first": CELLS[a], "second": CELLS[b], "halves": a == b, "value": fixed(value, 2)}
+            for a, b, value in compared.correlations(tables)
+        ],
+    }
+    if sets is not None:
+        found["concordance"] = fixed(compared.concordance(sets), 2)
+        found["agree"] = bool(sets.p < 1 - sets.level)
+        found["by_cell"] = _rank_table(tables)
+    return found
+
+
+def _ranking(found: Any) -> dict[str, Any]:
+    apart, of = compared.told_apart(found)
+    return {
+        "blocks": str(found.settings),
+        "p": p_value(found.p),
+        "critical": fixed(found.critical_difference, 1),
+        "most": str(len(found.methods) - 1),
+        "apart": apart,
+        "of": of,
+        "differ": bool(found.p < 1 - found.level),
+        "first": greek(found.methods[0]),
+    }
+
+
+def _rank_table(tables: Tables) -> list[dict[str, str]]:
+    """Tabulate the rank of each ranked arm's mean in each data set, by their mean."""
+    arms = compared.ranked_arms(tables)
+    places = pd.DataFrame(
+        {cell: by_seed(tables, cell)[arms].mean().rank(ascending=False) for cell in cells(tables)}, index=arms
+    )
+    order = places.mean(axis=1).sort_values(kind="stable").index
+    return [
+        {
+            "arm": greek(str(arm)),
+            **{cell: f"{places.loc[arm, cell]:g}" if cell in places else NONE for cell in CELLS},
+            "mean": fixed(places.loc[arm].mean(), 1),
+        }
+        for arm in order
+    ]
+
+
+# --- readings, other models, tuning ----------------------------------------------------------------------------
+
+
+def _readings(tables: Tables) -> list[dict[str, Any]]:
+    """Tabulate readings of one method side by side: both accuracies, and their difference in joint limits."""
+    found = []
+    for cell in cells(tables):
+        table = 100 * by_seed(tables, cell)
+        for (a, b), (estimate, correlation) in compared.reading_differences(tables, cell, list(READINGS)).items():
+            found.append(
+                {
+                    "cell": CELLS[cell],
+                    "first": greek(a),
+                    "second": greek(b),
+                    "differ": READINGS[a, b],
+                    "of_first": mean_interval(table[a], within=PER_CENT),
+                    "of_second": mean_interval(table[b], within=PER_CENT),
+                    "difference": estimate,
+                    "correlation": fixed(correlation, 2),
+                    "sign": _points("", estimate).sign,
+                }
+            )
+    return rounded(found, of_first=1, of_second=1, difference=1)
+
+
+def _beside(tables: Tables) -> list[dict[str, str]]:
+    """Tabulate the accuracy of the models that arms have beside their own."""
+    rows = tables["accuracy"]
+    rows = rows[~rows["own"] & (rows["metric"] == "accuracy")]
+    found = []
+    for (arm, estimand), own in rows.groupby(["arm", "estimand"], sort=False):
+        by_cell = {str(cell): values["value"].dropna() for cell, values in own.groupby("cell")}
+        shown = {c: 100 * v for c, v in by_cell.items() if len(v) > 1}
+        found.append(
+            {
+                "arm": greek(str(arm)),
+                "estimand": str(estimand),
+                **{c: mean_interval(shown[c], within=PER_CENT) if c in shown else None for c in CELLS},
+            }
+        )
+    return rounded(found, **dict.fromkeys(CELLS, 1))
+
+
+def _tuning(tables: Tables, cell: str) -> dict[str, Any]:
+    """Say how tuning went: what stayed at an end, how far validation lay above the test, and what choosing flatters."""
+    rows = tables["tuning"][tables["tuning"]["cell"] == cell]
+    validated, table = compared.validated(tables, cell), 100 * by_seed(tables, cell).mean()
+    gap = (100 * validated - table).dropna()
+    flattered = compared.optimism(tables, cell)
+    return {
+        "cell": CELLS[cell],
+        "rates": ", ".join(f"{lr:g}" for lr in sorted(rows["lr"].unique())),
+        "ends": [greek(arm) for arm in rows.loc[rows["end"] & rows["chosen"], "arm"].unique()],
+        "gap": fixed(gap.mean(), 1) if len(gap) else NONE,
+        "range": span(gap, 1) if len(gap) else NONE,
+        "optimism": NONE if flattered is None else rounded([{"x": flattered}], x=2)[0]["x"],
+    }
