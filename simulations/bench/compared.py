@@ -83,6 +83,12 @@ def absent(tables: Tables) -> list[tuple[str, str, str]]:
     return found
 
 
+def margin(tables: Tables, cell: str) -> float:
+    """Return the largest difference that counts as none, in points: a tenth of Local less FedAvg, and one at most."""
+    prices, means = costs(tables, cell).loc[budgets(tables, cell)[0][1][0]], 100 * by_seed(tables, cell).mean()
+    return min(1.0, 0.1 * abs(float(means[prices["control_local"]] - means[prices["control_fedavg"]])))
+
+
 # --- ranks -----------------------------------------------------------------------------------------------------
 
 

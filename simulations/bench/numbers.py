@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
+from fedstat.inference import mean_interval, paired_difference
 from fedstat.inference.formatting import p_value
 from simulations.bench import compared
 from simulations.bench.compared import CELLS, budgets, by_seed, cells, controls, costs, differences
-from simulations.bench.outcomes import CONTROLS, NOT_RESOLVED, outcomes
+from simulations.bench.outcomes import CONTROLS, outcomes
 from simulations.bench.pictures import figures
 from simulations.contract import Finding
 from simulations.showing import NONE, fixed, greek, rounded, span
@@ -79,8 +79,7 @@ def _cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]:
     words = came_out[came_out["cell"] == cell].set_index("arm")["outcome"]
     others = words.drop(index=[arm for arm in words.index if arm in controls(tables)])
     table, prices = by_seed(tables, cell), costs(tables, cell)
-    rows = tables["differences"]
-    pairs = rows.loc[rows["cell"] == cell, "correlation"].dropna()
+    pairs = tables["differences"].loc[tables["differences"]["cell"] == cell, "correlation"].dropna()
     favourite = compared.favourite(tables, cell)
     return {
         "cell": cell,
@@ -92,12 +91,13 @@ def _cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]:
         "majority": fixed(100 * by_seed(tables, cell, "majority_share").to_numpy().mean(), 1),
         "correlation": span(pairs, 2) if len(pairs) else NONE,
         "of": len(others),
-        "counts": [_count(rows[rows["cell"] == cell], control, set(others.index)) for control in CONTROLS],
+        "counts": [_count(tables, cell, control) for control in CONTROLS],
+        "margin": fixed(compared.margin(tables, cell), 1),
+        "controls": _between_controls(tables, cell),
         "came_out": [
             {"outcome": str(outcome), "arms": [greek(arm) for arm in own]}
             for outcome, own in others.groupby(others, sort=False).groups.items()
         ],
-        "resolved": int((others != NOT_RESOLVED).sum()),
         "groups": _groups(tables, cell, words),
         "estimands": _estimands(tables, cell),
         "front": _front(tables, cell),
@@ -105,12 +105,39 @@ def _cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _count(rows: pd.DataFrame, control: str, arms: set[str]) -> dict[str, Any]:
-    """Count the arms above, below and not told apart from one kind of control."""
-    rows = rows[(rows["control"] == control) & rows["arm"].isin(arms) & (rows["metric"] == "accuracy")]
+def _count(tables: Tables, cell: str, control: str) -> dict[str, Any]:
+    """Count the arms above, below and not told apart from one kind of control; of the last, those shown to be equal.
+
+    `half` is the median half-width of the limits, `frugal` the same counts for arms that send no more than FedAvg.
+    """
+    rows = differences(tables, cell).xs(control, level="control")
+    rows = rows[~rows.index.isin(controls(tables))]
+    prices = costs(tables, cell).loc[rows.index]
+    sent = prices["up"] + prices["down"]
+    most = costs(tables, cell)[["up", "down"]].sum(axis=1).reindex(prices["control_fedavg"]).to_numpy()
+    width = compared.margin(tables, cell)
+    equal = (rows["low"] > -width) & (rows["high"] < width) & (rows["low"] <= 0) & (rows["high"] >= 0)
+    return {
+        "control": control,
+        **_signs(rows),
+        "equal": int(equal.sum()),
+        "half": fixed(((rows["high"] - rows["low"]) / 2).median(), 1),
+        "frugal": _signs(rows[sent.to_numpy() <= 1.001 * most]),
+    }
+
+
+def _signs(rows: pd.DataFrame) -> dict[str, int]:
     above, below = int((rows["low"] > 0).sum()), int((rows["high"] < 0).sum())
-    neither = len(rows) - above - below
-    return {"control": control, "above": above, "below": below, "neither": neither, "of": len(rows)}
+    return {"above": above, "below": below, "neither": len(rows) - above - below, "of": len(rows)}
+
+
+def _between_controls(tables: Tables, cell: str) -> dict[str, str]:
+    """Return Local less FedAvg of the smallest budget: whether a data set can tell its controls apart."""
+    prices = costs(tables, cell).loc[budgets(tables, cell)[0][1][0]]
+    table = 100 * by_seed(tables, cell)
+    d = paired_difference(table[prices["control_local"]], table[prices["control_fedavg"]])
+    finding = Finding.of("", d, digits=1)
+    return {"sign": finding.sign, "text": finding.text}
 
 
 def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]:
@@ -131,7 +158,7 @@ def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]
                     "balanced": _interval(wide["balanced_accuracy"], arm, 100),
                     "log_loss": _interval(wide["log_loss"], arm, 1),
                     **chosen.get(arm, {"rate": NONE, "setting": ""}),
-                    "epochs": str(prices.loc[arm, "epochs"]),
+                    "epochs": str(prices.loc[arm, "epochs"]).replace("x", "×"),
                     **{way: fixed(prices.loc[arm, way] / 1000, 1) for way in ("up", "down", "state")},
                 }
             )
@@ -226,6 +253,7 @@ def _ranks(tables: Tables) -> dict[str, Any]:
         ],
     }
     if sets is not None:
+        found["chance"] = fixed(1 / sets.settings, 2)
         found["concordance"] = fixed(compared.concordance(sets), 2)
         found["agree"] = bool(sets.p < 1 - sets.level)
         found["by_cell"] = _rank_table(tables)
@@ -234,9 +262,10 @@ def _ranks(tables: Tables) -> dict[str, Any]:
 
 def _ranking(found: Any) -> dict[str, Any]:
     apart, of = compared.told_apart(found)
+    p = p_value(found.p)
     return {
         "blocks": str(found.settings),
-        "p": p_value(found.p),
+        "p": p if p.startswith("<") else f"= {p}",
         "critical": fixed(found.critical_difference, 1),
         "most": str(len(found.methods) - 1),
         "apart": apart,

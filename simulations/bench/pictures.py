@@ -151,6 +151,7 @@ def _bytes(tables: Tables) -> Figure:
 
 def _bytes_of(axis: Axes, tables: Tables, cell: str) -> None:
     """Draw accuracy over bytes of one data set. Arms that send nothing stand at the left, off the logarithmic axis."""
+    from matplotlib.ticker import NullLocator
     from scipy import stats
 
     table, spent = 100 * by_seed(tables, cell), compared.sent(tables, cell)
@@ -172,9 +173,11 @@ def _bytes_of(axis: Axes, tables: Tables, cell: str) -> None:
     for number, (x, y) in enumerate(steps, start=1):
         axis.annotate(str(number), (x, y), (-4, 4), textcoords="offset points", fontsize=7, ha="right")
     axis.set_xscale("log")
-    if (spent == 0).any():
-        ticks = [t for t in 10.0 ** np.arange(-4, 5) if floor < t < 1.5 * spent.max()]
-        axis.set_xticks([floor, *ticks], ["0", *(f"{t:g}" for t in ticks)])
+    steps_of = (1, 2, 5) if spent.max() < 100 * floor else (1,)
+    ticks = [s * 10.0**p for p in range(-4, 5) for s in steps_of if 1.5 * floor < s * 10.0**p < 1.5 * spent.max()]
+    nothing = [floor] if (spent == 0).any() else []
+    axis.set_xticks([*nothing, *ticks], [*("0" for _ in nothing), *(f"{t:g}" for t in ticks)])
+    axis.xaxis.set_minor_locator(NullLocator())
     names = "\n".join(f"{number} {greek(arm)}" for number, arm in enumerate(best, start=1))
     axis.text(1.02, 1, f"not dominated:\n{names}", transform=axis.transAxes, fontsize=7, va="top")
     axis.set_title(CELLS[cell], loc="left")
