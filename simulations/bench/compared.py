@@ -176,12 +176,13 @@ def front(spent: np.ndarray, gained: np.ndarray) -> np.ndarray:
 
 
 def undominated(tables: Tables, cell: str) -> pd.DataFrame:
-    """Return the arms that no other dominates by bytes and mean accuracy, cheapest first.
+    """Return the arms of the smallest budget of epochs that none of these dominates by bytes and mean accuracy.
 
     Columns: ``spent`` (megabytes of a client over the run), ``seeds`` (share of the seeds under which the arm is
-    undominated).
+    undominated); cheapest first.
     """
-    table, spent = by_seed(tables, cell), sent(tables, cell)
+    table = by_seed(tables, cell)[budgets(tables, cell)[0][1]]
+    spent = sent(tables, cell)[list(table)]
     alone = np.array([front(spent.to_numpy(), values) for values in table.to_numpy()])
     every = pd.DataFrame({"spent": spent, "seeds": alone.mean(axis=0)}, index=table.columns)
     return every[front(spent.to_numpy(), table.mean().to_numpy())].sort_values("spent", kind="stable")

@@ -215,7 +215,7 @@ def _front(tables: Tables, cell: str) -> list[dict[str, str]]:
         [
             {
                 "arm": greek(str(arm)),
-                "spent": fixed(row["spent"], 2),
+                "spent": f"{row['spent']:.3g}",
                 "accuracy": mean_interval(100 * table[arm], within=PER_CENT),
                 "seeds": f"{round(row['seeds'] * len(table))} of {len(table)}",
             }
