@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Ranks, mean_interval, paired_difference, ranks
+from fedstat.inference import PairedDifference, Ranks, mean_interval, paired_difference, ranks
 from simulations.bench.outcomes import CONTROLS
 from simulations.showing import Estimate
 
@@ -42,15 +42,29 @@ def costs(tables: Tables, cell: str) -> pd.DataFrame:
 
 
 def differences(tables: Tables, cell: str) -> pd.DataFrame:
-    """Return the differences in accuracy of a data set, in points, by arm and kind of control."""
+    """Return the differences in accuracy of a data set, in points, by arm and kind of control, where there are any."""
     rows = tables["differences"]
     rows = rows[(rows["cell"] == cell) & (rows["metric"] == "accuracy")].set_index(["arm", "control"])
-    return 100 * rows[["mean", "low", "high"]]
+    return 100 * rows[["mean", "low", "high"]].dropna()
 
 
 def controls(tables: Tables) -> set[str]:
-    """Return the arms that serve as Local or FedAvg of some budget."""
-    return {str(arm) for kind in ("control_local", "control_fedavg") for arm in tables["costs"][kind].dropna()}
+    """Return the arms that are Local or FedAvg of some budget: those that are their own control."""
+    rows = tables["costs"]
+    return {
+        str(arm) for kind in ("control_local", "control_fedavg") for arm in rows.loc[rows["arm"] == rows[kind], "arm"]
+    }
+
+
+def own_controls(tables: Tables, cell: str, budget: str) -> dict[str, str]:
+    """Return the arms that are Local and FedAvg of a budget, by kind, as far as they did not diverge."""
+    table, there = costs(tables, cell), set(by_seed(tables, cell))
+    table = table[table["budget"] == budget]
+    found = {}
+    for kind in CONTROLS:
+        own = [str(arm) for arm in table.index[table.index == table[f"control_{kind.lower()}"]] if arm in there]
+        found |= {kind: own[0]} if own else {}
+    return found
 
 
 def budgets(tables: Tables, cell: str) -> list[tuple[str, list[str]]]:
@@ -64,6 +78,12 @@ def budgets(tables: Tables, cell: str) -> list[tuple[str, list[str]]]:
     ]
 
 
+def epochs_of(tables: Tables, cell: str, budget: str) -> int:
+    """Return how many times E epochs the arms of a budget train in a round; what is trained once does not count."""
+    table = costs(tables, cell)
+    return int(table.loc[table["budget"] == budget, "times"].min() + 1e-9)
+
+
 def every_arm(tables: Tables) -> list[str]:
     """Return all arms of any table, in the order of first appearance."""
     return list(dict.fromkeys(arm for name in ("costs", "accuracy", "tuning") for arm in tables[name]["arm"]))
@@ -75,7 +95,8 @@ def absent(tables: Tables) -> list[tuple[str, str, str]]:
     for cell in cells(tables):
         there = set(by_seed(tables, cell))
         tried = set(tables["tuning"].loc[tables["tuning"]["cell"] == cell, "arm"])
-        measured = set(tables["accuracy"].loc[tables["accuracy"]["cell"] == cell, "arm"])
+        rows = tables["accuracy"][tables["accuracy"]["cell"] == cell]
+        measured = set(rows.loc[rows["value"].notna(), "arm"])
         for arm in every_arm(tables):
             if arm not in there:
                 why = "lacks seeds" if arm in measured else "diverged" if arm in tried else "not run"
@@ -83,10 +104,16 @@ def absent(tables: Tables) -> list[tuple[str, str, str]]:
     return found
 
 
+def between_controls(tables: Tables, cell: str) -> PairedDifference | None:
+    """Return Local less FedAvg of the smallest budget in points; None where one of them diverged."""
+    table, own = 100 * by_seed(tables, cell), own_controls(tables, cell, budgets(tables, cell)[0][0])
+    return paired_difference(table[own["Local"]], table[own["FedAvg"]]) if len(own) == len(CONTROLS) else None
+
+
 def margin(tables: Tables, cell: str) -> float:
     """Return the largest difference that counts as none, in points: a tenth of Local less FedAvg, and one at most."""
-    prices, means = costs(tables, cell).loc[budgets(tables, cell)[0][1][0]], 100 * by_seed(tables, cell).mean()
-    return min(1.0, 0.1 * abs(float(means[prices["control_local"]] - means[prices["control_fedavg"]])))
+    found = between_controls(tables, cell)
+    return 1.0 if found is None else min(1.0, 0.1 * abs(found.mean))
 
 
 # --- ranks -----------------------------------------------------------------------------------------------------
@@ -172,7 +199,7 @@ def front(spent: np.ndarray, gained: np.ndarray) -> np.ndarray:
     """
     no_worse = (spent[:, None] <= spent) & (gained[:, None] >= gained)  # row beats column
     strictly = (spent[:, None] < spent) | (gained[:, None] > gained)
-    return ~(no_worse & strictly).any(axis=0)
+    return np.asarray(~(no_worse & strictly).any(axis=0))
 
 
 def undominated(tables: Tables, cell: str) -> pd.DataFrame:
@@ -226,8 +253,8 @@ def favourite(tables: Tables, cell: str) -> str | None:
     return str(table.idxmax()) if len(table) else None
 
 
-def favourite_less(tables: Tables, cell: str) -> dict[str, Estimate]:
-    """Return the favourite's accuracy less that of either control, in points, with limits that hold for both.
+def favourite_less(tables: Tables, cell: str) -> dict[str, tuple[str, Estimate]]:
+    """Return, by kind, the favourite's control and its accuracy less that, in points, with limits that hold for both.
 
     The choice is made on other seeds, so that the arms it was chosen from do not count.
     """
@@ -235,17 +262,19 @@ def favourite_less(tables: Tables, cell: str) -> dict[str, Estimate]:
     if arm is None:
         return {}
     found = {}
-    for kind, column in zip(CONTROLS, ("control_local", "control_fedavg"), strict=True):
-        d = paired_difference(table[arm], table[costs(tables, cell).loc[arm, column]], level=1 - (1 - LEVEL) / 2)
-        found[kind] = (d.mean, d.low, d.high)
+    for kind in CONTROLS:
+        control = str(costs(tables, cell).loc[arm, f"control_{kind.lower()}"])
+        if control in table and control != arm:
+            d = paired_difference(table[arm], table[control], level=1 - (1 - LEVEL) / len(CONTROLS))
+            found[kind] = (control, (d.mean, d.low, d.high))
     return found
 
 
 def optimism(tables: Tables, cell: str) -> Estimate | None:
     """Return by how much choosing on the tuning seeds flatters what was chosen, in points, mean over arms.
 
-    For each tuning seed: its validation accuracy at the choice of all seeds, less that at the choice of the other
-    seeds; mean over arms, with limits over seeds. None where there are less than three tuning seeds.
+    For each tuning seed: its validation accuracy at the choice of all seeds, less that at the best of all rates and
+    settings by the other seeds; mean over arms, with limits over seeds. None below three tuning seeds.
     """
     rows = tables["tuning"][tables["tuning"]["cell"] == cell]
     rows = rows.assign(setting=rows["setting"].fillna(""))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval, paired_difference
+from fedstat.inference import mean_interval
 from fedstat.inference.formatting import p_value
 from simulations.bench import compared
 from simulations.bench.compared import CELLS, budgets, by_seed, cells, controls, costs, differences
@@ -22,11 +22,16 @@ __all__ = ["figures", "findings", "numbers"]
 
 PER_CENT = (0.0, 100.0)
 #: The arms of the papers' proving experiments, which meet here.
-PROVING = ("FedDecomp", "Factorized-FL beta", "FedFac dynamic", "FilterDecomp personal")
-#: Readings of one method: first what is in the other comparisons, then the other, and what differs.
-READINGS = {
-    ("FedDecomp", "FedDecomp, text"): "start and scale of the low-rank part",
-}
+PROVING = ("FedDecomp code", "Factorized-FL beta, code", "FedFac dynamic", "FilterDecomp personal")
+#: Readings of one method, two and two.
+READINGS = (
+    ("FedFac dynamic", "FedFac code"),
+    ("Factorized-FL alpha, text", "Factorized-FL alpha, code"),
+    ("Factorized-FL beta, text", "Factorized-FL beta, code"),
+    ("FedDecomp text", "FedDecomp code"),
+    ("FilterDecomp personal", "FilterDecomp personal, own head"),
+    ("FilterDecomp fast/slow", "FilterDecomp fast/slow, alpha"),
+)
 
 
 # --- findings --------------------------------------------------------------------------------------------------
@@ -37,15 +42,15 @@ def findings(tables: Tables) -> dict[str, Finding]:
     found: dict[str, Finding] = {}
     for cell in cells(tables):
         favourite = compared.favourite(tables, cell)
-        for control, estimate in compared.favourite_less(tables, cell).items():
-            words = f"accuracy of {favourite} (preferred by validation) less {control}'s, {CELLS[cell]}"
-            found[f"{cell} favourite less {control}"] = _points(words, estimate)
+        for kind, (control, estimate) in compared.favourite_less(tables, cell).items():
+            words = f"accuracy of {favourite} (preferred by validation) less that of {control}, {CELLS[cell]}"
+            found[f"{cell} favourite less {kind}"] = _points(words, estimate)
         joint = differences(tables, cell)
         for arm in PROVING:
             if (arm, "Local") in joint.index:
-                words = f"accuracy of {arm} less Local's, {CELLS[cell]}"
+                words = f"accuracy of {arm} less that of Local, {CELLS[cell]}"
                 found[f"{cell} {arm} less Local"] = _points(words, joint.loc[(arm, "Local")])
-        for (a, b), (estimate, _) in compared.reading_differences(tables, cell, list(READINGS)).items():
+        for (a, b), (estimate, _) in compared.reading_differences(tables, cell, READINGS).items():
             found[f"{cell} {a} less {b}"] = _points(f"accuracy of {a} less {b}, {CELLS[cell]}", estimate)
     return found
 
@@ -62,8 +67,9 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arms of each data set in words and tables, ranks over data sets, bytes, readings and tuning."""
     there = cells(tables)
     came_out = outcomes(tables["differences"])
+    sizes = {cell["name"]: _sizes(cell) for cell in config["cells"]}
     return {
-        "cells": [_cell(tables, cell, came_out) for cell in there],
+        "cells": [{**sizes[cell], **_cell(tables, cell, came_out)} for cell in there],
         "outcomes": came_out[came_out["cell"].isin(there)].to_dict("records"),
         "controls": [greek(arm) for arm in compared.every_arm(tables) if arm in controls(tables)],
         "absent": _absent(tables),
@@ -71,6 +77,17 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "readings": _readings(tables),
         "beside": _beside(tables),
         "tuning": [_tuning(tables, cell) for cell in there],
+    }
+
+
+def _sizes(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a data set's sizes as the chapter prints them."""
+    return {
+        "samples": NONE if cell["samples"] is None else f"{cell['samples']:,}",
+        "drawn": cell["samples"] is not None,
+        "alpha": f"{cell['alpha']:g}" if cell["alpha"] else NONE,
+        **{name: str(cell[name]) for name in ("batch_size", "local_epochs", "last", "tuning_rounds")},
+        "tuned": len(cell["rates"]) > 1,
     }
 
 
@@ -102,6 +119,7 @@ def _cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]:
         "estimands": _estimands(tables, cell),
         "front": _front(tables, cell),
         "favourite": greek(favourite) if favourite else NONE,
+        "tuned_after": _tuned_after(tables, cell),
     }
 
 
@@ -131,12 +149,12 @@ def _signs(rows: pd.DataFrame) -> dict[str, int]:
     return {"above": above, "below": below, "neither": len(rows) - above - below, "of": len(rows)}
 
 
-def _between_controls(tables: Tables, cell: str) -> dict[str, str]:
+def _between_controls(tables: Tables, cell: str) -> dict[str, str] | None:
     """Return Local less FedAvg of the smallest budget: whether a data set can tell its controls apart."""
-    prices = costs(tables, cell).loc[budgets(tables, cell)[0][1][0]]
-    table = 100 * by_seed(tables, cell)
-    d = paired_difference(table[prices["control_local"]], table[prices["control_fedavg"]])
-    finding = Finding.of("", d, digits=1)
+    found = compared.between_controls(tables, cell)
+    if found is None:
+        return None
+    finding = Finding.of("", found, digits=1)
     return {"sign": finding.sign, "text": finding.text}
 
 
@@ -166,12 +184,11 @@ def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]
     return [
         {
             "budget": budget,
-            "times": f"{prices.loc[arms[0], 'times']:g}",
-            "local": greek(str(prices.loc[arms[0], "control_local"])),
-            "fedavg": greek(str(prices.loc[arms[0], "control_fedavg"])),
+            "times": f"{compared.epochs_of(tables, cell, budget)}",
+            "controls": [greek(arm) for arm in compared.own_controls(tables, cell, budget).values()],
             "arms": [row for row, own in zip(shown, where, strict=True) if own == budget],
         }
-        for budget, arms in budgets(tables, cell)
+        for budget, _ in budgets(tables, cell)
     ]
 
 
@@ -182,7 +199,8 @@ def _interval(table: pd.DataFrame, arm: str, factor: float) -> Any:
 def _chosen(tables: Tables, cell: str) -> dict[str, dict[str, str]]:
     """Return the rate and the setting with which each arm was measured; a star where a choice stayed at an end.
 
-    A rate that differs from the one chosen (it diverged under the seeds of the results) has a mark of its own.
+    Of the three values of a setting both that are not the default are ends. A rate that differs from the one chosen,
+    which diverged under the seeds of the results, has a mark of its own.
     """
     rows = tables["tuning"]
     rows = rows[(rows["cell"] == cell) & rows["chosen"]]
@@ -194,18 +212,30 @@ def _chosen(tables: Tables, cell: str) -> dict[str, dict[str, str]]:
         other = arm in tuned.index and not np.isclose(tuned[arm], row["lr"])
         found[str(arm)] = {
             "rate": f"{row['lr']:g}" + "*" * bool(ends.get(arm, False)) + "§" * other,
-            "setting": "" if pd.isna(setting) else greek(str(setting)),
+            "setting": "" if pd.isna(setting) or not setting else greek(f"{setting}*"),
         }
     return found
 
 
 def _estimands(tables: Tables, cell: str) -> list[dict[str, Any]]:
     own = tables["accuracy"]
-    own = own[(own["cell"] == cell) & own["own"]]
+    own = own[(own["cell"] == cell) & own["own"] & own["arm"].isin(by_seed(tables, cell).columns)]
     return [
         {"name": str(name), "arms": [greek(arm) for arm in arms]}
         for name, arms in own.groupby("estimand", sort=False)["arm"].unique().items()
     ]
+
+
+def _tuned_after(tables: Tables, cell: str) -> list[dict[str, Any]]:
+    """Return the arms that are compared with another FedAvg than that of their budget, by that control."""
+    prices, found = costs(tables, cell), {}
+    for budget, arms in budgets(tables, cell):
+        own = compared.own_controls(tables, cell, budget)
+        for arm in arms:
+            control = str(prices.loc[arm, "control_fedavg"])
+            if control != own.get("FedAvg", control):
+                found.setdefault(control, []).append(greek(arm))
+    return [{"control": greek(control), "arms": arms} for control, arms in found.items()]
 
 
 def _front(tables: Tables, cell: str) -> list[dict[str, str]]:
@@ -300,13 +330,12 @@ def _readings(tables: Tables) -> list[dict[str, Any]]:
     found = []
     for cell in cells(tables):
         table = 100 * by_seed(tables, cell)
-        for (a, b), (estimate, correlation) in compared.reading_differences(tables, cell, list(READINGS)).items():
+        for (a, b), (estimate, correlation) in compared.reading_differences(tables, cell, READINGS).items():
             found.append(
                 {
                     "cell": CELLS[cell],
                     "first": greek(a),
                     "second": greek(b),
-                    "differ": READINGS[a, b],
                     "of_first": mean_interval(table[a], within=PER_CENT),
                     "of_second": mean_interval(table[b], within=PER_CENT),
                     "difference": estimate,
@@ -344,6 +373,7 @@ def _tuning(tables: Tables, cell: str) -> dict[str, Any]:
     return {
         "cell": CELLS[cell],
         "rates": ", ".join(f"{lr:g}" for lr in sorted(rows["lr"].unique())),
+        "settings": str(sum(bool(v["setting"]) for v in _chosen(tables, cell).values())),
         "ends": [greek(arm) for arm in rows.loc[rows["end"] & rows["chosen"], "arm"].unique()],
         "gap": fixed(gap.mean(), 1) if len(gap) else NONE,
         "range": span(gap, 1) if len(gap) else NONE,

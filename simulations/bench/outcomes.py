@@ -23,13 +23,14 @@ def outcomes(differences: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Columns ``cell``, ``arm`` and ``outcome``, in the order of first appearance. Above a control: the lower limit
-        is above zero; below: the upper limit is below zero. A missing limit resolves nothing.
+        is above zero; below: the upper limit is below zero. Rows without limits (training diverged) are left out, and
+        so is an arm that has no others.
     """
     rows = differences
     if "metric" in rows:
         rows = rows[rows["metric"] == "accuracy"]
     found: dict[tuple[str, str], dict[str, int]] = {}
-    for row in rows.to_dict("records"):
+    for row in rows.dropna(subset=["low", "high"]).to_dict("records"):
         sign = int(row["low"] > 0) - int(row["high"] < 0)
         found.setdefault((str(row["cell"]), str(row["arm"])), {})[str(row["control"])] = sign
     records = [(cell, arm, outcome(signs)) for (cell, arm), signs in found.items()]

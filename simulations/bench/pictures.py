@@ -8,7 +8,7 @@ import numpy as np
 
 from fedstat._tables import Tables
 from simulations.bench import compared
-from simulations.bench.compared import CELLS, budgets, by_seed, cells, costs, differences
+from simulations.bench.compared import CELLS, budgets, by_seed, cells, differences
 from simulations.bench.outcomes import CONTROLS
 from simulations.showing import greek
 
@@ -42,10 +42,10 @@ def _forest(tables: Tables, cell: str) -> Figure:
 
     from fedstat.report.figures import WIDTH
 
-    joint, prices = differences(tables, cell), costs(tables, cell)
+    joint = differences(tables, cell)
     lines: list[tuple[str | None, str]] = []
-    for _, arms in budgets(tables, cell):
-        lines.append((None, f"epochs × {prices.loc[arms[0], 'times']:g}"))
+    for budget, arms in budgets(tables, cell):
+        lines.append((None, f"epochs × {compared.epochs_of(tables, cell, budget)}"))
         lines += [(arm, greek(arm)) for arm in arms]
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 0.7 + 0.155 * len(lines)), sharey=True, layout="constrained")
     end = _end(joint[["low", "high"]].abs().to_numpy())
@@ -159,8 +159,8 @@ def _bytes_of(axis: Axes, tables: Tables, cell: str) -> None:
     positive = spent[spent > 0]
     floor = float(positive.min()) / 2 if len(positive) else 1.0
     half = stats.t.ppf(0.975, len(table) - 1) * table.std() / np.sqrt(len(table))
-    for (_, arms), mark in zip(budgets(tables, cell), MARKS, strict=False):
-        times = f"{costs(tables, cell).loc[arms[0], 'times']:g}"
+    for (budget, arms), mark in zip(budgets(tables, cell), MARKS, strict=False):
+        times = compared.epochs_of(tables, cell, budget)
         for first, arm in enumerate(arms):
             chosen = arm in best
             axis.errorbar(
