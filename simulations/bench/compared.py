@@ -60,7 +60,7 @@ def own_controls(tables: Tables, cell: str, budget: str) -> dict[str, str]:
     """Return the arms that are Local and FedAvg of a budget, by kind, as far as they did not diverge."""
     table, there = costs(tables, cell), set(by_seed(tables, cell))
     table = table[table["budget"] == budget]
-    found = {}
+    found: dict[str, str] = {}
     for kind in CONTROLS:
         own = [str(arm) for arm in table.index[table.index == table[f"control_{kind.lower()}"]] if arm in there]
         found |= {kind: own[0]} if own else {}

@@ -228,7 +228,8 @@ def _estimands(tables: Tables, cell: str) -> list[dict[str, Any]]:
 
 def _tuned_after(tables: Tables, cell: str) -> list[dict[str, Any]]:
     """Return the arms that are compared with another FedAvg than that of their budget, by that control."""
-    prices, found = costs(tables, cell), {}
+    prices = costs(tables, cell)
+    found: dict[str, list[str]] = {}
     for budget, arms in budgets(tables, cell):
         own = compared.own_controls(tables, cell, budget)
         for arm in arms:
@@ -275,6 +276,7 @@ def _ranks(tables: Tables) -> dict[str, Any]:
         "arms": str(len(arms)),
         "left_out": [greek(arm) for arm in left_out],
         "cells": str(len(cells(tables))),
+        "each": str(min(len(by_seed(tables, cell)) for cell in cells(tables))),
         "over_seeds": None if seeds is None else _ranking(seeds),
         "over_cells": None if sets is None else _ranking(sets),
         "correlations": [
