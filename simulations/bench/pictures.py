@@ -89,7 +89,7 @@ def _points_axis(axis: Axes, end: float) -> None:
 
     axis.set_xscale("symlog", linthresh=LINEAR, linscale=1.2)
     axis.set_xlim(-end, end)
-    right = (2, 5, 20, 50) if end > 20 else (2, 5, 10)
+    right = (2, 5, 20) if end > 20 else (2, 10) if end > 10 else (2, 5)
     ticks = sorted({side * t for t in (0, *right) for side in (-1, 1) if t <= end})
     axis.set_xticks(ticks, [f"{t}".replace("-", "−") for t in ticks], fontsize=7)
     axis.xaxis.set_minor_locator(NullLocator())
