@@ -189,6 +189,7 @@ def test_controls_are_their_own_and_fine_tuning_is_compared_with_fine_tuning(tab
     assert compared.own_controls(tables, "digits", "two") == {"Local": "Local, 2E", "FedAvg": "FedAvg, 2E"}
 
 
+@pytest.mark.slow
 def test_equal_is_what_lies_within_the_margin_and_unresolved_what_reaches_beyond():
     truth = {"FedProx": (0.0, 0.0, 0.0)}
     sharp, blurred = (numbers.numbers(planted(noise=s, truth=truth), CONFIG)["cells"][1] for s in (0.02, 3.0))
@@ -202,6 +203,7 @@ def test_equal_is_what_lies_within_the_margin_and_unresolved_what_reaches_beyond
     assert frugal["above"] == sharp["counts"][1]["above"]
 
 
+@pytest.mark.slow
 def test_words_turn_with_the_sign():
     turned = planted(truth={arm: tuple(-v for v in gain) for arm, (_, gain, _, _) in PLANTED.items()})
     before, after = numbers.findings(planted()), numbers.findings(turned)
@@ -252,6 +254,7 @@ def test_the_concordance_of_data_sets_is_kendalls(tables):
     assert np.mean(between) == pytest.approx(mean_rho)
 
 
+@pytest.mark.slow
 def test_data_sets_that_rank_alike_agree_and_those_that_differ_do_not():
     alike = {arm: (gain[0],) * 3 for arm, (_, gain, _, _) in PLANTED.items()}
     same = numbers.numbers(planted(noise=0.05, truth=alike), CONFIG)["ranks"]
@@ -287,6 +290,7 @@ def test_arms_that_none_dominates_are_those_of_brute_force(tables):
 # --- what is missing -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_missing_arms_are_named_and_not_ranked():
     tables = planted(lacking=[("FedBN", "roles"), ("FedDecomp text", "images"), ("Ditto", "roles")])
     lost = pd.DataFrame(
@@ -382,6 +386,7 @@ def test_a_choice_at_an_end_of_its_grid_and_another_rate_are_marked(tables):
     assert found["tuning"][0]["ends"] == ["FedPara"]
 
 
+@pytest.mark.slow
 def test_all_figures_are_drawn_and_fill_what_leaves_out_zero(tables):
     found = numbers.figures(tables)
     assert set(found) == {*(f"forest-{cell}" for cell in CELLS), "bytes", "ranks"}

@@ -36,7 +36,7 @@ def of_cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]
     others = words.drop(index=[arm for arm in words.index if arm in controls(tables)])
     table, prices = by_seed(tables, cell), costs(tables, cell)
     pairs = tables["differences"].loc[tables["differences"]["cell"] == cell, "correlation"].dropna()
-    favourite = compared.favourite(tables, cell)
+    favourite, width = compared.favourite(tables, cell), compared.margin(tables, cell)
     return {
         "cell": cell,
         "name": CELLS[cell],
@@ -47,8 +47,8 @@ def of_cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]
         "majority": fixed(100 * by_seed(tables, cell, "majority_share").to_numpy().mean(), 1),
         "correlation": span(pairs, 2) if len(pairs) else NONE,
         "of": len(others),
-        "counts": [_count(tables, cell, control) for control in CONTROLS],
-        "margin": fixed(compared.margin(tables, cell), 1),
+        "counts": [_count(tables, cell, control, width) for control in CONTROLS],
+        "margin": fixed(width, 1),
         "controls": _between_controls(tables, cell),
         "came_out": [
             {"outcome": str(outcome), "arms": [greek(arm) for arm in own]}
@@ -62,17 +62,17 @@ def of_cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]
     }
 
 
-def _count(tables: Tables, cell: str, control: str) -> dict[str, Any]:
-    """Count the arms above, below and not told apart from one kind of control; of the last, those shown to be equal.
+def _count(tables: Tables, cell: str, control: str, width: float) -> dict[str, Any]:
+    """Count the arms above, below and not told apart from one kind of control.
 
-    `half` is the median half-width of the limits, `frugal` the same counts for arms that send no more than FedAvg.
+    `equal` are those of the last whose limits lie within `width` points of zero, `half` is the median half-width of
+    the limits, `frugal` the same counts for arms that send no more than FedAvg.
     """
     rows = differences(tables, cell).xs(control, level="control")
     rows = rows[~rows.index.isin(controls(tables))]
     prices = costs(tables, cell).loc[rows.index]
     sent = prices["up"] + prices["down"]
     most = costs(tables, cell)[["up", "down"]].sum(axis=1).reindex(prices["control_fedavg"]).to_numpy()
-    width = compared.margin(tables, cell)
     equal = (rows["low"] > -width) & (rows["high"] < width) & (rows["low"] <= 0) & (rows["high"] >= 0)
     return {
         "control": control,
@@ -103,7 +103,8 @@ def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]
     joint, prices = differences(tables, cell), costs(tables, cell)
     chosen = chosen_for(tables, cell)
     rows, where = [], []
-    for budget, arms in budgets(tables, cell):
+    groups = budgets(tables, cell)
+    for budget, arms in groups:
         for arm in arms:
             where.append(budget)
             rows.append(
@@ -127,7 +128,7 @@ def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]
             "controls": [greek(arm) for arm in compared.own_controls(tables, cell, budget).values()],
             "arms": [row for row, own in zip(shown, where, strict=True) if own == budget],
         }
-        for budget, _ in budgets(tables, cell)
+        for budget, _ in groups
     ]
 
 

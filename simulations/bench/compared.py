@@ -127,7 +127,8 @@ def ranked_arms(tables: Tables) -> list[str]:
 
 def blocks(tables: Tables) -> pd.DataFrame:
     """Return accuracies by block (data set and seed) and ranked arm, with as many seeds of every data set as of all."""
-    wide = {cell: by_seed(tables, cell)[ranked_arms(tables)] for cell in cells(tables)}
+    arms = ranked_arms(tables)
+    wide = {cell: by_seed(tables, cell)[arms] for cell in cells(tables)}
     seeds = min(len(table) for table in wide.values())
     parts = [table.iloc[:seeds].rename(index=str).add_prefix(f"{cell}, ", axis=0) for cell, table in wide.items()]
     return pd.concat(parts)
@@ -278,14 +279,14 @@ def optimism(tables: Tables, cell: str) -> Estimate | None:
     """
     rows = tables["tuning"][tables["tuning"]["cell"] == cell]
     rows = rows.assign(setting=rows["setting"].fillna(""))
+    every = rows.pivot(index="seed", columns=["arm", "lr", "setting"], values="accuracy").dropna(axis="columns")
+    picked = rows[rows["chosen"]].drop_duplicates("arm")[["arm", "lr", "setting"]]
     gaps = []
-    for _, own in rows.groupby("arm"):
-        wide = own.pivot_table(index="seed", columns=["lr", "setting"], values="accuracy", dropna=False)
-        wide = wide.dropna(axis="columns")
-        picked = own.loc[own["chosen"], ["lr", "setting"]].drop_duplicates().itertuples(index=False, name=None)
-        chosen = next((c for c in picked if c in wide.columns), None)
-        if chosen is None or len(wide) < 3:
+    for arm, *chosen in picked.itertuples(index=False, name=None):
+        if len(every) < 3 or (arm, *chosen) not in every.columns:
             continue
-        others = {seed: wide.drop(index=seed).mean().idxmax() for seed in wide.index}
-        gaps.append(pd.Series({seed: wide.loc[seed, chosen] - wide.loc[seed, others[seed]] for seed in wide.index}))
-    return mean_interval(100 * pd.concat(gaps, axis=1).mean(axis=1)) if gaps else None
+        place, values = every[arm].columns.get_loc(tuple(chosen)), every[arm].to_numpy()
+        # the best by the other seeds, for each seed
+        others = ((values.sum(axis=0) - values) / (len(values) - 1)).argmax(axis=1)
+        gaps.append(values[:, place] - values[np.arange(len(values)), others])
+    return mean_interval(100 * np.mean(gaps, axis=0)) if gaps else None
