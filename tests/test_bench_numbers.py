@@ -189,6 +189,14 @@ def test_controls_are_their_own_and_fine_tuning_is_compared_with_fine_tuning(tab
     assert compared.own_controls(tables, "digits", "two") == {"Local": "Local, 2E", "FedAvg": "FedAvg, 2E"}
 
 
+def test_what_a_longer_training_adds_to_the_controls_is_the_planted_gain(tables, told):
+    found = compared.longer(tables, "digits")
+    assert set(found) == {"Local", "FedAvg"}
+    assert found["Local"].level == found["FedAvg"].level == 0.975
+    assert all(d.low < 0.5 < d.high for d in found.values())
+    assert [row["control"] for row in told["digits"]["longer"]] == ["Local", "FedAvg"]
+
+
 @pytest.mark.slow
 def test_equal_is_what_lies_within_the_margin_and_unresolved_what_reaches_beyond():
     truth = {"FedProx": (0.0, 0.0, 0.0)}

@@ -49,6 +49,7 @@ def of_cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]
         "of": len(others),
         "counts": [_count(tables, cell, control, width) for control in CONTROLS],
         "margin": fixed(width, 1),
+        "longer": _longer(tables, cell),
         "controls": _between_controls(tables, cell),
         "came_out": [
             {"outcome": str(outcome), "arms": [greek(arm) for arm in own]}
@@ -95,6 +96,12 @@ def _between_controls(tables: Tables, cell: str) -> dict[str, str] | None:
         return None
     finding = Finding.of("", found, digits=1)
     return {"sign": finding.sign, "text": finding.text}
+
+
+def _longer(tables: Tables, cell: str) -> list[dict[str, str]]:
+    """Return what the next budget of epochs adds to each control: whether training has ended at the smallest."""
+    found = {kind: Finding.of("", d, digits=1) for kind, d in compared.longer(tables, cell).items()}
+    return [{"control": kind, "sign": finding.sign, "text": finding.text} for kind, finding in found.items()]
 
 
 def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]:

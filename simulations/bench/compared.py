@@ -116,6 +116,17 @@ def margin(tables: Tables, cell: str) -> float:
     return 1.0 if found is None else min(1.0, 0.1 * abs(found.mean))
 
 
+def longer(tables: Tables, cell: str) -> dict[str, PairedDifference]:
+    """Return what the next budget of epochs adds to each control, in points, by kind; empty for a single budget."""
+    groups, table = budgets(tables, cell), 100 * by_seed(tables, cell)
+    if len(groups) < 2:
+        return {}
+    first, second = (own_controls(tables, cell, budget) for budget, _ in groups[:2])
+    level = 1 - (1 - LEVEL) / len(CONTROLS)
+    both = [kind for kind in CONTROLS if kind in first and kind in second]
+    return {kind: paired_difference(table[second[kind]], table[first[kind]], level=level) for kind in both}
+
+
 # --- ranks -----------------------------------------------------------------------------------------------------
 
 
