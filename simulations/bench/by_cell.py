@@ -1,0 +1,203 @@
+"""What the bench's chapter is told of one data set: its sizes, counts, tables of arms, and the arms none dominates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import mean_interval
+from simulations.bench import compared
+from simulations.bench.compared import CELLS, budgets, by_seed, controls, costs, differences
+from simulations.bench.outcomes import CONTROLS
+from simulations.contract import Finding
+from simulations.showing import NONE, fixed, greek, rounded, span
+
+PER_CENT = (0.0, 100.0)
+
+
+def sizes(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a data set's sizes as the chapter prints them."""
+    return {
+        "samples": NONE if cell["samples"] is None else f"{cell['samples']:,}",
+        "drawn": cell["samples"] is not None,
+        "alpha": f"{cell['alpha']:g}" if cell["alpha"] else NONE,
+        **{name: str(cell[name]) for name in ("batch_size", "local_epochs", "last", "tuning_rounds")},
+        "tuned": len(cell["rates"]) > 1,
+    }
+
+
+def of_cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]:
+    """Return all about a data set."""
+    words = came_out[came_out["cell"] == cell].set_index("arm")["outcome"]
+    others = words.drop(index=[arm for arm in words.index if arm in controls(tables)])
+    table, prices = by_seed(tables, cell), costs(tables, cell)
+    pairs = tables["differences"].loc[tables["differences"]["cell"] == cell, "correlation"].dropna()
+    favourite, width = compared.favourite(tables, cell), compared.margin(tables, cell)
+    return {
+        "cell": cell,
+        "name": CELLS[cell],
+        "seeds": str(len(table)),
+        "tuning_seeds": str(tables["tuning"].loc[tables["tuning"]["cell"] == cell, "seed"].nunique()),
+        "clients": str(int(prices["clients"].iloc[0])),
+        "rounds": str(int(prices["rounds"].iloc[0])),
+        "majority": fixed(100 * by_seed(tables, cell, "majority_share").to_numpy().mean(), 1),
+        "correlation": span(pairs, 2) if len(pairs) else NONE,
+        "of": len(others),
+        "counts": [_count(tables, cell, control, width) for control in CONTROLS],
+        "margin": fixed(width, 1),
+        "longer": _longer(tables, cell),
+        "controls": _between_controls(tables, cell),
+        "came_out": [
+            {"outcome": str(outcome), "arms": [greek(arm) for arm in own]}
+            for outcome, own in others.groupby(others, sort=False).groups.items()
+        ],
+        "groups": _groups(tables, cell, words),
+        "estimands": _estimands(tables, cell),
+        "front": _front(tables, cell),
+        "favourite": greek(favourite) if favourite else NONE,
+        "tuned_after": _tuned_after(tables, cell),
+    }
+
+
+def _count(tables: Tables, cell: str, control: str, width: float) -> dict[str, Any]:
+    """Count the arms above, below and not told apart from one kind of control.
+
+    `equal` are those of the last whose limits lie within `width` points of zero, `half` is the median half-width of
+    the limits, `frugal` the same counts for arms that send no more than FedAvg.
+    """
+    rows = differences(tables, cell).xs(control, level="control")
+    rows = rows[~rows.index.isin(controls(tables))]
+    prices = costs(tables, cell).loc[rows.index]
+    sent = prices["up"] + prices["down"]
+    most = costs(tables, cell)[["up", "down"]].sum(axis=1).reindex(prices["control_fedavg"]).to_numpy()
+    equal = (rows["low"] > -width) & (rows["high"] < width) & (rows["low"] <= 0) & (rows["high"] >= 0)
+    return {
+        "control": control,
+        **_signs(rows),
+        "equal": int(equal.sum()),
+        "half": fixed(((rows["high"] - rows["low"]) / 2).median(), 1),
+        "frugal": _signs(rows[sent.to_numpy() <= 1.001 * most]),
+    }
+
+
+def _signs(rows: pd.DataFrame) -> dict[str, int]:
+    above, below = int((rows["low"] > 0).sum()), int((rows["high"] < 0).sum())
+    return {"above": above, "below": below, "neither": len(rows) - above - below, "of": len(rows)}
+
+
+def _between_controls(tables: Tables, cell: str) -> dict[str, str] | None:
+    """Return Local less FedAvg of the smallest budget: whether a data set can tell its controls apart."""
+    found = compared.between_controls(tables, cell)
+    if found is None:
+        return None
+    finding = Finding.of("", found, digits=1)
+    return {"sign": finding.sign, "text": finding.text}
+
+
+def _longer(tables: Tables, cell: str) -> list[dict[str, str]]:
+    """Return what the next budget of epochs adds to each control: whether training has ended at the smallest."""
+    found = {kind: Finding.of("", d, digits=1) for kind, d in compared.longer(tables, cell).items()}
+    return [{"control": kind, "sign": finding.sign, "text": finding.text} for kind, finding in found.items()]
+
+
+def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]:
+    """Tabulate a data set's arms by budget of epochs, the most accurate first."""
+    wide = {m: by_seed(tables, cell, m) for m in ("accuracy", "balanced_accuracy", "log_loss")}
+    joint, prices = differences(tables, cell), costs(tables, cell)
+    chosen = chosen_for(tables, cell)
+    rows, where = [], []
+    groups = budgets(tables, cell)
+    for budget, arms in groups:
+        for arm in arms:
+            where.append(budget)
+            rows.append(
+                {
+                    "arm": greek(arm),
+                    "accuracy": mean_interval(100 * wide["accuracy"][arm], within=PER_CENT),
+                    **{c: tuple(joint.loc[(arm, c)]) if (arm, c) in joint.index else None for c in CONTROLS},
+                    "outcome": str(words.get(arm, NONE)),
+                    "balanced": _interval(wide["balanced_accuracy"], arm, 100),
+                    "log_loss": _interval(wide["log_loss"], arm, 1),
+                    **chosen.get(arm, {"rate": NONE, "setting": ""}),
+                    "epochs": str(prices.loc[arm, "epochs"]).replace("x", "×"),
+                    **{way: fixed(prices.loc[arm, way] / 1000, 1) for way in ("up", "down", "state")},
+                }
+            )
+    shown = rounded(rows, accuracy=1, **dict.fromkeys(CONTROLS, 1), balanced=1, log_loss=3)
+    return [
+        {
+            "budget": budget,
+            "times": f"{compared.epochs_of(tables, cell, budget)}",
+            "controls": [greek(arm) for arm in compared.own_controls(tables, cell, budget).values()],
+            "arms": [row for row, own in zip(shown, where, strict=True) if own == budget],
+        }
+        for budget, _ in groups
+    ]
+
+
+def _interval(table: pd.DataFrame, arm: str, factor: float) -> Any:
+    return mean_interval(factor * table[arm]) if arm in table else None
+
+
+def chosen_for(tables: Tables, cell: str) -> dict[str, dict[str, str]]:
+    """Return the rate and the setting with which each arm was measured; a star where a choice stayed at an end.
+
+    Of the three values of a setting both that are not the default are ends. A rate that differs from the one chosen,
+    which diverged under the seeds of the results, has a mark of its own.
+    """
+    rows = tables["tuning"]
+    rows = rows[(rows["cell"] == cell) & rows["chosen"]]
+    ends = rows.groupby("arm")["end"].any()
+    tuned = rows.groupby("arm")["lr"].first()
+    found = {}
+    for arm, row in costs(tables, cell).iterrows():
+        setting = row["setting"]
+        other = arm in tuned.index and not np.isclose(tuned[arm], row["lr"])
+        found[str(arm)] = {
+            "rate": f"{row['lr']:g}" + "*" * bool(ends.get(arm, False)) + "§" * other,
+            "setting": "" if pd.isna(setting) or not setting else greek(f"{setting}*"),
+        }
+    return found
+
+
+def _estimands(tables: Tables, cell: str) -> list[dict[str, Any]]:
+    own = tables["accuracy"]
+    own = own[(own["cell"] == cell) & own["own"] & own["arm"].isin(by_seed(tables, cell).columns)]
+    return [
+        {"name": str(name), "arms": [greek(arm) for arm in arms]}
+        for name, arms in own.groupby("estimand", sort=False)["arm"].unique().items()
+    ]
+
+
+def _tuned_after(tables: Tables, cell: str) -> list[dict[str, Any]]:
+    """Return the arms that are compared with another FedAvg than that of their budget, by that control."""
+    prices = costs(tables, cell)
+    found: dict[str, list[str]] = {}
+    for budget, arms in budgets(tables, cell):
+        own = compared.own_controls(tables, cell, budget)
+        for arm in arms:
+            control = str(prices.loc[arm, "control_fedavg"])
+            if control != own.get("FedAvg", control):
+                found.setdefault(control, []).append(greek(arm))
+    return [{"control": greek(control), "arms": arms} for control, arms in found.items()]
+
+
+def _front(tables: Tables, cell: str) -> list[dict[str, str]]:
+    """Tabulate the arms that none dominates by bytes and accuracy."""
+    table, found = by_seed(tables, cell), compared.undominated(tables, cell)
+    return rounded(
+        [
+            {
+                "arm": greek(str(arm)),
+                "spent": f"{row['spent']:.3g}",
+                "accuracy": mean_interval(100 * table[arm], within=PER_CENT),
+                "seeds": f"{round(row['seeds'] * len(table))} of {len(table)}",
+            }
+            for arm, row in found.iterrows()
+        ],
+        accuracy=1,
+    )
