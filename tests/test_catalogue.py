@@ -12,7 +12,7 @@ import pytest
 
 from simulations import NAMES
 from simulations.beside import beside_printed
-from simulations.catalogue import FACTORIZED, FEDFAC, entries, listing
+from simulations.catalogue import DECOMP, FACTORIZED, FEDFAC, FILTER, entries, listing
 from simulations.images import chosen, images, small_cnn, tuned_rates
 from simulations.parts import Part
 from simulations.studies import simulate, study
@@ -25,10 +25,15 @@ FIGURES = {
         "Figure 1a", "Figure 1b", "Figure 1c", "Figure 2", "Figure 3", "Figure 4", "Figure 5", "Figure 6",
         *(f"Figure 7{panel}" for panel in "afghijk"), "Table 1",
     },
+    DECOMP: {*(f"Figure {n}" for n in range(1, 7)), *(f"Table {n}" for n in range(1, 8))},
+    FILTER: {
+        "Figure 1a", "Figure 1b", "Figure 2", "Figure 3a", "Figure 3b", "Figure 3c", "Figure 4a", "Figure 4b", "Figure 4c",
+        "Figure 5", "Table 1", "Table 2",
+    },
 }  # fmt: skip
 
 
-def test_every_figure_and_table_of_two_papers_is_listed_once():
+def test_every_figure_and_table_of_the_papers_is_listed_once():
     found = entries()
     for paper, wanted in FIGURES.items():
         numbers = [entry.shown.number for entry in found if entry.paper == paper]
