@@ -86,7 +86,10 @@ def loaded(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 class Small(nn.Sequential):
-    """Three 3x3 convolutions with stride 2, two dense layers and the head, without norm layers."""
+    """Three 3x3 convolutions with stride 2, two dense layers and the head, without norm layers.
+
+    Weights start with He's variance, as the products of FilterDecomp's coefficients and atoms do.
+    """
 
     def __init__(self, channels: int, side: int, classes: int, widths: Sequence[int], dense: Sequence[int]) -> None:
         layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -100,6 +103,9 @@ class Small(nn.Sequential):
             layers[f"relu{len(widths) + i}"] = nn.ReLU()
         layers["head"] = nn.Linear(dense[-1], classes)
         super().__init__(layers)
+        for layer in layers.values():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
 
 
 def network(cell: Cell, size: Size) -> Factory:
