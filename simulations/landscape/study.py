@@ -38,7 +38,7 @@ from simulations.images import chosen, tuned_rates
 from simulations.landscape.plane import filter_norms, flat, grid, plane_of, shaped
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
-_HOW = "1,000 images of CIFAR-10, a network of 24 thousand weights, batches of 20, rates tuned"
+_HOW = "1,000 images of CIFAR-10, a network of 23 thousand weights, batches of 20, rates tuned"
 ABOUT = About(
     "The way through the landscape of the loss",
     "Filter decomposition",
