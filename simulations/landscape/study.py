@@ -64,6 +64,9 @@ FIRST_SEED = 100
 FIRST_TUNING_SEED = 10_000
 _AT_ONCE = 1000  # images in one forward pass
 
+#: Networks by what they are: "local" or "virtual" clients.
+Networks = dict[str, list[dict[str, np.ndarray]]]
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -205,10 +208,10 @@ def one_seed(scale: Scale, seed: int, rates: Mapping[str, float]) -> Tables:
     clients = population(scale.cell, scale.size, seed, validation=False)
     loss = Losses(scale, clients)
     paths: dict[str, list[dict[str, np.ndarray]]] = {}
-    local: dict[str, dict[int, list[dict[str, np.ndarray]]]] = {}
+    near: dict[str, dict[int, Networks]] = {}
     curves, close = [], []
     for arm, lr in rates.items():
-        paths[arm], local[arm] = [], {}
+        paths[arm], near[arm] = [], {}
         for round in rounds(scale, arm, lr, clients, seed, scale.rounds):
             ((key, state),) = round.states.items()
             update = round.updates[key]
@@ -221,19 +224,16 @@ def one_seed(scale: Scale, seed: int, rates: Mapping[str, float]) -> Tables:
                 paths[arm].append(here)
             curves.append({"arm": arm, "round": round.number, "loss": loss(here)})
             if round.number in scale.close:
-                local[arm][round.number] = returned(update)
-                kinds = {"local": local[arm][round.number]}
+                near[arm][round.number] = kinds = {"local": returned(update)}
                 if arm == "FilterDecomp":
                     kinds["virtual"] = virtual(update)
                 close += [{"arm": arm, "round": round.number, **row} for row in about(here, kinds, loss)]
     tables = {"curves": pd.DataFrame(curves), "close": pd.DataFrame(close)}
-    tables |= on_plane(scale, paths, local, loss, landscape=seed == FIRST_SEED + scale.shift)
+    tables |= on_plane(scale, paths, near, loss, landscape=seed == FIRST_SEED + scale.shift)
     return {name: table.assign(seed=seed) for name, table in tables.items()}
 
 
-def about(
-    centre: Mapping[str, np.ndarray], kinds: Mapping[str, list[dict[str, np.ndarray]]], loss: Losses
-) -> Iterator[dict[str, float | str]]:
+def about(centre: Mapping[str, np.ndarray], kinds: Networks, loss: Losses) -> Iterator[dict[str, float | str]]:
     """Measure how far networks lie from the aggregate, and how much more they lose.
 
     Distances are relative to the filters' norms at the aggregate (root of the sum of squares over all weights). Spread
@@ -253,7 +253,7 @@ def about(
 def on_plane(
     scale: Scale,
     paths: Mapping[str, list[dict[str, np.ndarray]]],
-    local: Mapping[str, Mapping[int, list[dict[str, np.ndarray]]]],
+    near: Mapping[str, Mapping[int, Networks]],
     loss: Losses,
     *,
     landscape: bool,
@@ -264,7 +264,7 @@ def on_plane(
     -------
     Tables
         ``plane`` (share held, and per arm the loss of the last followed network and of its projection); with
-        `landscape` also ``path`` (x, y of every followed network, and of clients' networks of the close rounds) and
+        `landscape` also ``path`` (x, y of every followed network, and of local and virtual clients of the close rounds) and
         ``landscape`` (x, y, loss).
     """
     start = next(iter(paths.values()))[0]
@@ -284,10 +284,11 @@ def on_plane(
         pd.DataFrame(place, columns=["x", "y"]).assign(arm=arm, kind="server", round=np.arange(len(place)))
         for arm, place in places.items()
     ]
-    for arm, by_round in local.items():
-        for number, networks in by_round.items():
-            place = plane.coordinates(np.stack([flat(w) for w in networks]))
-            found.append(pd.DataFrame(place, columns=["x", "y"]).assign(arm=arm, kind="local", round=number))
+    for arm, by_round in near.items():
+        for number, kinds in by_round.items():
+            for kind, networks in kinds.items():
+                place = plane.coordinates(np.stack([flat(w) for w in networks]))
+                found.append(pd.DataFrame(place, columns=["x", "y"]).assign(arm=arm, kind=kind, round=number))
     every = pd.concat(found, ignore_index=True)
     x, y = grid([every[["x", "y"]].to_numpy()], scale.points)
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
