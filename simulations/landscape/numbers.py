@@ -49,7 +49,13 @@ def _losses(curves: pd.DataFrame) -> dict[str, Finding]:
 def _virtual(close: pd.DataFrame) -> dict[str, Finding]:
     """Compare virtual with local clients, means over the close rounds of each seed."""
     level = 1 - (1 - LEVEL) / (len(RATIOS) + len(DIFFERENCES))
-    rows = close[close["arm"] == OURS].groupby(["seed", "kind"])[[*RATIOS, *DIFFERENCES]].mean().unstack("kind")
+    rows = (
+        close[close["arm"] == OURS]
+        .groupby(["seed", "kind"])[[*RATIOS, *DIFFERENCES]]
+        .mean()
+        .unstack("kind")
+        .sort_index(axis=1)
+    )
     found = {}
     for name, words in RATIOS.items():
         ratio = np.log(rows[name, "virtual"] / rows[name, "local"])
@@ -75,7 +81,7 @@ def _held(plane: pd.DataFrame) -> dict[str, Finding]:
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return rates, and what is measured of local and virtual clients."""
     close, tuning = tables["close"], tables["tuning"]
-    means = close.groupby(["arm", "kind", "seed"], sort=False)[[*RATIOS, *DIFFERENCES]].mean()
+    means = close.groupby(["arm", "kind", "seed"])[[*RATIOS, *DIFFERENCES]].mean()
     rows = [
         {"arm": arm, "kind": kind, "networks": f"{int(part['networks'].iloc[0])}",
          **{name: tuple(map(float, mean_interval(means.loc[(arm, kind), name].to_numpy(), LEVEL)))

@@ -264,7 +264,7 @@ def on_plane(
     -------
     Tables
         ``plane`` (share held, and per arm the loss of the last followed network and of its projection); with
-        `landscape` also ``path`` (x, y of every followed network, and of local and virtual clients of the close rounds) and
+        `landscape` also ``path`` (x, y of the followed networks, and of clients in the close rounds) and
         ``landscape`` (x, y, loss).
     """
     start = next(iter(paths.values()))[0]
