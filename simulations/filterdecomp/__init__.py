@@ -1,0 +1,1 @@
+"""The figures and tables of the filter-decomposition paper on real images."""

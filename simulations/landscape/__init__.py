@@ -1,0 +1,1 @@
+"""Trajectories and the landscape of the loss between them."""
