@@ -10,11 +10,12 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import equivalence, mean_interval, paired_difference
-from simulations.beside import beside_printed
+from simulations.feddecomp import papers
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
-from simulations.feddecomp.per_seed import LOG_LOSS, Layout, by_seed, joint, layouts, margin, moved, question
+from simulations.feddecomp.papers import mean_sd
+from simulations.feddecomp.per_seed import LOG_LOSS, Layout, against_all, by_seed, layouts, margin, moved, question
 from simulations.feddecomp.runs import BEST
-from simulations.feddecomp.study import FEDAVG_LOW, LOCAL_LOW, REVERSE, SIMULTANEOUS, SPREAD, rate_arm
+from simulations.feddecomp.study import SPREAD, rate_arm
 from simulations.feddecomp.told import findings, prefix
 from simulations.published import printed
 from simulations.showing import NONE, Estimate, fixed, rounded
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["figures", "findings", "numbers"]
 
-#: Seeds behind the paper's values, from its section 4.1 and the authors' code.
-PRINTED_SEEDS = 3
 PER_CENT = (0.0, 100.0)
 
 
@@ -41,7 +40,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "worlds": [
             _world(tables, layout, world) for layout, world in zip(layouts(tables), config["worlds"], strict=True)
         ],
-        "proof": _proof(tables, config),
+        "proof": papers.proof(tables, config),
     }
 
 
@@ -54,7 +53,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
 
 def _world(tables: Tables, layout: Layout, world: Mapping[str, Any]) -> dict[str, Any]:
     data = world["printed"]
-    wide = by_seed(tables, layout, layout.first)
+    wide, best = (by_seed(tables, layout, layout.first, metric) for metric in ("accuracy", BEST))
     return {
         "name": layout.world,
         "start": prefix(tables, layout),
@@ -67,13 +66,11 @@ def _world(tables: Tables, layout: Layout, world: Mapping[str, Any]) -> dict[str
         "metrics": [{"dirichlet": f"{a:g}", "rows": _metrics(tables, layout, a)} for a in layout.main],
         "question": _question(tables, layout),
         "differences": [_differences(tables, layout, a) for a in layout.every],
-        "table_1": _table_1(tables, layout, data),
-        "table_2": _table_2(wide, layout, data),
-        "table_3": _beside(printed("feddecomp", "table_3"), data, wide, {"simultaneous": SIMULTANEOUS,
-                           "alternating": CODE}, "training", "simultaneous"),
-        "table_4": _beside(printed("feddecomp", "table_4"), data, wide, {name: name for name in
-                           ("Local", LOCAL_LOW, "FedAvg", FEDAVG_LOW)}, "method", "FedAvg"),
-        "table_5": _table_5(tables, layout),
+        "table_1": papers.table_1(tables, layout, data),
+        "table_2": papers.table_2(wide, layout, data),
+        "table_3": papers.table_3(best, data),
+        "table_4": papers.table_4(best, data),
+        "table_5": papers.table_5(tables, layout),
         "epochs": _epochs(wide, layout),
         "spread": _spread(tables, layout),
         "table_6": _table_6(tables, layout),
@@ -86,16 +83,11 @@ def _world(tables: Tables, layout: Layout, world: Mapping[str, Any]) -> dict[str
 # --- accuracies ---------------------------------------------------------------------------------------------------
 
 
-def _mean_sd(values: pd.Series, digits: int = 1) -> str:
-    known = values.dropna()
-    return f"{fixed(known.mean(), digits)} ({fixed(known.std(), digits)})" if len(known) else NONE
-
-
 def _accuracy(tables: Tables, layout: Layout, metric: str) -> list[dict[str, str]]:
     """Tabulate mean (standard deviation over seeds) by arm and concentration, and the majority class."""
     wide = {f"{a:g}": by_seed(tables, layout, a, metric) for a in layout.every}
-    rows = [{"arm": arm, **{key: _mean_sd(table[arm]) for key, table in wide.items()}} for arm in ARMS]
-    share = {f"{a:g}": _mean_sd(by_seed(tables, layout, a, "majority_share")["FedAvg"]) for a in layout.every}
+    rows = [{"arm": arm, **{key: mean_sd(table[arm]) for key, table in wide.items()}} for arm in ARMS]
+    share = {f"{a:g}": mean_sd(by_seed(tables, layout, a, "majority_share")["FedAvg"]) for a in layout.every}
     return [*rows, {"arm": "majority class", **share}]
 
 
@@ -165,115 +157,6 @@ def _differences(tables: Tables, layout: Layout, dirichlet: float) -> dict[str, 
     }  # fmt: skip
 
 
-def against_all(tables: Tables, layout: Layout, dirichlet: float) -> dict[tuple[str, str], Estimate]:
-    """Return both readings less every other arm of Table 1, with joint limits."""
-    pairs = [(arm, other) for arm in (CODE, TEXT) for other in ARMS if other not in (CODE, TEXT)]
-    return joint(by_seed(tables, layout, dirichlet), pairs, moderated="auto")
-
-
-# --- beside the paper ---------------------------------------------------------------------------------------------
-
-
-def _beside(
-    rows: list[dict[str, str]], data: str, wide: pd.DataFrame, names: Mapping[str, str], column: str, control: str,
-    at: str = "",
-) -> dict[str, Any] | None:  # fmt: skip
-    """Return printed values beside ours, or None where the paper prints none for these data.
-
-    `names` maps the labels of the printed table's `column` to our arms; a label of the form "name (reading)" stands
-    for the printed "name".
-    """
-    of = {
-        row[column]: row
-        for row in rows
-        if row["data"] == data and row.get("dirichlet", at) == (at or row.get("dirichlet", at))
-    }
-    shown = {label: of[label.partition(" (")[0]] for label in names if label.partition(" (")[0] in of}
-    own = pd.DataFrame({label: wide[names[label]] for label in shown}).dropna()
-    own = own[[label for label in own if own[label].nunique() > 1]]
-    if len(own) < 2 or control not in own or own.shape[1] < 2:
-        return None
-    table = pd.DataFrame(
-        {
-            "value": [float(shown[label]["accuracy"]) for label in own],
-            "sd": [float(shown[label]["sd"] or np.nan) for label in own],
-            "seeds": PRINTED_SEEDS,
-        },
-        index=list(own),
-    )
-    return beside_printed(table, own, control=control)
-
-
-#: The arms of Table 1 by the paper's label, FedDecomp in both readings.
-_NAMES = {
-    **{arm: arm for arm in ARMS if arm not in (CODE, TEXT)}, "FedDecomp (code)": CODE, "FedDecomp (text)": TEXT,
-}  # fmt: skip
-
-
-def _printed_at(dirichlet: float) -> str:
-    """Write a concentration as the printed tables do."""
-    return f"{dirichlet:.1f}"
-
-
-def _table_1(tables: Tables, layout: Layout, data: str) -> list[dict[str, Any]]:
-    """Return Table 1 beside ours by concentration, both as the largest mean over rounds."""
-    found = []
-    for a in layout.every:
-        wide = by_seed(tables, layout, a, BEST)
-        beside = _beside(printed("feddecomp", "table_1"), data, wide, _NAMES, "method", "FedAvg", _printed_at(a))
-        if beside:
-            found.append({"dirichlet": f"{a:g}", **beside})
-    return found
-
-
-def _table_5(tables: Tables, layout: Layout) -> list[dict[str, Any]]:
-    """Return Table 5, which the paper prints for CIFAR-100, beside ours."""
-    found = []
-    for a in layout.main:
-        wide, names = by_seed(tables, layout, a, BEST), {"FedDecomp": CODE, "reverse": REVERSE}
-        rows = printed("feddecomp", "table_5")
-        if beside := _beside(rows, "CIFAR-100", wide, names, "method", "FedDecomp", _printed_at(a)):
-            found.append({"dirichlet": f"{a:g}", **beside})
-    return found
-
-
-def _table_2(wide: pd.DataFrame, layout: Layout, data: str) -> list[dict[str, str]]:
-    """Tabulate accuracy by ranks, printed and ours."""
-    theirs = {(row["dense_ratio"], row["conv_ratio"]): row["accuracy"] for row in printed("feddecomp", "table_2")
-              if row["data"] == data}  # fmt: skip
-    return [
-        {
-            "dense": f"{100 * dense:g}%", "conv": f"{100 * conv:g}%", "ours": _mean_sd(wide[arm]),
-            "printed": theirs.get((f"{100 * dense:g}", f"{100 * conv:g}"), NONE),
-        }
-        for (dense, conv), arm in layout.ratios.items()
-    ]  # fmt: skip
-
-
-def _proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the study's lines for the report's first pages, one for each main concentration."""
-    layout, world, setup = layouts(tables)[0], config["worlds"][0], config["setup"]
-    rows = printed("feddecomp", "table_1")
-    found = []
-    for a in layout.main:
-        theirs = {r["method"]: r["accuracy"] for r in rows
-                  if r["data"] == world["printed"] and r["dirichlet"] == _printed_at(a)}  # fmt: skip
-        names = {name: arm for name, arm in _NAMES.items() if arm in QUESTION}
-        wide = by_seed(tables, layout, a, BEST)
-        words = ", ".join(f"{name} {theirs[name]}" for name in ("FedDecomp", "Local", "FedAvg") if name in theirs)
-        found.append(
-            {
-                "what": f"FedDecomp in both readings against Local and FedAvg, {layout.world}, Dirichlet {a:g}, "
-                f"{setup['clients']} clients of {setup['train']} training images, {setup['rounds']} rounds of "
-                f"{setup['epochs']} epochs",
-                "findings": [f"{arm} less {other}, {a:g}" for arm in QUESTION[2:] for other in QUESTION[:2]],
-                "agreement": _beside(rows, world["printed"], wide, names, "method", "FedAvg", _printed_at(a)),
-                "printed": f"{words} (ResNet-8, 40 clients of 500, 300 rounds)" if words else "",
-            }
-        )
-    return found
-
-
 # --- ablations ----------------------------------------------------------------------------------------------------
 
 
@@ -308,9 +191,9 @@ def _table_6(tables: Tables, layout: Layout) -> list[dict[str, str]]:
         for kind, arm in (("warm", warm), ("cold", layout.epochs.get(epochs, ""))):
             there = arm in wide
             far = moved(tables, layout, arm) if there else None
-            row[f"{kind}_accuracy"] = _mean_sd(wide[arm]) if there else NONE
+            row[f"{kind}_accuracy"] = mean_sd(wide[arm]) if there else NONE
             for part in ("sigma", "tau"):
-                row[f"{kind}_{part}"] = NONE if far is None else _mean_sd(far[part], 2)
+                row[f"{kind}_{part}"] = NONE if far is None else mean_sd(far[part], 2)
         rows.append(row)
     return rows
 
@@ -323,17 +206,19 @@ def _warm(tables: Tables, layout: Layout) -> str:
 
 def _paper_rate(tables: Tables, layout: Layout) -> list[dict[str, str]]:
     """Tabulate FedDecomp at the paper's rate beside the tuned rate, and how many seeds diverged."""
-    rows = []
+    found, start, rows = findings(tables), prefix(tables, layout), []
     for a in layout.main:
         wide = by_seed(tables, layout, a)
         for arm in (arm for arm in (CODE, TEXT) if rate_arm(arm) in wide):
+            less = {o: found.get(f"{start}{rate_arm(arm)} less {o}, {a:g}") for o in QUESTION[:2]}
             own = wide.loc[wide["Local"].notna(), [arm, rate_arm(arm)]]
             few = own.loc[own.index.isin(_ran(tables, layout, a, rate_arm(arm)))]
             rows.append(
                 {
-                    "dirichlet": f"{a:g}", "arm": arm, "tuned": _mean_sd(few[arm]),
-                    "paper": _mean_sd(few[rate_arm(arm)]), "diverged": str(int(few[rate_arm(arm)].isna().sum())),
+                    "dirichlet": f"{a:g}", "arm": arm, "tuned": mean_sd(few[arm]),
+                    "paper": mean_sd(few[rate_arm(arm)]), "diverged": str(int(few[rate_arm(arm)].isna().sum())),
                     "seeds": str(len(few)),
+                    **{f"less_{o.lower()}": NONE if f is None else f.text for o, f in less.items()},
                 }
             )  # fmt: skip
     return rows

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import Design, paired_difference, simultaneous
-from simulations.feddecomp.cells import CODE, QUESTION, Setup
+from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT, Setup
 from simulations.feddecomp.study import SIMULTANEOUS, warm_arm
 from simulations.showing import Estimate
 
@@ -161,3 +161,9 @@ def log_ratio(tables: Tables, layout: Layout, arm: str, other: str) -> np.ndarra
     a, b = (spreads(tables, layout, name).mean(axis=1) for name in (arm, other))
     both = pd.concat([a, b], axis=1).dropna()
     return np.log(both.iloc[:, 0] / both.iloc[:, 1]).to_numpy()
+
+
+def against_all(tables: Tables, layout: Layout, dirichlet: float) -> dict[tuple[str, str], Estimate]:
+    """Return both readings less every other arm of Table 1, with joint limits."""
+    pairs = [(arm, other) for arm in (CODE, TEXT) for other in ARMS if other not in (CODE, TEXT)]
+    return joint(by_seed(tables, layout, dirichlet), pairs, moderated="auto")

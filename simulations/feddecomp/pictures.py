@@ -10,7 +10,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.inference import mean_interval
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
-from simulations.feddecomp.per_seed import Layout, by_seed, layouts, over_samples, spreads
+from simulations.feddecomp.per_seed import Layout, against_all, by_seed, layouts, over_samples, spreads
 from simulations.feddecomp.study import SPREAD
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def _methods(tables: Tables, layout: Layout) -> Figure:
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH
-    from simulations.feddecomp.numbers import against_all
 
     others = [arm for arm in ARMS if arm not in (CODE, TEXT)]
     figure, axes = plt.subplots(
@@ -56,7 +55,7 @@ def _methods(tables: Tables, layout: Layout) -> Figure:
                 axis.plot(mean, shift - i, "o", color="black", mfc=fill, ms=4, label=None if i else arm)
         axis.set_yticks([-i for i in range(len(others))], [f"less {other}" for other in others])
         axis.set_title(f"Dirichlet {a:g}")
-    figure.supxlabel("difference in accuracy (points)", fontsize=8)
+        axis.set_xlabel("accuracy (points)")
     _legend(figure, axes[0][0], 2)
     return figure
 
@@ -87,7 +86,7 @@ def _samples(tables: Tables, layout: Layout) -> Figure:
         axis.set_title(f"Dirichlet {a:g}")
         axis.set_xlabel("training samples of a client")
     axes[0][0].set_ylabel("difference in accuracy (points)")
-    _legend(figure, axes[0][0], 4)
+    _legend(figure, axes[0][0], 2)
     return figure
 
 
@@ -104,7 +103,7 @@ def _epochs(tables: Tables, layout: Layout) -> Figure:
     ]  # fmt: skip
     for shift, (label, arms, fill, line) in enumerate(sets):
         own = wide[list(arms.values())].dropna()
-        values = np.array([mean_interval(own[arm], 1 - 0.05 / len(arms)) for arm in arms.values()])
+        values = np.array([mean_interval(own[arm], 1 - 0.05 / len(arms), within=(0, 100)) for arm in arms.values()])
         at = np.array(list(arms)) + 0.08 * (shift - 0.5)
         axis.plot(at, values[:, 0], line, color="black", lw=0.8)
         axis.errorbar(
@@ -136,7 +135,7 @@ def _spread(tables: Tables, layout: Layout) -> Figure:
         axis.set_title(f"{reading}: low-rank parts learn {'slowly' if reading == 'code' else 'as fast as σ'}")
         axis.set_xlabel("round")
         axis.set_ylim(bottom=0)
-    axes[0][0].set_ylabel("mean distance of clients’ σ from its mean")
+    axes[0][0].set_ylabel("distance of σ from its mean")
     _legend(figure, axes[0][0], 3)
     return figure
 
