@@ -10,6 +10,7 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import equivalence, mean_interval, paired_difference
+from simulations.contract import Finding
 from simulations.feddecomp import papers
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
 from simulations.feddecomp.papers import mean_sd
@@ -30,7 +31,7 @@ PER_CENT = (0.0, 100.0)
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of the chapter, those of each world in a record of its own."""
-    setup = config["setup"]
+    setup, found = config["setup"], findings(tables)
     return {
         "arms": [{"arm": arm, "words": words} for arm, words in ARMS.items()],
         "setup": {key: setup[key] for key in ("clients", "train", "held_out", "rounds", "last", "batch", "epochs")}
@@ -38,7 +39,8 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": {"all": config["seeds"], "few": config["few"], "tuning": config["tuning_seeds"]},
         "tuned": {"rounds": config["tuning_rounds"], "at": f"{config['tuned_at']:g}", "grid": len(config["rates"]) > 1},
         "worlds": [
-            _world(tables, layout, world) for layout, world in zip(layouts(tables), config["worlds"], strict=True)
+            _world(tables, found, layout, world)
+            for layout, world in zip(layouts(tables), config["worlds"], strict=True)
         ],
         "proof": papers.proof(tables, config),
     }
@@ -51,7 +53,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
     return draw(tables)
 
 
-def _world(tables: Tables, layout: Layout, world: Mapping[str, Any]) -> dict[str, Any]:
+def _world(tables: Tables, found: Mapping[str, Finding], layout: Layout, world: Mapping[str, Any]) -> dict[str, Any]:
     data = world["printed"]
     wide, best = (by_seed(tables, layout, layout.first, metric) for metric in ("accuracy", BEST))
     return {
@@ -72,10 +74,10 @@ def _world(tables: Tables, layout: Layout, world: Mapping[str, Any]) -> dict[str
         "table_4": papers.table_4(best, data),
         "table_5": papers.table_5(tables, layout),
         "epochs": _epochs(wide, layout),
-        "spread": _spread(tables, layout),
+        "spread": _spread(tables, found, layout),
         "table_6": _table_6(tables, layout),
         "warm": _warm(tables, layout),
-        "paper_rate": _paper_rate(tables, layout),
+        "paper_rate": _paper_rate(tables, found, layout),
         "tuning": _tuning(tables["tuning"], layout.world),
     }  # fmt: skip
 
@@ -168,9 +170,9 @@ def _epochs(wide: pd.DataFrame, layout: Layout) -> list[dict[str, str]]:
     return rounded(rows, accuracy=1)
 
 
-def _spread(tables: Tables, layout: Layout) -> list[dict[str, str]]:
+def _spread(tables: Tables, found: Mapping[str, Finding], layout: Layout) -> list[dict[str, str]]:
     """Tabulate the ratios of Figure 6."""
-    found, start = findings(tables), prefix(tables, layout)
+    start = prefix(tables, layout)
     return [
         {"reading": reading, "how": how, "ratio": found[f"{start}figure 6, {reading}, {how}"].text}
         for reading in SPREAD
@@ -204,9 +206,9 @@ def _warm(tables: Tables, layout: Layout) -> str:
     return fixed(100 * float(rows.loc[rows["world"] == layout.world, "warm"].dropna().iloc[0]), 0)
 
 
-def _paper_rate(tables: Tables, layout: Layout) -> list[dict[str, str]]:
+def _paper_rate(tables: Tables, found: Mapping[str, Finding], layout: Layout) -> list[dict[str, str]]:
     """Tabulate FedDecomp at the paper's rate beside the tuned rate, and how many seeds diverged."""
-    found, start, rows = findings(tables), prefix(tables, layout), []
+    start, rows = prefix(tables, layout), []
     for a in layout.main:
         wide = by_seed(tables, layout, a)
         for arm in (arm for arm in (CODE, TEXT) if rate_arm(arm) in wide):

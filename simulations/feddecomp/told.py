@@ -89,14 +89,12 @@ def _table_2(tables: Tables, layout: Layout) -> dict[str, Finding]:
     found = {
         f"table 2, {name}": _points(f"largest less smallest {name}", single(*pair, of=4)) for name, pair in ends.items()
     }
-    effects = [(a - b).abs() for a, b in ends.values()]
-    found["table 2, order"] = _points("effect of R_l less effect of R_c, both without sign", single(*effects, of=4))
-    found["table 2, choice"] = _points("the paper’s ranks less the mean of the others", _choice(wide, others))
+    of_dense, of_conv = ((a - b).abs() for a, b in ends.values())
+    order = single(of_dense, of_conv, of=4)
+    found["table 2, order"] = _points("effect of R_l less effect of R_c, both without sign", order)
+    choice = single(wide[CODE], others.mean(axis=1), of=4)
+    found["table 2, choice"] = _points("the paper’s ranks less the mean of the others", choice)
     return found
-
-
-def _choice(wide: pd.DataFrame, others: pd.DataFrame) -> Estimate:
-    return single(wide[CODE], others.mean(axis=1), of=4)
 
 
 def _ablations(tables: Tables, layout: Layout) -> dict[str, Finding]:
