@@ -130,9 +130,9 @@ SCALES = {
         warm_lora_epochs=(0, 2), samples=(20,), shift=SECOND_LOOK,
     ),
     "quick": Scale(
-        (_IMAGES,), Setup(6, 50, 40, rounds=8, last=3, batch=25), (0.1, 0.5), (), seeds=2, few=2, rates=(0.03,),
+        (_IMAGES,), Setup(5, 40, 40, rounds=6, last=2, batch=20), (0.1, 0.5), (), seeds=4, few=3, rates=(0.03,),
         tuning_seeds=0, tuning_rounds=0, ratios=(0.2, 0.6), lora_epochs=(0, 2, 5), warm_lora_epochs=(0, 2, 4),
-        samples=(25,), shift=SECOND_LOOK,
+        samples=(20,), shift=SECOND_LOOK,
     ),
     "desk": Scale(
         (_IMAGES,), Setup(10, 100, 80, rounds=20, last=5, batch=25), (0.1, 0.5), (1.0,), seeds=5, few=3,
