@@ -54,7 +54,7 @@ ABOUT = About(
     times={
         "smoke": "ten seconds",
         "quick": "under a minute on two cores",
-        "desk": "25 minutes of one core",
+        "desk": "21 minutes of one core",
         "paper": "four days on one H200 (an estimate: 7.2e18 operations of 1,041 runs, two thirds of them for Tiny "
         "ImageNet, at 2e13 a second)",
     },

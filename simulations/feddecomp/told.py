@@ -147,30 +147,37 @@ def _table_6(tables: Tables, layout: Layout) -> dict[str, Finding]:
     found = {
         "table 6, order": Finding(
             f"pre-trained, {most} epochs of the low-rank part: distance of τ less that of σ",
-            *single(far["tau"], far["sigma"], of=5),
+            *single(far["tau"], far["sigma"], of=6),
         ),
         "table 6, σ": Finding(
             f"pre-trained: distance of σ, {most} epochs of the low-rank part less {none}",
-            *single(far["sigma"], near["sigma"], of=5),
+            *single(far["sigma"], near["sigma"], of=6),
         ),
         "table 6, accuracy": _points(
             f"pre-trained, {most} epochs of the low-rank part less {none}",
-            single(wide[layout.warm[most]], wide[layout.warm[none]], of=5),
+            single(wide[layout.warm[most]], wide[layout.warm[none]], of=6),
         ),
     }
-    both = [e for e in layout.epochs if 0 < e <= most]
-    if both and none in layout.epochs:
-        top = max(both)
-        cold = wide[layout.epochs[top]] - wide[layout.epochs[none]]
-        found["table 6, random start"] = _points(
-            f"random start, {top} epochs of the low-rank part less {none}", single(cold, 0 * cold, of=5)
-        )
-        best = max(e for e in layout.warm if e in layout.epochs)
-        gain = wide[layout.warm[best]] - wide[layout.epochs[best]]
-        found["table 6, start"] = _points(
-            f"pre-trained less random start, {best} epochs of the low-rank part", single(gain, 0 * gain, of=5)
-        )
+    top = max(e for e in layout.warm if e in layout.epochs)
+    if top > none and none in layout.epochs:
+        found |= _beside_random(wide, layout, top, none)
     return found
+
+
+def _beside_random(wide: pd.DataFrame, layout: Layout, top: int, none: int) -> dict[str, Finding]:
+    """Return the same change of accuracy from a random start, how the two differ, and what the start is worth."""
+    warm, cold = (wide[arms[top]] - wide[arms[none]] for arms in (layout.warm, layout.epochs))
+    what = f"{top} epochs of the low-rank part less {none}"
+    return {
+        "table 6, random start": _points(
+            f"random start, {what}", single(wide[layout.epochs[top]], wide[layout.epochs[none]], of=6)
+        ),
+        "table 6, changes": _points(f"{what}, pre-trained less random start", single(warm, cold, of=6)),
+        "table 6, start": _points(
+            f"pre-trained less random start, {top} epochs of the low-rank part",
+            single(wide[layout.warm[top]], wide[layout.epochs[top]], of=6),
+        ),
+    }
 
 
 def _samples(tables: Tables, layout: Layout) -> dict[str, Finding]:
