@@ -181,8 +181,12 @@ def _spread(tables: Tables, found: Mapping[str, Finding], layout: Layout) -> lis
 
 
 def _table_6(tables: Tables, layout: Layout) -> list[dict[str, str]]:
-    """Tabulate accuracy and distances by the epochs of the low-rank part: printed, pre-trained, from a random start."""
-    wide = by_seed(tables, layout, layout.first)
+    """Tabulate accuracy and distances by the epochs of the low-rank part: printed, pre-trained, from a random start.
+
+    All on the seeds that all have.
+    """
+    arms = [*layout.warm.values(), *(arm for e, arm in layout.epochs.items() if e in layout.warm)]
+    wide = by_seed(tables, layout, layout.first)[arms].dropna()
     theirs = {row["low_rank_epochs"]: row for row in printed("feddecomp", "table_6")}
     rows = []
     for epochs, warm in layout.warm.items():
@@ -192,7 +196,7 @@ def _table_6(tables: Tables, layout: Layout) -> list[dict[str, str]]:
             row[f"printed_{name}"] = of_paper.get(column, NONE)
         for kind, arm in (("warm", warm), ("cold", layout.epochs.get(epochs, ""))):
             there = arm in wide
-            far = moved(tables, layout, arm) if there else None
+            far = moved(tables, layout, arm).loc[wide.index] if there else None
             row[f"{kind}_accuracy"] = mean_sd(wide[arm]) if there else NONE
             for part in ("sigma", "tau"):
                 row[f"{kind}_{part}"] = NONE if far is None else mean_sd(far[part], 2)

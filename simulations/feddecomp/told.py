@@ -62,6 +62,9 @@ def _question(tables: Tables, layout: Layout) -> dict[str, Finding]:
     for (arm, other, a), estimate in question(tables, layout, LOG_LOSS).items():
         what = f"log-loss, {arm} less {other}, Dirichlet {a:g}"
         found[f"log-loss {arm} less {other}, {a:g}"] = Finding(what, *estimate, unit="nats", digits=2)
+    for (arm, other, a), estimate in question(tables, layout, "balanced_accuracy").items():
+        what = f"balanced accuracy, {arm} less {other}, Dirichlet {a:g}"
+        found[f"balanced {arm} less {other}, {a:g}"] = Finding(what, *estimate, unit="points", digits=1)
     return found
 
 
