@@ -1,0 +1,1 @@
+"""FedDecomp beside other methods, its ablations, and how far its two parts move."""

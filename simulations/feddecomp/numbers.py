@@ -1,0 +1,250 @@
+"""What the FedDecomp study hands to its chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import equivalence, mean_interval, paired_difference
+from simulations.contract import Finding
+from simulations.feddecomp import papers
+from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
+from simulations.feddecomp.papers import mean_sd
+from simulations.feddecomp.per_seed import LOG_LOSS, Layout, against_all, by_seed, layouts, margin, moved, question
+from simulations.feddecomp.runs import BEST
+from simulations.feddecomp.study import SPREAD, rate_arm
+from simulations.feddecomp.told import findings, prefix
+from simulations.published import printed
+from simulations.showing import NONE, Estimate, fixed, rounded
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["figures", "findings", "numbers"]
+
+PER_CENT = (0.0, 100.0)
+
+
+def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of the chapter, those of each world in a record of its own."""
+    setup, found = config["setup"], findings(tables)
+    return {
+        "arms": [{"arm": arm, "words": words} for arm, words in ARMS.items()],
+        "setup": {key: setup[key] for key in ("clients", "train", "held_out", "rounds", "last", "batch", "epochs")}
+        | {key: setup[key] for key in ("lora_epochs", "head_epochs", "body_epochs")},
+        "seeds": {"all": config["seeds"], "few": config["few"], "tuning": config["tuning_seeds"]},
+        "tuned": {"rounds": config["tuning_rounds"], "at": f"{config['tuned_at']:g}", "grid": len(config["rates"]) > 1},
+        "worlds": [
+            _world(tables, found, layout, world)
+            for layout, world in zip(layouts(tables), config["worlds"], strict=True)
+        ],
+        "proof": papers.proof(tables, config),
+    }
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Draw the figures."""
+    from simulations.feddecomp.pictures import draw
+
+    return draw(tables)
+
+
+def _world(tables: Tables, found: Mapping[str, Finding], layout: Layout, world: Mapping[str, Any]) -> dict[str, Any]:
+    data = world["printed"]
+    wide, best = (by_seed(tables, layout, layout.first, metric) for metric in ("accuracy", BEST))
+    return {
+        "name": layout.world,
+        "start": prefix(tables, layout),
+        "first": f"{layout.first:g}",
+        "main": [f"{a:g}" for a in layout.main],
+        "settings": [{"key": f"{a:g}", "seeds": str(len(by_seed(tables, layout, a)))} for a in layout.every],
+        "sizes": [str(n) for n in layout.samples],
+        "accuracy": _accuracy(tables, layout, "accuracy"),
+        "best": _accuracy(tables, layout, BEST),
+        "metrics": [{"dirichlet": f"{a:g}", "rows": _metrics(tables, layout, a)} for a in layout.main],
+        "question": _question(tables, layout),
+        "differences": [_differences(tables, layout, a) for a in layout.every],
+        "table_1": papers.table_1(tables, layout, data),
+        "table_2": papers.table_2(wide, layout, data),
+        "table_3": papers.table_3(best, data),
+        "table_4": papers.table_4(best, data),
+        "table_5": papers.table_5(tables, layout),
+        "epochs": _epochs(wide, layout),
+        "spread": _spread(tables, found, layout),
+        "table_6": _table_6(tables, layout),
+        "warm": _warm(tables, layout),
+        "paper_rate": _paper_rate(tables, found, layout),
+        "tuning": _tuning(tables["tuning"], layout.world),
+    }  # fmt: skip
+
+
+# --- accuracies ---------------------------------------------------------------------------------------------------
+
+
+def _accuracy(tables: Tables, layout: Layout, metric: str) -> list[dict[str, str]]:
+    """Tabulate mean (standard deviation over seeds) by arm and concentration, and the majority class."""
+    wide = {f"{a:g}": by_seed(tables, layout, a, metric) for a in layout.every}
+    rows = [{"arm": arm, **{key: mean_sd(table[arm]) for key, table in wide.items()}} for arm in ARMS]
+    share = {f"{a:g}": mean_sd(by_seed(tables, layout, a, "majority_share")["FedAvg"]) for a in layout.every}
+    return [*rows, {"arm": "majority class", **share}]
+
+
+def _metrics(tables: Tables, layout: Layout, dirichlet: float) -> list[dict[str, str]]:
+    """Tabulate accuracy, the largest over rounds, balanced accuracy (per cent) and log-loss, 95% intervals."""
+    named = {"accuracy": "accuracy", "best": BEST, "balanced": "balanced_accuracy", "log_loss": LOG_LOSS}
+    wide = {name: by_seed(tables, layout, dirichlet, metric) for name, metric in named.items()}
+    return rounded([_metric_row(arm, wide) for arm in ARMS], accuracy=1, best=1, balanced=1, log_loss=2)
+
+
+def _metric_row(arm: str, wide: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    row: dict[str, Any] = {"arm": arm}
+    for name, table in wide.items():
+        known = table[arm].dropna()
+        limits = (-np.inf, np.inf) if name == "log_loss" else PER_CENT
+        row[name] = mean_interval(known, within=limits) if len(known) > 1 else None
+    return row
+
+
+def _outcome(a: pd.Series, b: pd.Series, estimate: Estimate, width: float, of: int) -> str:
+    both = pd.concat([a, b], axis=1).dropna()
+    if equivalence(both.iloc[:, 0], both.iloc[:, 1], margin=width, alpha=0.05 / of).outcome == "equivalent":
+        return "equivalent"
+    return "different" if estimate[1] > 0 or estimate[2] < 0 else "undecided"
+
+
+def _question(tables: Tables, layout: Layout) -> list[dict[str, str]]:
+    """Tabulate FedDecomp less Local and FedAvg, with outcome and the correlation that pairing achieved."""
+    estimates = question(tables, layout)
+    rows = []
+    for (arm, other, a), estimate in estimates.items():
+        wide = by_seed(tables, layout, a)
+        both = wide[[arm, other]].dropna()
+        rows.append(
+            {
+                "dirichlet": f"{a:g}", "arm": arm, "other": other, "difference": estimate,
+                "outcome": _outcome(wide[arm], wide[other], estimate, margin(wide), len(estimates)),
+                "correlation": fixed(paired_difference(both[arm], both[other]).correlation, 2),
+            }
+        )  # fmt: skip
+    return rounded(rows, difference=1)
+
+
+def _differences(tables: Tables, layout: Layout, dirichlet: float) -> dict[str, Any]:
+    """Tabulate both readings less every other arm of Table 1, limits joint over all at a concentration."""
+    found = against_all(tables, layout, dirichlet)
+    wide = by_seed(tables, layout, dirichlet)
+    width = margin(wide)
+    rows: list[dict[str, Any]] = []
+    for other in (arm for arm in ARMS if arm not in (CODE, TEXT)):
+        row: dict[str, Any] = {"other": other}
+        for name, arm in (("code", CODE), ("text", TEXT)):
+            row[name] = found[arm, other]
+            row[f"{name}_outcome"] = _outcome(wide[arm], wide[other], found[arm, other], width, len(found))
+        rows.append(row)
+    counts = {
+        name: {
+            "above": sum(low > 0 for (one, _), (_, low, _) in found.items() if one == arm),
+            "below": sum(high < 0 for (one, _), (_, _, high) in found.items() if one == arm),
+            "of": len(rows),
+        }
+        for name, arm in (("code", CODE), ("text", TEXT))
+    }
+    return {
+        "dirichlet": f"{dirichlet:g}", "rows": rounded(rows, code=1, text=1), "margin": fixed(width, 1),
+        "pairs": len(found), "seeds": len(wide[list(ARMS)].dropna()), "counts": counts,
+    }  # fmt: skip
+
+
+# --- ablations ----------------------------------------------------------------------------------------------------
+
+
+def _epochs(wide: pd.DataFrame, layout: Layout) -> list[dict[str, str]]:
+    """Tabulate accuracy by the epochs of the low-rank part, and the extremes at their own rates."""
+    arms = {str(epochs): arm for epochs, arm in layout.epochs.items()} | {"FedAvg": "FedAvg", "Local": "Local"}
+    seeds = wide[list(layout.epochs.values())].dropna().index
+    rows = [{"epochs": e, "accuracy": mean_interval(wide.loc[seeds, a], within=PER_CENT)} for e, a in arms.items()]
+    return rounded(rows, accuracy=1)
+
+
+def _spread(tables: Tables, found: Mapping[str, Finding], layout: Layout) -> list[dict[str, str]]:
+    """Tabulate the ratios of Figure 6."""
+    start = prefix(tables, layout)
+    return [
+        {"reading": reading, "how": how, "ratio": found[f"{start}figure 6, {reading}, {how}"].text}
+        for reading in SPREAD
+        for how in ("in all", "of σ")
+    ]
+
+
+def _table_6(tables: Tables, layout: Layout) -> list[dict[str, str]]:
+    """Tabulate accuracy and distances by the epochs of the low-rank part: printed, pre-trained, from a random start.
+
+    All on the seeds that all have.
+    """
+    arms = [*layout.warm.values(), *(arm for e, arm in layout.epochs.items() if e in layout.warm)]
+    wide = by_seed(tables, layout, layout.first)[arms].dropna()
+    theirs = {row["low_rank_epochs"]: row for row in printed("feddecomp", "table_6")}
+    rows = []
+    for epochs, warm in layout.warm.items():
+        row = {"epochs": str(epochs)}
+        of_paper = theirs.get(str(epochs), {})
+        for name, column in (("accuracy", "accuracy"), ("sigma", "change_of_sigma"), ("tau", "change_of_tau")):
+            row[f"printed_{name}"] = of_paper.get(column, NONE)
+        for kind, arm in (("warm", warm), ("cold", layout.epochs.get(epochs, ""))):
+            there = arm in wide
+            far = moved(tables, layout, arm).loc[wide.index] if there else None
+            row[f"{kind}_accuracy"] = mean_sd(wide[arm]) if there else NONE
+            for part in ("sigma", "tau"):
+                row[f"{kind}_{part}"] = NONE if far is None else mean_sd(far[part], 2)
+        rows.append(row)
+    return rows
+
+
+def _warm(tables: Tables, layout: Layout) -> str:
+    """Return the accuracy of the pre-trained network on images of its own kind, in per cent."""
+    rows = tables["moved"]
+    return fixed(100 * float(rows.loc[rows["world"] == layout.world, "warm"].dropna().iloc[0]), 0)
+
+
+def _paper_rate(tables: Tables, found: Mapping[str, Finding], layout: Layout) -> list[dict[str, str]]:
+    """Tabulate FedDecomp at the paper's rate beside the tuned rate, and how many seeds diverged."""
+    start, rows = prefix(tables, layout), []
+    for a in layout.main:
+        wide = by_seed(tables, layout, a)
+        for arm in (arm for arm in (CODE, TEXT) if rate_arm(arm) in wide):
+            less = {o: found.get(f"{start}{rate_arm(arm)} less {o}, {a:g}") for o in QUESTION[:2]}
+            own = wide.loc[wide["Local"].notna(), [arm, rate_arm(arm)]]
+            few = own.loc[own.index.isin(_ran(tables, layout, a, rate_arm(arm)))]
+            rows.append(
+                {
+                    "dirichlet": f"{a:g}", "arm": arm, "tuned": mean_sd(few[arm]),
+                    "paper": mean_sd(few[rate_arm(arm)]), "diverged": str(int(few[rate_arm(arm)].isna().sum())),
+                    "seeds": str(len(few)),
+                    **{f"less_{o.lower()}": NONE if f is None else f.text for o, f in less.items()},
+                }
+            )  # fmt: skip
+    return rows
+
+
+def _ran(tables: Tables, layout: Layout, dirichlet: float, arm: str) -> pd.Series:
+    rows = tables["accuracy"]
+    return rows.loc[(rows["world"] == layout.world) & (rows["dirichlet"] == dirichlet) & (rows["arm"] == arm), "seed"]
+
+
+def _tuning(tuning: pd.DataFrame, world: str) -> list[dict[str, str]]:
+    """Tabulate the chosen rates, with the grid that was tried."""
+    rows = []
+    for arm, own in tuning[tuning["world"] == world].groupby("arm", sort=False):
+        grid = sorted(own["lr"].unique())
+        rows.append(
+            {
+                "arm": str(arm), "rate": f"{own.loc[own['chosen'], 'lr'].iloc[0]:g}",
+                "grid": f"{grid[0]:g} to {grid[-1]:g}" if len(grid) > 1 else f"{grid[0]:g}",
+                "end": "yes" if bool(own["end"].any()) else "no",
+            }
+        )  # fmt: skip
+    return rows

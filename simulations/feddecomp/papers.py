@@ -1,0 +1,141 @@
+"""The FedDecomp paper's printed tables beside ours, and the line for the report's first pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from simulations.beside import beside_printed
+from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
+from simulations.feddecomp.per_seed import Layout, by_seed, layouts
+from simulations.feddecomp.runs import BEST
+from simulations.feddecomp.study import FEDAVG_LOW, LOCAL_LOW, REVERSE, SIMULTANEOUS
+from simulations.published import printed
+from simulations.showing import NONE, fixed
+
+#: Seeds behind the paper's values.
+PRINTED_SEEDS = 3
+PAPER = "feddecomp"
+
+
+def mean_sd(values: pd.Series, digits: int = 1) -> str:
+    """Format mean and standard deviation of what is there."""
+    known = values.dropna()
+    return f"{fixed(known.mean(), digits)} ({fixed(known.std(), digits)})" if len(known) else NONE
+
+
+def beside(
+    rows: list[dict[str, str]], data: str, wide: pd.DataFrame, names: Mapping[str, str], column: str, control: str,
+    at: str = "",
+) -> dict[str, Any] | None:  # fmt: skip
+    """Return printed values beside ours, or None where the paper prints none for these data.
+
+    `names` maps the labels of the printed table's `column` to our arms; a label of the form "name (reading)" stands
+    for the printed "name".
+    """
+    of = {
+        row[column]: row
+        for row in rows
+        if row["data"] == data and row.get("dirichlet", at) == (at or row.get("dirichlet", at))
+    }
+    shown = {label: of[label.partition(" (")[0]] for label in names if label.partition(" (")[0] in of}
+    own = pd.DataFrame({label: wide[names[label]] for label in shown}).dropna()
+    own = own[[label for label in own if own[label].nunique() > 1]]
+    if len(own) < 2 or control not in own or own.shape[1] < 2:
+        return None
+    table = pd.DataFrame(
+        {
+            "value": [float(shown[label]["accuracy"]) for label in own],
+            "sd": [float(shown[label]["sd"] or np.nan) for label in own],
+            "seeds": PRINTED_SEEDS,
+        },
+        index=list(own),
+    )
+    return beside_printed(table, own, control=control)
+
+
+#: The arms of Table 1 by the paper's label, FedDecomp in both readings.
+_NAMES = {
+    **{arm: arm for arm in ARMS if arm not in (CODE, TEXT)}, "FedDecomp (code)": CODE, "FedDecomp (text)": TEXT,
+}  # fmt: skip
+
+
+def _printed_at(dirichlet: float) -> str:
+    """Write a concentration as the printed tables do."""
+    return f"{dirichlet:.1f}"
+
+
+def table_1(tables: Tables, layout: Layout, data: str) -> list[dict[str, Any]]:
+    """Return Table 1 beside ours by concentration, both as the largest mean over rounds."""
+    found = []
+    for a in layout.every:
+        wide = by_seed(tables, layout, a, BEST)
+        record = beside(printed(PAPER, "table_1"), data, wide, _NAMES, "method", "FedAvg", _printed_at(a))
+        if record:
+            found.append({"dirichlet": f"{a:g}", **record})
+    return found
+
+
+def table_5(tables: Tables, layout: Layout) -> list[dict[str, Any]]:
+    """Return Table 5, which the paper prints for CIFAR-100, beside ours."""
+    found = []
+    for a in layout.main:
+        wide, names = by_seed(tables, layout, a, BEST), {"FedDecomp": CODE, "reverse": REVERSE}
+        rows = printed(PAPER, "table_5")
+        if record := beside(rows, "CIFAR-100", wide, names, "method", "FedDecomp", _printed_at(a)):
+            found.append({"dirichlet": f"{a:g}", **record})
+    return found
+
+
+def table_2(wide: pd.DataFrame, layout: Layout, data: str) -> list[dict[str, str]]:
+    """Tabulate accuracy by ranks, printed and ours on the seeds that all ranks have."""
+    wide = wide[list(dict.fromkeys(layout.ratios.values()))].dropna()
+    theirs = {(row["dense_ratio"], row["conv_ratio"]): row["accuracy"] for row in printed(PAPER, "table_2")
+              if row["data"] == data}  # fmt: skip
+    return [
+        {
+            "dense": f"{100 * dense:g}%", "conv": f"{100 * conv:g}%", "ours": mean_sd(wide[arm]),
+            "printed": theirs.get((f"{100 * dense:g}", f"{100 * conv:g}"), NONE),
+        }
+        for (dense, conv), arm in layout.ratios.items()
+    ]  # fmt: skip
+
+
+def proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the study's lines for the report's first pages, one for each main concentration."""
+    layout, world, setup = layouts(tables)[0], config["worlds"][0], config["setup"]
+    rows = printed(PAPER, "table_1")
+    found = []
+    for a in layout.main:
+        theirs = {r["method"]: r["accuracy"] for r in rows
+                  if r["data"] == world["printed"] and r["dirichlet"] == _printed_at(a)}  # fmt: skip
+        names = {name: arm for name, arm in _NAMES.items() if arm in QUESTION}
+        wide = by_seed(tables, layout, a, BEST)
+        words = ", ".join(f"{name} {theirs[name]}" for name in ("FedDecomp", "Local", "FedAvg") if name in theirs)
+        found.append(
+            {
+                "what": f"FedDecomp in both readings against Local and FedAvg, {layout.world}, Dirichlet {a:g}, "
+                f"{setup['clients']} clients of {setup['train']} training images, {setup['rounds']} rounds of "
+                f"{setup['epochs']} epochs",
+                "findings": [f"{arm} less {other}, {a:g}" for arm in QUESTION[2:] for other in QUESTION[:2]],
+                "agreement": beside(rows, world["printed"], wide, names, "method", "FedAvg", _printed_at(a)),
+                "printed": f"{words} (ResNet-8, 40 clients of 500, 300 rounds)" if words else "",
+            }
+        )
+    return found
+
+
+def table_3(wide: pd.DataFrame, data: str) -> dict[str, Any] | None:
+    """Return Table 3 beside ours."""
+    names = {"simultaneous": SIMULTANEOUS, "alternating": CODE}
+    return beside(printed(PAPER, "table_3"), data, wide, names, "training", "simultaneous")
+
+
+def table_4(wide: pd.DataFrame, data: str) -> dict[str, Any] | None:
+    """Return Table 4 beside ours."""
+    names = {name: name for name in ("Local", LOCAL_LOW, "FedAvg", FEDAVG_LOW)}
+    return beside(printed(PAPER, "table_4"), data, wide, names, "method", "FedAvg")
