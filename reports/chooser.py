@@ -64,28 +64,29 @@ def _words(option: str) -> str:
 
 def _row(name: str, variant: Variant) -> dict[str, str]:
     numbers = {key: fixed(getattr(variant, key), 2) for key in ("up", "down", "state")}
-    came_out = {cell: _signs(name, variant.came_out.get(cell, "")) for cell in CELLS}
+    label = _label(name, variant)
+    came_out = {cell: _signs(label, variant.came_out.get(cell, "")) for cell in CELLS}
     return {
-        "method": _label(name, variant),
+        "method": label,
         "personal": variant.personal,
         **numbers,
-        "needs": variant.needs.replace(" given", "") if variant.needs else NONE,
+        "needs": variant.needs.replace(" given", "").replace("_", " "),
         **came_out,
     }
 
 
-def _signs(name: str, words: str) -> str:
+def _signs(label: str, words: str) -> str:
     """Return two signs, against Local and against FedAvg, for words such as "above Local, below FedAvg".
 
     A control has no sign against itself.
     """
     if words in ("", "diverged"):
         return words or NONE
-    signs = [
-        "·" if name == control else "+" if _side("above", control, words) else "−" if _side("below", control, words) else "0"
-        for control in CONTROLS
-    ]
-    return " ".join(signs)
+    return " ".join("·" if label == control else _sign(control, words) for control in CONTROLS)
+
+
+def _sign(control: str, words: str) -> str:
+    return "+" if _side("above", control, words) else "−" if _side("below", control, words) else "0"
 
 
 def _side(side: str, control: str, words: str) -> bool:
@@ -93,20 +94,25 @@ def _side(side: str, control: str, words: str) -> bool:
 
 
 def _guide(methods: Cards) -> list[dict[str, Any]]:
-    """Return, for each question, the methods above both controls on the largest number of data sets."""
+    """Return, for each question, the methods above both controls on the largest number of data sets.
+
+    Where they are below a control is said, too.
+    """
     known = [cell for cell in CELLS if any(cell in v.came_out for _, v in _variants(methods))]
     if not known:
         return []
     found = []
     for question, lets in QUESTIONS.items():
-        through = [(name, variant) for name, variant in _variants(methods) if lets(variant)]
-        above = {
-            _label(name, variant): [cell for cell in known if variant.came_out.get(cell) == "above both"]
-            for name, variant in through
-        }
-        most = max((len(cells) for cells in above.values()), default=0)
-        best = [{"method": label, "cells": cells} for label, cells in above.items() if most and len(cells) == most]
-        found.append(
-            {"question": question, "through": len(through), "of": len(known), "most": most, "methods": best}
-        )
+        rows = [
+            {
+                "method": _label(name, variant),
+                "above": [cell for cell in known if variant.came_out.get(cell) == "above both"],
+                "below": [cell for cell in known if "below" in variant.came_out.get(cell, "")],
+            }
+            for name, variant in _variants(methods)
+            if lets(variant)
+        ]
+        most = max((len(row["above"]) for row in rows), default=0)
+        best = [row for row in rows if most and len(row["above"]) == most]
+        found.append({"question": question, "through": len(rows), "of": len(known), "most": most, "methods": best})
     return found

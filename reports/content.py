@@ -100,7 +100,10 @@ def proof(study: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:
         ``names``, short words for findings by key.
     """
     names = one.get("names", {})
-    own = [study["findings"][key] | {"what": names.get(key, study["findings"][key]["what"])} for key in one["findings"]]
+    own = [dict(study["findings"][key]) for key in one["findings"]]
+    for key, finding in zip(one["findings"], own, strict=True):
+        finding["what"] = names.get(key, finding["what"])
+        finding["text"] = finding["text"].removesuffix("points").rstrip()  # which the first pages say once
     beside = one["agreement"] or []
     return {
         "paper": study["about"]["paper"],

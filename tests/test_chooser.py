@@ -49,7 +49,7 @@ def test_what_is_known_beforehand():
     assert {name for name, v in of.items() if "validation" in v.needs} == {"FedFOMO"}
     assert {name for name, v in of.items() if "convolutions" in v.needs} == {"FilterDecomp"}
     assert {name for name, v in of.items() if "norm layers" in v.needs} == {"FedBN"}
-    assert {name for name, v in of.items() if "class labels" in v.needs} == {"FedPAC", "FedRoD"}
+    assert {name for name, v in of.items() if "class labels" in v.needs} == {"FedPAC", "FedRoD", "PFedSD"}
     assert "shared_units given" in of["FedSplit"].needs
     assert "all clients once" in of["FedFac"].needs
     assert "all clients" not in of["FedAMP"].needs
@@ -202,10 +202,12 @@ def test_the_guide_says_what_the_table_says():
     guide = {record["question"]: record for record in chooser(made_up())["guide"]}
     assert [*guide] == [*QUESTIONS]
     anything, nothing, tenth, half, given = guide.values()
-    assert anything["methods"] == [{"method": "Best, β, β = 0.2", "cells": ["digits", "images"]}]
+    assert anything["methods"] == [{"method": "Best, β, β = 0.2", "above": ["digits", "images"], "below": []}]
     assert (anything["most"], anything["of"], anything["through"]) == (2, 2, 4)
     assert (nothing["most"], nothing["methods"], nothing["through"]) == (0, [], 1)
-    assert tenth["methods"] == given["methods"] == [{"method": "Small", "cells": ["digits"]}]
+    assert tenth["methods"] == given["methods"] == [
+        {"method": "Small", "above": ["digits"], "below": ["images"]}
+    ]
     assert half["through"] == 0
 
 

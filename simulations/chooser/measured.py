@@ -193,11 +193,7 @@ def _leaves(network: Network, every: list[str], own: Mapping[str, torch.Tensor])
     whole = {name for name, mask in own.items() if mask.all()}
     if whole >= set(network.shapes):
         return ["all"]
-    words, told = [], set(own) - whole
-    if told:
-        by_unit = all(_constant(own[name]) for name in told)
-        layers = [layer for layer, leaves in network.layers.items() if told & set(leaves)]
-        words.append(f"units of {', '.join(layers)}" if by_unit else "single elements")
+    words, told, partly = list[str](), set[str](), set(own) - whole
     norms = whole & set(network.norm_leaves)
     for layer, leaves in network.layers.items():
         parts = {part for leaf in leaves if leaf not in network.norm_leaves
@@ -210,6 +206,10 @@ def _leaves(network: Network, every: list[str], own: Mapping[str, torch.Tensor])
     rest = sorted(whole - told - norms)
     words += ["biases" for name in rest if name.endswith(".bias")]
     words += [PARTS.get(part, part) for part in (name.rpartition(".")[2] for name in rest) if part != "bias"]
+    if partly:
+        layers = [layer for layer, leaves in network.layers.items() if partly & set(leaves)]
+        by_unit = all(_constant(own[name]) for name in partly)
+        words.append(f"units of {', '.join(layers)}" if by_unit else "single elements")
     return words
 
 
@@ -227,7 +227,7 @@ def _needs(case: Case, personal: str) -> list[str]:
     method, cls = case.method(LAYERS), methods.find(case.name)
     needs = [f"{name} given" for name in required(cls)]
     if method.held_out:
-        needs.append(f"validation data ({method.held_out:.0%} of the training samples)")
+        needs.append(f"validation data ({method.held_out:.0%} of training)")
     network = build(NETWORK, np.random.default_rng(0))
     if any(method.prelude(network, CLIENTS)):
         needs.append("all clients once, before round 1")

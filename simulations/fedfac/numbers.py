@@ -181,7 +181,7 @@ def _proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     settings = ", ".join(_short(cell["name"]) for cell in own)
     return [
         {
-            "what": f"{own[0]['clients']} clients, {own[0]['name'].partition(',')[0]}, mean of {settings}, "
+            "what": f"{own[0]['clients']} clients, {own[0]['name'].rpartition(', ')[0]}, mean of {settings}, "
             f"{own[0]['rounds']} rounds, {len(pooled(tables, main))} seeds",
             "findings": list(names),
             "names": names,
