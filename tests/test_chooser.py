@@ -51,7 +51,7 @@ def test_what_is_known_beforehand():
     assert {name for name, v in of.items() if "norm layers" in v.needs} == {"FedBN"}
     assert {name for name, v in of.items() if "class labels" in v.needs} == {"FedPAC", "FedRoD", "PFedSD"}
     assert "shared_units given" in of["FedSplit"].needs
-    assert "all clients once" in of["FedFac"].needs
+    assert "all clients at first" in of["FedFac"].needs
     assert "all clients" not in of["FedAMP"].needs
     assert {name for name, v in of.items() if v.personal == "head"} == {"FedPAC", "FedPer", "FedRep"}
     assert of["Ditto"].personal == "a second model"
@@ -81,7 +81,7 @@ def test_all_are_measured_anew():
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("Mixes models (Deng, Kamani and\n    Mahdavi 2020, \"Adaptive\").", "Deng, Kamani and Mahdavi 2020"),
+        ('Mixes models (Deng, Kamani and\n    Mahdavi 2020, "Adaptive").', "Deng, Kamani and Mahdavi 2020"),
         ('Factors (Hyeon-Woo, Ye-Bin and Oh, "FedPara: low-rank", ICLR 2022).', "Hyeon-Woo, Ye-Bin and Oh 2022"),
         ("Averages (McMahan et al. 2017, Algorithm 1) as (FedFac paper, section 1) says.", "McMahan et al. 2017"),
         ("Splits (FedSplit/FedFac paper, section 3.2).", "FedSplit/FedFac paper"),
@@ -205,9 +205,7 @@ def test_the_guide_says_what_the_table_says():
     assert anything["methods"] == [{"method": "Best, β, β = 0.2", "above": ["digits", "images"], "below": []}]
     assert (anything["most"], anything["of"], anything["through"]) == (2, 2, 4)
     assert (nothing["most"], nothing["methods"], nothing["through"]) == (0, [], 1)
-    assert tenth["methods"] == given["methods"] == [
-        {"method": "Small", "above": ["digits"], "below": ["images"]}
-    ]
+    assert tenth["methods"] == given["methods"] == [{"method": "Small", "above": ["digits"], "below": ["images"]}]
     assert half["through"] == 0
 
 

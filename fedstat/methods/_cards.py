@@ -100,7 +100,7 @@ class Cards(Mapping[str, Card]):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The cards as a table: a row for each variant, by call; the attributes of `Variant` in columns, and the source."""
+        """The cards as a table, a row for each variant, by call: the attributes of `Variant`, and the source."""
         import pandas as pd
 
         rows = []
@@ -143,7 +143,9 @@ def card(cls: type[Method], variants: tuple[Variant, ...]) -> Card:
 def source(words: str) -> str:
     """Return the first work that a docstring cites: authors and year, or "FedDecomp paper" and the like."""
     words = " ".join(words.split())
-    cited = re.search(r'\(([A-Z][^()"]*? \d{4})|\(([\w/ -]+? paper),|\(([A-Z][^()"]*?), ".*?(\d{4})', words)
+    cited = re.search(
+        r'\((?:[^()";]*; )?([A-Z][^()";]*? \d{4})|\(([\w/ -]+? paper)[,):]|\(([A-Z][^()"]*?), ".*?(\d{4})', words
+    )
     return " ".join(filter(None, cited.groups())) if cited else ""
 
 
@@ -152,8 +154,8 @@ def read_variants() -> dict[str, tuple[Variant, ...]]:
     found: dict[str, tuple[Variant, ...]] = {}
     with TABLE.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            numbers = {name: float(row[name]) for name in ("up", "down", "state")}
-            words = {name: row[name] for name in ("options", "kind", "personal", "needs")}
+            words: Any = {name: row[name] for name in ("options", "kind", "personal", "needs")}
+            numbers: Any = {name: float(row[name]) for name in ("up", "down", "state")}
             came_out = {cell: row[cell] for cell in CELLS if row[cell]}
             found[row["method"]] = (*found.get(row["method"], ()), Variant(**words, **numbers, came_out=came_out))
     return found

@@ -70,7 +70,7 @@ class Case:
 
     def method(self, layers: tuple[str, ...]) -> Method:
         """Make the method for a network with these layers; every other hidden unit is FedSplit's to share."""
-        given = {"layers": layers, "shared_units": {"hidden": np.arange(WIDTH) % 2 == 0}}
+        given: dict[str, Any] = {"layers": layers, "shared_units": {"hidden": np.arange(WIDTH) % 2 == 0}}
         cls = methods.find(self.name)
         return cls(**{name: given[name] for name in required(cls)}, **self.options)
 
@@ -121,16 +121,18 @@ def _run(some: Mapping[str, Method], model: Model) -> dict[str, dict[str, Any]]:
         up, down = sent[label].mean(axis=0) / whole.bytes
         kept = sum(leaf.nbytes for leaf in run.state.clients.values()) / CLIENTS / whole.bytes
         told = {"kind": _kind(whole, run, mixes[label]), "personal": ", ".join(_personal(whole, run))}
-        found[label] = told | {name: round(float(v), 2) for name, v in (("up", up), ("down", down), ("state", kept))}
+        found[label] = told | {name: round(float(v), 4) for name, v in (("up", up), ("down", down), ("state", kept))}
     return found
 
 
 def _same(message: Message) -> bool:
     """Tell whether all clients receive the same numbers, as far as they receive the same elements."""
-    return all(_alike(entry) for entry in message.values() if not isinstance(entry, Bits))
+    return all(_alike(entry) for entry in message.values())
 
 
 def _alike(entry: Entry) -> bool:
+    if isinstance(entry, Bits):  # which elements a client shares is no model
+        return True
     if isinstance(entry, torch.Tensor):
         return bool((entry == entry[:1]).all())
     values = entry.values
@@ -227,10 +229,10 @@ def _needs(case: Case, personal: str) -> list[str]:
     method, cls = case.method(LAYERS), methods.find(case.name)
     needs = [f"{name} given" for name in required(cls)]
     if method.held_out:
-        needs.append(f"validation data ({method.held_out:.0%} of training)")
+        needs.append(f"validation data ({method.held_out:.0%})")
     network = build(NETWORK, np.random.default_rng(0))
     if any(method.prelude(network, CLIENTS)):
-        needs.append("all clients once, before round 1")
+        needs.append("all clients at first")
     if _fails(method, NETWORK, participation=0.5):
         needs.append("all clients in every round")
     if _fails(case.method(("hidden",)), mlp(SIDE**2, WIDTH, CLASSES)):
@@ -242,7 +244,7 @@ def _needs(case: Case, personal: str) -> list[str]:
     if _fails(method, cnn(SIDE, 1, hidden=WIDTH, norm=True), numbers()):
         needs.append("class labels")
     if _fails(method, NETWORK, training=replace(TRAINING, momentum=0.9)):
-        needs.append("SGD without momentum")
+        needs.append("plain SGD")
     elif _fails(method, NETWORK, training=replace(TRAINING, optimizer="adam", lr=0.001)):
         needs.append("SGD")
     return needs
@@ -282,4 +284,3 @@ def tokens() -> Clients:
     train = clients().train
     x = 1 + (train.x.reshape(*train.y.shape, -1)[..., :6] > 0).astype(np.int64)
     return Clients(Samples(x, train.y, train.n), classes=clients().classes)
-
