@@ -21,8 +21,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m simulations.chooser",
         description="Write fedstat/methods/cards.csv, from which fedstat.methods.available() and the report's page "
-        "for choosing a method are made: what each method keeps, sends and needs is measured anew (a minute of processor "
-        "time), and where it came out is read from the tables of the study bench, if they are there.",
+        "for choosing a method are made: what each method keeps, sends and needs is measured anew (a minute of "
+        "processor time), and where it came out is read from the tables of the study bench, if they are there.",
     )
     parser.add_argument("--bench", type=Path, default=BENCH, help=f"the study's tables (default: {BENCH})")
     parser.add_argument("--out", type=Path, default=TABLE, help=f"file to write (default: {TABLE})")
