@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fedstat._environment import environment
+from fedstat.methods import available
+from reports.chooser import chooser
 from reports.claims import entries
 from simulations import catalogue
 from simulations.contract import Finding, second_look
@@ -44,11 +46,13 @@ def content(
     data["catalogue"] = [
         {"paper": entry.paper, "study": entry.study, **asdict(entry.shown)} for entry in catalogue.entries()
     ]
-    data["studies"] = []
+    data["studies"], data["proofs"] = [], []
     for name in studies:
         record, own = _study(name, fresh, shown / name)
+        data["proofs"] += [proof(record, one) for one in record.pop("proof", [])]
         data["studies"].append(record)
         files |= own
+    data["chooser"] = chooser(available())
     return data, files
 
 
@@ -81,6 +85,47 @@ def _study(name: str, fresh: Path | None, shown: Path) -> tuple[dict[str, Any], 
         "not_again": fresh is not None and again is None,  # for want of data
     }
     return record, {f"{name}.typ": chapter(name), **{figures[stem]: path for stem, path in pictures.items()}}
+
+
+def proof(study: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a paper's proving experiment as the first pages print it.
+
+    Parameters
+    ----------
+    study : mapping
+        The study's record, whose findings it rests on.
+    one : mapping
+        What the study says of it: ``what``, the setting; the keys of ``findings``; ``agreement``, one or several
+        records of `simulations.beside.beside_printed`, or None; ``printed``, the paper's numbers; and, if it likes,
+        ``names``, short words for findings by key.
+    """
+    names = one.get("names", {})
+    own = [dict(study["findings"][key]) for key in one["findings"]]
+    for key, finding in zip(one["findings"], own, strict=True):
+        finding["what"] = names.get(key, finding["what"])
+        finding["text"] = finding["text"].removesuffix("points").rstrip()  # which the first pages say once
+    beside = one["agreement"] or []
+    return {
+        "paper": study["about"]["paper"],
+        "study": study["name"],
+        "title": study["about"]["title"],
+        "what": one["what"],
+        "printed": one["printed"],
+        "findings": own,
+        "answers": answers([beside] if isinstance(beside, Mapping) else beside),
+    }
+
+
+def answers(beside: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Add up the three answers of one or several comparisons with printed values; None if there is none."""
+    if not beside:
+        return None
+    controls = sorted({record["control"] for record in beside})
+    return {
+        "value": {key: sum(record[name] for record in beside) for key, name in (("same", "value"), ("of", "of"))},
+        **{name: {key: sum(r[name][key] for r in beside) for key in beside[0][name]} for name in ("order", "sign")},
+        "control": " or ".join(controls),
+    }
 
 
 def _finding(finding: Finding) -> dict[str, str]:

@@ -33,7 +33,10 @@ def test_without_its_ridge_it_is_fedper(page):
 
 def test_a_file_in_the_folder_of_methods_is_all_that_a_method_needs(page, monkeypatch):
     monkeypatch.setattr(fs.methods, "__path__", [*fs.methods.__path__, str(page.parent)])
-    assert fs.methods.available()["FedRidge"] == "A private head that is kept small, on a shared body."
+    card = fs.methods.available()["FedRidge"]
+    assert card.about == "A private head that is kept small, on a shared body."
+    assert card.variants == ()  # nobody has measured it
+    assert "FedRidge" in repr(fs.methods.available())
     assert fs.methods.FedRidge().ridge == 0.1
 
 

@@ -29,7 +29,7 @@ def test_every_method_obeys_the_laws(name, examples):
 def test_every_method_explains_itself(name):
     cls = fs.methods.find(name)
     text = " ".join((cls.__doc__ or "").split())
-    assert fs.methods.available()[name].endswith(".")
+    assert fs.methods.available()[name].about.endswith(".")
     assert "new client" in text.lower()
     assert all(reason.strip() for reason in cls.exempt.values())
 

@@ -1,6 +1,7 @@
 """Every page of the report, on paper and for browsers, drawn from what is committed."""
 
 import base64
+import json
 import re
 from datetime import date
 from html.parser import HTMLParser
@@ -30,6 +31,7 @@ def written(tmp_path_factory):
     """Return the report's files by their form, each written twice."""
     folder = tmp_path_factory.mktemp("report")
     data, files = content("committed", None, folder / "shown", in_order(), claims=True)
+    (folder / "data.json").write_text(json.dumps(data))
     for form in ("pdf", "html"):
         for number in (1, 2):
             typeset(TEMPLATE, data, files, folder / f"{number}.{form}", day=date(2026, 1, 2))
@@ -40,6 +42,36 @@ def test_the_same_data_give_the_same_bytes(written):
     for form in ("pdf", "html"):
         first, second = ((written / f"{number}.{form}").read_bytes() for number in (1, 2))
         assert first == second
+
+
+def words_of(page):
+    return " ".join(page.get_text().split())
+
+
+def test_the_first_pages_tell_one_experiment_per_paper(written):
+    proofs = json.loads((written / "data.json").read_text())["proofs"]
+    assert {"FedSplit/FedFac", "Factorized-FL"} <= {one["paper"] for one in proofs}
+    with pymupdf.open(written / "1.pdf") as document:
+        first = " ".join(words_of(document[number]) for number in (0, 1))
+    _, heading, block = first.partition("One experiment per paper")
+    assert heading
+    for one in proofs:
+        assert one["title"] in block
+        for finding in one["findings"]:
+            assert finding["text"] in block, finding
+
+
+def test_all_methods_stand_on_one_page(written):
+    chooser = json.loads((written / "data.json").read_text())["chooser"]
+    with pymupdf.open(written / "1.pdf") as document:
+        pages = [words_of(page) for page in document]
+    (page,) = [words for words in pages if "What a client keeps for itself in a network of two convolutions" in words]
+    for group in chooser["groups"]:
+        assert group["kind"][1:] in page
+        for row in group["rows"]:
+            assert row["method"] in page
+    for question in chooser["guide"]:
+        assert question["question"] in page
 
 
 def test_pages(written):

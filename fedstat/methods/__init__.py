@@ -7,12 +7,21 @@ import pkgutil
 
 from fedstat._user_code import load_object
 from fedstat.federated.method import Method
+from fedstat.methods._cards import Card, Cards, Variant, cards
 from fedstat.methods.cut import Count, Quantile
 
 
-def available() -> dict[str, str]:
-    """Return the built-in methods by name, each with the first line of its docstring."""
-    return {name: (cls.__doc__ or "").strip().splitlines()[0] for name, cls in sorted(_found().items())}
+def available() -> Cards:
+    """Return the built-in methods by name, each with its card; ``print`` shows them as a table.
+
+    Returns
+    -------
+    Cards
+        A mapping of names to cards, which say what a method is and, of each of its variants, what is personal, what
+        travels in a round and is kept between rounds, what it needs, and where it came out among the others. Its
+        ``table`` is a DataFrame with a row for each variant.
+    """
+    return cards(_found())
 
 
 def find(name: str) -> type[Method]:
@@ -38,7 +47,8 @@ def find(name: str) -> type[Method]:
 
 def _found() -> dict[str, type[Method]]:
     """Return all subclasses of `Method` that the files of this folder define, by name."""
-    modules = [importlib.import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
+    files = [file.name for file in pkgutil.iter_modules(__path__) if not file.name.startswith("_")]
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in files]
     classes = {cls for module in modules for cls in vars(module).values() if isinstance(cls, type)}
     return {cls.__name__: cls for cls in classes if issubclass(cls, Method) and cls.__module__.startswith(__name__)}
 
@@ -50,7 +60,7 @@ def __getattr__(name: str) -> type[Method]:
 
 
 def __dir__() -> list[str]:
-    return [*_found(), "Count", "Quantile", "available", "find"]
+    return [*_found(), "Card", "Cards", "Count", "Quantile", "Variant", "available", "find"]
 
 
-__all__ = ["Count", "Quantile", "available", "find"]
+__all__ = ["Card", "Cards", "Count", "Quantile", "Variant", "available", "find"]

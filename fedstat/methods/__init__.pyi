@@ -1,5 +1,8 @@
 # For type checkers and editors only: at run time the files of this folder are found by themselves.
 from fedstat.federated.method import Method
+from fedstat.methods._cards import Card as Card
+from fedstat.methods._cards import Cards as Cards
+from fedstat.methods._cards import Variant as Variant
 from fedstat.methods.apfl import APFL as APFL
 from fedstat.methods.clusteredfl import ClusteredFL as ClusteredFL
 from fedstat.methods.cut import Count as Count
@@ -29,6 +32,6 @@ from fedstat.methods.pfedgate import PFedGate as PFedGate
 from fedstat.methods.pfedsd import PFedSD as PFedSD
 from fedstat.methods.scaffold import SCAFFOLD as SCAFFOLD
 
-def available() -> dict[str, str]: ...
+def available() -> Cards: ...
 def find(name: str) -> type[Method]: ...
 def __getattr__(name: str) -> type[Method]: ...

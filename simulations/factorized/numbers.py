@@ -88,12 +88,38 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": int(tables["values"]["seed"].nunique()),
         "images": _images(tables),
         "tuned_at": title(Cell(*config["tuned_at"])),
+        "proof": _proof(tables, run, config),
     }
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
     """Draw accuracy over rounds and over the bytes that travelled, a panel per cell."""
     return {"rounds": drawn(tables, "round"), "bytes": drawn(tables, "megabytes")}
+
+
+def _proof(tables: Tables, run: Sequence[Cell], config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the experiment that the paper's claim stands or falls with: permuted labels, where rates were tuned.
+
+    Where labels are permuted, FedAvg keeps its head with the client.
+    """
+    cell = Cell(*config["tuned_at"])
+    if not cell.permuted or cell not in run:
+        return []
+    rivals = {"Stand-Alone": "Local", "FedAvg": "a private head"}
+    short = {arm: arm.removeprefix("Factorized-FL ") for arm in FACTORIZED}
+    names = {f"{a} less {b}: {key(cell)}": f"{short[a]}, less {rivals[b]}" for a in FACTORIZED for b in rivals}
+    said = of_paper(cell)["value"]
+    wanted = {"Stand-Alone": "Local", "FedAvg": "private head", "Factorized-FL α": "α", "Factorized-FL β": "β"}
+    return [
+        {
+            "what": f"{config['clients']} clients of {config['samples']} images of {NAMES[cell.data]}, {title(cell)}, "
+            f"{config['rounds']} rounds, {int(tables['values']['seed'].nunique())} seeds",
+            "findings": list(names),
+            "names": names,
+            "agreement": [found for reading in READINGS if (found := agreement(tables, cell, reading))],
+            "printed": ", ".join(f"{word} {fixed(said[name], 1)}" for name, word in wanted.items() if name in said),
+        }
+    ]
 
 
 def _row(tables: Tables, run: Sequence[Cell], arm: str, metric: str, digits: int) -> dict[str, Any]:

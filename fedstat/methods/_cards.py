@@ -1,0 +1,161 @@
+"""What is known of each method, for choosing one: cards, read from the table ``cards.csv`` beside this file.
+
+``python -m simulations.chooser`` writes that table: `fedstat.methods._measured` measures what a method keeps, sends and
+needs, and the study ``bench`` says where it came out.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedstat.federated.method import Method
+
+TABLE = Path(__file__).parent / "cards.csv"
+#: The data sets of the bench, which are columns of the table.
+CELLS = ("digits", "images", "roles")
+#: What is the client's, in the order of the table: the kinds of methods.
+KINDS = ("one model for all", "part of the network", "added part", "whole model", "mixed models")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method as it stands, or with options that make another one of it.
+
+    Attributes
+    ----------
+    options : str
+        The options as they are written in a call; empty for the defaults.
+    kind : str
+        What is the client's: "one model for all" (nothing is), "part of the network", "added part" (what a plain
+        network lacks), "whole model", or "mixed models" (the server sends every client a mean of its own, or clients
+        mix models by weights of their own).
+    personal : str
+        What the client keeps for itself in a convolutional network with batch norm, in words.
+    up, down : float
+        What a client sends and receives in a round, mean over ten rounds in which all clients take part, as a multiple
+        of what the network holds; FedAvg's are 1. What travels once, before the first round, does not count.
+    state : float
+        What is kept of a client between rounds, by itself or by the server, as a multiple of what the network holds.
+    needs : str
+        What must be there or given, in words; empty if nothing is.
+    came_out : mapping of str to str
+        By data set of the study `bench` the side of Local and of FedAvg on which the method's accuracy lies, at equal
+        budgets and by simultaneous intervals; a data set is missing where the variant was not measured.
+    """
+
+    options: str
+    kind: str
+    personal: str
+    up: float
+    down: float
+    state: float
+    needs: str
+    came_out: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is known of a method.
+
+    Attributes
+    ----------
+    name : str
+        The name of its class.
+    about : str
+        The first line of its docstring.
+    source : str
+        Whose it is: the first work that its docstring cites; empty if there is none.
+    variants : tuple of Variant
+        The method as it stands and with options that make another one of it; empty where nothing was measured.
+    """
+
+    name: str
+    about: str
+    source: str
+    variants: tuple[Variant, ...]
+
+
+class Cards(Mapping[str, Card]):
+    """Methods by name, each with its card; ``print`` shows the table."""
+
+    def __init__(self, cards: Mapping[str, Card]) -> None:
+        self._cards = dict(cards)
+
+    def __getitem__(self, name: str) -> Card:
+        return self._cards[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._cards)
+
+    def __len__(self) -> int:
+        return len(self._cards)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The cards as a table, a row for each variant, by call: the attributes of `Variant`, and the source."""
+        import pandas as pd
+
+        rows = []
+        for card in self.values():
+            for variant in card.variants or (None,):
+                rows.append({"method": card.name, **_columns(variant), "source": card.source})
+                if variant is not None and variant.options:
+                    rows[-1]["method"] = f"{card.name}({variant.options})"
+        return pd.DataFrame(rows).set_index("method")
+
+    def __repr__(self) -> str:
+        table = self.table
+        shown = table.sort_values("kind", key=lambda kinds: kinds.map(_place), kind="stable").drop(columns="kind")
+        return shown.fillna("").to_string(float_format=lambda share: f"{share:.2f}")
+
+
+def _columns(variant: Variant | None) -> dict[str, Any]:
+    if variant is None:
+        return dict.fromkeys(("kind", "personal", "up", "down", "state", "needs", *CELLS))
+    own = {name: getattr(variant, name) for name in ("kind", "personal", "up", "down", "state", "needs")}
+    return {**own, **{cell: variant.came_out.get(cell) for cell in CELLS}}
+
+
+def _place(kind: str) -> int:
+    return KINDS.index(kind) if kind in KINDS else len(KINDS)
+
+
+def cards(methods: Mapping[str, type[Method]]) -> Cards:
+    """Return the cards of methods, sorted by name."""
+    variants = read_variants()
+    return Cards({name: card(cls, variants.get(name, ())) for name, cls in sorted(methods.items())})
+
+
+def card(cls: type[Method], variants: tuple[Variant, ...]) -> Card:
+    """Return the card of a method whose variants were measured."""
+    words = (cls.__doc__ or "").strip()
+    return Card(cls.__name__, words.splitlines()[0] if words else "", source(words), variants)
+
+
+def source(words: str) -> str:
+    """Return the first work that a docstring cites: authors and year, or "FedDecomp paper" and the like."""
+    words = " ".join(words.split())
+    cited = re.search(
+        r'\((?:[^()";]*; )?([A-Z][^()";]*? \d{4})|\(([\w/ -]+? paper)[,):]|\(([A-Z][^()"]*?), ".*?(\d{4})', words
+    )
+    return " ".join(filter(None, cited.groups())) if cited else ""
+
+
+def read_variants() -> dict[str, tuple[Variant, ...]]:
+    """Read the variants that were measured, by the method's name."""
+    found: dict[str, tuple[Variant, ...]] = {}
+    with TABLE.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            words: Any = {name: row[name] for name in ("options", "kind", "personal", "needs")}
+            numbers: Any = {name: float(row[name]) for name in ("up", "down", "state")}
+            came_out = {cell: row[cell] for cell in CELLS if row[cell]}
+            found[row["method"]] = (*found.get(row["method"], ()), Variant(**words, **numbers, came_out=came_out))
+    return found

@@ -1,0 +1,60 @@
+"""One experiment per paper: what studies say of it, and what the first pages make of that."""
+
+import pytest
+
+from reports.content import answers, proof
+from simulations.studies import tell
+from theory_checks import COMMITTED
+
+
+def beside(value, of, **answer):
+    counts = {"of": 3, "same": 1, "opposite": 1, "unresolved": 1, "equal": 0} | answer
+    return {"value": value, "of": of, "order": counts, "sign": counts, "control": "FedAvg", "rows": []}
+
+
+def test_three_answers_add_up():
+    found = answers([beside(1, 4), beside(2, 5, same=2, opposite=0)])
+    assert found["value"] == {"same": 3, "of": 9}
+    assert found["order"] == found["sign"] == {"of": 6, "same": 3, "opposite": 1, "unresolved": 2, "equal": 0}
+    assert found["control"] == "FedAvg"
+    assert answers([]) is None
+
+
+def test_an_experiment_is_told_by_its_findings():
+    findings = {
+        "a": {"what": "accuracy of A less B", "text": "1.0 [0.5, 1.5] points", "sign": "more"},
+        "b": {"what": "loss of A less B", "text": "0.10 [−0.10, 0.30] nats", "sign": "unclear"},
+    }
+    study = {"name": "study", "about": {"paper": "Paper", "title": "Title"}, "findings": findings}
+    one = {"what": "ten clients", "findings": ["b", "a"], "agreement": beside(1, 4), "printed": "A 3, B 2"}
+    found = proof(study, one | {"names": {"a": "A, less B"}})
+    assert [(f["what"], f["text"]) for f in found["findings"]] == [
+        ("loss of A less B", "0.10 [−0.10, 0.30] nats"),
+        ("A, less B", "1.0 [0.5, 1.5]"),
+    ]
+    assert found["answers"]["value"] == {"same": 1, "of": 4}
+    assert findings["a"]["text"].endswith("points")  # the chapter's own stays
+    assert proof(study, one | {"agreement": None})["answers"] is None
+    with pytest.raises(KeyError):
+        proof(study, one | {"findings": ["c"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "rivals", "printed", "values"),
+    [
+        ("factorized", {"Local", "a private head"}, "Local 63.9, private head 65.3, α 67.9, β 70.6", 12),
+        (
+            "fedfac",
+            {"FedPer", "a random split"},
+            "dynamic, less FedPer: 2.8 to 6.8 points, dynamic, less a random split: 1.2 to 2.4 points",
+            15,
+        ),
+    ],
+)
+def test_committed_experiments_hold_methods_against_their_rivals(name, rivals, printed, values):
+    _, numbers, findings = tell(name, COMMITTED / name)
+    (one,) = numbers["proof"]
+    assert {*one["findings"]} == {*one["names"]} <= {*findings}
+    assert {words.partition(" less ")[2] for words in one["names"].values()} == rivals
+    assert one["printed"] == printed
+    assert sum(record["of"] for record in one["agreement"]) == values
