@@ -1,1 +1,1 @@
-"""Averaging coefficients and atoms apart: filter decomposition, Figures 1b and 4c."""
+"""Averaging coefficients and atoms apart on a toy: filter decomposition, Figure 1b."""

@@ -94,7 +94,7 @@ def _risks(tables: Tables) -> pd.DataFrame:
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
-    """Draw bias and variance against the number of clients, and the plane of w (Figures 1b and 4c)."""
+    """Draw bias and variance against the number of clients, and the plane of w (Figure 1b)."""
     from fedstat.report.figures import style
 
     with style():
