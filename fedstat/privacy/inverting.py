@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from fedstat._random import stream
 from fedstat.federated.local import Batch, ClientData, Context, Learner
 from fedstat.federated.network import Params
 from fedstat.privacy.labels import infer_label
-from fedstat.privacy.observing import Observation
+from fedstat.privacy.observing import Observation, weight_of_steps
 
 Objective = Literal["squared", "cosine"]
 Optimizer = Literal["lbfgs", "adam"]
@@ -120,12 +121,12 @@ def invert(
     whole("iterations", iterations, 1), whole("seed", seed, 0)
     number("total_variation", total_variation, "[0, inf)"), number("step", step, "(0, inf)")
     attack = _attack(observation, objective, total_variation, labels, personal, simulate)
+    search = _lbfgs if optimizer == "lbfgs" else partial(_adam, step=step, signed=signed)
     tries = []
     with progress_bar("inverting", whole("restarts", restarts, 1) * iterations, progress) as advance:
         for k in range(restarts):
             first = attack.begin(stream(seed, "reconstruction", k), bounds)
-            search = _lbfgs if optimizer == "lbfgs" else _adam
-            tries.append(search(attack, first, iterations, bounds, step, signed, advance))
+            tries.append(search(attack, first, iterations, bounds, advance))
     scores = np.array([attack.value(one) for one in tries])
     best = tries[int(np.argmin(scores))]
     x, y = attack.divide(best)
@@ -201,7 +202,7 @@ class _Attack:
             for name, g in self.one_gradient(now, batch, label, every=True).items():
                 speed[name] = seen.momentum * speed.get(name, 0) + g + seen.weight_decay * now[name]
                 now[name] = now[name] - seen.lr * speed[name]
-        weight = sum(sum(seen.momentum**i for i in range(s + 1)) for s in range(seen.look.steps))
+        weight = weight_of_steps(seen.momentum, seen.look.steps)
         for name in self.sent:
             change[name] = (self.params[name] - now[name]) / (seen.lr * weight) - seen.weight_decay * self.params[name]
         return change
@@ -277,37 +278,28 @@ def _lbfgs(
     first: Tensor,
     iterations: int,
     bounds: tuple[float, float] | None,
-    step: float,
-    signed: bool,
     advance: Callable[..., None],
 ) -> Tensor:
-    """Minimise by L-BFGS; a point without a finite value ends the search where it stood."""
-    from scipy.optimize import minimize
+    """Minimise by L-BFGS."""
+    from scipy.optimize import Bounds, minimize
 
     pixels = attack.observation.samples * int(np.prod(attack.observation.shape))
-    limits = [(None, None) if bounds is None else bounds] * pixels + [(None, None)] * (len(first) - pixels)
+    low, high = np.full(len(first), -np.inf), np.full(len(first), np.inf)
+    if bounds is not None:
+        low[:pixels], high[:pixels] = bounds
 
     def slope(flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, found = attack.slope(torch.from_numpy(flat))
         return value, found.cpu().numpy().astype(np.float64)
 
-    found = minimize(
-        slope,
-        first.numpy(),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=limits,
-        callback=_counting(advance),
-        options={"maxiter": iterations, "maxfun": 3 * iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0},
-    )
-    return torch.from_numpy(np.asarray(found.x))
-
-
-def _counting(advance: Callable[..., None]) -> Callable[[np.ndarray], None]:
     def count(_: np.ndarray) -> None:
         advance()
 
-    return count
+    options: Any = {"maxiter": iterations, "maxfun": 3 * iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
+    found = minimize(
+        slope, first.numpy(), jac=True, method="L-BFGS-B", bounds=Bounds(low, high), callback=count, options=options
+    )
+    return torch.from_numpy(np.asarray(found.x))
 
 
 def _adam(
@@ -315,9 +307,10 @@ def _adam(
     first: Tensor,
     iterations: int,
     bounds: tuple[float, float] | None,
+    advance: Callable[..., None],
+    *,
     step: float,
     signed: bool,
-    advance: Callable[..., None],
 ) -> Tensor:
     """Minimise by Adam, on the signs of the gradient if wanted; inputs are put back into their range."""
     flat = first.clone().requires_grad_()

@@ -164,14 +164,15 @@ def observe(
         samples, the network takes no real inputs, or the method sends no leaf that trains; and as `fedstat.federate`.
     """
     looks = [looks] if isinstance(looks, Look) else list(looks)
-    _check(training, clients, looks)
+    _rates(training)
+    _check(clients, looks)
     whole("seed", seed, 0)
     sources = choose_sources(None, clients, model)
     plan = make_plan({"it": method}, model, clients, training, 1.0, seed, None, dtype, device, "auto", sources)
     runs = plan.start()
     (run,) = runs.values()
     if run.network.noisy:
-        raise ValueError("model must be without dropout, whose noise the attacker does not know; got a network with.")
+        raise ValueError("model must be without dropout, whose noise the attacker does not know; take its layers out.")
     found: dict[int, Observation] = {}
     rounds = loop(runs, 0, 1.0)
     for number in range(max((look.round for look in looks), default=-1) + 1):
@@ -181,8 +182,10 @@ def observe(
     return [found[i] for i in range(len(looks))]
 
 
-def _check(training: Training, clients: Clients, looks: Sequence[Look]) -> None:
-    if not isinstance(training.steps, SGD) or training.steps.nesterov:
+def _rates(training: Training) -> tuple[float, float]:
+    """Return learning rate and momentum; refuse training whose updates are no gradients."""
+    steps = training.steps
+    if not isinstance(steps, SGD) or steps.nesterov:
         raise ValueError(
             f'training must have optimizer "sgd", for updates of others are no gradients; got {training.optimizer!r}.'
         )
@@ -193,6 +196,10 @@ def _check(training: Training, clients: Clients, looks: Sequence[Look]) -> None:
             )
     if isinstance(training.lr, tuple) or training.lr == 0:
         raise ValueError(f"training must have one learning rate above zero, got lr={training.lr!r}.")
+    return training.lr, steps.momentum
+
+
+def _check(clients: Clients, looks: Sequence[Look]) -> None:
     if clients.train.x.dtype.kind == "i":
         raise ValueError("clients must have real inputs or pixels, which an attack can move; got tokens.")
     for look in looks:
@@ -221,11 +228,12 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     start, sent = ({n: leaf.to(network.device) for n, leaf in _travelled(m).items()} for m in messages)
     moved = {name: sent[name] - start[name] for name in sent if name in start}
     guess = {name: _overlaid(start.get(name), leaf) for name, leaf in run.state.server.items()}
-    lr = training.lr * training.lr_decay**t
+    rate, momentum = _rates(training)
+    lr = rate * training.lr_decay**t
     trains = [name for name in phase.train if name in moved]
     if not trains:
         raise ValueError(f"{method} sends no leaf that trains, so that there is no gradient to look at.")
-    per = {name: _rate(phase, name, lr) * _weight_of_steps(training.steps.momentum, look.steps) for name in trains}
+    per = {name: _rate(phase, name, lr) * weight_of_steps(momentum, look.steps) for name in trains}
     gradient = {name: -moved[name] / per[name] - training.weight_decay * start[name] for name in trains}
     return Observation(
         look=look,
@@ -237,7 +245,7 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
         gradient=gradient,
         guess=guess,
         lr=lr,
-        momentum=training.steps.momentum,
+        momentum=momentum,
         weight_decay=training.weight_decay,
         secret=_secret(run, look, {name: leaf[0].detach().clone() for name, leaf in before.items()}, bench.training),
     )
@@ -271,7 +279,7 @@ def _rate(phase: Phase, leaf: str, lr: float) -> float:
     return float(phase.lr if isinstance(phase.lr, float) else phase.lr[leaf])
 
 
-def _weight_of_steps(momentum: float, steps: int) -> float:
+def weight_of_steps(momentum: float, steps: int) -> float:
     """Return how often a constant gradient enters the change after so many steps of heavy-ball momentum."""
     return float(sum(sum(momentum**i for i in range(s + 1)) for s in range(steps)))
 
