@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from functools import partial
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -323,3 +325,60 @@ def test_the_papers_network_and_arms_can_be_attacked(name: str) -> None:
     assert found.x.shape == (2, 3, 32, 32)
     known = _attack(seen, "squared", 0.0, "known", "known", False)
     assert known.value(seen.secret.x.flatten()) < 1e-4  # moments of batch norm are the batch's own
+
+
+def planted(lower: dict[tuple[str, str], float], seeds: int = 6) -> dict[str, pd.DataFrame]:
+    """Tables in which every image has 30 dB, but for what is planted, a seed's own shift and noise between images."""
+    rng, rows = np.random.default_rng(0), list[dict[str, Any]]()
+    attacks = [("FedAvg", a) for a in ("guessing", "cosine", "random gradient", "mean image", "another image")]
+    attacks += [(arm, attack) for arm in ARMS if arm != "FedAvg" for attack in ("guessing", "knowing")]
+    for seed in range(seeds):
+        shift = rng.normal(scale=3)
+        for stage, steps in ((0, 1), (2, 1), (10, 1), (10, 4)):
+            for arm, attack in attacks[:1] if stage == 0 else attacks:
+                for image in range(4):
+                    value = 35 + shift - lower.get((arm, attack), 0.0) + rng.normal(scale=0.3)
+                    row = {"arm": arm, "attack": attack, "stage": stage, "batch": 1, "steps": steps, "seed": seed}
+                    row |= {"client": image, "image": 0, "objective": 0.0}
+                    rows.append(row | {"psnr": value, "printed": value - 4.77, "ssim": 0.5})
+    accuracy = [
+        {"stage": stage, "metric": metric, "value": 0.5 + 0.01 * seed, "arm": arm, "seed": seed}
+        for stage in (2, 10)
+        for metric in ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
+        for arm in ARMS
+        for seed in range(seeds)
+    ]
+    return {"images": pd.DataFrame(rows), "accuracy": pd.DataFrame(accuracy)}
+
+
+def test_the_study_finds_what_was_planted_and_nothing_else() -> None:
+    from simulations.privacy.numbers import findings, numbers
+
+    poor = {("FedAvg", a): 20.0 for a in ("random gradient", "another image")} | {("FedAvg", "mean image"): 15.0}
+    tables = planted(poor | {("FedDecomp text", "guessing"): 8.0, ("FedPer", "knowing"): 5.0})
+    found = findings(tables)
+    signs = {key: finding.sign for key, finding in found.items()}
+    assert signs["positive"] == "more"
+    assert signs["negative"] == "less"
+    assert signs["FedDecomp text less FedAvg"] == "less"
+    assert signs["FedDecomp text knowing"] == "more"
+    assert signs["FedPer knowing"] == "less"
+    for same in ("FedDecomp text known less FedAvg", "FedDecomp code less FedAvg", "FedDecomp code knowing", "steps"):
+        assert signs[same] == "unclear", same
+    assert found["FedDecomp text less FedAvg"].mean == pytest.approx(-8, abs=0.5)
+    shown = numbers(tables, {"pool": 2, "dataset": "cifar10", "images": 600})
+    assert shown["seeds"] == 6
+    assert shown["per_seed"] == 8
+    assert shown["channels"] == "4.77"
+    assert shown["mean"]["sign"]["of"] == 4
+    one = next(row for row in shown["one"] if row["message"] == "FedAvg")
+    assert float(one["most"].split()[0]) > float(one["psnr"].split()[0])
+
+
+def test_intervals_run_over_seeds_and_not_over_images() -> None:
+    from simulations.privacy.numbers import findings
+
+    tables = planted({})
+    doubled = {**tables, "images": pd.concat([tables["images"]] * 2)}
+    first, second = (findings(t)["positive"] for t in (tables, doubled))
+    assert (first.low, first.high) == pytest.approx((second.low, second.high))

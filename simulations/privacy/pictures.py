@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Who attacks, and how it is drawn.
-_ATTACKERS = {"guessing": ("puts the start for personal leaves", "black"), "knowing": ("knows them", "white")}
+_ATTACKERS = {"guessing": ("personal leaves guessed", "black"), "knowing": ("personal leaves known", "white")}
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
@@ -30,7 +30,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
 def _quality(tables: Tables) -> Figure:
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 2.3), sharey=True, sharex=True, layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 2.6), sharey=True, sharex=True, layout="constrained")
     for axis, steps in zip(axes, (1, several(tables)), strict=True):
         wide = by_seed(rows(tables, steps=steps))
         for kind, (words, fill) in _ATTACKERS.items():
@@ -39,12 +39,13 @@ def _quality(tables: Tables) -> Figure:
                 _points(axis, shown, 0.14 * (1 if kind == "knowing" else -1), fill, words)
         mean, low, high = mean_interval(wide["FedAvg", "mean image"])
         axis.axvspan(low, high, color="0.8", lw=0)
-        axis.axvline(mean, color="0.4", lw=0.8, ls="--", label="the others’ mean image")
+        axis.axvline(mean, color="0.4", lw=0.8, ls="--", label="mean of the other clients’ images")
         axis.set_title("after one step on one image" if steps == 1 else f"after {steps} steps of one image each")
         axis.set_xlabel("PSNR (dB)")
         axis.set_yticks(range(len(ARMS)), list(ARMS))
     axes[0].invert_yaxis()
-    axes[0].legend(fontsize=6.5, frameon=False, loc="lower left", bbox_to_anchor=(0, 0))
+    handles, words = axes[0].get_legend_handles_labels()
+    figure.legend(handles, words, fontsize=7, frameon=False, loc="outside lower center", ncols=3)
     return figure
 
 
