@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import OrderedDict
 from functools import partial
 from typing import Any
@@ -212,6 +213,12 @@ def test_reconstructions_are_paired_with_their_originals() -> None:
     assert (match(x, x[order])[order] == np.arange(6)).all()
     blurred = x[order] + 0.01
     assert np.allclose(blurred[match(x, blurred)], x + 0.01)
+
+
+def test_scikit_image_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "skimage.metrics", None)
+    with pytest.raises(ImportError, match=r"needs scikit-image: pip install 'fedstat\[privacy\]'"):
+        ssim(np.zeros((1, 8, 8)), np.zeros((1, 8, 8)))
 
 
 # --- controls --------------------------------------------------------------------------------------------------
