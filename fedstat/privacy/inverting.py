@@ -292,12 +292,12 @@ def _lbfgs(
         value, found = attack.slope(torch.from_numpy(flat))
         return value, found.cpu().numpy().astype(np.float64)
 
-    def count(_: np.ndarray) -> None:
+    def count(xk: np.ndarray) -> None:
         advance()
 
-    options: Any = {"maxiter": iterations, "maxfun": 3 * iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
+    how: Any = {"maxiter": iterations, "maxfun": 3 * iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
     found = minimize(
-        slope, first.numpy(), jac=True, method="L-BFGS-B", bounds=Bounds(low, high), callback=count, options=options
+        slope, first.numpy(), jac=True, method="L-BFGS-B", bounds=Bounds(low, high), callback=count, options=how
     )
     return torch.from_numpy(np.asarray(found.x))
 
