@@ -1,0 +1,330 @@
+"""Search for inputs whose gradient is the one that a client sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat._checks import number, whole
+from fedstat._progress import progress_bar
+from fedstat._random import stream
+from fedstat.federated.local import Batch, ClientData, Context, Learner
+from fedstat.federated.network import Params
+from fedstat.privacy.labels import infer_label
+from fedstat.privacy.observing import Observation, weight_of_steps
+
+Objective = Literal["squared", "cosine"]
+Optimizer = Literal["lbfgs", "adam"]
+Labels = Literal["known", "inferred", "optimised"]
+Personal = Literal["start", "known"]
+#: Steps shrink tenfold after these shares of the iterations (Geiping et al.).
+_DECAY = (3 / 8, 5 / 8, 7 / 8)
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """What an attack found.
+
+    Attributes
+    ----------
+    x : ndarray of float32, shape (n, ...)
+        The reconstructed inputs; after several steps in the order of the attacker's labels.
+    labels : ndarray of int, shape (n,)
+        The labels that were known, inferred or found.
+    objective : float
+        What was minimised, at `x`; the smallest of all restarts.
+    objectives : ndarray, shape (restarts,)
+        That of every restart; infinite where the search broke down.
+    """
+
+    x: np.ndarray
+    labels: np.ndarray
+    objective: float
+    objectives: np.ndarray
+
+
+def invert(
+    observation: Observation,
+    *,
+    objective: Objective = "squared",
+    optimizer: Optimizer = "lbfgs",
+    total_variation: float = 0.0,
+    labels: Labels = "known",
+    personal: Personal = "start",
+    simulate: bool = False,
+    restarts: int = 1,
+    iterations: int = 300,
+    step: float = 0.1,
+    signed: bool = True,
+    bounds: tuple[float, float] | None = (0.0, 1.0),
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Reconstruction:
+    """Reconstruct the inputs behind a message.
+
+    Parameters
+    ----------
+    observation : Observation
+        What `observe` returned.
+    objective : {"squared", "cosine"}
+        Distance of the gradient at the inputs from the one that was sent, over all elements that were sent: squared
+        Euclidean over the squared norm of what was sent (Zhu et al., theirs without the constant divisor), or one less
+        the cosine (Geiping et al.).
+    optimizer : {"lbfgs", "adam"}
+        L-BFGS with bounds (scipy's, 20 pairs of vectors), or Adam with steps that shrink tenfold at 3/8, 5/8 and 7/8
+        of the iterations.
+    total_variation : float
+        Weight of the mean absolute difference of neighbouring pixels, over rows plus over columns, not negative.
+    labels : {"known", "inferred", "optimised"}
+        The attacker knows the labels; infers the one of a single sample from the head's gradient; or optimises
+        probabilities of all classes with the inputs.
+    personal : {"start", "known"}
+        What stands for leaves that are not sent: the common start, with classes equally frequent; or, as a control,
+        the client's own leaves and labels.
+    simulate : bool
+        Whether several steps are repeated one by one. Otherwise the message is taken for one step on all samples,
+        which after one step is no difference.
+    restarts : int
+        Independent starts, of which the one with the smallest objective is kept; the truth plays no part.
+    iterations : int
+        Steps of the optimiser in each.
+    step : float
+        Adam's first step, positive.
+    signed : bool
+        Whether Adam sees the signs of the gradient alone, as in Geiping et al.
+    bounds : tuple of float, optional
+        The range of inputs, to which the search keeps, and from which starts are drawn evenly. Without it starts are
+        standard Gaussian.
+    seed : int
+        Of the starts.
+    progress : bool, optional
+        Whether to show a bar; by default if standard error is a terminal.
+
+    Returns
+    -------
+    Reconstruction
+        The same for the same arguments.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; if labels cannot be inferred; if nothing was sent but zeros, which no inputs
+        explain better than others.
+    """
+    _check(objective, optimizer, labels, personal, bounds)
+    whole("iterations", iterations, 1), whole("seed", seed, 0)
+    number("total_variation", total_variation, "[0, inf)"), number("step", step, "(0, inf)")
+    attack = _attack(observation, objective, total_variation, labels, personal, simulate)
+    search = _lbfgs if optimizer == "lbfgs" else partial(_adam, step=step, signed=signed)
+    tries = []
+    with progress_bar("inverting", whole("restarts", restarts, 1) * iterations, progress) as advance:
+        for k in range(restarts):
+            first = attack.begin(stream(seed, "reconstruction", k), bounds)
+            tries.append(search(attack, first, iterations, bounds, advance))
+    scores = np.array([attack.value(one) for one in tries])
+    best = tries[int(np.argmin(scores))]
+    x, y = attack.divide(best)
+    return Reconstruction(
+        x.detach().cpu().numpy().astype(np.float32),
+        (y.argmax(1) if y.ndim > 1 else y).cpu().numpy(),
+        float(scores.min()),
+        scores,
+    )
+
+
+def _check(objective: str, optimizer: str, labels: str, personal: str, bounds: tuple[float, float] | None) -> None:
+    words = {"objective": Objective, "optimizer": Optimizer, "labels": Labels, "personal": Personal}
+    for (name, kind), value in zip(words.items(), (objective, optimizer, labels, personal), strict=True):
+        if value not in get_args(kind):
+            raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}.")
+    if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+        raise ValueError(f"bounds must be the least and the largest value of an input, got {bounds!r}.")
+
+
+@dataclass(frozen=True, eq=False)
+class _Attack:
+    """What is minimised, as a function of one flat vector: the inputs, then the scores of labels if they are sought."""
+
+    observation: Observation
+    learner: Learner
+    params: Params
+    aux: Params
+    sent: Params
+    labels: Tensor | None
+    classes: int
+    cosine: bool
+    total_variation: float
+    simulate: bool
+
+    def begin(self, rng: np.random.Generator, bounds: tuple[float, float] | None) -> Tensor:
+        """Draw a start."""
+        shape = (self.observation.samples, *self.observation.shape)
+        x = rng.normal(size=shape) if bounds is None else rng.uniform(*bounds, size=shape)
+        scores = rng.normal(size=(len(x), self.classes) if self.labels is None else 0)
+        return torch.from_numpy(np.concatenate([x.ravel(), scores.ravel()]))
+
+    def divide(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs (n, ...) and labels (n,), or probabilities of the classes (n, Q)."""
+        n, shape = self.observation.samples, self.observation.shape
+        flat = flat.to(self.learner.network.device, self.learner.network.dtype)
+        pixels = n * int(np.prod(shape))
+        x = flat[:pixels].reshape(n, *shape)
+        return x, flat[pixels:].reshape(n, -1).softmax(1) if self.labels is None else self.labels
+
+    def distance(self, flat: Tensor) -> Tensor:
+        """Return how far the gradient at these inputs is from what was sent, and the penalty on rough images."""
+        x, y = self.divide(flat)
+        found = self.gradient(x, y)
+        ours = torch.cat([torch.where(torch.isnan(self.sent[n]), 0, found[n]).flatten() for n in self.sent])
+        theirs = torch.cat([leaf.nan_to_num(0).flatten() for leaf in self.sent.values()])
+        if self.cosine:
+            distance = 1 - (ours @ theirs) / (ours.norm() * theirs.norm()).clamp(min=torch.finfo(ours.dtype).tiny)
+        else:
+            distance = (ours - theirs).square().sum() / theirs.square().sum()
+        if self.total_variation:
+            rough = [(x.diff(dim=axis)).abs().mean() for axis in (-2, -1)]
+            distance = distance + self.total_variation * (rough[0] + rough[1])
+        return distance
+
+    def gradient(self, x: Tensor, y: Tensor) -> Params:
+        """Return the gradient in the sent leaves, or what the client's own steps would come to."""
+        seen = self.observation
+        if not self.simulate or seen.look.steps == 1:
+            return self.one_gradient(self.params, x, y)
+        now, speed, change = dict(self.params), dict[str, Tensor](), dict[str, Tensor]()
+        for batch, label in zip(x.split(seen.look.batch), y.split(seen.look.batch), strict=True):
+            for name, g in self.one_gradient(now, batch, label, every=True).items():
+                speed[name] = seen.momentum * speed.get(name, 0) + g + seen.weight_decay * now[name]
+                now[name] = now[name] - seen.lr * speed[name]
+        weight = weight_of_steps(seen.momentum, seen.look.steps)
+        for name in self.sent:
+            change[name] = (self.params[name] - now[name]) / (seen.lr * weight) - seen.weight_decay * self.params[name]
+        return change
+
+    def one_gradient(self, params: Params, x: Tensor, y: Tensor, every: bool = False) -> Params:
+        """Return the gradient of the method's own objective in the sent leaves, or in all that train."""
+        seen = self.observation
+        names = list(seen.phase.train) if every else list(self.sent)
+        leaves = {n: params[n] if params[n].requires_grad else params[n].detach().requires_grad_() for n in names}
+        moving = {n: params[n].clone() for n in self.learner.network.statistics}  # batch norm moves them in place
+        rows = torch.arange(len(x), device=x.device)
+        batch = Batch(x, y, torch.ones(len(x), dtype=torch.bool, device=x.device), rows, full=True)
+        context = Context(self.params, self.aux, seen.phase.name)
+        loss = seen.method.objective(self.learner, params | moving | leaves, batch, context)
+        found = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
+        return dict(zip(names, found, strict=True))
+
+    def slope(self, flat: Tensor) -> tuple[float, Tensor]:
+        """Return the objective and its gradient."""
+        flat = flat.detach().requires_grad_()
+        value = self.distance(flat)
+        (slope,) = torch.autograd.grad(value, flat)
+        return value.item(), slope
+
+    def value(self, flat: Tensor) -> float:
+        """Return the objective, infinite where it is no number."""
+        value = self.distance(flat).item()
+        return value if np.isfinite(value) else float("inf")
+
+
+def _attack(
+    seen: Observation, objective: str, total_variation: float, labels: str, personal: str, simulate: bool
+) -> _Attack:
+    """Put together what the attacker knows and believes."""
+    network = seen.network
+    if total_variation and len(seen.shape) < 2:
+        raise ValueError(f"total_variation needs inputs with rows and columns, got inputs of shape {seen.shape}.")
+    if not any(leaf.nan_to_num(0).any() for leaf in seen.gradient.values()):
+        raise ValueError(
+            "observation holds an update of zeros, which tells nothing; choose another client, round or batch."
+        )
+    params = dict(seen.secret.leaves if personal == "known" else seen.guess)
+    with torch.no_grad():
+        outputs = network({n: leaf.clone() for n, leaf in params.items()}, seen.secret.x[:1]).shape[1]
+    classes = max(outputs, 2)
+    if labels != "known" and seen.learner.task != "cross_entropy":
+        raise ValueError(f'labels must be "known" under the loss {seen.learner.task!r}, got {labels!r}.')
+    known = {"known": seen.secret.y, "inferred": None, "optimised": None}[labels]
+    if labels == "inferred":
+        known = torch.tensor([infer_label(seen)], device=network.device)
+    if personal == "known":
+        x, y = seen.secret.own
+    else:
+        y = torch.arange(classes, device=network.device).to(seen.secret.y.dtype)
+        x = torch.zeros(classes, *seen.shape, dtype=network.dtype, device=network.device)
+    every = torch.ones(len(y), dtype=torch.bool, device=network.device)
+    learner = seen.learner if known is not None else replace(seen.learner, losses=_soft)
+    with torch.no_grad():
+        params, aux = seen.method.prepare(learner, params, ClientData(x, y, every, ~every))
+    params = {name: leaf.detach() for name, leaf in params.items()}
+    return _Attack(
+        seen, learner, params, aux, seen.gradient, known, classes, objective == "cosine", total_variation, simulate
+    )
+
+
+def _soft(outputs: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of logits (B, Q) against probabilities (B, Q); an impossible class counts as very unlikely."""
+    return -(y * outputs.log_softmax(-1).clamp(min=-100)).sum(-1)
+
+
+def _lbfgs(
+    attack: _Attack,
+    first: Tensor,
+    iterations: int,
+    bounds: tuple[float, float] | None,
+    advance: Callable[..., None],
+) -> Tensor:
+    """Minimise by L-BFGS."""
+    from scipy.optimize import Bounds, minimize
+
+    pixels = attack.observation.samples * int(np.prod(attack.observation.shape))
+    low, high = np.full(len(first), -np.inf), np.full(len(first), np.inf)
+    if bounds is not None:
+        low[:pixels], high[:pixels] = bounds
+
+    def slope(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        value, found = attack.slope(torch.from_numpy(flat))
+        return value, found.cpu().numpy().astype(np.float64)
+
+    def count(xk: np.ndarray) -> None:
+        advance()
+
+    how: Any = {"maxiter": iterations, "maxfun": 3 * iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
+    found = minimize(
+        slope, first.numpy(), jac=True, method="L-BFGS-B", bounds=Bounds(low, high), callback=count, options=how
+    )
+    return torch.from_numpy(np.asarray(found.x))
+
+
+def _adam(
+    attack: _Attack,
+    first: Tensor,
+    iterations: int,
+    bounds: tuple[float, float] | None,
+    advance: Callable[..., None],
+    *,
+    step: float,
+    signed: bool,
+) -> Tensor:
+    """Minimise by Adam, on the signs of the gradient if wanted; inputs are put back into their range."""
+    flat = first.clone().requires_grad_()
+    optimizer = torch.optim.Adam([flat], lr=step)
+    marks = [int(share * iterations) for share in _DECAY]
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, marks, gamma=0.1)
+    pixels = attack.observation.samples * int(np.prod(attack.observation.shape))
+    for _ in range(iterations):
+        _, slope = attack.slope(flat)
+        flat.grad = slope.sign() if signed else slope
+        optimizer.step()
+        schedule.step()
+        if bounds is not None:
+            with torch.no_grad():
+                flat[:pixels].clamp_(*bounds)
+        advance()
+    return flat.detach()

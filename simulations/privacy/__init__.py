@@ -1,0 +1,1 @@
+"""What messages give away: FedDecomp's Table 7."""

@@ -1,0 +1,58 @@
+"""The privacy study's table by seed: means and maxima over a seed's images, and intervals that hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import Design, simultaneous
+from simulations.showing import Estimate
+
+#: Seeds deal the same images anew, and the sentence is about other deals and runs.
+DESIGN = Design(clients="new", data="fixed")
+#: What is compared: an arm and an attack on its messages.
+Target = tuple[str, str]
+How = Literal["mean", "max"]
+#: Where an image counts as found: the PSNR that rounding to bytes leaves, 10 log10(12 * 255^2) decibels. Beyond it
+#: only the optimiser's last digits differ, and they would rule the means.
+FOUND = 58.92
+
+
+def rows(tables: Tables, *, steps: int, stage: int | None = None) -> pd.DataFrame:
+    """Return the images behind messages of so many steps: of one image each, and of trained networks by default.
+
+    PSNR is cut off at `FOUND`.
+    """
+    table = tables["images"]
+    beyond = (table["psnr"] - FOUND).clip(lower=0)
+    table = table.assign(psnr=table["psnr"] - beyond, printed=table["printed"] - beyond)
+    chosen = (table["steps"] == steps) & (table["batch"] == 1)
+    return table[chosen & (table["stage"] == stage if stage is not None else table["stage"] > 0)]
+
+
+def stages(tables: Tables) -> list[int]:
+    """Return the rounds after which trained networks were attacked."""
+    return sorted(int(stage) for stage in tables["images"]["stage"].unique() if stage)
+
+
+def several(tables: Tables) -> int:
+    """Return the number of steps of the messages about several images."""
+    return int(tables["images"]["steps"].max())
+
+
+def by_seed(table: pd.DataFrame, measure: str = "psnr", how: How = "mean") -> pd.DataFrame:
+    """Return one row per seed and one column per arm and attack: the mean or the maximum over the seed's images."""
+    return table.groupby(["seed", "arm", "attack"])[measure].agg(how).unstack(["arm", "attack"])
+
+
+def joint(wide: pd.DataFrame, pairs: Sequence[tuple[Target, Target]]) -> dict[tuple[Target, Target], Estimate]:
+    """Return differences of pairs, with limits that hold together at 95%."""
+    names = list(dict.fromkeys(name for pair in pairs for name in pair))
+    values = wide[names].dropna().to_numpy().T[:, :, None]
+    places = [(names.index(a), names.index(b)) for a, b in pairs]
+    family = simultaneous(values, places, design=DESIGN, moderated=False)
+    found = zip(family.estimate, family.low, family.high, strict=True)
+    return {pair: (float(m), float(low), float(high)) for pair, (m, low, high) in zip(pairs, found, strict=True)}
