@@ -38,6 +38,12 @@ def curve_cells(tables: Tables) -> list[str]:
     return list(dict.fromkeys(values.loc[values["shown"].isin(["Figure 2", "Figure 5"]), "cell"]))
 
 
+def figure_of(tables: Tables, cell: str) -> str:
+    """Return the figure that shows a cell's curves."""
+    shown = tables["values"].loc[tables["values"]["cell"] == cell, "shown"]
+    return "Figure 2" if (shown == "Figure 2").any() else "Figure 5"
+
+
 def place(tables: Tables) -> str:
     """Return the name of the cell of Figures 3a to 3c and of the fast and slow protocol."""
     return str(tables["spread"]["cell"].iloc[0])
@@ -106,8 +112,8 @@ def personal_differences(tables: Tables, cell: str) -> dict[tuple[str, str], Est
 
 def global_differences(tables: Tables, cell: str) -> dict[tuple[str, str], Estimate]:
     """Compare FilterDecomp's global model with FedAvg's and FedProx's, in the mean of the last ten rounds."""
-    shown = "Figure 2" if cell in table_cells(tables) else "Figure 5"
-    return joint(by_seed(tables, shown, cell), [("FilterDecomp", other) for other in GLOBAL if other != "FilterDecomp"])
+    table = by_seed(tables, figure_of(tables, cell), cell)
+    return joint(table, [("FilterDecomp", other) for other in GLOBAL if other != "FilterDecomp"])
 
 
 def curves(tables: Tables, cell: str) -> pd.DataFrame:

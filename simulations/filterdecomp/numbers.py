@@ -23,7 +23,7 @@ METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
 ALIKE = (0.9, 1.1)
 #: The arms of the proof line, with the printed name of ours.
 PROOF = ("FedAvg + FT", "FedPer", OURS)
-_POINTS = " points"
+_POINTS = "points"
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
@@ -67,7 +67,7 @@ def _curves(tables: Tables) -> dict[str, Finding]:
             if row["method"] == "FilterDecomp" and np.isfinite(row["low"]):
                 what = f"rounds of FilterDecomp less FedAvg's until {judged.SHARE:.0%} of FedAvg's accuracy, {where}"
                 found[f"rounds: {where}"] = Finding(
-                    what, row["difference"], row["low"], row["high"], unit=" rounds", digits=1
+                    what, row["difference"], row["low"], row["high"], unit="rounds", digits=1
                 )
     return found
 
@@ -130,7 +130,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "agreement": _agreements(tables, cells),
         "atoms": _atoms(tables, cells),
         "others": [arm for arm in PERSONAL if arm not in (OURS, OURS_HEAD)],
-        "curve_cells": [{"key": judged.short(c), "shown": "Figure 2" if c in cells else "Figure 5"} for c in own],
+        "curve_cells": [{"key": judged.short(c), "shown": judged.figure_of(tables, c)} for c in own],
         "curve_seeds": int(judged.curves(tables, own[0])["seed"].nunique()),
         "global": [_row(tables, "", own, arm) for arm in GLOBAL],
         "targets": [_target(tables, cell) for cell in own],
@@ -165,7 +165,7 @@ def _row(tables: Tables, shown: str, cells: Sequence[str], arm: str) -> dict[str
     """Return an arm's metrics by cell: means over seeds with 95% intervals, each by itself; and what is printed."""
     row: dict[str, Any] = {"arm": arm}
     for cell in cells:
-        figure = shown or ("Figure 2" if cell in judged.table_cells(tables) else "Figure 5")
+        figure = shown or judged.figure_of(tables, cell)
         found = {}
         for metric in METRICS:
             wide = judged.by_seed(tables, figure, cell, metric)

@@ -73,7 +73,7 @@ def _curves(tables: Tables) -> Figure:
             moved = scores.rounds[band.places] + 0.25 * (i - 1)
             axis.plot(scores.rounds, 100 * band.curves[i], ls=LOOKS[arm]["ls"], color=LOOKS[arm]["color"], lw=0.9)
             _bars(axis, moved, 100 * band.curves[i, band.places], 100 * band.half[i], arm)
-        axis.set_title(f"{judged.short(cell)} (Figure {2 if cell in judged.table_cells(tables) else 5})")
+        axis.set_title(f"{judged.short(cell)} ({judged.figure_of(tables, cell)})")
         axis.set_xlabel("round")
     axes[0].set_ylabel("global test accuracy (per cent)")
     _legend_above(figure, axes[0])
@@ -119,7 +119,7 @@ def _figure_3(tables: Tables) -> Figure:
 
 def _variance(tables: Tables) -> Figure:
     """Draw Figure 3b: variances over rounds, and the ratio of both aggregates of the same trained clients."""
-    figure, (left, right) = _axes(2, 2.7)
+    figure, (left, right) = _axes(2, 3.0)
     m = int(tables["spread"]["clients"].iloc[0])
     lines = (
         ("FedAvg", "plain", "FedAvg, its own way", "FedAvg"),
@@ -150,8 +150,10 @@ def _variance(tables: Tables) -> Figure:
     right.set_xlabel("round")
     right.set_ylabel("variance of the product of averages\nover that of the average of products")
     right.ticklabel_format(axis="y", useOffset=False)
-    for axis in (left, right):
-        axis.legend(frameon=False, fontsize=6.5)
+    rounds = sorted(tables["spread"]["round"].unique())
+    for axis, columns in ((left, 1), (right, 2)):
+        axis.set_xticks(rounds[1::2] if len(rounds) > 1 else rounds)
+        axis.legend(frameon=False, fontsize=6.5, ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
 
@@ -193,5 +195,5 @@ def _numbers(tables: Tables) -> Figure:
     axis.set_xscale("log")
     axis.set_xlabel("millions of numbers that travelled, both ways, all participants (logarithmic)")
     axis.set_ylabel("global test accuracy (per cent)")
-    _legend_above(figure, axis, 3)
+    _legend_above(figure, axis, 2)
     return figure
