@@ -40,7 +40,7 @@ def _points(found: Mapping[tuple[Any, Any], Estimate], what: str, name: str) -> 
 
 
 def _tables_1_and_2(tables: Tables) -> dict[str, Finding]:
-    found = {}
+    found: dict[str, Finding] = {}
     for cell in judged.table_cells(tables):
         where = judged.short(cell)
         found |= _points(
@@ -55,7 +55,7 @@ def _tables_1_and_2(tables: Tables) -> dict[str, Finding]:
 
 
 def _curves(tables: Tables) -> dict[str, Finding]:
-    found = {}
+    found: dict[str, Finding] = {}
     for cell in judged.curve_cells(tables):
         where = judged.short(cell)
         found |= _points(

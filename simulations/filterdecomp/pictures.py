@@ -142,10 +142,10 @@ def _variance(tables: Tables) -> Figure:
         ratio = (found["decomposed"] / found["plain"]).unstack("round")
         mean, half = _together({"": ratio})[""]
         mark = ("^", "s", "D", "o")[i % 4]
-        look = {"marker": mark, "mfc": "white" if layer else "black", "color": "0.45" if layer else "black"}
+        shade = {"marker": mark, "mfc": "white" if layer else "black", "color": "0.45" if layer else "black"}
         x = mean.index + 0.15 * (i - 1.5)
         right.errorbar(x, mean, half, ls=":" if layer else "-", ms=3.5, lw=0.8, elinewidth=0.7, mew=0.7,
-                       label=layer or "all layers", **look)  # fmt: skip
+                       label=layer or "all layers", **shade)  # fmt: skip
     right.axhline(1, color="black", lw=0.5)
     right.set_xlabel("round")
     right.set_ylabel("variance of the product of averages\nover that of the average of products")
