@@ -89,7 +89,7 @@ def figure_3(tables: Tables, shown: str, arm: str) -> pd.DataFrame:
 def joint(table: pd.DataFrame, pairs: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, Any], Estimate]:
     """Compare pairs of columns in points, paired on seeds, with 95% limits that hold together.
 
-    A difference without spread over seeds has no interval: the limits are then those that any difference of shares has.
+    Limits are cut off where differences of shares end, and lie there if a difference has no spread over seeds.
     """
     names = list(dict.fromkeys(name for pair in pairs for name in pair))
     known = table[names].dropna()
@@ -97,10 +97,10 @@ def joint(table: pd.DataFrame, pairs: Sequence[tuple[Any, Any]]) -> dict[tuple[A
     family = simultaneous(
         known.to_numpy().T[:, :, None], [(index[a], index[b]) for a, b in pairs], design=DESIGN, moderated=False
     )
-    rows = zip(
-        family.estimate, np.nan_to_num(family.low, nan=-_FULL), np.nan_to_num(family.high, nan=_FULL), strict=True
-    )
-    return {pair: (float(m), float(low), float(high)) for pair, (m, low, high) in zip(pairs, rows, strict=True)}
+    low = np.clip(np.nan_to_num(family.low, nan=-_FULL), -_FULL, _FULL)
+    high = np.clip(np.nan_to_num(family.high, nan=_FULL), -_FULL, _FULL)
+    rows = zip(family.estimate, low, high, strict=True)
+    return {pair: (float(m), float(a), float(b)) for pair, (m, a, b) in zip(pairs, rows, strict=True)}
 
 
 def personal_differences(tables: Tables, cell: str) -> dict[tuple[str, str], Estimate]:
