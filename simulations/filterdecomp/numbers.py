@@ -94,11 +94,11 @@ def _figure_3(tables: Tables) -> dict[str, Finding]:
         words = f"over the variance of the average, the same clients, {m} participants"
         for key, error in (("variance", False), ("error", True)):
             what = "variance" if key == "variance" else "mean squared error"
-            estimate = judged.geometric(judged.variance_ratio(tables, m, error=error))
+            estimate = judged.geometric(judged.variance_ratio(tables, m, error=error), 2 * len(_sizes(tables)))
             found[f"{key} {m}"] = Finding(f"{what} of the product of averages {words}", *estimate, border=1.0, digits=4)
     first = _sizes(tables)[0]
     for key, relative in (("own", False), ("own, relative", True)):
-        estimate = judged.geometric(judged.own_ratio(tables, first, relative=relative))
+        estimate = judged.geometric(judged.own_ratio(tables, first, relative=relative), 2)
         words = ", relative to its size" if relative else ""
         what = f"variance of FilterDecomp's aggregate over FedAvg's, each on its own way{words}"
         found[key] = Finding(what, *estimate, border=1.0, digits=2)
