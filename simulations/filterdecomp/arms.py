@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import fedstat as fs
@@ -43,7 +44,7 @@ def method(arm: str, epochs: int, atoms: int = 9) -> fs.Method:
     if arm in SLOW:
         period, group = SLOW[arm]
         return FilterDecomp(atoms=atoms, beta=1 / period, slow="alpha" if group == "alpha" else "all")
-    every = {
+    every: dict[str, Callable[[], fs.Method]] = {
         "FedAvg": fs.FedAvg,
         "FedProx": partial(FedProx, mu=0.1),
         "FilterDecomp": partial(FilterDecomp, atoms=atoms),
@@ -60,8 +61,7 @@ def method(arm: str, epochs: int, atoms: int = 9) -> fs.Method:
         OURS_HEAD: partial(FilterDecomp, atoms=atoms, personal=True, head="local"),
         "FedPara": FedPara,
     }
-    made: fs.Method = every[arm]()
-    return made
+    return every[arm]()
 
 
 def rate_of(arm: str) -> str:
