@@ -27,8 +27,8 @@ FIGURES = {
     },
     DECOMP: {*(f"Figure {n}" for n in range(1, 7)), *(f"Table {n}" for n in range(1, 8))},
     FILTER: {
-        "Figure 1a", "Figure 1b", "Figure 2", "Figure 3a", "Figure 3b", "Figure 3c", "Figure 4a", "Figure 4b", "Figure 4c",
-        "Figure 5", "Table 1", "Table 2",
+        "Figure 1a", "Figure 1b", "Figure 2", *(f"Figure 3{panel}" for panel in "abc"),
+        *(f"Figure 4{panel}" for panel in "abc"), "Figure 5", "Table 1", "Table 2",
     },
 }  # fmt: skip
 

@@ -38,7 +38,7 @@ ABOUT = About(
     order=80,
     shows=(
         Shown(
-            "Figure 1b", "loss landscape of a model with two parameters, averaged over 5 and over 25 clients", "in part",
+            "Figure 1b", "loss landscape of a model of two weights, averaged over 5 and over 25 clients", "in part",
             "the paper does not state Σ (ours is the identity), rounds or rate; 5 or 25 of 100 clients whose class "
             "centres differ take part in each of 25 rounds; averages apart stand beside FedAvg",
         ),

@@ -59,8 +59,8 @@ def _virtual(close: pd.DataFrame) -> dict[str, Finding]:
     found = {}
     for name, words in RATIOS.items():
         ratio = np.log(rows[name, "virtual"] / rows[name, "local"])
-        limits = np.exp(mean_interval(ratio.to_numpy(), level))
-        found[name] = Finding(f"{words}, virtual over local clients", *map(float, limits), border=1.0, digits=3)
+        mean, low, high = np.exp(mean_interval(ratio.to_numpy(), level)).tolist()
+        found[name] = Finding(f"{words}, virtual over local clients", mean, low, high, border=1.0, digits=3)
     for name, words in DIFFERENCES.items():
         d = paired_difference(rows[name, "virtual"], rows[name, "local"], level=level)
         found[name] = Finding.of(f"{words}, virtual less local clients", d, unit="nats", digits=3)
@@ -69,8 +69,7 @@ def _virtual(close: pd.DataFrame) -> dict[str, Finding]:
 
 def _held(plane: pd.DataFrame) -> dict[str, Finding]:
     held = plane.groupby("seed")["held"].first().to_numpy()
-    share = mean_interval(held, LEVEL)
-    found = {"held": Finding("share of the way that the plane holds", *map(float, share), border=0.5, digits=2)}
+    found = {"held": Finding("share of the way that the plane holds", *mean_interval(held, LEVEL), border=0.5)}
     for arm, rows in plane.groupby("arm"):
         d = paired_difference(rows["projected"], rows["end"], level=LEVEL)
         words = f"loss of the last followed network's projection less its own, {arm}"

@@ -80,5 +80,5 @@ def _contours(axis: Axes, landscape: pd.DataFrame) -> None:
     low, high = float(grid.to_numpy().min()), float(np.quantile(grid.to_numpy(), 0.9))
     levels = np.linspace(low, high, 12)[1:]
     lines = axis.contour(grid.columns, grid.index, grid.to_numpy(), levels=levels, colors="0.65", linewidths=0.6)
-    axis.clabel(lines, lines.levels[::2], fontsize=6.5, fmt="%.2f")
+    axis.clabel(lines, levels[::2], fontsize=6.5, fmt="%.2f")
     axis.set_xlabel("first direction (filters' norms)")
