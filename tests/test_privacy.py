@@ -264,6 +264,16 @@ def test_hiding_tau_protects_only_from_who_does_not_know_it() -> None:
     assert quality(seen, knowing) > quality(seen, guessing) + 5
 
 
+@pytest.mark.slow
+def test_several_steps_give_the_images_away_to_who_repeats_them() -> None:
+    seen = look(fs.FedAvg(), Look(client=1, round=2, steps=4), dtype="float32")
+    x = seen.secret.x.numpy()
+    taken, repeated = (invert(seen, simulate=s, iterations=250).x for s in (False, True))
+    worst = [min(psnr(a, b) for a, b in zip(x, f[match(x, f)], strict=True)) for f in (taken, repeated)]
+    assert worst[0] < 12
+    assert worst[1] > 30
+
+
 def test_the_same_arguments_give_the_same_bits_and_the_best_restart_is_kept() -> None:
     seen = look(fs.FedAvg(), Look(client=1, batch=2), dtype="float32")
     three = invert(seen, iterations=20, restarts=3, seed=5)
@@ -338,11 +348,14 @@ def planted(lower: dict[tuple[str, str], float], seeds: int = 6) -> dict[str, pd
     """Tables in which every image has 30 dB, but for what is planted, a seed's own shift and noise between images."""
     rng, rows = np.random.default_rng(0), list[dict[str, Any]]()
     attacks = [("FedAvg", a) for a in ("guessing", "cosine", "random gradient", "mean image", "another image")]
-    attacks += [(arm, attack) for arm in ARMS if arm != "FedAvg" for attack in ("guessing", "knowing")]
+    kinds = ("guessing", "knowing", "simulating", "simulating, knowing")
+    attacks += [("FedAvg", "simulating"), *((arm, attack) for arm in ARMS if arm != "FedAvg" for attack in kinds)]
     for seed in range(seeds):
         shift = rng.normal(scale=3)
         for stage, steps in ((0, 1), (2, 1), (10, 1), (10, 4)):
             for arm, attack in attacks[:1] if stage == 0 else attacks:
+                if attack.startswith("simulating") and steps == 1:
+                    continue
                 for image in range(4):
                     value = 35 + shift - lower.get((arm, attack), 0.0) + rng.normal(scale=0.3)
                     row = {"arm": arm, "attack": attack, "stage": stage, "batch": 1, "steps": steps, "seed": seed}
@@ -362,7 +375,11 @@ def test_the_study_finds_what_was_planted_and_nothing_else() -> None:
     from simulations.privacy.numbers import findings, numbers
 
     poor = {("FedAvg", a): 20.0 for a in ("random gradient", "another image")} | {("FedAvg", "mean image"): 15.0}
-    tables = planted(poor | {("FedDecomp text", "guessing"): 8.0, ("FedPer", "knowing"): 5.0})
+    tables = planted(
+        poor
+        | {("FedDecomp text", "guessing"): 8.0, ("FedPer", "knowing"): 5.0}
+        | {("FedAvg", "simulating"): -9.0, ("FedRoD", "simulating, knowing"): 4.0}
+    )
     found = findings(tables)
     signs = {key: finding.sign for key, finding in found.items()}
     assert signs["positive"] == "more"
@@ -372,6 +389,12 @@ def test_the_study_finds_what_was_planted_and_nothing_else() -> None:
     assert signs["FedPer knowing"] == "less"
     for same in ("FedDecomp text known less FedAvg", "FedDecomp code less FedAvg", "FedDecomp code knowing", "steps"):
         assert signs[same] == "unclear", same
+    assert signs["simulating"] == "more"
+    assert signs["FedPer less FedAvg repeated"] == "less"
+    assert signs["FedRoD knowing repeated"] == "less"
+    assert signs["FedDecomp text knowing repeated"] == "unclear"
+    old = tables["images"][~tables["images"]["attack"].str.startswith("simulating")]
+    assert findings(tables | {"images": old}).keys() == {key for key in found if not key.endswith(("repeated", "ting"))}
     assert found["FedDecomp text less FedAvg"].mean == pytest.approx(-8, abs=0.5)
     shown = numbers(tables, {"pool": 2, "dataset": "cifar10", "images": 600})
     assert shown["seeds"] == 6

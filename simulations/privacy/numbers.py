@@ -30,6 +30,8 @@ _RANGES = {"psnr": _ALL, "printed": _ALL, "most": _ALL, "most_printed": _ALL, "s
 _ROWS = (
     *((arm, "guessing", arm, "guesses") for arm in ARMS),
     *((arm, "knowing", arm, "knows") for arm in OTHERS),
+    *((arm, "simulating", f"{arm}, steps repeated", "guesses") for arm in ARMS),
+    *((arm, "simulating, knowing", f"{arm}, steps repeated", "knows") for arm in OTHERS),
     ("FedAvg", "cosine", "FedAvg, by the cosine", "guesses"),
     ("FedAvg", "random gradient", "a random gradient", "–"),
     ("FedAvg", "another image", "another client’s image", "–"),
@@ -45,7 +47,9 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "one": _table(one),
         "many": _table(rows(tables, steps=several(tables))),
         "steps": several(tables),
-        "stages": stages(tables),
+        "rounds": " and ".join(map(str, stages(tables))),
+        "first": stages(tables)[0],
+        "last": stages(tables)[-1],
         "seeds": int(one["seed"].nunique()),
         "per_seed": int(_guessed(one).groupby("seed").size().max()),
         "found": fixed(FOUND, 1),
@@ -111,17 +115,35 @@ def findings(tables: Tables) -> dict[str, Finding]:
             paired_difference(final[average], first[average]), unit="dB", digits=1,
         )  # fmt: skip
     of, known = "PSNR from {0}'s messages", "PSNR from {0}'s messages if personal leaves are known"
-    families = (
-        ("", f"{of} less FedAvg's, one step", one, "guessing", average),
-        (" knowing", f"{known}, less guessed, one step", one, "knowing", None),
-        (" known less FedAvg", f"{known}, less FedAvg's, one step", one, "knowing", average),
-        (" many", f"{of} less FedAvg's, {many} steps", more, "guessing", average),
-    )
-    for suffix, words, wide, attack, control in families:
-        pairs = [((arm, attack), control or (arm, "guessing")) for arm in OTHERS]
-        for (arm, _), (mean, low, high) in ((a, e) for (a, _), e in joint(wide, pairs).items()):
-            key = f"{arm}{suffix}" if suffix.startswith(" know") else f"{arm} less FedAvg{suffix}"
-            found[key] = Finding(f"{words.format(arm)} ({_FAMILY})", mean, low, high, unit="dB", digits=1)
+    families = [
+        ("{0} less FedAvg", f"{of} less FedAvg's, one step", one, "guessing", average),
+        ("{0} knowing", f"{known}, less guessed, one step", one, "knowing", None),
+        ("{0} known less FedAvg", f"{known}, less FedAvg's, one step", one, "knowing", average),
+        ("{0} less FedAvg many", f"{of} less FedAvg's, {many} steps", more, "guessing", average),
+    ]
+    if ("FedAvg", "simulating") in more:
+        some = rows(tables, steps=many, stage=last)
+        again = by_seed(some[some["client"].isin(some[some["attack"] == "simulating"]["client"])])
+        found["simulating"] = _difference(
+            f"PSNR of FedAvg's images if {many} steps are repeated, less if they are taken for one",
+            again, ("FedAvg", "simulating"), average,
+        )  # fmt: skip
+        repeated, less = f"{of}, {many} steps repeated", ("FedAvg", "simulating")
+        families += [
+            ("{0} less FedAvg repeated", f"{repeated}, less FedAvg's", again, "simulating", less),
+            (
+                "{0} knowing repeated",
+                f"{known}, less guessed, {many} steps repeated",
+                again,
+                "simulating, knowing",
+                None,
+            ),
+        ]
+    for key, words, wide, attack, control in families:
+        guessed = "simulating" if attack.startswith("simulating") else "guessing"
+        pairs = [((arm, attack), control or (arm, guessed)) for arm in OTHERS]
+        for ((arm, _), _), limits in joint(wide, pairs).items():
+            found[key.format(arm)] = Finding(f"{words.format(arm)} ({_FAMILY})", *limits, unit="dB", digits=1)
     return found
 
 

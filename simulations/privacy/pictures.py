@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+#: What stands beside a line of images.
+_NOTES = {"guessing": "", "knowing": "\nleaves known", "simulating": " repeated"}
 #: Who attacks, and how it is drawn.
 _ATTACKERS = {"guessing": ("personal leaves guessed", "black"), "knowing": ("personal leaves known", "white")}
 
@@ -66,6 +68,8 @@ def _images(tables: Tables) -> Figure:
     looks = [(0, 1), *((stage, 1) for stage in stages(tables)), (last, many)]
     lines = [(*look, kind) for look in looks for kind in _ATTACKERS if look[0] and (look[1] == 1 or kind == "guessing")]
     lines = [(0, 1, "guessing"), *lines]
+    if (table["attack"] == "simulating").any():
+        lines.append((last, many, "simulating"))
     columns = ["original", *ARMS, "random gradient", "mean image"]
     figure, axes = plt.subplots(
         len(lines), len(columns), figsize=(WIDTH, 0.72 * len(lines) + 0.3), squeeze=False,
@@ -76,12 +80,16 @@ def _images(tables: Tables) -> Figure:
         for axis, column in zip(place, columns, strict=True):
             axis.axis("off")
             special = column in ("random gradient", "mean image", "original")
-            arm, attack = ("FedAvg", column) if special else (column, "guessing" if column == "FedAvg" else kind)
+            arm, attack = (
+                ("FedAvg", column)
+                if special
+                else (column, "guessing" if (column, kind) == ("FedAvg", "knowing") else kind)
+            )
             which = some[(some["arm"] == arm) & (some["attack"] == ("guessing" if column == "original" else attack))]
             if len(which):
                 _draw(axis, which.iloc[0], "original" if column == "original" else "found")
         words = "untrained" if not stage else f"{stage} rounds"
-        words += f"\n{steps} step{'s' * (steps > 1)}" + ("\nleaves known" if kind == "knowing" else "")
+        words += f"\n{steps} step{'s' * (steps > 1)}" + _NOTES[kind]
         place[0].text(-0.12, 0.5, words, transform=place[0].transAxes, ha="right", va="center", fontsize=6.5)
     for axis, column in zip(axes[0], columns, strict=True):
         axis.set_title(column.replace(" ", "\n"), fontsize=7, pad=2)

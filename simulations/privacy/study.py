@@ -87,6 +87,8 @@ class Scale:
         Of every attack.
     objective, optimizer, total_variation
         As `fedstat.privacy.invert`.
+    simulated : int
+        Of how many victims messages of several steps are attacked by one who repeats the steps one by one, too.
     knowing : bool
         Whether all messages are attacked by one who knows the personal leaves, too; else those after one step.
     seeds, lr, epochs, batch : int, float, int, int
@@ -111,6 +113,7 @@ class Scale:
     objective: Literal["squared", "cosine"] = "squared"
     optimizer: Literal["lbfgs", "adam"] = "lbfgs"
     total_variation: float = 0.0
+    simulated: int = 1
     knowing: bool = False
     lr: float = 0.1
     epochs: int = 2
@@ -242,6 +245,10 @@ def _attacks(scale: Scale, arm: str, seen: Observation, clients: Clients, seed: 
         return
     yield "guessing", _found(invert(seen, **how))
     one, last = seen.look.steps * seen.look.batch == 1, seen.look.round == max(scale.stages)
+    if seen.look.steps > 1 and seen.look.client < scale.simulated:
+        yield "simulating", _found(invert(seen, simulate=True, **how))
+        if arm != "FedAvg":
+            yield "simulating, knowing", _found(invert(seen, simulate=True, personal="known", **how))
     if arm != "FedAvg":
         if one or scale.knowing:
             yield "knowing", _found(invert(seen, personal="known", **how))
