@@ -38,7 +38,7 @@ ABOUT = About(
     times={
         "smoke": "ten seconds",
         "quick": "under a minute on two cores",
-        "desk": "an hour of processor time",
+        "desk": "seventy minutes of processor time",
         "paper": "a week on one H200 (an estimate: 5e17 operations, nearly all of them in the roles' LSTM, at 1e12 a "
         "second, which batches of 50 allow)",
     },
