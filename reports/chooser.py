@@ -32,15 +32,15 @@ def chooser(methods: Cards) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``groups``, each with the name of its ``kind`` and ``rows``; and ``guide``, a record for each question, empty
-        while no outcome is known.
+        ``groups``, each with the name of its ``kind`` and ``rows``; ``both``, the methods above both controls; and
+        ``guide``, a record for each question, empty while no outcome is known.
     """
     groups = []
     for kind in KINDS:
         rows = [_row(name, variant) for name, variant in _variants(methods) if variant.kind == kind]
         if rows:
             groups.append({"kind": kind, "rows": rows})
-    return {"groups": groups, "guide": _guide(methods)}
+    return {"groups": groups, "both": _above_both(methods), "guide": _guide(methods)}
 
 
 def _variants(methods: Cards) -> Iterator[tuple[str, Variant]]:
@@ -94,25 +94,28 @@ def _side(side: str, control: str, words: str) -> bool:
 
 
 def _guide(methods: Cards) -> list[dict[str, Any]]:
-    """Return, for each question, the methods above both controls on the largest number of data sets.
-
-    Where they are below a control is said, too.
-    """
+    """Return, for each question, the methods that are below no control, and above one on the most data sets."""
     known = [cell for cell in CELLS if any(cell in v.came_out for _, v in _variants(methods))]
     if not known:
         return []
     found = []
     for question, lets in QUESTIONS.items():
+        through = [(_label(name, variant), variant) for name, variant in _variants(methods) if lets(variant)]
         rows = [
-            {
-                "method": _label(name, variant),
-                "above": [cell for cell in known if variant.came_out.get(cell) == "above both"],
-                "below": [cell for cell in known if "below" in variant.came_out.get(cell, "")],
-            }
-            for name, variant in _variants(methods)
-            if lets(variant)
+            {"method": label, "above": [cell for cell in known if "above" in v.came_out.get(cell, "")]}
+            for label, v in through
+            if label not in CONTROLS and not any("below" in v.came_out.get(cell, "") for cell in known)
         ]
         most = max((len(row["above"]) for row in rows), default=0)
         best = [row for row in rows if most and len(row["above"]) == most]
-        found.append({"question": question, "through": len(rows), "of": len(known), "most": most, "methods": best})
+        found.append({"question": question, "through": len(through), "of": len(known), "most": most, "methods": best})
     return found
+
+
+def _above_both(methods: Cards) -> list[dict[str, Any]]:
+    """Return the methods that are above both controls, and where."""
+    rows = [
+        {"method": _label(name, v), "cells": [cell for cell in CELLS if v.came_out.get(cell) == "above both"]}
+        for name, v in _variants(methods)
+    ]
+    return [row for row in rows if row["cells"]]

@@ -199,14 +199,19 @@ def test_the_page_has_a_sign_against_each_control():
 
 
 def test_the_guide_says_what_the_table_says():
-    guide = {record["question"]: record for record in chooser(made_up())["guide"]}
+    told = chooser(made_up())
+    guide = {record["question"]: record for record in told["guide"]}
     assert [*guide] == [*QUESTIONS]
     anything, nothing, tenth, half, given = guide.values()
-    assert anything["methods"] == [{"method": "Best, β, β = 0.2", "above": ["digits", "images"], "below": []}]
+    assert anything["methods"] == [{"method": "Best, β, β = 0.2", "above": ["digits", "images"]}]
     assert (anything["most"], anything["of"], anything["through"]) == (2, 2, 4)
     assert (nothing["most"], nothing["methods"], nothing["through"]) == (0, [], 1)
-    assert tenth["methods"] == given["methods"] == [{"method": "Small", "above": ["digits"], "below": ["images"]}]
+    assert tenth["methods"] == given["methods"] == []  # the small one is below a control on images
     assert half["through"] == 0
+    assert told["both"] == [
+        {"method": "Best, β, β = 0.2", "cells": ["digits", "images"]},
+        {"method": "Small", "cells": ["digits"]},
+    ]
 
 
 def test_without_outcomes_there_is_no_guide():

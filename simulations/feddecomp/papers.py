@@ -122,6 +122,11 @@ def proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
                 f"{setup['clients']} clients of {setup['train']} training images, {setup['rounds']} rounds of "
                 f"{setup['epochs']} epochs",
                 "findings": [f"{arm} less {other}, {a:g}" for arm in QUESTION[2:] for other in QUESTION[:2]],
+                "names": {
+                    f"{arm} less {other}, {a:g}": f"{arm.removeprefix('FedDecomp ')}, less {other}"
+                    for arm in QUESTION[2:]
+                    for other in QUESTION[:2]
+                },
                 "agreement": beside(rows, world["printed"], wide, names, "method", "FedAvg", _printed_at(a)),
                 "printed": f"{words} (ResNet-8, 40 clients of 500, 300 rounds)" if words else "",
             }

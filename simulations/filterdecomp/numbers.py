@@ -335,8 +335,8 @@ def _proof(tables: Tables, config: Mapping[str, Any], known: Mapping[str, Findin
             f"{fixed(said['value'][OURS], 2)} per cent beside {fixed(said['value']['FedAvg + FT'], 2)} of FedAvg with "
             f"fine-tuning and {fixed(said['value']['FedPer'], 2)} of FedPer"
         )
-    keys = [f"{OURS} less {other}: {where}" for other in PROOF if other != OURS]
+    names = {f"{OURS} less {other}: {where}": f"less {other}" for other in PROOF if other != OURS}
     return [
-        {"what": what, "findings": [key for key in keys if key in known], "printed": printed,
+        {"what": what, "findings": [key for key in names if key in known], "names": names, "printed": printed,
          "agreement": judged.agreement(tables, cell, PROOF)}
     ]  # fmt: skip

@@ -108,8 +108,8 @@ class Scale:
 _RATES = (0.01, 0.03, 0.1)
 SCALES = {
     "smoke": Scale(
-        "digits", "small", images=60, batch_size=20, rounds=6, seeds=2, rates=(0.03, 0.1), tuning_seeds=1,
-        tuning_rounds=2, points=7, followed=5, close=(2, 3), shift=SECOND_LOOK,
+        "digits", "small", images=60, batch_size=20, rounds=6, seeds=2, rates=(0.01, 0.1), tuning_seeds=1,
+        tuning_rounds=2, points=5, followed=5, close=(2, 3), shift=SECOND_LOOK,
     ),
     "quick": Scale(
         "cifar10", "small", images=250, batch_size=20, rounds=25, seeds=3, rates=_RATES, tuning_seeds=1,

@@ -60,14 +60,6 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "mean": _beside(one, "psnr_mean", "mean"),
         "max": _beside(one, "psnr_max", "max"),
         "accuracy": _accuracy(tables["accuracy"]),
-        "proof": [
-            {
-                "what": "deep leakage on what one client sends after one step on one image",
-                "findings": ["FedDecomp code less FedAvg", "FedDecomp text less FedAvg", "FedDecomp text knowing"],
-                "agreement": _beside(one, "psnr_mean", "mean"),
-                "printed": "FedDecomp 11.34 dB in the mean, FedAvg 13.91",
-            }
-        ],
     }
 
 
