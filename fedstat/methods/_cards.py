@@ -1,7 +1,7 @@
 """What is known of each method, for choosing one: cards, read from the table ``cards.csv`` beside this file.
 
-``python -m simulations.chooser`` writes that table: `fedstat.methods._measured` measures what a method keeps, sends and
-needs, and the study ``bench`` says where it came out.
+``python -m simulations.chooser`` writes that table: it measures what a method keeps, sends and needs, and the study
+``bench`` says where it came out.
 """
 
 from __future__ import annotations
