@@ -95,7 +95,7 @@ def proof(study: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:
     study : mapping
         The study's record, whose findings it rests on.
     one : mapping
-        What the study says of it: ``what``, the setting; the keys of ``findings``; ``agreement``, one or several
+        What the study says of it: ``what``, the setting; the keys of `XX, one or several
         records of `simulations.beside.beside_printed`, or None; ``printed``, the paper's numbers; and, if it likes,
         ``names``, short words for findings by key.
     """
@@ -104,7 +104,7 @@ def proof(study: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:
     for key, finding in zip(one["findings"], own, strict=True):
         finding["what"] = names.get(key, finding["what"])
         finding["text"] = finding["text"].removesuffix("points").rstrip()  # which the first pages say once
-    beside = one["agreement"] or []
+    beside = one["beside"] or []
     return {
         "paper": study["about"]["paper"],
         "study": study["name"],

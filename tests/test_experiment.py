@@ -386,8 +386,8 @@ def test_the_papers_summaries_are_what_they_say():
     assert "mean over seeds; standard deviations in summary.csv" in str(short)
 
 
-MEMORY = """
-import resource, sys, torch
+MEMORY = r"""
+import re, sys, torch
 from pathlib import Path
 torch.set_num_threads(1)
 from fedstat.experiment.build import set_up
@@ -395,7 +395,8 @@ from fedstat.experiment.estimate import estimate
 from fedstat.experiment.reading import read
 from fedstat.experiment.run import carry_out
 folder = Path(sys.argv[1])
-used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+# not getrusage, whose peak is also that of the process which started this one
+used = lambda: int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 def go(name, changes):
     setup = set_up(read(folder / "experiment.toml", changes))
     expected = estimate(setup)

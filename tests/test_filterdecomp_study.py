@@ -281,7 +281,7 @@ def test_numbers_have_the_proof_line_and_equal_budgets_compare_what_was_sent():
     made = numbers.numbers(tables, config)
     (proof,) = made["proof"]
     assert set(proof["findings"]) <= set(numbers.findings(tables))
-    assert proof["agreement"]["control"] == "FedAvg + FT"
+    assert proof["beside"]["control"] == "FedAvg + FT"
     assert "94.14" in proof["printed"]
     assert "243 private numbers" in proof["what"]
     assert made["ditto"] == {"runs": 3, "largest": "0.00", "equal": True}

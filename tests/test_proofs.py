@@ -26,7 +26,7 @@ def test_an_experiment_is_told_by_its_findings():
         "b": {"what": "loss of A less B", "text": "0.10 [−0.10, 0.30] nats", "sign": "unclear"},
     }
     study = {"name": "study", "about": {"paper": "Paper", "title": "Title"}, "findings": findings}
-    one = {"what": "ten clients", "findings": ["b", "a"], "agreement": beside(1, 4), "printed": "A 3, B 2"}
+    one = {"what": "ten clients", "findings": ["b", "a"], "beside": beside(1, 4), "printed": "A 3, B 2"}
     found = proof(study, one | {"names": {"a": "A, less B"}})
     assert [(f["what"], f["text"]) for f in found["findings"]] == [
         ("loss of A less B", "0.10 [−0.10, 0.30] nats"),
@@ -34,7 +34,7 @@ def test_an_experiment_is_told_by_its_findings():
     ]
     assert found["answers"]["value"] == {"same": 1, "of": 4}
     assert findings["a"]["text"].endswith("points")  # the chapter's own stays
-    assert proof(study, one | {"agreement": None})["answers"] is None
+    assert proof(study, one | {"beside": None})["answers"] is None
     with pytest.raises(KeyError):
         proof(study, one | {"findings": ["c"]})
 
@@ -57,4 +57,4 @@ def test_committed_experiments_hold_methods_against_their_rivals(name, rivals, p
     assert {*one["findings"]} == {*one["names"]} <= {*findings}
     assert {words.partition(" less ")[2] for words in one["names"].values()} == rivals
     assert one["printed"] == printed
-    assert sum(record["of"] for record in one["agreement"]) == values
+    assert sum(record["of"] for record in one["beside"]) == values

@@ -116,7 +116,7 @@ def _proof(tables: Tables, run: Sequence[Cell], config: Mapping[str, Any]) -> li
             f"{config['rounds']} rounds, {int(tables['values']['seed'].nunique())} seeds",
             "findings": list(names),
             "names": names,
-            "agreement": [found for reading in READINGS if (found := agreement(tables, cell, reading))],
+            "beside": [found for reading in READINGS if (found := agreement(tables, cell, reading))],
             "printed": ", ".join(f"{word} {fixed(said[name], 1)}" for name, word in wanted.items() if name in said),
         }
     ]

@@ -127,7 +127,7 @@ def proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
                     for arm in QUESTION[2:]
                     for other in QUESTION[:2]
                 },
-                "agreement": beside(rows, world["printed"], wide, names, "method", "FedAvg", _printed_at(a)),
+                "beside": beside(rows, world["printed"], wide, names, "method", "FedAvg", _printed_at(a)),
                 "printed": f"{words} (ResNet-8, 40 clients of 500, 300 rounds)" if words else "",
             }
         )

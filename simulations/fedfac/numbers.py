@@ -185,7 +185,7 @@ def _proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
             f"{own[0]['rounds']} rounds, {len(pooled(tables, main))} seeds",
             "findings": list(names),
             "names": names,
-            "agreement": _against_printed(tables, {**config, "cells": own}),
+            "beside": _against_printed(tables, {**config, "cells": own}),
             "printed": _printed_gaps([cell["printed"] for cell in own]),
         }
     ]

@@ -338,5 +338,5 @@ def _proof(tables: Tables, config: Mapping[str, Any], known: Mapping[str, Findin
     names = {f"{OURS} less {other}: {where}": f"less {other}" for other in PROOF if other != OURS}
     return [
         {"what": what, "findings": [key for key in names if key in known], "names": names, "printed": printed,
-         "agreement": judged.agreement(tables, cell, PROOF)}
+         "beside": judged.agreement(tables, cell, PROOF)}
     ]  # fmt: skip
