@@ -7,9 +7,8 @@ from typing import Any
 
 from fedstat.methods import Cards, Variant
 from fedstat.methods._cards import CELLS, KINDS
-from simulations.showing import NONE, fixed
+from simulations.showing import NONE, fixed, greek
 
-GREEK = {"alpha": "α", "beta": "β", "gamma": "γ"}
 CONTROLS = ("Local", "FedAvg")
 #: The questions of the guide, and which variants each lets through.
 QUESTIONS: dict[str, Callable[[Variant], bool]] = {
@@ -57,9 +56,9 @@ def _words(option: str) -> str:
     if value == "True":
         return key
     if value.startswith("'"):
-        word = value.strip("'")
-        return GREEK.get(word, word) if key in ("variant", "reading") else f"{key} {GREEK.get(word, word)}"
-    return f"{GREEK.get(key, key).replace('_', '-')} = {value}"
+        word = greek(value.strip("'"))
+        return word if key in ("variant", "reading") else f"{key} {word}"
+    return f"{greek(key).replace('_', '-')} = {value}"
 
 
 def _row(name: str, variant: Variant) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,10 @@ from fedstat.inference import interval
 Estimate = tuple[float, float, float]
 #: What stands where there is no number.
 NONE = "–"
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "epsilon": "ε", "kappa": "κ", "lambda": "λ", "mu": "μ", "sigma": "σ",
+    "tau": "τ",
+}  # fmt: skip
 
 
 def rounded(rows: Sequence[dict[str, Any]], **most: int) -> list[dict[str, Any]]:
@@ -69,4 +74,4 @@ def setting(p: float, alpha: float) -> str:
 
 def greek(words: str) -> str:
     """Write the Greek letters of a label as such."""
-    return words.replace("alpha", "α").replace("beta", "β")
+    return re.sub(r"(?<![A-Za-z])[a-z]+", lambda found: GREEK.get(found[0], found[0]), words)
