@@ -7,8 +7,9 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from fedstat._progress import progress_bar
@@ -16,6 +17,33 @@ from fedstat._progress import progress_bar
 T = TypeVar("T")
 #: The arguments of `warnings.showwarning`.
 Said = tuple[str, type[Warning], str, int]
+
+_kept: list[ProcessPoolExecutor] = []
+
+
+@contextmanager
+def kept_workers() -> Iterator[None]:
+    """Let every `run_jobs` inside have the same workers, since starting them anew takes seconds each time."""
+    with _started(os.cpu_count() or 1) as pool:
+        _kept.append(pool)
+        try:
+            yield
+        finally:
+            _kept.remove(pool)
+
+
+@contextmanager
+def _workers(most: int) -> Iterator[ProcessPoolExecutor]:
+    """Offer the workers that are kept, or some for now."""
+    if _kept:
+        yield _kept[-1]
+    else:
+        with _started(min(most, os.cpu_count() or 1)) as pool:
+            yield pool
+
+
+def _started(count: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=start_worker)
 
 
 def run_jobs(what: str, jobs: Sequence[Callable[[], T]], *, done: int = 0, few: int = 1) -> list[T]:
@@ -46,9 +74,7 @@ def run_jobs(what: str, jobs: Sequence[Callable[[], T]], *, done: int = 0, few: 
             return [_advanced(job(), advance) for job in jobs]
         if not jobs:
             return []
-        spawn = multiprocessing.get_context("spawn")
-        workers = min(len(jobs), os.cpu_count() or 1)
-        with ProcessPoolExecutor(workers, mp_context=spawn, initializer=start_worker) as pool:
+        with _workers(len(jobs)) as pool:
             waiting = [pool.submit(_heard, job) for job in jobs]
             try:
                 for finished in as_completed(waiting):

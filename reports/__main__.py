@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from fedstat._warnings import plain_warnings
+from fedstat._workers import kept_workers
 from fedstat.report import typeset
 from reports.content import content
 from simulations.studies import in_order, simulate
@@ -67,5 +68,5 @@ def _minutes(since: float) -> str:
 
 
 if __name__ == "__main__":
-    with plain_warnings():
+    with plain_warnings(), kept_workers():
         main()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedstat._environment import environment
+from fedstat._workers import run_jobs
 from fedstat.methods import available
 from reports.chooser import chooser
 from reports.claims import entries
@@ -47,8 +49,8 @@ def content(
         {"paper": entry.paper, "study": entry.study, **asdict(entry.shown)} for entry in catalogue.entries()
     ]
     data["studies"], data["proofs"] = [], []
-    for name in studies:
-        record, own = _study(name, fresh, shown / name)
+    told = [partial(_study, name, fresh, shown / name) for name in studies]
+    for record, own in run_jobs("chapters", told, few=3):
         data["proofs"] += [proof(record, one) for one in record.pop("proof", [])]
         data["studies"].append(record)
         files |= own
