@@ -7,6 +7,7 @@ by a stub (``__init__.pyi``), a name leads to the module that defines it and to 
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,13 +40,25 @@ def fingerprint(module: str, path: Path, packages: Mapping[str, Path]) -> str:
         name, file = waiting.pop()
         if name in hashes or name in SILENT:
             continue
-        tree = _Bare().visit(ast.parse(file.read_bytes()))
-        hashes[name] = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-        for chain in _chains(tree, name, file):
+        hashes[name], chains = _read(file.read_bytes(), name, file)
+        for chain in chains:
             for reached in _reached(chain, packages):
                 if found := _file(reached, packages):
                     waiting.append((reached, found))
     return hashlib.sha256(json.dumps(sorted(hashes.items())).encode()).hexdigest()
+
+
+@functools.cache
+def _read(content: bytes, name: str, file: Path) -> tuple[str, tuple[Chain, ...]]:
+    """Return the hash of a module's code, and what it takes from others; studies share most modules."""
+    tree = _Bare().visit(ast.parse(content))
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest(), tuple(_chains(tree, name, file))
+
+
+@functools.cache
+def _told(content: bytes, package: str) -> Mapping[str, Chain]:
+    """Return the names that a stub makes, with what they stand for."""
+    return dict(_bindings(list(ast.walk(ast.parse(content))), package))
 
 
 class _Bare(ast.NodeTransformer):
@@ -131,7 +144,7 @@ def _reached(chain: Chain, packages: Mapping[str, Path]) -> Iterator[str]:
         return
     stub = file.with_suffix(".pyi")
     if stub.exists():
-        told = dict(_bindings(list(ast.walk(ast.parse(stub.read_bytes()))), module)).get(names[0])
+        told = _told(stub.read_bytes(), module).get(names[0])
         if told and told != (module, names[:1]):
             yield from _reached((told[0], (*told[1], *names[1:])), packages)
     if _file(f"{module}.{names[0]}", packages):

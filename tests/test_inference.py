@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
+from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from fedstat.inference import (
@@ -95,6 +96,8 @@ def test_clopper_pearson_is_statsmodels_beta():
 
 def test_holm_keeps_missing_tests_apart():
     np.testing.assert_allclose(holm([0.01, np.nan, 0.04, 0.03]), [0.03, np.nan, 0.06, 0.06])
+    p = np.random.default_rng(0).uniform(size=50).round(1) ** 3  # with ties
+    np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1])
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30))

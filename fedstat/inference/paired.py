@@ -160,14 +160,18 @@ def sign_flip_test(a: ArrayLike, b: ArrayLike, *, draws: int = 99_999, seed: int
 
 
 def holm(p: ArrayLike) -> np.ndarray:
-    """Return the Holm-adjusted p-values (by statsmodels); NaN, where no test was made, stays NaN."""
-    from statsmodels.stats.multitest import multipletests
+    """Return the Holm-adjusted p-values; NaN, where no test was made, stays NaN.
 
+    References
+    ----------
+    Holm (1979), A simple sequentially rejective multiple test procedure.
+    """
     values = np.asarray(p, dtype=float)
     adjusted = values.copy()
-    known = ~np.isnan(values)
-    if known.any():
-        adjusted[known] = multipletests(values[known], method="holm")[1]
+    known = np.flatnonzero(~np.isnan(values))
+    order = known[np.argsort(values[known], kind="stable")]
+    steps = values[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1)
     return adjusted
 
 

@@ -130,13 +130,14 @@ def _planted(bins: pd.DataFrame, units: int = 200, draws: int = 200) -> list[dic
     from diptest import diptest
 
     main = bins[(bins["partition"] == "iid") & (bins[["start", "images", "value"]] == MAIN).all(axis=1)]
-    chance, rng = main["units"] / main["units"].sum(), np.random.default_rng(0)
+    left, right, counts = (main[name].to_numpy() for name in ("left", "right", "units"))
+    rng = np.random.default_rng(0)
     rows = []
     for share in (0.0, 0.1, 0.2, 0.3):
         found = 0
         for _ in range(draws):
-            drawn = main.iloc[rng.choice(len(main), units, p=chance)]
-            entropy = rng.uniform(drawn["left"], drawn["right"])
+            drawn = rng.choice(len(main), units, p=counts / counts.sum())
+            entropy = rng.uniform(left[drawn], right[drawn])
             entropy[: round(share * units)] += 2
             found += diptest(entropy)[1] < _ALPHA
         low, high = clopper_pearson(found, draws)
@@ -161,7 +162,6 @@ def _row(tables: Tables, reading: Reading, found: Mapping[str, Finding]) -> dict
         "several": int((one["modes"] > 1).sum()),
         "rejected": int((one["dip_p"] < _ALPHA).sum()),
         "rejected_iid": int((iid["dip_p"] < _ALPHA).sum()),
-        "planted": _planted(tables["histogram"]),
         "atoms": fixed(100 * one["with_atom"].mean(), 0),
     }
 
