@@ -83,7 +83,8 @@ def chain_of(network: Network) -> Chain | None:
     if network.forms or network.tied or network.mixed:
         return None
     layers = layers_of(network.module)
-    if not all(_has_rule(layer) for _, layer in layers):
+    leaves = {f"{name}.{leaf}".removeprefix(".") for name, layer in layers for leaf, _ in layer.named_parameters()}
+    if not all(_has_rule(layer) for _, layer in layers) or leaves != network.weights.keys():  # some frozen, or twice
         return None
     for i in range(len(layers) - 1):
         if type(layers[i][1]) is nn.ReLU and type(layers[i + 1][1]) is nn.MaxPool2d:
@@ -110,8 +111,7 @@ def layers_of(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
 
 def _has_rule(layer: nn.Module) -> bool:
     """Tell whether a layer's way back is known, its settings included."""
-    frozen = any(not leaf.requires_grad for leaf in layer.parameters())
-    if type(layer) not in _RULES or _hooked(layer) or frozen:
+    if type(layer) not in _RULES or _hooked(layer):
         return False
     match layer:
         case nn.Conv2d():
