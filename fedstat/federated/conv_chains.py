@@ -49,10 +49,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """Layers of which each takes what the one before returns, in the order of the forward pass.
-
-    Weights are the caller's leaves.
-    """
+    """Layers of which each takes what the one before returns, in the order of the forward pass."""
 
     links: tuple[Link, ...]
 
@@ -103,7 +100,7 @@ def layers_of(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
     """
     if type(module).forward is not nn.Sequential.forward or _hooked(module):
         return [(name, module)]
-    found = []
+    found = list[tuple[str, nn.Module]]()
     for child, layer in module._modules.items():  # one layer may come twice
         found += [] if layer is None else layers_of(layer, f"{name}.{child}" if name else child)
     return found
@@ -130,7 +127,7 @@ def _hooked(module: nn.Module) -> bool:
 def _slope(learner: Learner, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the mean loss of a batch and its gradient by the outputs."""
     if learner.losses is cross_entropy and batch.full:
-        logs, places = outputs.log_softmax(-1), batch.y[:, None]
+        logs, places = outputs.log_softmax(-1), batch.y[..., None]
         losses = logs.gather(-1, places).neg_()
         shares = logs.exp_().scatter_add_(-1, places, losses.new_full(losses.shape, -1))
         return losses.mean(), shares.div_(len(shares))
@@ -148,13 +145,14 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _convolution(layer: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -> Pass:
-    setting: tuple[Any, ...] = (layer.stride, layer.padding, layer.dilation)
+    stride, dilation, groups, sizes = layer.stride, layer.dilation, layer.groups, None if bias is None else [len(bias)]
+    padding: Any = layer.padding  # never a word, see `_has_rule`
 
     def back(g: Tensor, wanted: Wanted) -> Slopes:
-        sizes = None if bias is None else [len(bias)]
-        return _ATEN.convolution_backward.default(g, x, weight, sizes, *setting, False, [0, 0], layer.groups, wanted)
+        settings = (stride, padding, dilation, False, [0, 0], groups)
+        return _ATEN.convolution_backward.default(g, x, weight, sizes, *settings, wanted)
 
-    return F.conv2d(x, weight, bias, *setting, layer.groups), back
+    return F.conv2d(x, weight, bias, stride, padding, dilation, groups), back
 
 
 def _dense(layer: nn.Linear, x: Tensor, weight: Tensor, bias: Tensor | None) -> Pass:

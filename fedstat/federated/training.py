@@ -331,9 +331,9 @@ class _Gradients:
     def __call__(self, point: Params, batch: Batch) -> Params:
         """Return the gradients at a point, by the names of the leaves that train."""
         if self.chain is not None:
-            loss, grads = self.chain.gradients(self.learner, point, batch, self.names)
+            loss, found = self.chain.gradients(self.learner, point, batch, self.names)
             self.finite = self.finite & loss.isfinite()
-            return grads
+            return found
         received, aux = self.context.received, self.context.aux
         tensors = (batch.x, batch.y, batch.valid, batch.rows, batch.noise)
         losses = self.losses[batch.full](point, received, aux, *tensors)
