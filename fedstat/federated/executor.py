@@ -151,14 +151,18 @@ class PerClient:
     together: ClassVar[bool] = False
 
     def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
-        """Train client by client, and stack the ends."""
+        """Train client by client; who trains one also puts what it comes to into its row, while others still train."""
+        stacks = {name: leaf.new_empty(leaf.shape) for name, leaf in start.items()}
 
         def one(network: Network, k: int) -> Params:
             own = {name: mask[k % len(mask)] for name, mask in moves.items()}
-            return work.alone(network, _of_one(start, k), jobs[k], own)
+            end = work.alone(network, _of_one(start, k), jobs[k], own)
+            for name in end.keys() & stacks.keys():
+                end[name] = stacks[name][k].copy_(end[name])
+            return end
 
         ends = _each(work.learner.network, one, range(len(jobs)))
-        return {name: _stack([end.pop(name) for end in ends]) for name in list(ends[0])}
+        return {n: stacks[n] if n in stacks else _stack([end.pop(n) for end in ends]) for n in list(ends[0])}
 
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
         """Evaluate client by client, each client's samples in pieces of their own; zero at padding."""

@@ -338,8 +338,13 @@ def is_plain(method: Method) -> bool:
     steps = (
         "receive", "leaves", "prepare", "phases", "objective", "gradient", "constrain", "finish", "held_out", "batches",
     )  # fmt: skip
-    own = {name: getattr(type(method), name) for name in steps}
-    return all(step is getattr(Method, name) or getattr(step, "written_out", False) for name, step in own.items())
+    return all(is_fedavgs(method, name) for name in steps)
+
+
+def is_fedavgs(method: Method, step: str) -> bool:
+    """Tell whether a method has one step, given by its name, from FedAvg."""
+    own = getattr(type(method), step)
+    return own is getattr(Method, step) or getattr(own, "written_out", False)
 
 
 def stack(params: Params, clients: int) -> Params:

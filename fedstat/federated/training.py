@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import number
+from fedstat.federated.conv_chains import chain_of
 from fedstat.federated.cost import chunk_size
 from fedstat.federated.executor import Executor
 from fedstat.federated.layers import MaskedBatchNorm
 from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
-from fedstat.federated.method import Method, in_slot, slot
+from fedstat.federated.method import Method, in_slot, is_fedavgs, slot
 from fedstat.federated.network import Network, Params
 from fedstat.federated.optimizers import Rate, along_clients, clip, move
 from fedstat.federated.samples import BatchOrders, Job, StackedSamples, Steps
@@ -324,9 +325,15 @@ class _Gradients:
             return method.objective(learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, context.phase))
 
         self.losses = {full: crew.each(partial(loss, full)) for full in (True, False)}
+        plain = not crew.stacked and is_fedavgs(method, "objective")
+        self.learner, self.chain = learner, chain_of(learner.network) if plain else None
 
     def __call__(self, point: Params, batch: Batch) -> Params:
         """Return the gradients at a point, by the names of the leaves that train."""
+        if self.chain is not None:
+            loss, found = self.chain.gradients(self.learner, point, batch, self.names)
+            self.finite = self.finite & loss.isfinite()
+            return found
         received, aux = self.context.received, self.context.aux
         tensors = (batch.x, batch.y, batch.valid, batch.rows, batch.noise)
         losses = self.losses[batch.full](point, received, aux, *tensors)

@@ -11,6 +11,7 @@ analysis, which NumPy does. Bytes are those of the codec.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -234,14 +235,22 @@ class _Clock:
         return {"wall": wall - self.wall, "processor": processor - self.processor}
 
 
+def _dense(x: tuple[int, ...], weight: tuple[int, ...], *_: object, **__: object) -> int:
+    """Operations of a dense layer by oneDNN, which torch's counter does not know."""
+    return 2 * math.prod(x) * weight[0]
+
+
+_MORE = {torch.ops.mkldnn._linear_pointwise: _dense} if hasattr(torch.ops.mkldnn, "_linear_pointwise") else {}
+
+
 def counted(scale: Scale, setting: Setting) -> pd.DataFrame:
     """Count the operations and the bytes of a round, and of what comes before the first."""
     rows = []
     for arm, method in arms(setting).items():
-        with FlopCounterMode(display=False) as ahead:
+        with FlopCounterMode(display=False, custom_mapping=_MORE) as ahead:
             run = start(scale, setting, method, OneByOne())
         first = next(run)
-        with FlopCounterMode(display=False) as counter:
+        with FlopCounterMode(display=False, custom_mapping=_MORE) as counter:
             second = next(run)
         traffic = second.traffic
         rows.append(
