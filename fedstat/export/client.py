@@ -83,7 +83,9 @@ class Client:
         codes = None if data.classes is None else tuple(range(len(data.classes)))
         self.seat = take_seat(model, seed, dtype, clients, codes)
         check_samples(self.seat.network, data)
-        task = choose_task(training.loss, None if codes is None else len(codes), outputs_of(self.seat.network, data.train))
+        task = choose_task(
+            training.loss, None if codes is None else len(codes), outputs_of(self.seat.network, data.train)
+        )
         samples = StackedSamples.stack([data.train], self.seat.network.dtype, "cpu")
         self.bench = Bench(task, training, samples, rehearse(self.seat.network, data.train))
         self.federation = federation_of(method, self.seat, training, None, None)
@@ -194,5 +196,7 @@ class Client:
             return self.method.models(state, self._ids, at_hand)
 
         table = self.bench.evaluate(self.network, models, held_out)
-        found = {f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)}
+        found = {
+            f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)
+        }
         return Packet({}, {"samples": int(held_out[2][0]), **found})

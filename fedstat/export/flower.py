@@ -12,21 +12,23 @@ Records hold arrays and numbers. Flower turns arrays into bytes as NumPy's ``.np
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import pandas as pd
 
 from fedstat._checks import number as real
 from fedstat.export.client import Client
-from fedstat.export.packet import Ask, Packet, Refused, number
+from fedstat.export.packet import Ask, Packet, Refused
 from fedstat.export.server import Packets, Server
+from fedstat.export.talk import begin, introduced, measured
 
 try:
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid
     from flwr.serverapp import strategy as flower_strategies
+
+    from fedstat.export.grpc import join, serve
 except ImportError as error:
     raise ImportError(f"fedstat.export.flower needs Flower: pip install 'fedstat[flower]' ({error}).") from None
 
@@ -35,15 +37,6 @@ __all__ = ["Client", "Refused", "Server", "Strategy", "client_app", "join", "ser
 _ARRAYS, _NUMBERS = "arrays", "numbers"
 #: Seconds between two looks for clients that are not there yet.
 _PAUSE = 0.5
-
-
-def __getattr__(name: str) -> Any:
-    """Load the gRPC connection, and with it Flower's older interface, only if it is used."""
-    if name in ("join", "serve"):
-        from fedstat.export import grpc
-
-        return getattr(grpc, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def client_app(client: Callable[[Context], Client]) -> ClientApp:
@@ -142,7 +135,7 @@ class Strategy(flower_strategies.Strategy):
                 raise Refused(f"{self.server.clients} clients must be there, {len(nodes)} came in {self.timeout:g} s.")
             time.sleep(_PAUSE)
         hello = to_records(Packet({}, {"ask": int(Ask.HELLO)}))
-        asked = [Message(hello, node, "query") for node in nodes]
+        asked = [Message(hello, node, "query", group_id="0") for node in nodes]
         replies = [r for r in grid.send_and_receive(asked, timeout=self.timeout) if not r.has_error()]
         known = introduced([(r.metadata.src_node_id, from_records(r.content)) for r in replies], self.server.clients)
         self._nodes = {k: node for k, (node, _) in known.items()}
@@ -160,47 +153,6 @@ class Strategy(flower_strategies.Strategy):
         clients = {node: k for k, node in self._nodes.items()}
         came = [reply for reply in replies if not reply.has_error() and reply.metadata.src_node_id in clients]
         return {clients[reply.metadata.src_node_id]: from_records(reply.content) for reply in came}
-
-
-def begin(server: Server, hellos: Packets, ask: Callable[[Packets], Packets]) -> None:
-    """Let a server ask all that it needs before the first round."""
-    opening = server.opening(hellos)
-    try:
-        packets = next(opening)
-        while True:
-            packets = opening.send(ask(packets))
-    except StopIteration:
-        return
-
-
-def introduced(hellos: Iterable[tuple[Any, Packet]], clients: int) -> dict[int, tuple[Any, Packet]]:
-    """Return who is which client, by number.
-
-    Raises
-    ------
-    Refused
-        If two say that they are the same client.
-    """
-    found: dict[int, tuple[Any, Packet]] = {}
-    for who, packet in hellos:
-        k = number(packet, "number", 0, clients - 1)
-        if k in found:
-            raise Refused(f"two clients say that they are client {k}; give each a number of its own.")
-        found[k] = who, packet
-    return found
-
-
-def measured(answers: Packets, round: int) -> pd.DataFrame:
-    """Tabulate what clients measured: round, client, estimand, metric, value."""
-
-    def lines() -> Iterator[tuple[int, int, str, str, float]]:
-        for k, packet in sorted(answers.items()):
-            for name, value in packet.numbers.items():
-                estimand, slash, metric = name.partition("/")
-                if slash:
-                    yield round, k, estimand, metric, float(value)
-
-    return pd.DataFrame(lines(), columns=["round", "client", "estimand", "metric", "value"])
 
 
 def to_records(packet: Packet) -> RecordDict:

@@ -32,10 +32,12 @@ from flwr.server.client_proxy import ClientProxy
 from fedstat._checks import number as real
 from fedstat._checks import whole
 from fedstat.export.client import Client
-from fedstat.export.flower import begin, introduced, measured
 from fedstat.export.packet import Ask, Packet, Refused
 from fedstat.export.server import Packets, Server
+from fedstat.export.talk import begin, introduced, measured
 
+#: How often to look for a server that is not there yet, in milliseconds.
+_PATIENCE = [(f"grpc.{which}_reconnect_backoff_ms", 500) for which in ("initial", "min", "max")]
 #: What stands before an array's name where its place is told.
 _PLACE = "array "
 
@@ -102,7 +104,7 @@ def join(client: Client, address: str, *, root_certificate: str | Path, timeout:
         If there is no server, or none with a certificate that the authority signed for this host.
     """
     root = Path(root_certificate).read_bytes()
-    channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(root))
+    channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(root), options=_PATIENCE)
     try:
         grpc.channel_ready_future(channel).result(real("timeout", timeout, "(0, inf)"))
     except grpc.FutureTimeoutError:

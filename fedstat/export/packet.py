@@ -182,8 +182,13 @@ def sends_bits(arrays: Mapping[str, np.ndarray]) -> str | None:
 
 def check(key: str, array: np.ndarray, shape: tuple[int, ...] | None, dtype: np.dtype | None) -> None:
     """Refuse an array that is not what the receiver expects; None expects anything of numbers."""
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fu" or (dtype is not None and array.dtype != dtype):
-        raise Refused(f"array {key!r} must hold {'numbers' if dtype is None else dtype}, got {getattr(array, 'dtype', type(array))}.")
+    if (
+        not isinstance(array, np.ndarray)
+        or array.dtype.kind not in "fu"
+        or (dtype is not None and array.dtype != dtype)
+    ):
+        held = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        raise Refused(f"array {key!r} must hold {'numbers' if dtype is None else dtype}, got {held}.")
     if shape is not None and array.shape != shape:
         raise Refused(f"array {key!r} must have shape {shape}, got {array.shape}.")
     if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -9,7 +9,6 @@ Before it sends a message it puts it together as the client will, and compares.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,7 +16,19 @@ from torch import Tensor
 
 from fedstat._checks import number as real
 from fedstat._checks import whole
-from fedstat.export.packet import Ask, Packet, Refused, check, combine, number, pack, pack_masks, refusal, sends_bits, unpack
+from fedstat.export.packet import (
+    Ask,
+    Packet,
+    Refused,
+    check,
+    combine,
+    number,
+    pack,
+    pack_masks,
+    refusal,
+    sends_bits,
+    unpack,
+)
 from fedstat.export.start import Asked, common_start, federation_of, own_view, take_seat, with_masks
 from fedstat.federated.local import Training
 from fedstat.federated.method import Method, State, Update, rows
@@ -191,7 +202,9 @@ class Server:
         counts = np.array([number(hellos[k], "samples", 1, _MOST) for k in range(self.clients)])
         classes = {number(hellos[k], "classes", -1, _MOST) for k in range(self.clients)}
         if len(classes) > 1:
-            raise Refused(f"all clients must have the same classes, but they have {sorted(classes)} of them (-1: none).")
+            raise Refused(
+                f"all clients must have the same classes, but they have {sorted(classes)} of them (-1: none)."
+            )
         count = classes.pop()
         return counts, None if count < 0 else tuple(range(count))
 
@@ -215,7 +228,9 @@ class Server:
         if broken := _different(known.server, state.server) or _different(known.shared, state.shared):
             raise self._refusal(f"clients cannot tell the start of {broken!r} without the others' data")
         if further := [name for name in state.clients if name not in known.clients]:
-            raise self._refusal(f"the server keeps {further[0]!r} of every client, which clients do not keep themselves")
+            raise self._refusal(
+                f"the server keeps {further[0]!r} of every client, which clients do not keep themselves"
+            )
         if known.clients.versions != state.clients.versions:
             raise self._refusal("clients cannot tell their personal start without the others' data")
 
@@ -226,6 +241,10 @@ class Server:
             start = self.method.receive(belief, which)
             message = self.method.download(belief, self._update(ids, start, start))
             arrays = [pack(message, row, self.method) for row in range(len(ids))]
+            if arrays and (bits := sends_bits(arrays[0])) is not None:
+                raise self._refusal(
+                    f"its server tells clients truth values {bits!r} in every round, which only it reads"
+                )
             for row in range(len(ids)):
                 one = which[row : row + 1]
                 known, masks = own_view(self._common, belief.clients, one), rows(belief.shared, one)
@@ -254,7 +273,9 @@ class Server:
             values, said = unpack(replies[k].arrays, known, rows(belief.shared, torch.tensor([k])))
             for name, value in combine(blank, values, said).items():
                 ends.setdefault(name, []).append(value)
-        if ragged := [name for name, values in ends.items() if len({v.shape for v in values}) > 1 or len(values) < len(ids)]:
+        if ragged := [
+            name for name, values in ends.items() if len({v.shape for v in values}) > 1 or len(values) < len(ids)
+        ]:
             raise Refused(f"clients {ids.tolist()} sent {ragged[0]!r} in different shapes, or not all of them.")
         return {name: torch.cat(values) for name, values in ends.items()}
 

@@ -17,26 +17,27 @@ from safetensors.torch import save_file
 import fedstat as fs
 from fedstat.data import Clients
 from fedstat.data.clients import Samples
+from fedstat.federated.network import Model
 
 CLIENTS, ROUNDS, SEED, HOST = 3, 3, 5, "localhost"
 METHODS: dict[str, fs.Method] = {
     "FedAvg": fs.FedAvg(),
     "FedPer": fs.methods.find("FedPer")(),
     "Ditto": fs.methods.find("Ditto")(penalty=0.5),
-    "FedFac": fs.FedFac(layers=["hidden"], tau=fs.Quantile(0.5), kappa=0.6),
+    "FedFac": fs.FedFac(layers=["hidden"], tau=fs.Quantile(0.5), kappa=0.5),
 }
 TRAINING = fs.Training(lr=0.1, batch_size=4, local_epochs=2)
 
 
-def model() -> torch.nn.Module:
-    """Build the network of all runs."""
-    return fs.models.mlp(3, 6, 2)()
+def model() -> Model:
+    """Return what builds the network of all runs."""
+    return fs.models.mlp(8, 6, 2)
 
 
-def everybody(sizes: tuple[int, ...] = (14, 21, 9), seed: int = 0) -> Clients:
+def everybody(sizes: tuple[int, ...] = (14, 21, 9), inputs: int = 8) -> Clients:
     """Return all clients' data, as the simulation has them."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(sum(sizes), 3)).astype(np.float32)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(sum(sizes), inputs)).astype(np.float32)
     who = np.repeat(np.arange(len(sizes)), sizes)
     y = (x[:, 0] + np.where(who % 2, 1, -1) * x[:, 1] > 0).astype(int)
     return fs.data.from_arrays(x, y, who)
@@ -57,7 +58,7 @@ def end(name: str, number: int, folder: Path) -> fs.export.Client:
     """Return one client of a method."""
     data, kept = alone(everybody(), number), folder / name
     how = {"number": number, "clients": CLIENTS, "folder": kept, "seed": SEED}
-    return fs.export.Client(METHODS[name], fs.models.mlp(3, 6, 2), data, TRAINING, **how)
+    return fs.export.Client(METHODS[name], model(), data, TRAINING, **how)
 
 
 def certify(folder: Path) -> None:
@@ -97,7 +98,7 @@ def main(role: str, where: str, ports: list[int], number: int) -> None:
                 end(name, number, folder), f"{HOST}:{port}", root_certificate=tls / "ca.pem", timeout=120
             )
             continue
-        server = fs.export.Server(METHODS[name], fs.models.mlp(3, 6, 2), TRAINING, clients=CLIENTS, seed=SEED)
+        server = fs.export.Server(METHODS[name], model(), TRAINING, clients=CLIENTS, seed=SEED)
         certificates = (tls / "ca.pem", tls / "server.pem", tls / "server.key")
         history = fs.export.flower.serve(server, ROUNDS, f"127.0.0.1:{port}", certificates=certificates, timeout=120)
         history.to_csv(folder / f"{name}.csv", index=False)
