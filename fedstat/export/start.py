@@ -109,7 +109,7 @@ def federation_of(
     """
     bench = Bench("cross_entropy", training, _no_samples())
     federation = make_federation(method, seat, bench)
-    roster: Any = replace(seat.clients, counts=counts)  # type: ignore[type-var]
+    roster: Any = Roster(len(seat.clients), seat.clients.classes, counts)
 
     def warmup(start: Params, repeat: int = 0) -> Params:
         if warmups is None or repeat not in warmups:
