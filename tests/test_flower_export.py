@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import re
 import socket
 import subprocess
 import sys
@@ -96,6 +97,18 @@ def test_every_method_equals_the_simulation_or_is_refused_by_name(name: str, tmp
         return
     server, people = run()
     check_equal(server, lambda k: people[k].state(), simulate(method, model, clients, 3, **how)[-1])
+
+
+def test_the_page_names_every_method_once_and_its_programs_are_python() -> None:
+    page = Path("docs/flower.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith("| APFL")]
+    runs, stays = (
+        set(re.findall(r"[A-Z][A-Za-z]+", cell)) & set(fs.methods.available()) for cell in row.split("|")[1:3]
+    )
+    assert runs == set(fs.methods.available()) - STAY
+    assert stays == STAY | {"FedFac"}  # its dynamic version
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        compile(block, "docs/flower.md", "exec")
 
 
 class Memory(Grid):

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from fedstat._checks import whole
 from fedstat._files import atomic_file
 from fedstat.data import Clients
-from fedstat.export.packet import Ask, Packet, Refused, combine, number, pack, unpack, unpack_masks
+from fedstat.export.packet import Ask, Packet, Refused, combine, number, pack, refusal, unpack, unpack_masks
 from fedstat.export.start import common_start, federation_of, own_view, take_seat, with_masks
 from fedstat.federated.evaluation import to_tensors
 from fedstat.federated.local import Training
@@ -174,7 +174,10 @@ class Client:
         end = self.bench.train(self.method, self.network, start, self.seat.jobs([self.number]), t)
         rng = self.seat.seeds.stream("server", t)
         update = Update(self._ids, start, end, torch.ones(1, dtype=self.network.dtype), rng, self.network)
-        arrays = pack(self.method.upload(replace(state, memory={}), update), 0, self.method)
+        try:
+            arrays = pack(self.method.upload(replace(state, memory={}), update), 0, self.method)
+        except KeyError as error:
+            raise refusal(self.method, f"what clients send needs {error}, which the server remembers") from None
         if state.clients:
             store = state.clients.write(self._ids, {name: end[name] for name in state.clients})
             self._keep(replace(state, clients=store), told=state.shared is not self.start.shared)

@@ -87,6 +87,8 @@ class Seat(Replicate):
 
 def take_seat(model: Model, seed: int, dtype: str, clients: int, classes: tuple[int, ...] | None) -> Seat:
     """Build the network that everybody starts from; as `fedstat.federated.replicate` does, by the same keys."""
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f'dtype must be "float32" or "float64" with real clients, got {dtype!r}.')
     seeds, kind = Seeds(seed), floating(dtype)
     network = build(model, seeds.stream("initial weights"), kind)
 
