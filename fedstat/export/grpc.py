@@ -36,8 +36,10 @@ from fedstat.export.packet import Ask, Packet, Refused
 from fedstat.export.server import Packets, Server
 from fedstat.export.talk import begin, introduced, measured
 
-#: How often to look for a server that is not there yet, in milliseconds.
-_PATIENCE = [(f"grpc.{which}_reconnect_backoff_ms", 500) for which in ("initial", "min", "max")]
+#: Seconds between two looks for a server that is not there yet, and after which a look has failed.
+_PAUSE, _LOOK = 0.5, 10.0
+#: What gRPC says of a certificate that it does not take.
+_UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "Peer name")
 #: What stands before an array's name where its place is told.
 _PLACE = "array "
 
@@ -101,20 +103,32 @@ def join(client: Client, address: str, *, root_certificate: str | Path, timeout:
     Raises
     ------
     ConnectionError
-        If there is no server, or none with a certificate that the authority signed for this host.
+        If no server comes, or at once if its certificate is not one that the authority signed for this host.
     """
     root = Path(root_certificate).read_bytes()
-    channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(root), options=_PATIENCE)
-    try:
-        grpc.channel_ready_future(channel).result(real("timeout", timeout, "(0, inf)"))
-    except grpc.FutureTimeoutError:
-        raise ConnectionError(
-            f"no TLS connection to {address} in {timeout:g} s: either no server is there, or its certificate is not "
-            f"one that {root_certificate} signed for this host."
-        ) from None
-    finally:
-        channel.close()
+    _reach(address, root, real("timeout", timeout, "(0, inf)"))
     start_client(server_address=address, client=_Client(client), root_certificates=root, insecure=False)
+
+
+def _reach(address: str, root: bytes, timeout: float) -> None:
+    """Wait for a server with a certificate that is trusted: it answers that it has no such method."""
+    end = time.monotonic() + timeout
+    options = [(f"grpc.{which}_reconnect_backoff_ms", int(1000 * _PAUSE)) for which in ("initial", "min", "max")]
+    with grpc.secure_channel(address, grpc.ssl_channel_credentials(root), options=options) as channel:
+        while True:
+            try:
+                channel.unary_unary("/fedstat/look")(b"", timeout=_LOOK)
+            except grpc.RpcError as error:
+                if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+                    return
+                if any(word in error.details() for word in _UNTRUSTED):
+                    raise ConnectionError(
+                        f"the certificate of {address} is not one that the authority in root_certificate signed for "
+                        f"this host: {error.details()}"
+                    ) from None
+                if time.monotonic() > end:
+                    raise ConnectionError(f"no server at {address} in {timeout:g} s: {error.details()}") from None
+            time.sleep(_PAUSE)
 
 
 class _Client(FlowerClient):

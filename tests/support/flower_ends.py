@@ -95,12 +95,12 @@ def main(role: str, where: str, ports: list[int], number: int) -> None:
     for name, port in zip(METHODS, ports, strict=True):
         if role == "client":
             fs.export.flower.join(
-                end(name, number, folder), f"{HOST}:{port}", root_certificate=tls / "ca.pem", timeout=120
+                end(name, number, folder), f"{HOST}:{port}", root_certificate=tls / "ca.pem", timeout=300
             )
             continue
         server = fs.export.Server(METHODS[name], model(), TRAINING, clients=CLIENTS, seed=SEED)
         certificates = (tls / "ca.pem", tls / "server.pem", tls / "server.key")
-        history = fs.export.flower.serve(server, ROUNDS, f"127.0.0.1:{port}", certificates=certificates, timeout=120)
+        history = fs.export.flower.serve(server, ROUNDS, f"127.0.0.1:{port}", certificates=certificates, timeout=300)
         history.to_csv(folder / f"{name}.csv", index=False)
         save_file(dict(server.state.server), folder / f"{name}.safetensors")
 
