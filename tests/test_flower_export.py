@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,38 @@ def test_every_method_equals_the_simulation_or_is_refused_by_name(name: str, tmp
         return
     server, people = run()
     check_equal(server, lambda k: people[k].state(), simulate(method, model, clients, 3, **how)[-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peeping(fs.methods.find("FedPer")):
+    """FedPer whose server looks at the heads that clients keep, or sets them."""
+
+    sets: bool = False
+
+    def aggregate(self, state: fs.State, update: fs.Update) -> fs.State:
+        new, head = super().aggregate(state, update), update.end["head.bias"]
+        if self.sets:
+            return replace(new, clients=new.clients.write(update.ids, {"head.bias": head * 0 + 2.0}))
+        return replace(new, server=new.server | {"hidden.bias": new.server["hidden.bias"] + head.mean()})
+
+
+@pytest.mark.parametrize(
+    ("sets", "why"),
+    [
+        (False, "the server's step would need what clients keep"),
+        (True, "its server changes 'head.bias', which clients"),
+    ],
+)
+def test_a_server_that_looks_at_what_clients_keep_is_refused(sets: bool, why: str, tmp_path: Path) -> None:
+    method, model, clients = Peeping(sets=sets), ends.model(), ends.everybody()
+    people = [
+        Client(method, model, ends.alone(clients, k), ends.TRAINING, number=k, clients=3, folder=tmp_path)
+        for k in range(3)
+    ]
+    server = Server(method, model, ends.TRAINING, clients=3)
+    talk.begin(server, {k: one.answer(Packet({}, {"ask": 0})) for k, one in enumerate(people)}, dict)
+    with pytest.raises(Refused, match=f"Peeping cannot run with real clients: {why}"):
+        server.aggregate({k: people[k].answer(p) for k, p in server.requests().items()})
 
 
 def test_the_page_names_every_method_once_and_its_programs_are_python() -> None:
