@@ -1,0 +1,205 @@
+"""A method's client: its own data, what it keeps, and the method's local steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from fedstat._checks import whole
+from fedstat._files import atomic_file
+from fedstat.data import Clients
+from fedstat.export.packet import Ask, Packet, Refused, combine, number, pack, refusal, unpack, unpack_masks
+from fedstat.export.start import common_start, federation_of, own_view, take_seat, with_masks
+from fedstat.federated.evaluation import to_tensors
+from fedstat.federated.local import Training
+from fedstat.federated.losses import choose_task
+from fedstat.federated.method import Method, State, Update, rows
+from fedstat.federated.network import Model, Params
+from fedstat.federated.rehearsal import outputs_of, rehearse
+from fedstat.federated.replicate import check_samples
+from fedstat.federated.run import Bench, make_federation
+from fedstat.federated.samples import StackedSamples
+
+_MOST = 2**31 - 1
+
+
+class Client:
+    """One client of a method, with its own data and nobody else's.
+
+    It keeps its personal leaves in a file of `folder`, ``client-NUMBER.safetensors``, from round to round and over
+    restarts, and never sends them. It answers packets; who carries them is not its affair.
+
+    Parameters
+    ----------
+    method : Method
+        The method, with the same settings at the server and at all clients.
+    model : callable or nn.Module
+        What builds the network, the same everywhere.
+    data : Clients
+        The data of this client alone (``len(data) == 1``); class codes must mean the same at all clients.
+    training : Training
+        Local training.
+    number : int
+        Which client it is, 0 to `clients` - 1.
+    clients : int
+        How many clients the federation has.
+    folder : path
+        Where it keeps its personal leaves.
+    seed : int
+        The run's seed: initial weights and batches follow it, as in `fedstat.federate`.
+    dtype : {"float32", "float64"}
+        Floating type of the leaves.
+
+    Raises
+    ------
+    ValueError
+        If data, network and arguments do not fit together.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        model: Model,
+        data: Clients,
+        training: Training,
+        *,
+        number: int,
+        clients: int,
+        folder: str | Path,
+        seed: int = 0,
+        dtype: str = "float32",
+    ) -> None:
+        self.method, self.data = method, data
+        self.clients = whole("clients", clients, 1)
+        self.number = whole("number", number, 0)
+        if number >= clients:
+            raise ValueError(f"number must be one of 0..{clients - 1}, as there are {clients} clients, got {number}.")
+        if len(data) != 1:
+            raise ValueError(f"data must be those of one client, got {len(data)} clients.")
+        codes = None if data.classes is None else tuple(range(len(data.classes)))
+        self.seat = take_seat(model, seed, dtype, clients, codes)
+        check_samples(self.seat.network, data)
+        task = choose_task(
+            training.loss, None if codes is None else len(codes), outputs_of(self.seat.network, data.train)
+        )
+        samples = StackedSamples.stack([data.train], self.seat.network.dtype, "cpu")
+        self.bench = Bench(task, training, samples, rehearse(self.seat.network, data.train))
+        self.federation = federation_of(method, self.seat, training, None, None)
+        self.network = self.federation.network
+        self.start = common_start(method, self.federation)
+        self.file = Path(folder) / f"client-{number}.safetensors"
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+
+    def answer(self, packet: Packet) -> Packet:
+        """Do what the server asks, and return what it is told.
+
+        Raises
+        ------
+        Refused
+            If the packet is not what the method's messages are.
+        """
+        match Ask(number(packet, "ask", 0, max(Ask))):
+            case Ask.HELLO:
+                self.file.unlink(missing_ok=True)
+                classes = -1 if self.data.classes is None else len(self.data.classes)
+                return Packet({}, {"number": self.number, "samples": self._samples, "classes": classes})
+            case Ask.WARM_UP:
+                return self._warm_up(number(packet, "repeat", 0, _MOST))
+            case Ask.MASKS:
+                masks = unpack_masks(packet, {name: leaf.shape for name, leaf in self.start.server.items()})
+                self._keep(with_masks(self.start, masks, 1), told=True)
+                return Packet({}, {"samples": self._samples})
+            case Ask.TRAIN:
+                return self._train(packet, number(packet, "round", 0, _MOST))
+            case Ask.EVALUATE:
+                return self._evaluate(packet, number(packet, "round", 0, _MOST))
+
+    @property
+    def _samples(self) -> int:
+        return int(self.data.train.n[0])
+
+    @property
+    def _ids(self) -> torch.Tensor:
+        return torch.tensor([self.number])
+
+    def state(self) -> State:
+        """Return what this client knows: the common start, its masks, and its row as it last trained it."""
+        if not self.file.is_file():
+            return self.start
+        try:
+            kept = load_file(self.file)
+        except Exception as error:  # any bytes may lie there
+            raise Refused(f"{self.file} is damaged: {error!r}.") from error
+        masks, row = (
+            {name.removeprefix(prefix): leaf for name, leaf in kept.items() if name.startswith(prefix)}
+            for prefix in ("mask ", "row ")
+        )
+        state = with_masks(self.start, masks, self.clients) if masks else self.start
+        shapes = {name: leaf.shape[1:] for name, leaf in state.clients.rows(self._ids).items()}
+        if {name: leaf.shape for name, leaf in row.items()} != shapes:
+            raise Refused(f"{self.file} holds the leaves of another run; remove it.")
+        return replace(state, clients=state.clients.write(self._ids, {name: leaf[None] for name, leaf in row.items()}))
+
+    def _keep(self, state: State, *, told: bool) -> None:
+        """Write the client's row, and the masks if they were told."""
+        row = state.clients.rows(self._ids if state.clients.clients > 1 else torch.tensor([0]))
+        content = {f"row {name}": leaf[0].contiguous() for name, leaf in row.items()}
+        content |= {f"mask {name}": mask.contiguous() for name, mask in state.shared.items()} if told else {}
+        with atomic_file(self.file) as new:
+            save_file(content, new)
+
+    def _warm_up(self, repeat: int) -> Packet:
+        """Train once from the common start, and send what the method's prelude says."""
+        start = {name: leaf[None] for name, leaf in self.network.initial().items()}
+        end = self.bench.train(Method(), self.network, start, self.seat.jobs([self.number]), -1 - repeat)
+        names, _ = self.method.prelude(self.network, 1)
+        return Packet(pack({n: end[n] for n in names}, 0, self.method), {"samples": self._samples})
+
+    def _received(self, packet: Packet, state: State) -> tuple[Params, Params, Params]:
+        """Return the client's leaves with what came put in, what came, and where."""
+        known = own_view(self.start.server, state.clients, self._ids)
+        values, said = unpack(packet.arrays, known, rows(state.shared, self._ids))
+        if unknown := values.keys() - known.keys():
+            raise Refused(f"arrays {sorted(unknown)} came, but {type(self.method).__name__} has no such leaves.")
+        return combine(known, values, said), values, said
+
+    def _train(self, packet: Packet, t: int) -> Packet:
+        """Train for one round; keep what is personal, send what is shared."""
+        state = replace(self.state(), round=t)
+        start, _, _ = self._received(packet, state)
+        end = self.bench.train(self.method, self.network, start, self.seat.jobs([self.number]), t)
+        rng = self.seat.seeds.stream("server", t)
+        update = Update(self._ids, start, end, torch.ones(1, dtype=self.network.dtype), rng, self.network)
+        try:
+            arrays = pack(self.method.upload(replace(state, memory={}), update), 0, self.method)
+        except KeyError as error:
+            raise refusal(self.method, f"what clients send needs {error}, which the server remembers") from None
+        if state.clients:
+            store = state.clients.write(self._ids, {name: end[name] for name in state.clients})
+            self._keep(replace(state, clients=store), told=state.shared is not self.start.shared)
+        return Packet(arrays, {"samples": self._samples})
+
+    def _evaluate(self, packet: Packet, t: int) -> Packet:
+        """Measure the models that this client would use now on its held-out samples."""
+        state = self.state()
+        _, values, said = self._received(packet, state)
+        common: Params = {name: leaf[None] for name, leaf in self.start.server.items()}
+        server = {name: leaf[0] for name, leaf in combine(common, values, said).items()}
+        state = replace(state, server=server, round=t)
+        split = next(name for name in ("test", "validation", "train") if name in self.data.splits)
+        held_out = to_tensors(self.data.splits[split], self.network.dtype, self.network.device)
+
+        at_hand = replace(make_federation(self.method, self.seat, self.bench), clients=self.federation.clients)
+
+        def models(_: torch.Tensor) -> dict[str, Any]:
+            return self.method.models(state, self._ids, at_hand)
+
+        table = self.bench.evaluate(self.network, models, held_out)
+        found = {
+            f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)
+        }
+        return Packet({}, {"samples": int(held_out[2][0]), **found})

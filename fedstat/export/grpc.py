@@ -1,0 +1,226 @@
+"""A method over Flower's gRPC connection: one server process, one process for each client, TLS throughout.
+
+Flower calls ``start_server`` and ``start_client`` deprecated and keeps them for older programs. They are the one way of
+Flower's that is gRPC from end to end and needs neither a SuperLink nor an app to install.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pandas as pd
+from flwr.client import Client as FlowerClient
+from flwr.client import start_client
+from flwr.common import (
+    Code,
+    FitIns,
+    FitRes,
+    Parameters,
+    Scalar,
+    Status,
+    bytes_to_ndarray,
+    ndarray_to_bytes,
+)
+from flwr.server import History, ServerConfig, SimpleClientManager, start_server
+from flwr.server import Server as FlowerServer
+from flwr.server.client_proxy import ClientProxy
+
+from fedstat._checks import number as real
+from fedstat._checks import whole
+from fedstat.export.client import Client
+from fedstat.export.packet import Ask, Packet, Refused
+from fedstat.export.server import Packets, Server
+from fedstat.export.talk import begin, introduced, measured
+
+#: Seconds between two looks for a server that is not there yet, and after which a look has failed.
+_PAUSE, _LOOK = 0.5, 10.0
+#: What gRPC says of a certificate that it does not take.
+_UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "Peer name")
+#: What stands before an array's name where its place is told.
+_PLACE = "array "
+
+
+def serve(
+    server: Server,
+    rounds: int,
+    address: str,
+    *,
+    certificates: tuple[str | Path, str | Path, str | Path],
+    timeout: float = 600,
+) -> pd.DataFrame:
+    """Run a method's server over gRPC with TLS, and return when its rounds are over.
+
+    Parameters
+    ----------
+    server : Server
+        The method's server; afterwards ``server.state`` holds the shared part.
+    rounds : int
+        Number of rounds.
+    address : str
+        Where to listen, such as ``"0.0.0.0:9443"``.
+    certificates : tuple of path
+        The authority's certificate, the server's certificate and its key, in PEM.
+    timeout : float
+        Seconds to wait for all clients to be there, and for a round's answers.
+
+    Returns
+    -------
+    DataFrame
+        What clients measured after every round: round, client, estimand, metric, value.
+
+    Raises
+    ------
+    Refused
+        If the method cannot run with real clients, clients do not come, or a message is not what it must be.
+    """
+    authority, own, key = (Path(path).read_bytes() for path in certificates)
+    runner = _Runner(server, real("timeout", timeout, "(0, inf)"))
+    config = ServerConfig(num_rounds=whole("rounds", rounds, 1), round_timeout=timeout)
+    start_server(server_address=address, config=config, server=runner, certificates=(authority, own, key))
+    if runner.error is not None:
+        raise runner.error
+    return pd.concat(runner.evaluations, ignore_index=True)
+
+
+def join(client: Client, address: str, *, root_certificate: str | Path, timeout: float = 600) -> None:
+    """Take part in a run over gRPC with TLS, and return when the server ends it.
+
+    Parameters
+    ----------
+    client : Client
+        The client.
+    address : str
+        The server's, such as ``"fl.example.org:9443"``; its certificate must be made out to that host.
+    root_certificate : path
+        The certificate of the authority that signed the server's, in PEM.
+    timeout : float
+        Seconds to wait for the server.
+
+    Raises
+    ------
+    ConnectionError
+        If no server comes, or at once if its certificate is not one that the authority signed for this host.
+    """
+    root = Path(root_certificate).read_bytes()
+    _reach(address, root, real("timeout", timeout, "(0, inf)"))
+    start_client(server_address=address, client=_Client(client), root_certificates=root, insecure=False)
+
+
+def _reach(address: str, root: bytes, timeout: float) -> None:
+    """Wait for a server with a certificate that is trusted: it answers that it has no such method."""
+    end = time.monotonic() + timeout
+    options = [(f"grpc.{which}_reconnect_backoff_ms", int(1000 * _PAUSE)) for which in ("initial", "min", "max")]
+    with grpc.secure_channel(address, grpc.ssl_channel_credentials(root), options=options) as channel:
+        while True:
+            try:
+                channel.unary_unary("/fedstat/look")(b"", timeout=_LOOK)
+            except grpc.RpcError as error:
+                if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+                    return
+                if any(word in error.details() for word in _UNTRUSTED):
+                    raise ConnectionError(
+                        f"the certificate of {address} is not one that the authority in root_certificate signed for "
+                        f"this host: {error.details()}"
+                    ) from None
+                if time.monotonic() > end:
+                    raise ConnectionError(f"no server at {address} in {timeout:g} s: {error.details()}") from None
+            time.sleep(_PAUSE)
+
+
+class _Client(FlowerClient):
+    """Answer what comes over the connection."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def fit(self, ins: FitIns) -> FitRes:
+        """Answer one packet, whatever it asks."""
+        reply = self.client.answer(_from_flower(ins.parameters, ins.config))
+        parameters, numbers = _to_flower(reply)
+        return FitRes(Status(Code.OK, ""), parameters, int(reply.numbers["samples"]), numbers)
+
+
+class _Runner(FlowerServer):
+    """Let a `Server` say what is sent, and give it what came back."""
+
+    def __init__(self, server: Server, timeout: float) -> None:
+        super().__init__(client_manager=SimpleClientManager())
+        self.server, self.timeout = server, timeout
+        self.evaluations: list[pd.DataFrame] = []
+        self.error: Exception | None = None
+
+    def fit(self, num_rounds: int, timeout: float | None) -> tuple[History, float]:
+        """Meet all clients and play all rounds; an error is kept, so that clients are sent home before it is raised."""
+        begun = time.monotonic()
+        try:
+            proxies = self._meet()
+            for t in range(num_rounds):
+                self.server.aggregate(self._ask(proxies, self.server.requests()))
+                self.evaluations.append(measured(self._ask(proxies, self.server.questions()), t + 1))
+        except Exception as error:
+            self.error = error
+        return History(), time.monotonic() - begun
+
+    def _meet(self) -> dict[int, ClientProxy]:
+        """Wait for all clients, learn which connection is which client, and begin the run."""
+        manager = self.client_manager()
+        if not manager.wait_for(self.server.clients, int(self.timeout)):
+            came = manager.num_available()
+            raise Refused(f"{self.server.clients} clients must be there, {came} came in {self.timeout:g} s.")
+        there = dict(enumerate(manager.all().values()))
+        hellos = self._ask(there, dict.fromkeys(there, Packet({}, {"ask": int(Ask.HELLO)})))
+        known = introduced([(there[i], packet) for i, packet in hellos.items()], self.server.clients)
+        proxies = {k: proxy for k, (proxy, _) in known.items()}
+        begin(self.server, {k: packet for k, (_, packet) in known.items()}, lambda p: self._ask(proxies, p))
+        return proxies
+
+    def _ask(self, proxies: Mapping[int, ClientProxy], packets: Packets) -> dict[int, Packet]:
+        """Send packets and return the answers; a client whose connection broke has none."""
+
+        def one(k: int) -> Packet | None:
+            parameters, config = _to_flower(packets[k])
+            try:
+                reply = proxies[k].fit(FitIns(parameters, config), timeout=self.timeout, group_id=0)
+            except Exception:  # Flower has an exception for each way in which a connection may end
+                return None
+            return _from_flower(reply.parameters, reply.metrics) if reply.status.code == Code.OK else None
+
+        with ThreadPoolExecutor(len(packets)) as pool:
+            answers = dict(zip(packets, pool.map(one, packets), strict=True))
+        return {k: packet for k, packet in answers.items() if packet is not None}
+
+
+def _to_flower(packet: Packet) -> tuple[Parameters, dict[str, Scalar]]:
+    """Return a packet as Flower's parameters and scalars; scalars tell the place of every array by its name."""
+    tensors = [ndarray_to_bytes(array) for array in packet.arrays.values()]
+    places = {f"{_PLACE}{name}": i for i, name in enumerate(packet.arrays)}
+    return Parameters(tensors, "numpy.ndarray"), {**packet.numbers, **places}
+
+
+def _from_flower(parameters: Parameters, scalars: Mapping[str, Scalar]) -> Packet:
+    """Return the packet in Flower's parameters and scalars.
+
+    Raises
+    ------
+    Refused
+        If they hold anything but arrays and numbers.
+    """
+    arrays, numbers = {}, dict[str, int | float]()
+    for key, value in scalars.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Refused(f"number {key!r} must be a number, got {value!r}.")
+        if not key.startswith(_PLACE):
+            numbers[key] = value
+            continue
+        name = key.removeprefix(_PLACE)
+        try:
+            arrays[name] = bytes_to_ndarray(parameters.tensors[int(value)])
+        except Exception as error:  # any bytes may lie there
+            raise Refused(f"array {name!r} is none: {error}") from None
+    if len(arrays) != len(parameters.tensors):
+        raise Refused(f"{len(parameters.tensors)} arrays came, but {len(arrays)} have names.")
+    return Packet(arrays, numbers)

@@ -1,0 +1,168 @@
+"""How a run starts at an end that sees nobody's data: from the model, the seed and the number of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.export.packet import Refused, refusal
+from fedstat.federated.local import Training
+from fedstat.federated.method import Federation, Method, State, stack
+from fedstat.federated.network import Model, Params, build, floating
+from fedstat.federated.replicate import Replicate
+from fedstat.federated.run import Bench, make_federation
+from fedstat.federated.samples import Job, StackedSamples
+from fedstat.federated.seeds import Seeds
+from fedstat.federated.store import ClientStore
+
+
+class Asked(Exception):
+    """Raised where a method's start needs what only the clients have; `repeat` if it is a warm-up."""
+
+    def __init__(self, what: str, repeat: int | None = None) -> None:
+        super().__init__(what)
+        self.repeat = repeat
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """All that is known of the clients' training samples: how many they are, if that."""
+
+    counts: np.ndarray | None
+
+    @property
+    def n(self) -> np.ndarray:
+        """Training samples of each client."""
+        if self.counts is None:
+            raise Asked("it needs the number of every client's training samples")
+        return self.counts
+
+    def __getattr__(self, name: str) -> Any:
+        raise Asked(f"before the first round it looks at clients' samples (train.{name}), which stay with them")
+
+
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """Stand in for `Clients` where their data are not: how many there are, of which classes.
+
+    Attributes
+    ----------
+    size : int
+        Number of clients.
+    classes : tuple or None
+        Class codes; None for regression.
+    counts : ndarray of int, optional
+        Training samples of each.
+    """
+
+    size: int
+    classes: tuple[int, ...] | None
+    counts: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def train(self) -> _Counts:
+        """The numbers of training samples, where they are known."""
+        return _Counts(self.counts)
+
+    def __getattr__(self, name: str) -> Any:
+        raise Asked(f"before the first round it looks at clients' {name}, which stays with them")
+
+
+@dataclass(frozen=True, eq=False)
+class Seat(Replicate):
+    """A replicate as one place of a real federation has it: at most one client's data, which are the first row."""
+
+    def jobs(self, ids: Iterable[int]) -> list[Job]:
+        """Return the jobs of clients `ids`, all on the data at hand."""
+        return [Job(0, self.seeds, k) for k in ids]
+
+
+def take_seat(model: Model, seed: int, dtype: str, clients: int, classes: tuple[int, ...] | None) -> Seat:
+    """Build the network that everybody starts from; as `fedstat.federated.replicate` does, by the same keys."""
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f'dtype must be "float32" or "float64" with real clients, got {dtype!r}.')
+    seeds, kind = Seeds(seed), floating(dtype)
+    network = build(model, seeds.stream("initial weights"), kind)
+
+    def draw(k: int) -> Any:
+        if isinstance(model, torch.nn.Module):
+            raise Refused("independent initial weights need a function that builds the network, not a module.")
+        return build(model, seeds.stream("client weights", k), kind)
+
+    roster: Any = Roster(clients, classes)
+    return Seat(seeds, roster, network, 0, draw)
+
+
+def federation_of(
+    method: Method, seat: Seat, training: Training, counts: np.ndarray | None, warmups: dict[int, Params] | None
+) -> Federation:
+    """Return the federation as a place sees it.
+
+    `counts` (K,) are the clients' training samples, and `warmups` what came of the warm-ups so far, (K, ...) by
+    repeat; None where they are not known.
+    """
+    bench = Bench("cross_entropy", training, _no_samples())
+    federation = make_federation(method, seat, bench)
+    roster: Any = Roster(len(seat.clients), seat.clients.classes, counts)
+
+    def warmup(start: Params, repeat: int = 0) -> Params:
+        if warmups is None or repeat not in warmups:
+            raise Asked("all clients must train before the first round", repeat)
+        common = federation.network.initial()
+        if start.keys() != common.keys() or any(not (start[n] == leaf).all() for n, leaf in common.items()):
+            raise Asked("its warm-up starts elsewhere than at the common start")
+        return warmups[repeat]
+
+    def train(*_: Any, **__: Any) -> Params:
+        raise Asked("it runs its own local steps at all clients before the first round")
+
+    return replace(federation, clients=roster, warmup=warmup, train=train, statistics=train)
+
+
+def common_start(method: Method, federation: Federation) -> State:
+    """Return the state before the first round as far as everybody can tell it without anybody's data.
+
+    A method whose own start needs data starts as `Method` does; the server finds out whether clients miss something.
+
+    Raises
+    ------
+    Refused
+        If even the leaves need data.
+    """
+    network = federation.network
+    try:
+        return method.init(network, federation)
+    except Asked:
+        pass
+    try:
+        return Method.init(method, network, federation)
+    except Asked:  # the masks come from data as well, and are told
+        pass
+    try:
+        return State(method.leaves(network, federation))
+    except Asked as asked:
+        raise refusal(method, str(asked)) from None
+
+
+def with_masks(state: State, masks: Params, clients: int) -> State:
+    """Return a start whose masks were decided by a warm-up: clients keep what they do not share."""
+    kept = {name: state.server[name] for name, mask in masks.items() if not mask.all()}
+    store = ClientStore.filled(kept, clients) if kept else ClientStore.empty()
+    return replace(state, clients=store, shared=masks)
+
+
+def own_view(start: Params, store: ClientStore, ids: Tensor) -> Params:
+    """Return what clients `ids` know before a message comes, (m, ...): the common start, and what they keep."""
+    return {**stack(start, len(ids)), **store.rows(ids)}
+
+
+def _no_samples() -> StackedSamples:
+    return StackedSamples(torch.zeros(0), torch.zeros(0), np.zeros(0, int), 0)
