@@ -183,7 +183,7 @@ def carry_out(
         advance(steps=0)
         recorder, done = Recorder(plan, runs, replace(wanted, folder=place), resume, advance), first
         if place is not None and plan.analysis is not None and resume is None:
-            recorder.result(0).write(place)  # before the first round
+            recorder.save(0, place)  # before the first round
         with sigterm_waits(place is not None) as terminated:
             for round in loop(runs, first, plan.participation):
                 recorder.keep(round, terminated)
@@ -191,7 +191,7 @@ def carry_out(
                 if done == wanted.rounds:
                     break
     result = recorder.result(done)
-    warn_of_missing(result.history)
+    warn_of_missing(result.rows("history").parts())
     return result
 
 

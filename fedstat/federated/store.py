@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -25,7 +24,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedstat._checks import whole
-from fedstat._files import atomic_folder
+from fedstat._files import atomic_folder, link
 from fedstat.federated.network import Params
 
 #: Stores whose clients could fill more than this lie in memory-mapped files.
@@ -173,7 +172,7 @@ class ClientStore(Mapping[str, Tensor]):
         for version, slot in dict(zip(versions, self._slots, strict=True)).items():
             file = folder / f"{version}.safetensors"
             if previous is not None and (old := Path(previous) / file.name).is_file():
-                _link(old, file)
+                link(old, file)
             else:
                 file.write_bytes(save({name: leaf[0] for name, leaf in self._space.get(slot[None]).items()}))
                 written += 1
@@ -353,10 +352,3 @@ def _mapped(size: int, *, dtype: torch.dtype) -> Tensor:
         os.close(handle)
         with suppress(PermissionError):  # Windows keeps the name of a mapped file
             os.unlink(name)
-
-
-def _link(old: Path, new: Path) -> None:
-    try:
-        os.link(old, new)
-    except OSError:
-        shutil.copyfile(old, new)
