@@ -184,10 +184,10 @@ def start_run(key: Key, method: Method, replicate: Replicate, bench: Bench, stat
 def make_federation(method: Method, replicate: Replicate, bench: Bench) -> Federation:
     """Give a method its view of a replicate's clients, and the means to train them."""
     network = method.parameterize(replicate.network, replicate.seeds.stream("parts"))
-    device, everyone = network.device, replicate.jobs(range(len(replicate.clients)))
+    device = network.device
 
     def warmup(start: Params, repeat: int = 0) -> Params:
-        return bench.train(Method(), network, start, everyone, -1 - repeat)
+        return bench.train(Method(), network, start, replicate.jobs(range(len(replicate.clients))), -1 - repeat)
 
     def fresh(count: int | None = None) -> Params:
         drawn = [replicate.draw(k) for k in range(len(replicate.clients) if count is None else count)]
