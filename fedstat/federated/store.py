@@ -262,6 +262,9 @@ class ClientStore(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         return self._space.get(self._slots.all(), [name])[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._space.shapes  # a mapping's own would read the tensor of all clients
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._space.shapes)
 
