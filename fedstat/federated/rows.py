@@ -126,6 +126,15 @@ class Rows:
             kept = {(str(m), int(s)): int(t) for m, s, t in found.itertuples(index=False)}
         return cls(dtypes, (), (table[list(dtypes)],), kept)
 
+    @classmethod
+    def found(
+        cls, dtypes: Mapping[str, Any], files: Sequence[Segment], kept: Mapping[tuple[str, int], int] | None
+    ) -> Rows:
+        """Return the rows of a run's files; those of the last one come into memory if more may join them."""
+        if files[-1].rows >= SEGMENT:
+            return cls(dtypes, tuple(files), (), kept)
+        return cls(dtypes, tuple(files[:-1]), (files[-1].read(dtypes),), kept)
+
     def __len__(self) -> int:
         return sum(segment.rows for segment in self.segments) + sum(map(len, self.tail))
 

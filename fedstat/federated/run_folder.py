@@ -27,7 +27,7 @@ from fedstat._files import complete_folder, locked, recover, replaced
 from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import CLIENT_DTYPES, DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import State, device_of
-from fedstat.federated.rows import SEGMENT, Rows, Segment, named
+from fedstat.federated.rows import Rows, Segment, named
 from fedstat.federated.run import Key
 from fedstat.federated.store import ClientStore
 from fedstat.inference import AnalysisPlan
@@ -283,10 +283,8 @@ def _read_rows(folder: Path, table: str, sums: Mapping[str, str], kept: Mapping[
             if lacking := [column for column in dtypes if column not in columns]:
                 raise ValueError(f"it lacks the column {lacking[0]!r}")
             files.append(Segment(folder, name, sums[name], rows))
-    if files[-1].rows >= SEGMENT:
-        return Rows(dtypes, tuple(files), (), kept)
     with _blaming(folder / files[-1].name):
-        return Rows(dtypes, tuple(files[:-1]), (files[-1].read(dtypes),), kept)
+        return Rows.found(dtypes, files, kept)
 
 
 def _read_plan(file: Path, digest: str) -> AnalysisPlan | None:
