@@ -214,11 +214,17 @@ class Growing:
             return
         self._join()
         full, rest = divided(joined(self.blocks, self.dtypes))
-        for table in full:
-            self.aside.mkdir(parents=True, exist_ok=True)
-            segment = Segment.write(table, self.aside, named(self.name, len(self.segments)))
-            reach_disk(self.aside / segment.name)  # a checkpoint that links to it takes that for granted
-            self.segments.append(segment)
+        try:
+            for table in full:
+                self.aside.mkdir(parents=True, exist_ok=True)
+                segment = Segment.write(table, self.aside, named(self.name, len(self.segments)))
+                reach_disk(self.aside / segment.name)  # a checkpoint that links to it takes that for granted
+                self.segments.append(segment)
+        except OSError as error:
+            raise OSError(
+                f"rows of {self.name} could not be written in {self.aside}: {error}. The last checkpoint, if there is "
+                "one, stays; make room or mend the folder, and continue from it with resume=fs.load(folder)."
+            ) from error
         self.blocks, self.count = [rest] if len(rest) else [], len(rest)
 
 
@@ -239,6 +245,7 @@ def divided(table: pd.DataFrame) -> tuple[list[pd.DataFrame], pd.DataFrame]:
 
 def joined(tables: Sequence[pd.DataFrame], dtypes: Mapping[str, Any]) -> pd.DataFrame:
     """Append tables to each other; text becomes categories, in alphabetical order."""
+    tables = [table for table in tables if len(table)]  # labels of an empty one are of no type that joins others
     if not tables:
         return pd.DataFrame(columns=list(dtypes)).astype(dtypes)
     text = [name for name in dtypes if name in TEXT]
