@@ -50,6 +50,7 @@ def segments(folder, table="metrics"):
     return {file.name: (file.stat().st_ino, file.read_bytes()) for file in sorted((folder / table).iterdir())}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_a_history_in_files_is_the_one_in_memory_and_old_files_are_never_written_again(tmp_path, monkeypatch):
     whole, most = run(12, stop=STOP, validate=False), []
@@ -151,14 +152,14 @@ def _short_run(folder, rounds, **options):
 def _killed(folder):
     """Kill a run that writes segments between its checkpoints, at random moments; return how many rounds it had."""
     rows_module.SEGMENT, moments, done = 40, np.random.default_rng(0), []
-    assert os.waitpid(forked(lambda: _short_run(folder / "never", 40, checkpoint=7)), 0)[1] == 0
+    assert os.waitpid(forked(lambda: _short_run(folder / "never", 25, checkpoint=7)), 0)[1] == 0
     for _ in range(6):
-        child = forked(lambda: _short_run(folder / "killed", 40, checkpoint=3))
+        child = forked(lambda: _short_run(folder / "killed", 25, checkpoint=3))
         time.sleep(moments.uniform(0.02, 0.3))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         done.append(fs.load(folder / "killed").config["rounds"] if complete_folder(folder / "killed").exists() else 0)
-    assert os.waitpid(forked(lambda: _short_run(folder / "killed", 40, checkpoint=3)), 0)[1] == 0
+    assert os.waitpid(forked(lambda: _short_run(folder / "killed", 25, checkpoint=3)), 0)[1] == 0
     assert contents(folder / "killed") == contents(folder / "never")
     assert {p.name for p in folder.iterdir()} == {"killed", "never"}
     first, second = folder / "first", folder / "second"

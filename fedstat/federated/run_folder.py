@@ -213,7 +213,7 @@ def read_run(folder: str | Path) -> Saved:
         place = complete_folder(folder)
         before = _version(place)
         try:
-            found = _read(place)
+            found = _read(place, Path(folder).resolve())
         except (ValueError, OSError):
             if (complete_folder(folder), _version(place)) == (place, before):
                 raise
@@ -223,7 +223,8 @@ def read_run(folder: str | Path) -> Saved:
     raise OSError(f"{folder} is replaced faster than it can be read; try again, or save less often.")
 
 
-def _read(folder: Path) -> Saved:
+def _read(folder: Path, home: Path) -> Saved:
+    """Read a run; `home` is where it lies whenever nobody replaces it."""
     manifest = _read_manifest(folder)
     sums: dict[str, str] = manifest["sha256"]
     with _blaming(folder / "config.toml") as file:
@@ -237,7 +238,7 @@ def _read(folder: Path) -> Saved:
         who = pd.read_parquet(file)[[*CLIENT_DTYPES]].astype(CLIENT_DTYPES)
     with _blaming(folder / _MANIFEST):
         kept = kept_rounds(manifest)
-    tables = {name: _read_rows(folder, name, sums, kept if name == "metrics" else None) for name in _TABLES}
+    tables = {name: _read_rows(folder, home, name, sums, kept if name == "metrics" else None) for name in _TABLES}
     groups = _read_tensors(folder, manifest)
     with _blaming(folder / _MANIFEST):
         rounds = {str(place): int(done) for place, done in manifest["rounds"].items()}
@@ -271,7 +272,7 @@ def _read(folder: Path) -> Saved:
     )
 
 
-def _read_rows(folder: Path, table: str, sums: Mapping[str, str], kept: Mapping[Key, int] | None) -> Rows:
+def _read_rows(folder: Path, home: Path, table: str, sums: Mapping[str, str], kept: Mapping[Key, int] | None) -> Rows:
     """Find the files of a table, whose hashes are right, and read the last one if rows may be added to it."""
     files, dtypes = [], _TABLES[table]
     for i, name in enumerate(segments(sums, table)):
@@ -282,7 +283,7 @@ def _read_rows(folder: Path, table: str, sums: Mapping[str, str], kept: Mapping[
             rows, columns = (meta := pq.read_metadata(file)).num_rows, meta.schema.to_arrow_schema().names
             if lacking := [column for column in dtypes if column not in columns]:
                 raise ValueError(f"it lacks the column {lacking[0]!r}")
-            files.append(Segment(folder, name, sums[name], rows))
+            files.append(Segment(home, name, sums[name], rows))
     with _blaming(folder / files[-1].name):
         return Rows.found(dtypes, files, kept)
 
