@@ -7,6 +7,7 @@ own; and the same in another folder, where SIGKILL ends it twice at random momen
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -76,9 +77,12 @@ def reached(log: Path) -> int:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file of a run but where it was computed."""
+    """Return every file of a run but the one that says where it was computed, and that one's hash."""
     files = [p for p in folder.rglob("*") if p.is_file() and p.name != "environment.json"]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+    held = {str(p.relative_to(folder)): p.read_bytes() for p in files}
+    manifest = json.loads(held["manifest.json"])
+    del manifest["sha256"]["environment.json"]
+    return held | {"manifest.json": json.dumps(manifest).encode()}
 
 
 def read(log: Path) -> pd.DataFrame:

@@ -66,7 +66,7 @@ def _of_samples(samples: Samples) -> str:
     hashed.update(samples.n.astype(np.int64).tobytes())
     for k in range(len(samples.n)):
         for values in samples.client(k):
-            hashed.update(np.ascontiguousarray(values))
+            hashed.update(np.ascontiguousarray(values).data)
     return hashed.hexdigest()[:16]
 
 

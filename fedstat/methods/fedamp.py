@@ -164,7 +164,9 @@ class FedAMP(Method):
             for some in _blocks(state)
         ]
         clients = state.clients.clients
-        mean = stack({name: sum(one[name] for one in sums) / clients for name in state.server}, len(ids))
+        mean = stack(
+            {name: torch.stack([one[name] for one in sums]).sum(0) / clients for name in state.server}, len(ids)
+        )
         phases = self.phases(federation.network, federation.training, state.round)
         end = federation.train(self, mean | in_slot(mean, CLOUD), ids, phases, state.round)
         return {"personal": self.predictor({name: end[name] for name in mean})}

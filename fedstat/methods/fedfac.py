@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from operator import methodcaller
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -256,9 +257,7 @@ class FedFac(Method):
                     one = factor.Moments.of(factor.units_as_columns(weights[k : k + 1]))
                     found[layer] = found[layer] + one if layer in found else one
         return {
-            layer: _communality(
-                lambda of, moments=moments: of.fit_moments(moments), len(moments.mean), moments.rows, self.kappa
-            )
+            layer: _communality(methodcaller("fit_moments", moments), len(moments.mean), moments.rows, self.kappa)
             for layer, moments in found.items()
         }
 
@@ -301,8 +300,8 @@ class FedFac(Method):
                     values = squares_in_eigenvectors(stacked[0], self.kappa)
                 case "agreement":
                     values = factor.intraclass_correlation(stacked)
-                case own:
-                    values = own(stacked[0], rng)
+                case _:
+                    values = cast("Statistic", self.statistic)(stacked[0], rng)
             if np.shape(values) != before[layer].shape:
                 raise ValueError(
                     f"statistic must return one value for each of the {len(before[layer])} units of layer {layer!r}, "
