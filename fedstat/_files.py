@@ -31,7 +31,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         new.unlink(missing_ok=True)
         try:
             yield new
-            _reach_disk(new)
+            reach_disk(new)
             os.replace(new, path)
         finally:
             new.unlink(missing_ok=True)
@@ -57,13 +57,23 @@ def replaced(path: Path) -> Iterator[Path]:
         # hard-linked files reached the disk with the folder before; disks take many small files together in one step
         fresh = [file for file in new.rglob("*") if file.is_dir() or file.stat().st_nlink == 1]
         with ThreadPoolExecutor(16) as pool:
-            list(pool.map(_reach_disk, [*fresh, new]))
+            list(pool.map(reach_disk, [*fresh, new]))
         if path.exists():
             os.replace(path, old)
         os.replace(new, path)
-        _reach_disk(path.parent)
+        reach_disk(path.parent)
     finally:
         recover(path)
+
+
+def link(old: Path, new: Path) -> None:
+    """Give a file a second name, or copy it where links are impossible."""
+    try:
+        os.link(old, new)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(old, new)
 
 
 def recover(path: Path) -> None:
@@ -127,7 +137,7 @@ def _beside(path: Path) -> tuple[Path, Path]:
     return path.with_name(f".{path.name}.new"), path.with_name(f".{path.name}.old")
 
 
-def _reach_disk(path: Path) -> None:
+def reach_disk(path: Path) -> None:
     """Wait until a file or folder would survive a loss of power."""
     if os.name != "posix":
         return

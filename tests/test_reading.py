@@ -325,12 +325,12 @@ def _sealed(folder: Path, name: str) -> None:
     (folder / "manifest.json").write_text(json.dumps(listed))
 
 
-@pytest.mark.parametrize("name", ["config.toml", "metrics.parquet"])
+@pytest.mark.parametrize("name", ["config.toml", "metrics/00000.parquet"])
 def test_a_run_that_was_changed_is_refused(run, tmp_path, name):
     folder = shutil.copytree(run[0], tmp_path / "run")
     with (folder / name).open("ab") as file:
         file.write(b"\n")
-    for reader in (fs.read_results, *([reduce_file] if name == "metrics.parquet" else [])):
+    for reader in (fs.read_results, *([reduce_file] if name == "metrics/00000.parquet" else [])):
         with pytest.raises(ValueError, match=f"{name} is damaged: it is not the file that manifest.json lists"):
             reader(folder)
 

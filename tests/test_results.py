@@ -70,9 +70,9 @@ def test_saved_and_loaded(tmp_path):
         "config.toml",
         "environment.json",
         "manifest.json",
-        "metrics.parquet",
+        "metrics",
         "state.safetensors",
-        "traffic.parquet",
+        "traffic",
     ]
     modes = {p.stat().st_mode for p in (tmp_path / "run").rglob("*") if p.is_file()}
     assert len(modes) == 1, "who may read one file may read all"
@@ -164,9 +164,9 @@ def test_saving_replaces_runs_and_nothing_else(tmp_path):
     with pytest.raises(ValueError, match="is no fedstat run; choose another folder, nothing was written"):
         result.save(tmp_path / "thesis")
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "ten years"
-    for name in ("metrics.parquet", "state.safetensors"):
+    for name in ("metrics/00000.parquet", "state.safetensors"):
         (tmp_path / "run" / name).unlink()
-    with pytest.raises(ValueError, match=r"metrics\.parquet, state\.safetensors is missing"):
+    with pytest.raises(ValueError, match=r"state\.safetensors, metrics/00000\.parquet is missing"):
         fs.load(tmp_path / "run")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "thesis"]
 

@@ -197,7 +197,7 @@ def test_what_cannot_be_reported_is_refused_in_a_sentence(folder, tmp_path):
     assert "margin must" in refusal(folder / "saved", "--out", pdf, "--margin", "-1")
     damaged = tmp_path / "damaged"
     fs.load(folder / "saved").save(damaged)
-    (damaged / "traffic.parquet").write_bytes(b"x")
+    (damaged / "traffic/00000.parquet").write_bytes(b"x")
     assert "is damaged" in refusal(damaged, "--out", pdf)
     assert not pdf.exists()
 

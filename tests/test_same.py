@@ -280,7 +280,7 @@ def test_files_of_another_checkpoint_or_seed_are_named(tmp_path):
         (lambda run: restored(run, rows), "clients/0/index.json is damaged .*not the file that manifest.json lists"),
         (lambda run: copied(run, "clients/1/index.json"), "clients/1/index.json is damaged"),
         (swapped, "clients/[01]/index.json is damaged"),
-        (lambda run: copied(run, "metrics.parquet"), "metrics.parquet is damaged"),
+        (lambda run: copied(run, "metrics/00000.parquet"), "metrics/00000.parquet is damaged"),
         (lambda run: (run / "environment.json").write_text("{}"), "environment.json is damaged"),
         (lambda run: (run / "environment.json").unlink(), "environment.json is missing"),
         (lambda run: (run / "clients/0/index.json").unlink(), "clients/0/index.json is missing"),

@@ -115,9 +115,10 @@ def federate(
         outcome equals that of an uninterrupted run.
     folder : path, optional
         Save the run there at its end and at checkpoints, so that `fedstat.load` and `resume` continue what was
-        stopped or killed. Each checkpoint replaces the one before when it is complete and has reached the disk. A run
-        that lies there already must be the one that is resumed, and nobody else may write there. SIGTERM, in the main
-        thread, lets the round in progress end and saves it (`Terminated`); a second one stops at once.
+        stopped or killed. History and traffic go there as they grow, and only their last rows are held. Each checkpoint
+        replaces the one before when it is complete and has reached the disk. A run that lies there already must be the
+        one that is resumed, and nobody else may write there. SIGTERM, in the main thread, lets the round in progress
+        end and saves it (`Terminated`); a second one stops at once.
     checkpoint : int, optional
         Rounds between checkpoints. By default they go by time: the first after ten seconds, the next so that saving
         takes a twentieth of the time, at least ten seconds and at most ten minutes apart. Results do not depend on it.
@@ -183,7 +184,7 @@ def carry_out(
         advance(steps=0)
         recorder, done = Recorder(plan, runs, replace(wanted, folder=place), resume, advance), first
         if place is not None and plan.analysis is not None and resume is None:
-            recorder.result(0).write(place)  # before the first round
+            recorder.save(0, place)  # before the first round
         with sigterm_waits(place is not None) as terminated:
             for round in loop(runs, first, plan.participation):
                 recorder.keep(round, terminated)
@@ -191,7 +192,7 @@ def carry_out(
                 if done == wanted.rounds:
                     break
     result = recorder.result(done)
-    warn_of_missing(result.history)
+    warn_of_missing(result.rows("history").parts())
     return result
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,37 +38,58 @@ def of_clients(clients: Clients) -> dict[str, str]:
     which two draws from the same samples share some. By these one knows data that are dealt or split anew from new
     data.
     """
-    samples = {name: digest([of.client(k) for k in range(len(of.n))]) for name, of in clients.all_splits.items()}
+    samples = {name: _of_samples(of) for name, of in clients.all_splits.items()}
     truth = {} if clients.truth is None else {"truth": digest(clients.truth)}
-    hashes = {name: _hashes(of) for name, of in clients.splits.items()}
-    firsts = {name: np.cumsum(of.n) - of.n for name, of in clients.splits.items()}
-    sums = {name: np.add.reduceat(of, firsts[name], dtype=np.uint64) for name, of in hashes.items()}  # by client
+    sums, least = dict[str, np.ndarray](), np.zeros(0, np.uint64)
+    for name, of in clients.splits.items():
+        by_client = []
+        for hashes, n in _hashes(of):
+            by_client.append(np.add.reduceat(hashes, np.cumsum(n) - n, dtype=np.uint64))
+            least = _least(np.concatenate([least, hashes]))
+        sums[name] = np.concatenate(by_client)
     held = np.sum(list(sums.values()), axis=0, dtype=np.uint64)
     return {
         **samples,
         **truth,
-        "names": digest((clients.names, clients.classes, clients.labels)),
+        "names": digest((json.dumps(list(clients.names)), clients.classes, clients.labels)),
         "pool": f"{int(held.sum(dtype=np.uint64)):016x}",
         "train_pool": f"{int(sums['train'].sum(dtype=np.uint64)):016x}",
         "held": digest(held),
-        "sketch": " ".join(f"{int(one):016x}" for one in np.unique(np.concatenate(list(hashes.values())))[:8]),
+        "sketch": " ".join(f"{int(one):016x}" for one in least),
     }
 
 
-def _hashes(samples: Samples) -> np.ndarray:
-    """Return a hash of each input, client after client, equal in all processes; shape (sum n,)."""
+def _of_samples(samples: Samples) -> str:
+    """Hash all samples, client after client, without padding."""
+    x, y = samples.client(0)
+    hashed = hashlib.sha256(f"{x.dtype.str} {x.shape[1:]} {y.dtype.str} {y.shape[1:]} ".encode())
+    hashed.update(samples.n.astype(np.int64).tobytes())
+    for k in range(len(samples.n)):
+        for values in samples.client(k):
+            hashed.update(np.ascontiguousarray(values).data)
+    return hashed.hexdigest()[:16]
+
+
+def _least(hashes: np.ndarray, count: int = 8) -> np.ndarray:
+    """Return the smallest different numbers, ascending."""
+    few = 8 * count
+    found = np.unique(np.partition(hashes, few)[:few] if len(hashes) > few else hashes)
+    return (found if len(found) >= count else np.unique(hashes))[:count]
+
+
+def _hashes(samples: Samples) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield, for some clients after others, a hash of each input, equal in all processes, and how many each has."""
     width = int(np.prod(samples.x.shape[2:])) * samples.x.dtype.itemsize
     words = -(-width // 8)
     factors = np.random.default_rng(0).integers(1, 2**63, words, dtype=np.uint64) | np.uint64(1)
-    found, step = [], max(1, 2**24 // (words * samples.x.shape[1]))  # clients at once, in 128 MiB
+    step = max(1, 2**24 // (words * samples.x.shape[1]))  # clients at once, in 128 MiB
     for first in range(0, len(samples.n), step):
         x, n = samples.x[first : first + step], samples.n[first : first + step]
         rows = np.zeros((len(n), x.shape[1], 8 * words), np.uint8)
         rows[..., :width] = np.ascontiguousarray(x).reshape(*x.shape[:2], -1).view(np.uint8)
         mixed = rows.view(np.uint64) @ factors
         mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-        found.append((mixed ^ (mixed >> np.uint64(32)))[np.arange(x.shape[1]) < n[:, None]])
-    return np.concatenate(found)
+        yield (mixed ^ (mixed >> np.uint64(32)))[np.arange(x.shape[1]) < n[:, None]], n
 
 
 def of_network(network: Network) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +93,7 @@ def clients_table(clients: Mapping[int, Clients]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True).astype(CLIENT_DTYPES)
 
 
-def warn_of_missing(history: pd.DataFrame) -> None:
+def warn_of_missing(parts: Iterable[pd.DataFrame]) -> None:
     """Warn of methods whose outputs were not all finite: a mean by pandas would leave the missing values out."""
-    for method, words in count_missing(history[history["metric"].isin(("log_loss", "mse"))]).items():
+    for method, words in count_missing(part[part["metric"].isin(("log_loss", "mse"))] for part in parts).items():
         warnings.warn(f"{method}: {words}. fs.compare counts them; a mean by pandas does not.", RuntimeWarning, 3)

@@ -30,6 +30,7 @@ Steps and class attributes that are rarely needed, each with the methods of feds
 ``held_out``          is the share of a client's training samples that the method keeps for its own use (`FedFOMO`)
 ``prelude``           returns the messages before the first round (`FedFac`)
 ``record``            returns the arrays that are recorded after every round (`FedFac`)
+``at_once``           says what the method holds of all clients at once, in bytes (`FedFOMO`)
 ====================  =============================================================================================
 
 ``prepare``, ``objective``, ``constrain``, ``finish`` and ``predict`` speak of one client; the engine vectorises them.
@@ -123,8 +124,9 @@ class Federation:
     rng : numpy Generator
         Randomness for draws in ``init``.
     warmup : callable
-        ``warmup(start, repeat=0)`` trains all clients, stacked (K, ...), for one round of the training
-        configuration and returns their leaves, still on the engine. Each repeat has its own batch orders.
+        ``warmup(start, repeat=0, ids=None)`` trains all clients, stacked (K, ...), or clients `ids` (m, ...), for one
+        round of the training configuration and returns their leaves, still on the engine. Each repeat has its own
+        batch orders.
     fresh : callable
         ``fresh(count=K)`` returns independent draws of initial leaves, stacked (count, ...).
     train : callable
@@ -321,6 +323,14 @@ class Method:
 
     def record(self, state: State) -> Mapping[str, Tensor]:
         """Return the arrays that are recorded after every round beside the metrics; by default none."""
+        return {}
+
+    def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
+        """Return what the method holds of all K clients at once beside their rows, in bytes; by default nothing.
+
+        The names say what it is, as in "the affinities of all pairs of clients". A run that would need more than the
+        machine has is refused before it begins.
+        """
         return {}
 
 

@@ -28,7 +28,7 @@ from fedstat.federated.network import MIXED, Model, check_device, floating
 from fedstat.federated.plain import describe_run, plain
 from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import Replicate, make_replicate
-from fedstat.federated.run import Bench, Key, Run, start_run
+from fedstat.federated.run import Bench, Key, Run, check_size, start_run
 from fedstat.federated.samples import StackedSamples
 from fedstat.federated.seeds import Seeds, check_vary
 from fedstat.inference import AnalysisPlan
@@ -91,8 +91,10 @@ class Plan:
         distinct = {replicate.offset: replicate.clients.train for replicate in self.replicates.values()}
         samples = StackedSamples.stack(list(distinct.values()), floating(self.dtype), self.device)
         bench = Bench(self.task, self.training, samples, self.executor, self.chunk)
-        runs = {}
-        for key in [(label, seed) for label in self.methods for seed in self.replicates]:
+        runs, keys = {}, [(label, seed) for label in self.methods for seed in self.replicates]
+        for label, seed in keys:  # before the first method trains anybody
+            check_size(label, self.methods[label], self.replicates[seed].network, len(self.replicates[seed].clients))
+        for key in keys:
             if note is not None:
                 note(key)
             state = None if states is None else states[key]

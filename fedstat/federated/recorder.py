@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from fedstat.federated.checkpoints import Checkpoints, Terminated
-from fedstat.federated.history import COLUMNS, appended, traffic_table
+from fedstat.federated.history import COLUMNS, DTYPES, TRAFFIC_DTYPES, traffic_table
 from fedstat.federated.method import State
 from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
@@ -21,7 +21,9 @@ from fedstat.federated.plan import Plan
 from fedstat.federated.progress import in_brief
 from fedstat.federated.result import Result
 from fedstat.federated.rounds import Round
+from fedstat.federated.rows import Growing, Rows, Segment
 from fedstat.federated.run import Key, Run
+from fedstat.federated.run_folder import aside
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,26 +81,28 @@ class Recorder:
         self, plan: Plan, runs: Mapping[Key, Run], wanted: Wanted, before: Result | None, advance: Callable[..., None]
     ) -> None:
         self.plan, self.runs, self.wanted, self.before, self.advance = plan, runs, wanted, before, advance
-        self.history = None if before is None else before.history[list(COLUMNS)]
-        self.traffic = None if before is None else before.traffic
+        spare = None if wanted.folder is None else aside(wanted.folder)
+        history, traffic = Rows(DTYPES), Rows(TRAFFIC_DTYPES)
+        if before is not None:
+            history, traffic = before.rows("history"), before.rows("traffic")
+        self.history, self.traffic = Growing("metrics", history, spare), Growing("traffic", traffic, spare)
         self.clients = plan.clients()
+        self.who: Segment | None = None  # the file of the clients, once it is written
         evaluated = wanted.evaluated
         if before is not None:
             done, listed = before.config["rounds"], from_ranges(before.config["evaluated"])
             evaluated = {t for t in listed if t <= done} | {t for t in evaluated if t > done}
         self.evaluated = as_ranges(evaluated)
         self.kept: dict[Key, State] = {} if before is None else dict(before.kept)
-        self.new: list[pd.DataFrame] = []  # what the history does not hold yet
-        self.sent: list[pd.DataFrame] = []
         self.latest: list[pd.DataFrame] = []
         self.curves: dict[Key, dict[int, float]] = {key: {} for key in runs}
         self.trained, self.begun = 0, perf_counter()
         if before is None:
-            self.sent.append(traffic_table([run.prelude() for run in runs.values()]))
+            self.traffic.add(traffic_table([run.prelude() for run in runs.values()]))
             if 0 in wanted.evaluated:
                 self._measure(Round(0, {key: run.state for key, run in runs.items()}, {}, (), runs))
         elif wanted.stop is not None:
-            self._remember(wanted.stop)
+            self._remember(wanted.stop, history)
 
     def keep(self, round: Round, ending: Callable[[], bool]) -> None:
         """Take down a round, and save the run where that is due or the process is `ending`.
@@ -108,19 +112,26 @@ class Recorder:
         Terminated
             If the process is ending.
         """
-        self.sent.append(round.traffic)
+        self.traffic.add(round.traffic)
         if round.number in self.wanted.evaluated:
             self._measure(round)
         folder, last = self.wanted.folder, round.number == self.wanted.rounds or self.stopped
         if folder is not None and (last or ending() or self.wanted.checkpoints.due(round.number)):
             with self.wanted.checkpoints.saving():
-                self.result(round.number).write(folder)
+                self.save(round.number, folder)
             if ending():
                 raise Terminated(
                     f"SIGTERM came: {folder} holds round {round.number} of {self.wanted.rounds}; continue from there."
                 )
         self.trained += sum(len(sent.ids) for sent in round.sent)
         self.advance(partial(in_brief, self.latest, self.trained, self.begun))
+
+    def save(self, rounds: int, folder: Path) -> None:
+        """Write the run as it stands after so many rounds."""
+        files = self.result(rounds).write(folder, self.who)
+        self.history.saved(files["metrics"])
+        self.traffic.saved(files["traffic"])
+        (self.who,) = files["clients"]
 
     @property
     def stopped(self) -> bool:
@@ -129,13 +140,11 @@ class Recorder:
 
     def result(self, rounds: int) -> Result:
         """Return the run as it stands after so many rounds."""
-        self.history, self.traffic = appended(self.history, self.new), appended(self.traffic, self.sent)
-        self.new, self.sent = [], []
         before = {} if self.before is None else self.before.records
         known = {} if self.before is None else self.before.config
         return Result(
-            history=self._marked(self.history),
-            traffic=self.traffic,
+            history=cast("Any", self.history.rows(self._best())),
+            traffic=cast("Any", self.traffic.rows()),
             clients=self.clients,
             states={key: run.state for key, run in self.runs.items()},
             kept=dict(self.kept),
@@ -170,8 +179,7 @@ class Recorder:
             self.latest.append(pd.concat(tables.values(), ignore_index=True).assign(round=round.number))
             if self.wanted.stop is not None and round.number:
                 self._consider(self.wanted.stop, key, round, tables)
-        # one table, as small ones would keep memory in pieces
-        self.new.append(pd.concat(self.latest, ignore_index=True)[list(COLUMNS)])
+        self.history.add(pd.concat(self.latest, ignore_index=True)[list(COLUMNS)])
 
     def _consider(self, stop: Patience, key: Key, round: Round, tables: Mapping[str, pd.DataFrame]) -> None:
         """Keep the best round's state of a run, and stop the run if its patience is over."""
@@ -181,23 +189,20 @@ class Recorder:
             self.kept[key] = round.states[key]
         run.stopped = stop.is_over(curve)
 
-    def _remember(self, stop: Patience) -> None:
+    def _remember(self, stop: Patience, history: Rows) -> None:
         """Read the curves that decide from the history of the run that is continued."""
-        assert self.history is not None
-        rows = self.history[(self.history["split"] == stop.split) & (self.history["round"] > 0)]
-        for (method, seed, number), table in rows.groupby(["method", "seed", "round"], observed=True, sort=False):
-            self.curves[method, int(seed)][int(number)] = stop.value(table)
+        for part in history.parts():
+            rows = part[(part["split"] == stop.split) & (part["round"] > 0)]
+            for (method, seed, number), table in rows.groupby(["method", "seed", "round"], observed=True, sort=False):
+                self.curves[method, int(seed)][int(number)] = stop.value(table)
         for key, curve in self.curves.items():
             self.runs[key].stopped = bool(curve) and stop.is_over(curve)
 
-    def _marked(self, history: pd.DataFrame) -> pd.DataFrame:
-        """Mark the rounds that are kept, where there is a rule for it."""
+    def _best(self) -> dict[Key, int] | None:
+        """Return the round that is kept of each run, where there is a rule for it."""
         if self.wanted.stop is None:
-            return history
-        best = {key: self.wanted.stop.best(curve) for key, curve in self.curves.items() if curve}
-        keys = zip(history["method"], history["seed"], strict=True)
-        kept = np.array([best.get((str(method), int(seed)), -1) for method, seed in keys], dtype=int)
-        return history.assign(kept=history["round"].to_numpy() == kept)
+            return None
+        return {key: self.wanted.stop.best(curve) for key, curve in self.curves.items() if curve}
 
 
 def as_ranges(rounds: Iterable[int]) -> list[list[int]]:

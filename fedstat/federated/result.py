@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from fedstat.federated.fingerprint import differences
+from fedstat.federated.history import DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.layers import copied
 from fedstat.federated.local import Learner, Training
 from fedstat.federated.method import Federation, Method, Predictor, State, device_of
 from fedstat.federated.network import MIXED, Model, Network, Params, build, floating
 from fedstat.federated.plain import revived_factory, revived_method, revived_training
+from fedstat.federated.rows import Rows, Segment
 from fedstat.federated.run import Key
 from fedstat.federated.run_folder import Saved, read_run, sole_writer, write_run
 from fedstat.federated.seeds import Seeds
@@ -36,7 +38,7 @@ class Result:
     history : DataFrame
         Tidy: method, seed, round, client, estimand, split, metric, value. The value is NaN where the model's outputs
         were infinite or NaN; a loss may be infinite. With early stopping also ``kept``, true in the round whose models
-        are kept.
+        are kept. Of a run with a folder, long tables stay there until they are asked for.
     traffic : DataFrame
         Bytes that travelled: method, seed, round, client, bytes_up, bytes_down; a row for each participant of each
         round, and for all clients in round 0 where something travels before the first.
@@ -90,7 +92,8 @@ class Result:
 
     def __repr__(self) -> str:
         labels, seeds = ", ".join(self.config["methods"]), ", ".join(map(str, self.config["seeds"]))
-        return f"Result({labels}; seeds {seeds}; {self.config['rounds']} rounds; {len(self.history)} rows of history)"
+        held = len(self.rows("history"))
+        return f"Result({labels}; seeds {seeds}; {self.config['rounds']} rounds; {held} rows of history)"
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -98,7 +101,7 @@ class Result:
         from fedstat.inference import compare
 
         shown = f"<p>{escape(repr(self))}</p>"
-        return shown + compare(self)._repr_html_() if len(self.history) else shown
+        return shown + compare(self)._repr_html_() if len(self.rows("history")) else shown
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the differences of the methods with their intervals, as `fedstat.compare` finds them."""
@@ -146,6 +149,11 @@ class Result:
         if estimand is not None and estimand not in models:
             raise ValueError(f"estimand must be one of {', '.join(models)}, got {estimand!r}.")
         return as_module(models[estimand or next(iter(models))], Learner(network, self.config["loss"]))
+
+    def rows(self, table: Literal["history", "traffic"]) -> Rows:
+        """Return a table as it is kept: in files, in memory, or both; its ``parts()`` are read one after the other."""
+        kept: Rows | pd.DataFrame = vars(self)[table]
+        return kept if isinstance(kept, Rows) else Rows.of(kept, DTYPES if table == "history" else TRAFFIC_DTYPES)
 
     def final(self, key: Key) -> State:
         """Return the state that a run ends with: its best round's where early stopping kept one, else the last."""
@@ -215,9 +223,10 @@ class Result:
     def save(self, folder: str | Path) -> None:
         """Write the run into `folder`: settings, tables, states, and the environment.
 
-        It holds config.toml, metrics.parquet, traffic.parquet, clients.parquet, state.safetensors and
-        environment.json, and plan.toml if the run was planned;
-        ``clients/`` holds what clients keep, row by row, and manifest.json the hashes of all other files.
+        It holds config.toml, clients.parquet, state.safetensors and environment.json, and plan.toml if the run was
+        planned; ``metrics/`` and ``traffic/`` hold the history and the traffic in one parquet file or several,
+        ``clients/`` what clients keep, row by row, and manifest.json the hashes of all other files, and which rounds
+        are kept.
         The folder appears whole or not at all, and replaces an earlier run there. Killed at any moment, or after a
         loss of power, the earlier run or the new one can be loaded.
 
@@ -231,10 +240,34 @@ class Result:
         with sole_writer(folder) as path:
             self.write(path)
 
-    def write(self, path: Path) -> None:
-        """Write the run where the caller keeps other writers away; otherwise as `save`."""
-        tables = {"metrics": self.history, "traffic": self.traffic, "clients": self.clients}
-        write_run(Saved(self.config, tables, self.states, self.kept, self.records, self.plan), path)
+    def write(self, path: Path, who: Segment | None = None) -> dict[str, tuple[Segment, ...]]:
+        """Write the run where the caller keeps other writers away; otherwise as `save`.
+
+        `who` is a file that holds ``clients``, if there is one. It returns the files of all tables.
+        """
+        tables = {"metrics": self.rows("history"), "traffic": self.rows("traffic")}
+        run = Saved(self.config, tables, self.clients, self.states, self.kept, self.records, self.plan)
+        return write_run(run, path, who)
+
+
+class _Stored:
+    """A table of a result, which is read when it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, result: Result | None, owner: type) -> Any:
+        if result is None:
+            raise AttributeError(self.name)  # so that the field has no default
+        kept = vars(result)[self.name]
+        return kept.table if isinstance(kept, Rows) else kept
+
+    def __set__(self, result: Result, table: Rows | pd.DataFrame) -> None:
+        vars(result)[self.name] = table
+
+
+for _table in ("history", "traffic"):
+    setattr(Result, _table, _Stored(_table))
 
 
 def load(
@@ -268,9 +301,9 @@ def load(
     specs = saved.config["methods"]
     own = {label: m for label, spec in specs.items() if (m := revived_method(spec)) is not None}
     return Result(
-        saved.tables["metrics"],
-        saved.tables["traffic"],
-        saved.tables["clients"],
+        cast("Any", saved.tables["metrics"]),
+        cast("Any", saved.tables["traffic"]),
+        saved.clients,
         saved.states,
         saved.records,
         saved.config,

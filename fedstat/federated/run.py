@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedstat._memory import in_words, machine_memory
 from fedstat.federated.codec import size
 from fedstat.federated.evaluation import HeldOut, evaluate
 from fedstat.federated.executor import Executor, ExecutorName, choose
@@ -169,6 +170,23 @@ class Run:
         return table.assign(method=self.key[0], seed=self.key[1], split=split, client=whose)
 
 
+def check_size(label: str, method: Method, network: Network, clients: int) -> None:
+    """Refuse a method that holds more of all clients at once than the machine has memory.
+
+    Raises
+    ------
+    ValueError
+        It says what would be held, and how large it would be.
+    """
+    needs, memory = method.at_once(network, clients), machine_memory()
+    if memory is not None and sum(needs.values()) > memory:
+        what = " and ".join(f"{name}, {in_words(size)}" for name, size in needs.items())
+        raise ValueError(
+            f"{label!r} ({type(method).__name__}) holds {what} for {clients:,} clients, and this machine has "
+            f"{in_words(memory)} of memory. Take fewer clients, a smaller network, or a method that does without."
+        )
+
+
 def start_run(key: Key, method: Method, replicate: Replicate, bench: Bench, state: State | None = None) -> Run:
     """Make ready one method under one seed, from `state` or from the method's start."""
     if len(replicate.clients) < method.fewest:
@@ -184,10 +202,13 @@ def start_run(key: Key, method: Method, replicate: Replicate, bench: Bench, stat
 def make_federation(method: Method, replicate: Replicate, bench: Bench) -> Federation:
     """Give a method its view of a replicate's clients, and the means to train them."""
     network = method.parameterize(replicate.network, replicate.seeds.stream("parts"))
-    device, everyone = network.device, replicate.jobs(range(len(replicate.clients)))
+    device = network.device
 
-    def warmup(start: Params, repeat: int = 0) -> Params:
-        return bench.train(Method(), network, start, everyone, -1 - repeat)
+    def warmup(start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:
+        everyone = range(len(replicate.clients))
+        return bench.train(
+            Method(), network, start, replicate.jobs(everyone if ids is None else ids.tolist()), -1 - repeat
+        )
 
     def fresh(count: int | None = None) -> Params:
         drawn = [replicate.draw(k) for k in range(len(replicate.clients) if count is None else count)]

@@ -10,12 +10,13 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import tomli_w
 import torch
 from safetensors import SafetensorError
@@ -26,19 +27,25 @@ from fedstat._files import complete_folder, locked, recover, replaced
 from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import CLIENT_DTYPES, DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import State, device_of
+from fedstat.federated.rows import Rows, Segment, named
 from fedstat.federated.run import Key
 from fedstat.federated.store import ClientStore
 from fedstat.inference import AnalysisPlan
+from fedstat.inference.formats.fedstat import kept_rounds, segments
 
 _GROUPS = ("server", "shared", "memory")
 #: How often to read a folder anew that another process changes meanwhile.
 _TRIES = 100
-_TABLES: dict[str, dict[str, Any]] = {"metrics": DTYPES, "traffic": TRAFFIC_DTYPES, "clients": CLIENT_DTYPES}
-_SUMMED = ("config.toml", "environment.json", *(f"{name}.parquet" for name in _TABLES), "state.safetensors")
+#: The tables that grow, which lie in folders; see `fedstat.federated.rows`.
+_TABLES: dict[str, dict[str, Any]] = {"metrics": DTYPES, "traffic": TRAFFIC_DTYPES}
+_CLIENTS = "clients.parquet"
+_SUMMED = ("config.toml", "environment.json", _CLIENTS, *(named(name, 0) for name in _TABLES), "state.safetensors")
 #: The file that lists every other file with its hash. Files of clients' rows have their hash as name, and an index.
 _MANIFEST = "manifest.json"
 _PLAN = "plan.toml"
 _INDEX = "clients/{}/index.json"
+#: What else the manifest lists: indexes, and later files of the tables.
+_FURTHER = rf"clients/[0-9]+(-kept)?/index\.json|({'|'.join(_TABLES)})/[0-9]{{5,}}\.parquet"
 _CONFIG: dict[str, type | tuple[type, ...]] = {
     "methods": dict, "training": dict, "classes": dict, "clients": dict, "fingerprint": dict, "code": dict,
     "seeds": list, "vary": list, "model": (str, dict), "dtype": str, "device": str, "executor": str, "loss": str,
@@ -61,6 +68,7 @@ def sole_writer(folder: str | Path) -> Iterator[Path]:
         try:
             stack.enter_context(locked(path))
             recover(path)
+            _remove_aside(path)
             if path.is_file() or (path.is_dir() and any(path.iterdir()) and not (path / "config.toml").exists()):
                 raise ValueError(f"{folder} exists and is no fedstat run; choose another folder, nothing was written.")
             if path.exists() and not os.access(path, os.W_OK):
@@ -71,7 +79,20 @@ def sole_writer(folder: str | Path) -> Iterator[Path]:
             raise OSError(
                 f"{folder} cannot be written: {error}; choose another folder, nothing was written."
             ) from error
-        yield path
+        try:
+            yield path
+        finally:
+            _remove_aside(path)
+
+
+def aside(path: Path) -> Path:
+    """Return the folder beside a run's, under a hidden name, for rows that no checkpoint holds yet."""
+    return path.with_name(f".{path.name}.rows")
+
+
+def _remove_aside(path: Path) -> None:
+    if aside(path).exists():
+        shutil.rmtree(aside(path))
 
 
 def check_free(path: Path, continued: Mapping[str, Any] | None) -> None:
@@ -101,8 +122,10 @@ class Saved:
     ----------
     config : dict
         The configuration in plain values.
-    tables : dict of DataFrame
-        "metrics", "traffic" and "clients".
+    tables : dict of Rows
+        "metrics" and "traffic".
+    clients : DataFrame
+        Who took part.
     states, kept : dict of (label, seed) to State
         States after the last round, and after the best one if early stopping keeps it.
     records : dict of (label, seed) to dict of ndarray
@@ -112,7 +135,8 @@ class Saved:
     """
 
     config: dict[str, Any]
-    tables: Mapping[str, pd.DataFrame]
+    tables: Mapping[str, Rows]
+    clients: pd.DataFrame
     states: dict[Key, State]
     kept: dict[Key, State]
     records: dict[Key, dict[str, np.ndarray]]
@@ -125,8 +149,10 @@ class Saved:
         return places | {f"{i}-kept": self.kept[key] for i, key in enumerate(self.states) if key in self.kept}
 
 
-def write_run(run: Saved, path: Path) -> None:
-    """Replace the content of `path` by a run; the caller keeps other writers away.
+def write_run(run: Saved, path: Path, who: Segment | None = None) -> dict[str, tuple[Segment, ...]]:
+    """Replace the content of `path` by a run, and return the files of its tables; the caller keeps others away.
+
+    `who` is the file of the clients, if they have been written before.
 
     Raises
     ------
@@ -152,8 +178,11 @@ def write_run(run: Saved, path: Path) -> None:
             (new / "config.toml").write_text(tomli_w.dumps(run.config), encoding="utf-8")
             if run.plan is not None:
                 run.plan.write(new / _PLAN)
-            for name, table in run.tables.items():
-                table.to_parquet(new / f"{name}.parquet", index=False)
+            written = {name: rows.write(new, name) for name, rows in run.tables.items()}
+            known = who is not None and (who.folder / who.name).exists()
+            written["clients"] = (who.put(new) if who and known else Segment.write(run.clients, new, _CLIENTS),)
+            listed = {file.name: file.sha256 for files in written.values() for file in files}
+            others = [name for name in (*_SUMMED, *map(_INDEX.format, stores)) if name not in listed]
             save_file(tensors, new / "state.safetensors")
             shutil.copymode(new / "config.toml", new / "state.safetensors")  # otherwise only its owner could read it
             origin = {**environment(device), "seeds": run.config["seeds"]}
@@ -162,7 +191,8 @@ def write_run(run: Saved, path: Path) -> None:
                 # safetensors sorts; the order of leaves decides the rounding of sums over them
                 "tensors": list(tensors),
                 "rounds": {place: state.round for place, state in states.items()},
-                "sha256": {name: _sha256(new / name) for name in (*_SUMMED, *map(_INDEX.format, stores))},
+                "kept": None if (kept := run.tables["metrics"].kept) is None else [[*k, t] for k, t in kept.items()],
+                "sha256": {name: _sha256(new / name) for name in others} | listed,
             }
             (new / _MANIFEST).write_text(json.dumps(manifest) + "\n")
     except (OSError, SafetensorError) as error:  # safetensors hides an OSError in its own error
@@ -174,6 +204,7 @@ def write_run(run: Saved, path: Path) -> None:
             "continue from it with resume=fs.load(folder)."
         )
         raise OSError(f"round {run.config['rounds']} could not be saved in {path}: {error}. {remains}") from error
+    return {name: tuple(replace(file, folder=path) for file in files) for name, files in written.items()}
 
 
 def read_run(folder: str | Path) -> Saved:
@@ -182,7 +213,7 @@ def read_run(folder: str | Path) -> Saved:
         place = complete_folder(folder)
         before = _version(place)
         try:
-            found = _read(place)
+            found = _read(place, Path(folder).resolve())
         except (ValueError, OSError):
             if (complete_folder(folder), _version(place)) == (place, before):
                 raise
@@ -192,7 +223,8 @@ def read_run(folder: str | Path) -> Saved:
     raise OSError(f"{folder} is replaced faster than it can be read; try again, or save less often.")
 
 
-def _read(folder: Path) -> Saved:
+def _read(folder: Path, home: Path) -> Saved:
+    """Read a run; `home` is where it lies whenever nobody replaces it."""
     manifest = _read_manifest(folder)
     sums: dict[str, str] = manifest["sha256"]
     with _blaming(folder / "config.toml") as file:
@@ -202,12 +234,11 @@ def _read(folder: Path) -> Saved:
         keys = [(label, int(seed)) for label in config["methods"] for seed in config["seeds"]]
         counts = {str(i): int(config["clients"][str(seed)]) for i, (_, seed) in enumerate(keys)}
     plan = _read_plan(folder / _PLAN, config["plan"])
-    tables = {}
-    for name, columns in _TABLES.items():
-        with _blaming(folder / f"{name}.parquet") as file:
-            table = pd.read_parquet(file)
-            marked = {"kept": bool} if "kept" in table else {}
-            tables[name] = table[[*columns, *marked]].astype(columns | marked)
+    with _blaming(folder / _CLIENTS) as file:
+        who = pd.read_parquet(file)[[*CLIENT_DTYPES]].astype(CLIENT_DTYPES)
+    with _blaming(folder / _MANIFEST):
+        kept = kept_rounds(manifest)
+    tables = {name: _read_rows(folder, home, name, sums, kept if name == "metrics" else None) for name in _TABLES}
     groups = _read_tensors(folder, manifest)
     with _blaming(folder / _MANIFEST):
         rounds = {str(place): int(done) for place, done in manifest["rounds"].items()}
@@ -233,11 +264,28 @@ def _read(folder: Path) -> Saved:
     return Saved(
         config,
         tables,
+        who,
         {key: states[str(i)] for i, key in enumerate(keys)},
         {key: states[f"{i}-kept"] for i, key in enumerate(keys) if f"{i}-kept" in states},
         {key: groups.get((str(i), "records"), {}) for i, key in enumerate(keys)},
         plan,
     )
+
+
+def _read_rows(folder: Path, home: Path, table: str, sums: Mapping[str, str], kept: Mapping[Key, int] | None) -> Rows:
+    """Find the files of a table, whose hashes are right, and read the last one if rows may be added to it."""
+    files, dtypes = [], _TABLES[table]
+    for i, name in enumerate(segments(sums, table)):
+        with _blaming(folder / _MANIFEST):
+            if name != named(table, i):
+                raise ValueError(f"it lists {name} where {named(table, i)} should come")
+        with _blaming(folder / name) as file:
+            rows, columns = (meta := pq.read_metadata(file)).num_rows, meta.schema.to_arrow_schema().names
+            if lacking := [column for column in dtypes if column not in columns]:
+                raise ValueError(f"it lacks the column {lacking[0]!r}")
+            files.append(Segment(home, name, sums[name], rows))
+    with _blaming(folder / files[-1].name):
+        return Rows.found(dtypes, files, kept)
 
 
 def _read_plan(file: Path, digest: str) -> AnalysisPlan | None:
@@ -254,7 +302,7 @@ def _read_plan(file: Path, digest: str) -> AnalysisPlan | None:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Read the list of files, and refuse a folder in which one of them is missing or has changed."""
-    if (folder / "layout.json").is_file():
+    if (folder / "layout.json").is_file() or (folder / "metrics.parquet").is_file():
         raise ValueError(f"{folder} was saved by an earlier fedstat, in another form; run it again.")
     if not (folder / _MANIFEST).is_file():
         inner = f" The run lies in {folder / 'run'}." if (folder / "run" / _MANIFEST).is_file() else ""
@@ -262,11 +310,10 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     with _blaming(folder / _MANIFEST) as file:
         manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         sums = {name: str(manifest["sha256"][name]) for name in manifest["sha256"]}
-        if "rounds" not in manifest:
+        if not {"rounds", "kept"} <= manifest.keys():
             raise ValueError("it was saved by an earlier fedstat; run it again")
-        indexes = sums.keys() - {*_SUMMED}
-        pattern = _INDEX.format("[0-9]+(-kept)?")
-        if not sums.keys() >= {*_SUMMED} or not all(re.fullmatch(pattern, name) for name in indexes):
+        further = sums.keys() - {*_SUMMED}
+        if not sums.keys() >= {*_SUMMED} or not all(re.fullmatch(_FURTHER, name) for name in further):
             raise ValueError("it lists other files than a run has")
     if missing := [name for name in sums if not (folder / name).is_file()]:
         raise ValueError(f"{folder} is no complete fedstat run: {', '.join(missing)} is missing.")

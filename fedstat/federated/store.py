@@ -1,8 +1,9 @@
 """What thousands of clients keep: one row for each, shared between versions of the store until it is written.
 
 A row is one client's tensors end to end. Rows lie in the numbered slots of a row space, and a store is no more than a
-table from client to slot; writing m rows fills m free slots and makes a new table. So an old store still reads what
-it always read, clients that were never written share one row, and a round costs the rows of its participants.
+table from client to slot, in pages; writing m rows fills m free slots and makes new pages for them. So an old store
+still reads what it always read, clients that were never written share one row, and a round costs the rows of its
+participants, however many other clients there are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 import math
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -25,12 +25,16 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedstat._checks import whole
-from fedstat._files import atomic_folder
+from fedstat._files import atomic_folder, link
 from fedstat.federated.network import Params
 
 #: Stores whose clients could fill more than this lie in memory-mapped files.
 IN_MEMORY_BYTES = 2**30
 _BLOCK_BYTES = 2**28
+#: Clients of a page of a store's table. A write copies a page for each client, and the list of all pages.
+_PAGE = 256
+#: For each so many clients there are free slots for one more write, so that they need not be sought in every round.
+_SOUGHT = 2**14
 _INDEX = "index.json"
 
 
@@ -56,14 +60,14 @@ class ClientStore(Mapping[str, Tensor]):
         Every client's content as a hash: equal exactly where the rows are, bit for bit.
     """
 
-    def __init__(self, space: _RowSpace, slots: np.ndarray) -> None:
+    def __init__(self, space: _RowSpace, slots: _Slots) -> None:
         self._space, self._slots = space, slots
         space.stores.add(self)
 
     @classmethod
     def empty(cls) -> ClientStore:
         """Return a store in which no client keeps anything: it has no names, and the rows of all clients are empty."""
-        return cls(_RowSpace({}, torch.float32, 0, 0), np.empty(0, int))
+        return cls(_RowSpace({}, torch.float32, 0, 0), _Slots.of(np.empty(0, int)))
 
     @classmethod
     def filled(cls, row: Params, clients: int, *, limit: int = IN_MEMORY_BYTES) -> ClientStore:
@@ -87,7 +91,7 @@ class ClientStore(Mapping[str, Tensor]):
         space = _RowSpace.like("row", row, clients, limit)
         slots = space.take(1)
         space.put(slots, {name: leaf[None] for name, leaf in row.items()})
-        return cls(space, np.repeat(slots, clients))
+        return cls(space, _Slots.alike(int(slots[0]), clients))
 
     @classmethod
     def of(cls, stacked: Params, *, limit: int = IN_MEMORY_BYTES) -> ClientStore:
@@ -105,7 +109,7 @@ class ClientStore(Mapping[str, Tensor]):
         space = _RowSpace.like("stacked", {name: leaf[0] for name, leaf in stacked.items()}, clients, limit)
         slots = space.take(clients)
         space.put(slots, stacked)
-        return cls(space, slots)
+        return cls(space, _Slots.of(slots))
 
     @classmethod
     def load(cls, folder: str | Path, *, limit: int = IN_MEMORY_BYTES) -> ClientStore:
@@ -144,7 +148,7 @@ class ClientStore(Mapping[str, Tensor]):
                 space.put(slots[i : i + 1], {name: leaf[None] for name, leaf in row.items()})
             if not fits or space.version(int(slots[i])) != version:
                 raise ValueError(f"{file} is damaged: its content is not what its name, a hash, promises.")
-        return cls(space, slots[client_row])
+        return cls(space, _Slots.of(slots[client_row]))
 
     def save(self, folder: str | Path, previous: str | Path | None = None) -> int:
         """Write the store into `folder`: one safetensors file per distinct row, named by its hash, and an index.
@@ -170,10 +174,10 @@ class ClientStore(Mapping[str, Tensor]):
         """Write the files of `save` into an empty folder, which the caller makes appear whole."""
         written = 0
         versions = self.versions
-        for version, slot in dict(zip(versions, self._slots, strict=True)).items():
+        for version, slot in dict(zip(versions, self._slots.all(), strict=True)).items():
             file = folder / f"{version}.safetensors"
             if previous is not None and (old := Path(previous) / file.name).is_file():
-                _link(old, file)
+                link(old, file)
             else:
                 file.write_bytes(save({name: leaf[0] for name, leaf in self._space.get(slot[None]).items()}))
                 written += 1
@@ -184,7 +188,7 @@ class ClientStore(Mapping[str, Tensor]):
     @property
     def clients(self) -> int:
         """Number of clients K; 0 in an empty store."""
-        return len(self._slots)
+        return self._slots.clients
 
     @property
     def nbytes(self) -> int:
@@ -194,7 +198,7 @@ class ClientStore(Mapping[str, Tensor]):
     @property
     def versions(self) -> tuple[str, ...]:
         """Every client's row as a hash of its bytes; computed once per row."""
-        return tuple(self._space.version(slot) for slot in self._slots.tolist())
+        return tuple(self._space.version(slot) for slot in self._slots.all().tolist())
 
     def rows(self, ids: Tensor, device: torch.device | str | None = None) -> Params:
         """Return the rows of clients `ids` as fresh tensors.
@@ -217,7 +221,7 @@ class ClientStore(Mapping[str, Tensor]):
         """
         if not self:
             return {}
-        found = self._space.get(self._slots[self._positions(ids)])
+        found = self._space.get(self._slots.of_clients(self._positions(ids)))
         return {name: leaf.to(ids.device if device is None else device) for name, leaf in found.items()}
 
     def write(self, ids: Tensor, params: Params) -> ClientStore:
@@ -252,13 +256,14 @@ class ClientStore(Mapping[str, Tensor]):
                 )
         taken = space.take(len(positions))
         kept = [name for name in space.shapes if name not in params]
-        space.put(taken, space.get(self._slots[positions], kept) | params)
-        slots = self._slots.copy()
-        slots[positions] = taken
-        return ClientStore(space, slots)
+        space.put(taken, space.get(self._slots.of_clients(positions), kept) | params)
+        return ClientStore(space, self._slots.written(positions, taken))
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._space.get(self._slots, [name])[name]
+        return self._space.get(self._slots.all(), [name])[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._space.shapes  # a mapping's own would read the tensor of all clients
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._space.shapes)
@@ -280,6 +285,48 @@ class ClientStore(Mapping[str, Tensor]):
         return found
 
 
+class _Slots:
+    """The slot of every client, in pages that tables share where they agree."""
+
+    def __init__(self, pages: list[np.ndarray], clients: int) -> None:
+        self.pages, self.clients = pages, clients
+
+    @classmethod
+    def of(cls, slots: np.ndarray) -> _Slots:
+        """Return the table of the slots of all clients."""
+        return cls([slots[first : first + _PAGE] for first in range(0, len(slots), _PAGE)], len(slots))
+
+    @classmethod
+    def alike(cls, slot: int, clients: int) -> _Slots:
+        """Return a table in which all clients have one slot."""
+        page = np.full(_PAGE, slot)
+        rest = [page[: clients % _PAGE]] if clients % _PAGE else []
+        return cls([page] * (clients // _PAGE) + rest, clients)
+
+    def all(self) -> np.ndarray:
+        """Return the slots of all clients."""
+        return np.concatenate(self.pages) if self.pages else np.empty(0, int)
+
+    def distinct(self) -> np.ndarray:
+        """Return every slot of the table, once or several times."""
+        return np.concatenate(list({id(page): page for page in self.pages}.values())) if self.pages else self.all()
+
+    def of_clients(self, clients: np.ndarray) -> np.ndarray:
+        """Return the slots of some clients."""
+        places = zip(*(part.tolist() for part in np.divmod(clients, _PAGE)), strict=True)
+        return np.fromiter((self.pages[page][at] for page, at in places), int, len(clients))
+
+    def written(self, clients: np.ndarray, slots: np.ndarray) -> _Slots:
+        """Return a table in which some clients have other slots."""
+        pages, fresh = list(self.pages), set[int]()
+        for page, at, slot in zip(*(part.tolist() for part in (*np.divmod(clients, _PAGE), slots)), strict=True):
+            if page not in fresh:
+                pages[page] = pages[page].copy()
+                fresh.add(page)
+            pages[page][at] = slot
+        return _Slots(pages, self.clients)
+
+
 class _RowSpace:
     """Hold rows of one layout in numbered slots; a slot is free while no living store refers to it."""
 
@@ -292,6 +339,7 @@ class _RowSpace:
         self.row_bytes = self.width * dtype.itemsize
         self.allocate = _mapped if clients * self.row_bytes > limit else torch.empty
         self.rows: list[Tensor] = []  # by slot; views of larger blocks
+        self.clients, self.free = clients, np.empty(0, int)
         self.versions: dict[int, str] = {}
         self.stores: WeakSet[ClientStore] = WeakSet()
 
@@ -304,19 +352,26 @@ class _RowSpace:
         return cls({name: leaf.shape for name, leaf in row.items()}, dtypes.pop(), clients, limit)
 
     def take(self, count: int) -> np.ndarray:
-        """Return `count` free slots; they stay free until a store refers to them."""
+        """Return `count` free slots, for a store that will refer to them."""
+        if len(self.free) < count:
+            self.seek(count)
+        slots, self.free = self.free[:count], self.free[count:]
+        for slot in slots.tolist():
+            self.versions.pop(slot, None)
+        return slots
+
+    def seek(self, count: int) -> None:
+        """Find all free slots, and make more where they are fewer than `count`, or where they would soon be."""
         used = np.zeros(len(self.rows), bool)
         for store in self.stores:
-            used[store._slots] = True
-        missing = count - int(np.count_nonzero(~used))
+            used[store._slots.distinct()] = True
+        soon = min(count * (1 + self.clients // _SOUGHT), max(count, self.clients // 16))
+        missing = soon - int(np.count_nonzero(~used))
         if missing > 0:  # double the space while it is small
             new = max(missing, min(len(self.rows), _BLOCK_BYTES // max(1, self.row_bytes)))
             self.rows += self.allocate(new * self.width, dtype=self.dtype).view(new, self.width).unbind()
             used = np.pad(used, (0, new))
-        slots = np.flatnonzero(~used)[:count]
-        for slot in slots.tolist():
-            self.versions.pop(slot, None)
-        return slots
+        self.free = np.flatnonzero(~used)
 
     def get(self, slots: np.ndarray, names: list[str] | None = None) -> Params:
         """Return copies of the rows in `slots`, each tensor (m, ...)."""
@@ -353,10 +408,3 @@ def _mapped(size: int, *, dtype: torch.dtype) -> Tensor:
         os.close(handle)
         with suppress(PermissionError):  # Windows keeps the name of a mapped file
             os.unlink(name)
-
-
-def _link(old: Path, new: Path) -> None:
-    try:
-        os.link(old, new)
-    except OSError:
-        shutil.copyfile(old, new)

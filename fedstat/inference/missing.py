@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -30,13 +31,13 @@ def complete_mean(rows: pd.DataFrame, by: Sequence[str], *, sort: bool = True) -
     return means.where(np.isfinite(means))
 
 
-def count_missing(rows: pd.DataFrame) -> dict[str, str]:
+def count_missing(rows: pd.DataFrame | Iterable[pd.DataFrame]) -> dict[str, str]:
     """Say in words how many values of each method are infinite or NaN; other methods are left out.
 
     Parameters
     ----------
-    rows : DataFrame
-        The rows of a history that are of one metric.
+    rows : DataFrame, or iterable of them
+        The rows of a history that are of one metric, whole or in parts.
 
     Returns
     -------
@@ -44,13 +45,18 @@ def count_missing(rows: pd.DataFrame) -> dict[str, str]:
         By method, such as "3 of 60 values of accuracy are missing (infinite or NaN), the first at client 4 after round
         7 under seed 0".
     """
-    found = {}
-    for method, own in rows.groupby("method", observed=True, sort=False):
-        gaps = own[~np.isfinite(own["value"])]
-        if len(gaps):
-            first = gaps.iloc[0]
-            found[str(method)] = (
-                f"{len(gaps)} of {len(own)} values of {first['metric']} are missing (infinite or NaN), the first at "
-                f"client {first['client']} after round {first['round']} under seed {first['seed']}"
-            )
-    return found
+    values, missing, firsts = Counter[str](), Counter[str](), dict[str, Any]()
+    for part in cast("Iterable[pd.DataFrame]", [rows] if hasattr(rows, "columns") else rows):
+        for method, own in part.groupby("method", observed=True, sort=False):
+            gaps = own[~np.isfinite(own["value"])]
+            values[str(method)] += len(own)
+            missing[str(method)] += len(gaps)
+            if len(gaps):
+                firsts.setdefault(str(method), gaps.iloc[0])
+    return {
+        method: f"{missing[method]} of {values[method]} values of {firsts[method]['metric']} are missing (infinite or "
+        f"NaN), the first at client {firsts[method]['client']} after round {firsts[method]['round']} under seed "
+        f"{firsts[method]['seed']}"
+        for method in values
+        if method in firsts
+    }

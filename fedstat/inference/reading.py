@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,11 +146,9 @@ class Opened:
 
     def survey(self) -> dict[tuple[str, str], np.ndarray]:
         """Return the evaluated rounds of every (metric, split), from the columns that say them."""
-        from fedstat.inference.formats.tables import Table
-
         keys = ("metric", "split", "round")
         tables = (part.batches for part in self.parts)
-        return survey(batch for of in tables for batch in (of.batches(keys) if isinstance(of, Table) else of))
+        return survey(batch for of in tables for batch in (of.batches(keys) if hasattr(of, "batches") else of))
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the rows, in batches."""
@@ -170,8 +168,11 @@ def open_results(
     files = _files(path, kind)
     config = clients = plan = None
     if files[0].kind == "fedstat":
+        if columns:
+            raise ValueError(f"columns is for tables; {files[0].path} is a fedstat run, whose names are known.")
         history, config, clients, plan = fedstat.facts(files[0].path)
-        files = [_File(history, "table", {})]
+        part = _Part(replace(history, metric=metric), ())
+        return Opened([part], config, clients, plan, str(files[0].path))
     return Opened([_part(file, columns, metric) for file in files], config, clients, plan, str(files[0].path))
 
 

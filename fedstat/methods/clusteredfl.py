@@ -78,6 +78,14 @@ class ClusteredFL(Method):
         super().__post_init__()
         check_fields(self, eps1="[0, inf)", eps2="[0, inf)", min_rounds=0, linkage=("single", "complete"))
 
+    def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
+        """Hold inner products, norms, cosines and distances of all pairs where the first cluster is divided."""
+        floats = sum(network.shapes[name].numel() for name in network.trainable)
+        return {
+            "the inner products and distances of all pairs of clients": 5 * 8 * clients**2,
+            "the last changes of all clients": 2 * 8 * clients * floats,
+        }
+
     def init(self, network: Network, federation: Federation) -> State:
         """Start with one cluster, the root of the tree."""
         server, clients = self.leaves(network, federation), federation.clients

@@ -176,6 +176,10 @@ class FactorizedFL(Method):
             masks |= in_slot(share_all_but(network, network.trainable), VELOCITY)
         return masks
 
+    def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
+        """Hold the last uploads of a client's neighbours, who may be all."""
+        return {"the uploads of all clients, who may be neighbours of one,": 2 * clients * network.bytes}
+
     def init(self, network: Network, federation: Federation) -> State:
         """Keep all leaves of every client; remember the clients' weights, who sent an upload, and each one's last v."""
         clients = len(federation.clients)

@@ -18,7 +18,6 @@ from fedstat.federated.method import (
     Predictor,
     State,
     Update,
-    device_of,
     in_slot,
     share_all_but,
     slot,
@@ -29,6 +28,8 @@ from fedstat.federated.method import (
 from fedstat.federated.network import Network, Params
 
 CLOUD = "cloud"
+#: Bytes of others' models, in float64, that a mix holds at once, and of weights of them.
+_MEMORY = 2**28
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,20 +108,35 @@ class FedAMP(Method):
 
     def receive(self, state: State, ids: Tensor) -> Params:
         """Give each participant its own model (or the mix, see `start`), and the mix in the slot ``cloud``."""
-        own, xi, cloud = super().receive(state, ids), self.attention(state, ids), {}
-        for name, w0 in state.server.items():
-            # weights sum to one: mixing distances from w0 is exact where all are at w0
-            cloud[name] = w0 + torch.tensordot(xi.to(w0.dtype), _everyone(state, name) - w0, dims=1)
+        own, clients = super().receive(state, ids), state.clients.clients
+        step = max(1, _MEMORY // (8 * clients))
+        mixes = [self._mix(state, some) for some in ids.split(step)]
+        cloud = {name: torch.cat([mix[name] for mix in mixes]) for name in mixes[0]}
         return (cloud if self.start == "u" else own) | in_slot(cloud, CLOUD)
+
+    def _mix(self, state: State, ids: Tensor) -> Params:
+        """Return the mixes of some clients."""
+        xi, cloud = self.attention(state, ids), dict[str, Tensor]()
+        for some in _blocks(state):
+            models = state.clients.rows(some, ids.device)
+            for name, w0 in state.server.items():
+                # weights sum to one: mixing distances from w0 is exact where all are at w0
+                part = torch.tensordot(xi[:, some].to(w0.dtype), models[name] - w0, dims=1)
+                cloud[name] = cloud[name] + part if name in cloud else part
+        return {name: w0 + cloud[name] for name, w0 in state.server.items()}
 
     def attention(self, state: State, ids: Tensor) -> Tensor:
         """Return the weights xi of all K models in the mixes of clients `ids`, (m, K) in float64."""
-        squared = torch.zeros((), dtype=torch.float64, device=ids.device)
-        for name in state.server:
-            if not name.endswith(("running_mean", "running_var")):
-                every = _everyone(state, name).double().flatten(1)
-                squared = squared + torch.cdist(every[ids], every).square()
-        xi = self.alpha / self.scale * torch.exp(-squared / self.scale)
+        compared = [name for name in state.server if not name.endswith(("running_mean", "running_var"))]
+        own, parts = state.clients.rows(ids), []
+        for some in _blocks(state):
+            squared = torch.zeros((), dtype=torch.float64, device=ids.device)
+            models = state.clients.rows(some, ids.device)
+            for name in compared:
+                mine, every = (rows[name].double().flatten(1) for rows in (own, models))
+                squared = squared + torch.cdist(mine, every).square()
+            parts.append(squared)
+        xi = self.alpha / self.scale * torch.exp(-torch.cat(parts, 1) / self.scale)
         xi = xi.scatter(1, ids[:, None], 0)
         return xi.scatter(1, ids[:, None], 1 - xi.sum(1, keepdim=True))
 
@@ -143,12 +159,20 @@ class FedAMP(Method):
 
     def newcomer(self, state: State, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
         """Train the uniform mean of all clients' models, with the pull to it."""
-        mean = stack({name: _everyone(state, name).mean(0) for name in state.server}, len(ids))
+        sums = [
+            {name: leaf.sum(0) for name, leaf in state.clients.rows(some, ids.device).items()}
+            for some in _blocks(state)
+        ]
+        clients = state.clients.clients
+        mean = stack(
+            {name: torch.stack([one[name] for one in sums]).sum(0) / clients for name in state.server}, len(ids)
+        )
         phases = self.phases(federation.network, federation.training, state.round)
         end = federation.train(self, mean | in_slot(mean, CLOUD), ids, phases, state.round)
         return {"personal": self.predictor({name: end[name] for name in mean})}
 
 
-def _everyone(state: State, name: str) -> Tensor:
-    """Return one leaf of all clients, (K, ...)."""
-    return state.clients[name].to(device_of(state))
+def _blocks(state: State) -> tuple[Tensor, ...]:
+    """Divide all clients into as many as may be in memory at once."""
+    floats = sum(leaf.numel() for leaf in state.server.values())
+    return torch.arange(state.clients.clients).split(max(1, _MEMORY // (8 * floats)))

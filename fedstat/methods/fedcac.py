@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -73,6 +74,12 @@ class FedCAC(Method):
         """Check ranges."""
         super().__post_init__()
         check_fields(self, tau="[0, 1]", beta="(0, inf)")
+
+    def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
+        """Hold every client's mask, a byte for each weight, and while some are renewed all of them again."""
+        return {
+            "the masks of all clients": 2 * clients * sum(network.shapes[name].numel() for name in network.trainable)
+        }
 
     def init(self, network: Network, federation: Federation) -> State:
         """Start with no critical entry, so that everybody uses the server's model."""

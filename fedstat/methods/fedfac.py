@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from operator import methodcaller
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -34,6 +35,8 @@ from fedstat.methods.units import share_units
 
 #: By how much shares of eigenvalues may miss kappa.
 _ROUNDING = 1e-12
+#: Bytes of the models of clients that train together for the first analysis.
+_TRAINED = 2**26
 
 Statistic = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -156,6 +159,8 @@ class FedFac(Method):
             found = {layer: is_shared(np.full(n, np.nan), self.tau, every[layer]) for layer, n in units.items()}
         elif self._starts_shared():
             found = every
+        elif self._named() == "communality":
+            found = self._cut(self._first_communalities(network, federation), every)
         else:
             start = stack(network.initial(), len(federation.clients))
             if self.statistic == "agreement":
@@ -166,6 +171,15 @@ class FedFac(Method):
             incoming = {layer: network.incoming(layer) for layer in self.layers}
             found = self._shared_units(seen, incoming, every, federation.rng)
         return self._masks(network, found)
+
+    def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
+        """Hold all clients' models where the first analysis does not go client by client, as communalities do."""
+        if self._is_decided() or self._starts_shared() or self._named() == "communality":
+            return {}
+        times = self.replicates if self.statistic == "agreement" else 1
+        seen = sum(network.shapes[name].numel() for layer in self.layers for name in network.incoming(layer))
+        size = clients * times * (network.bytes + 2 * 8 * seen)
+        return {"the models of all clients after a local round, for the first split,": size}
 
     def init(self, network: Network, federation: Federation) -> State:
         """Start as FedSplit does; under `dynamic` clients keep all units of the layers, as any may turn personal."""
@@ -228,6 +242,25 @@ class FedFac(Method):
         """Record which units of each layer are shared."""
         return {f"shared {layer}": _units(_layer_mask(state.shared, layer)) for layer in self.layers}
 
+    def _named(self) -> str | Statistic:
+        """Return the statistic, by default the reading's."""
+        return self.statistic or ("eigenvectors" if self.reading == "code" else "communality")
+
+    def _first_communalities(self, network: Network, federation: Federation) -> dict[str, np.ndarray]:
+        """Return the units' communalities after one local round of all clients, of whom some train at a time."""
+        found = dict[str, factor.Moments]()
+        for ids in torch.arange(len(federation.clients)).split(max(1, _TRAINED // network.bytes)):
+            ends = federation.warmup(stack(network.initial(), len(ids)), 0, ids)
+            for layer in self.layers:
+                weights = _flat([ends[name] for name in network.incoming(layer)])
+                for k in range(len(ids)):
+                    one = factor.Moments.of(factor.units_as_columns(weights[k : k + 1]))
+                    found[layer] = found[layer] + one if layer in found else one
+        return {
+            layer: _communality(methodcaller("fit_moments", moments), len(moments.mean), moments.rows, self.kappa)
+            for layer, moments in found.items()
+        }
+
     def _is_decided(self) -> bool:
         """Tell whether no analysis is needed, since tau alone shares all units or none, or no layer is named."""
         return not self.layers or (isinstance(self.tau, float | int) and (self.tau == 0 or self.tau == np.inf))
@@ -257,23 +290,30 @@ class FedFac(Method):
         rng: np.random.Generator,
     ) -> dict[str, np.ndarray]:
         """Return which units of each layer are shared, judged by stacked weights or changes, one per batch order."""
-        found = {}
+        statistics = {}
         for layer in self.layers:
             stacked = np.stack([_flat([params[name] for name in incoming[layer]]) for params in seen])
-            match self.statistic or ("eigenvectors" if self.reading == "code" else "communality"):
+            match self._named():
                 case "communality":
                     values = communality(stacked[0], self.kappa)
                 case "eigenvectors":
                     values = squares_in_eigenvectors(stacked[0], self.kappa)
                 case "agreement":
                     values = factor.intraclass_correlation(stacked)
-                case own:
-                    values = own(stacked[0], rng)
+                case _:
+                    values = cast("Statistic", self.statistic)(stacked[0], rng)
             if np.shape(values) != before[layer].shape:
                 raise ValueError(
                     f"statistic must return one value for each of the {len(before[layer])} units of layer {layer!r}, "
                     f"got shape {np.shape(values)}."
                 )
+            statistics[layer] = np.asarray(values)
+        return self._cut(statistics, before)
+
+    def _cut(self, statistics: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return which units of each layer are shared by the values of the statistic."""
+        found = {}
+        for layer, values in statistics.items():
             try:
                 found[layer] = is_shared(values, self.tau, before[layer])
             except ValueError as error:
@@ -321,20 +361,29 @@ def communality(weights: np.ndarray, kappa: float) -> np.ndarray:
         One value per unit, NaN for units that do not vary.
     """
     clients, units = weights.shape[:2]
-    if weights.size < 2 * units:
+
+    def fitted(analysis: factor.PrincipalAxis) -> factor.PrincipalAxis:
+        return analysis.fit_blocks(factor.units_as_columns(weights[k : k + 1]) for k in range(clients))
+
+    return _communality(fitted, units, weights.size / units, kappa)
+
+
+def _communality(
+    fitted: Callable[[factor.PrincipalAxis], factor.PrincipalAxis], units: int, rows: float, kappa: float
+) -> np.ndarray:
+    """Return the communalities that an analysis finds in so many rows."""
+    if rows < 2:
         return np.full(units, np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit = factor.PrincipalAxis(contribution=kappa).fit_blocks(
-            factor.units_as_columns(weights[k : k + 1]) for k in range(clients)
-        )
+        fit = fitted(factor.PrincipalAxis(contribution=kappa))
     if not (fit.identified_ and fit.converged_):
         warnings.warn(
             f"kappa = {kappa:g} asks for more factors than the correlations of some layer's units identify; the "
             "communalities there, and with them the shared units, depend on the start of the iteration. A smaller "
             "kappa or more clients help.",
             factor.IdentificationWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     values = fit.communalities_.copy()
     values[fit.constant_] = np.nan

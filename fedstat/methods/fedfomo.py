@@ -72,6 +72,10 @@ class FedFOMO(Local):
         super().__post_init__()
         check_fields(self, candidates=1, epsilon="[0, 1]", epsilon_decay="[0, inf)")
 
+    def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
+        """Hold a matrix of affinities, and while it is renewed another one."""
+        return {"the affinities of all pairs of clients": 2 * 8 * clients**2}
+
     def init(self, network: Network, federation: Federation) -> State:
         """Start everybody alike; nobody has sent a model yet, and each client's affinity is to itself alone."""
         clients = len(federation.clients)

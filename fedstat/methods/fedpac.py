@@ -187,12 +187,12 @@ def head_weights(h: np.ndarray, v: np.ndarray) -> np.ndarray:
     """
     m = len(h)
     _, points = np.linalg.qr(h.T)  # columns with the same distances in at most m coordinates
-    gaps = points.T[:, :, None] - points  # (i, coordinate, j)
-    bias = np.square(gaps).sum(1)
+    bias = np.stack([np.square(point[:, None] - points).sum(0) for point in points.T])  # (i, j)
     v = np.maximum(v, _ROUNDING * ((np.maximum(v, 0) + bias).max() or 1))
     weights = np.zeros((m, m))
     for i in range(m):
-        factor = np.vstack([np.diag(np.sqrt(v)), gaps[i]]) / np.sqrt((v + bias[i]).min())
+        gaps = points[:, i, None] - points  # (coordinate, j); those of all i would be m^3 numbers
+        factor = np.vstack([np.diag(np.sqrt(v)), gaps]) / np.sqrt((v + bias[i]).min())
         solution, _ = nnls(np.vstack([factor, np.ones(m)]), np.eye(len(factor) + 1)[-1], maxiter=100 * m)
         solution /= solution.sum()
         kept = np.where(solution < _NEGLIGIBLE, 0, solution)

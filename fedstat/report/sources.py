@@ -57,7 +57,7 @@ def read_source(path: Path) -> Source:
     if runs.run_folder(path) is None:
         read_results(path)  # refuses what is no table either
         return Source(str(path))
-    folder = runs.checked(path, "config.toml", "traffic.parquet", "environment.json")
+    folder = runs.checked(path, "config.toml", "traffic", "environment.json")
     text = ""
     if (path / "experiment.toml").is_file():
         text = (path / "experiment.toml").read_text(encoding="utf-8")
@@ -71,7 +71,7 @@ def read_source(path: Path) -> Source:
         environment=json.loads((folder / "environment.json").read_text(encoding="utf-8")),
         text=text,
         clients=pd.read_parquet(clients) if clients.is_file() else None,
-        traffic=pd.read_parquet(folder / "traffic.parquet"),
+        traffic=runs.traffic(folder),
         picture=None if first is None else pictures[first],
         picture_seed="" if first is None else str(first),
     )
