@@ -25,6 +25,7 @@ from fedstat.federated import Method, Patience, Training, schedules
 from fedstat.federated.executor import check_executor
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.federated.optimizers import OPTIMIZERS
+from fedstat.federated.ray import RayExecutor
 from fedstat.inference import AnalysisPlan
 
 T = TypeVar("T")
@@ -264,7 +265,7 @@ def executor(name: str) -> Any:
     ValueError
         If there is no such executor.
     """
-    found = naming("executor", load_object, name) if ":" in name else name
+    found = naming("executor", load_object, name) if ":" in name else RayExecutor() if name == "ray" else name
     found = found() if isinstance(found, type) else found
     check_executor(found)
     return found
