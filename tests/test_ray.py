@@ -24,9 +24,10 @@ from fedstat.federated.ray import Tasks
 from fedstat.federated.run_folder import complete_folder
 from tests.support.clients import image_clients
 from tests.support.experiments import images, own
+from tests.support.jobs import fail, meet
 from tests.support.networks import conv_net, plain_net
 from tests.support.runs import TRAINING, run
-from tests.support.slow import Slow, fail, meet
+from tests.support.slow import Slow
 
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")]
