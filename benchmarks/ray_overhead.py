@@ -37,7 +37,10 @@ def w2() -> Callable[[object], Iterator[fs.federated.Round]]:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(10_000, 28, 28)).astype(np.float32)
     clients = fs.data.from_arrays(x, rng.integers(10, size=10_000), np.repeat(np.arange(100), 100), test=0)
-    training, model = fs.Training(lr=0.05, batch_size=20, local_epochs=2), fs.models.cnn(28, 10, (32, 64), 512)
+    training, model = (
+        fs.Training(lr=0.05, batch_size=20, local_epochs=2),
+        fs.models.cnn(28, 10, channels=(32, 64), hidden=512),
+    )
     return lambda executor: fs.rounds(fs.FedAvg(), model, clients, training, participation=0.1, executor=executor)
 
 

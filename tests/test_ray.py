@@ -20,7 +20,7 @@ import fedstat as fs
 from fedstat._workers import connected, run_jobs, workers
 from fedstat.experiment import run as carry_out
 from fedstat.federated.executor import PerClient, Stacked
-from fedstat.federated.ray import Tasks
+from fedstat.federated.ray import Tasks, _packed, _unpacked
 from fedstat.federated.run_folder import complete_folder
 from tests.support.clients import image_clients
 from tests.support.experiments import images, own
@@ -66,6 +66,22 @@ def assert_same_states(here, there):
         assert bool(state.clients) == bool(other.clients)
         if state.clients:
             assert state.clients.versions == other.clients.versions
+
+
+def test_tensors_arrive_with_their_layout():
+    x = torch.randn(4, 3, 2, 5)
+    layouts = [
+        x, x.transpose(0, 2), x.to(memory_format=torch.channels_last), x[:1].expand(6, 3, 2, 5), x[1:3], x[0, 0, 0, 0],
+        torch.randn(1).expand(3, 1), x[:0], x > 0, x.bfloat16(), torch.arange(3),
+    ]  # fmt: skip
+    for leaf in layouts:
+        arrived = _unpacked(_packed(leaf), leaf.device)
+        assert torch.equal(arrived, leaf)
+        assert arrived.dtype == leaf.dtype
+        if leaf.numel() > 1:
+            assert [s for s, n in zip(arrived.stride(), leaf.shape, strict=True) if n > 1] == [
+                s for s, n in zip(leaf.stride(), leaf.shape, strict=True) if n > 1
+            ]
 
 
 @pytest.mark.parametrize("local", ["stacked", "per-client"])

@@ -243,7 +243,8 @@ def _packed(leaf: Tensor) -> _Packed:
     once = leaf[tuple(slice(0, 1) if step == 0 else slice(None) for step in leaf.stride())]
     axes = tuple(sorted(range(leaf.dim()), key=lambda axis: -once.stride()[axis]))
     dense = once.permute(axes)
-    return _Packed(dense.reshape(-1).view(torch.uint8).numpy(), axes, tuple(dense.shape), tuple(leaf.shape), leaf.dtype)
+    flat = dense.reshape(-1).as_strided((dense.numel(),), (1,))  # a single element may have any stride
+    return _Packed(flat.view(torch.uint8).numpy(), axes, tuple(dense.shape), tuple(leaf.shape), leaf.dtype)
 
 
 def _unpacked(packed: _Packed, device: torch.device) -> Tensor:
