@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -265,6 +266,8 @@ def executor(name: str) -> Any:
     ValueError
         If there is no such executor.
     """
+    if name == "ray" and find_spec("ray") is None:
+        raise ValueError("executor: ray needs Ray: pip install 'fedstat[ray]'.")
     found = naming("executor", load_object, name) if ":" in name else RayExecutor() if name == "ray" else name
     found = found() if isinstance(found, type) else found
     check_executor(found)

@@ -17,6 +17,7 @@ from torch import nn
 from fedstat._checks import number, whole
 from fedstat._digest import digest
 from fedstat._random import SEEDS
+from fedstat._workers import connected
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
 from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, check_executor
@@ -159,6 +160,7 @@ def _rehearsed(
 ) -> tuple[ExecutorName | Executor | Elsewhere, str]:
     """Return the executor that trains the network right, and by what it is known: where the work is done is no part."""
     if isinstance(executor, RayExecutor):
+        connected()  # before a run, since it takes SIGTERM for itself
         local = rehearse(replicate.network, replicate.clients.train, executor.local)
         return replace(executor, local=local), local
     if not isinstance(executor, str):
