@@ -1,8 +1,9 @@
 """What Ray adds to a round: ``python benchmarks/ray_overhead.py``.
 
-Seconds a round in this process and by tasks of a Ray cluster of one machine, taken in turns; medians. W1 is 100 clients
-with 100 samples each, a network 100-200-1, batches of 20, 5 epochs; W2 is 10 of 100 clients, two convolutions and a
-wide dense layer on 28x28 pixels, batches of 20, 2 epochs. Every process computes with one thread.
+Seconds a round in this process and by tasks of a Ray cluster of one machine, taken in turns; medians. W0 is 10 clients
+with next to nothing to do; W1 is 100 clients with 100 samples each, a network 100-200-1, batches of 20, 5 epochs, in
+one chunk (the default) and in two; W2 is 10 of 100 clients, two convolutions and a wide dense layer on 28x28 pixels,
+batches of 20, 2 epochs. Every process computes with one thread.
 """
 
 from __future__ import annotations
@@ -23,13 +24,22 @@ import torch
 import fedstat as fs
 
 
-def w1() -> Callable[[object], Iterator[fs.federated.Round]]:
+def w0() -> Callable[[object], Iterator[fs.federated.Round]]:
+    """Return a function from an executor to rounds of W0."""
+    x = np.random.default_rng(0).normal(size=(100, 10)).astype(np.float32)
+    clients = fs.data.from_arrays(x, (x[:, 0] > 0).astype(int), np.repeat(np.arange(10), 10), test=0)
+    training = fs.Training(lr=0.05, batch_size=10)
+    return lambda executor: fs.rounds(fs.FedAvg(), fs.models.mlp(10, 5, 1), clients, training, executor=executor)
+
+
+def w1(chunk: int | None) -> Callable[[object], Iterator[fs.federated.Round]]:
     """Return a function from an executor to rounds of W1."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(10_000, 100)).astype(np.float32)
     clients = fs.data.from_arrays(x, (x[:, 0] > 0).astype(int), np.repeat(np.arange(100), 100), test=0)
     training = fs.Training(lr=0.05, batch_size=20, local_epochs=5)
-    return lambda executor: fs.rounds(fs.FedAvg(), fs.models.mlp(100, 200, 1), clients, training, executor=executor)
+    model = fs.models.mlp(100, 200, 1)
+    return lambda executor: fs.rounds(fs.FedAvg(), model, clients, training, executor=executor, chunk=chunk)
 
 
 def w2() -> Callable[[object], Iterator[fs.federated.Round]]:
@@ -56,7 +66,7 @@ def main() -> None:
         f"Python {platform.python_version()}, torch {version('torch')}, ray {version('ray')}, {os.cpu_count()} cores, "
         f"{options.workers} workers"
     )
-    for name, work in (("W1", w1()), ("W2", w2())):
+    for name, work in (("W0", w0()), ("W1", w1(None)), ("W1 in two", w1(50)), ("W2", w2())):
         going = {executor: work(executor) for executor in ("auto", "ray")}
         seconds: dict[str, list[float]] = {executor: [] for executor in going}
         own: dict[str, list[float]] = {executor: [] for executor in going}
@@ -69,7 +79,7 @@ def main() -> None:
         for executor in going:
             low, middle, high = np.quantile(seconds[executor][2:], [0.1, 0.5, 0.9])
             print(
-                f"{name} {executor:5} {middle:.3f} s a round (10 to 90 %: {low:.3f} to {high:.3f}), of which this "
+                f"{name:9} {executor:5} {middle:.3f} s a round (10 to 90 %: {low:.3f} to {high:.3f}), of which this "
                 f"process computes {np.median(own[executor][2:]):.3f} s"
             )
 
