@@ -258,6 +258,7 @@ def _view(packed: _Packed) -> Tensor:
         warnings.simplefilter("ignore")  # that they are read-only
         flat = torch.from_numpy(packed.values)
     places = [packed.axes.index(axis) for axis in range(len(packed.axes))]
+    flat = flat.as_strided((flat.numel(),), (1,))  # without elements it may have any stride
     return flat.view(packed.dtype).view(packed.held).permute(places).expand(packed.shape)
 
 
