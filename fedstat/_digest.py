@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-#: Attributes of every class that say nothing of what it does.
-_ASIDE = {"__module__", "__doc__", "__firstlineno__", "__static_attributes__"}
+#: Attributes of every class that say nothing of what it does; pickling an object writes ``__slotnames__``.
+_ASIDE = {"__module__", "__doc__", "__slotnames__", "__firstlineno__", "__static_attributes__"}
 _ASIDE |= {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
 #: Attributes of every module of torch.
 _MODULE = vars(nn.Module()).keys()

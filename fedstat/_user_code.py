@@ -8,6 +8,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+#: How the names of modules begin that were loaded so.
+OWN = "fedstat_file_"
+
 
 def load_object(name: str) -> Any:
     """Run a Python file and return the object that has the name after the colon.
@@ -19,7 +22,7 @@ def load_object(name: str) -> Any:
     """
     file, _, wanted = name.rpartition(":")
     path = Path(file)
-    spec = importlib.util.spec_from_file_location(f"fedstat_file_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{OWN}{path.stem}", path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise ValueError(f"{file!r} is no Python file; {name!r} should read like mine.py:Name.")
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""Run jobs on all cores, in worker processes with one thread each."""
+"""Run jobs on all cores, in worker processes with one thread each; or on all machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, Literal, TypeVar, get_args
 
 from fedstat._progress import progress_bar
+from fedstat._user_code import OWN
 
 T = TypeVar("T")
 #: The arguments of `warnings.showwarning`.
 Said = tuple[str, type[Warning], str, int]
+#: Who runs jobs.
+Where = Literal["processes", "ray"]
+WHERE: tuple[Where, ...] = get_args(Where)
+#: How often Ray does a task again whose worker was killed.
+RETRIES = 10
+_PLACE: ContextVar[tuple[Where, float]] = ContextVar("place", default=("processes", 1.0))
 
 _kept: list[ProcessPoolExecutor] = []
 
@@ -33,7 +41,7 @@ def kept_workers() -> Iterator[None]:
 
 
 @contextmanager
-def _workers(most: int) -> Iterator[ProcessPoolExecutor]:
+def _pool(most: int) -> Iterator[ProcessPoolExecutor]:
     """Offer the workers that are kept, or some for now."""
     if _kept:
         yield _kept[-1]
@@ -46,7 +54,34 @@ def _started(count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=start_worker)
 
 
-def run_jobs(what: str, jobs: Sequence[Callable[[], T]], *, done: int = 0, few: int = 1) -> list[T]:
+@contextmanager
+def workers(where: Where, gpus: float = 1.0) -> Iterator[None]:
+    """Let `run_jobs` use these workers within the block.
+
+    Parameters
+    ----------
+    where : {"processes", "ray"}
+        Processes of this machine, or tasks of a Ray cluster with one core each; without a cluster at hand, one is
+        started on this machine. On other machines the same code and data must lie in the same places.
+    gpus : float
+        GPUs that a job reserves on Ray if it needs one.
+    """
+    token = _PLACE.set((where, gpus))
+    try:
+        yield
+    finally:
+        _PLACE.reset(token)
+
+
+def run_jobs(
+    what: str,
+    jobs: Sequence[Callable[[], T]],
+    *,
+    done: int = 0,
+    few: int = 1,
+    gpu: bool = False,
+    keep: Callable[[int, T], None] = lambda k, result: None,
+) -> list[T]:
     """Run jobs side by side and return what they return, in their order.
 
     Networks of the studies' size gain little from a second thread, and twice the jobs are done in the same time. A
@@ -62,34 +97,91 @@ def run_jobs(what: str, jobs: Sequence[Callable[[], T]], *, done: int = 0, few: 
         Jobs that were done before; the bar counts them.
     few : int
         Fewer jobs than this run in this process, since starting workers takes seconds.
+    gpu : bool
+        Whether each job needs a GPU. On this machine they then run one by one, since workers would share it.
+    keep : callable
+        Called with the number of a job and what it returned, in this process, as soon as it is done.
 
     Raises
     ------
     Exception
         That of the first job that fails; jobs that have not begun are dropped then.
     """
+    (where, gpus), results = _PLACE.get(), dict[int, T]()
+
+    def finish(k: int, result: T, said: Sequence[Said] = ()) -> None:
+        for words in said:
+            warnings.showwarning(*words)
+        results[k] = result
+        keep(k, result)
+        advance()
+
     with progress_bar(what, done + len(jobs)) as advance:
         advance(steps=done)
-        if len(jobs) < few:
-            return [_advanced(job(), advance) for job in jobs]
-        if not jobs:
-            return []
-        with _workers(len(jobs)) as pool:
-            waiting = [pool.submit(_heard, job) for job in jobs]
-            try:
-                for finished in as_completed(waiting):
-                    for said in finished.result()[1]:
-                        warnings.showwarning(*said)
-                    advance()
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-        return [finished.result()[0] for finished in waiting]
+        if where == "ray" and jobs:
+            _run_by_ray(jobs, gpus if gpu else 0, finish)
+        elif gpu or len(jobs) < few:
+            for k, job in enumerate(jobs):
+                finish(k, job())
+        elif jobs:
+            _run_by_processes(jobs, finish)
+    return [results[k] for k in range(len(jobs))]
 
 
-def _advanced(result: T, advance: Callable[..., None]) -> T:
-    advance()
-    return result
+def _run_by_processes(jobs: Sequence[Callable[[], T]], finish: Callable[[int, T, list[Said]], None]) -> None:
+    with _pool(len(jobs)) as pool:
+        waiting = {pool.submit(_heard, job): k for k, job in enumerate(jobs)}
+        try:
+            for finished in as_completed(waiting):
+                finish(waiting[finished], *finished.result())
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _run_by_ray(jobs: Sequence[Callable[[], T]], gpus: float, finish: Callable[[int, T, list[Said]], None]) -> None:
+    """Run jobs as tasks; one whose worker was killed is done again."""
+    ray = connected()
+    task = ray.remote(max_calls=0, max_retries=RETRIES)(_alone).options(num_cpus=1, num_gpus=gpus)
+    waiting = {task.remote(job): k for k, job in enumerate(jobs)}
+    try:
+        while waiting:
+            (finished,), _ = ray.wait(list(waiting))
+            finish(waiting.pop(finished), *ray.get(finished))
+    except BaseException as error:
+        for unfinished in waiting:
+            with suppress(Exception):
+                ray.cancel(unfinished)
+        if isinstance(error, ray.exceptions.RayTaskError):
+            raise error.cause from None
+        raise
+
+
+def connected() -> Any:
+    """Return the module ray, connected to its cluster; own code that was loaded from files travels with what uses it.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise ImportError("the executor ray needs Ray: pip install 'fedstat[ray]'.") from None
+    if not ray.is_initialized():
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is to be sent anywhere
+        ray.init()
+    for name, module in list(sys.modules.items()):
+        if name.startswith(OWN):
+            ray.cloudpickle.register_pickle_by_value(module)
+    return ray
+
+
+def _alone(job: Callable[[], T]) -> tuple[T, list[Said]]:
+    """Do as `_heard`, with one thread, in a worker that others started."""
+    _take_one_thread()
+    return _heard(job)
 
 
 def _heard(job: Callable[[], T]) -> tuple[T, list[Said]]:
@@ -106,9 +198,13 @@ def _heard(job: Callable[[], T]) -> tuple[T, list[Said]]:
 
 def start_worker() -> None:
     """Give this worker one core, and let it end with its parent even if that is killed."""
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    _take_one_thread()
+
+
+def _take_one_thread() -> None:
     from threadpoolctl import threadpool_limits
 
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = "1"  # for libraries that are loaded later, torch among them
     threadpool_limits(limits=1)
     if "torch" in sys.modules:

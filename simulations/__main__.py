@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedstat._tables import read_config, write_tables
 from fedstat._warnings import plain_warnings
+from fedstat._workers import WHERE, workers
 from simulations import NAMES
 from simulations.catalogue import listing
 from simulations.studies import draw, evidence, simulate, study
@@ -31,6 +32,16 @@ def main() -> None:
         "do in the background, in studies whose paper's sizes need a GPU; paper: the paper's sizes",
     )
     parser.add_argument("--device", default="cpu", help="where networks train, such as cuda (default: cpu)")
+    parser.add_argument(
+        "--executor",
+        choices=WHERE,
+        default="processes",
+        help="who computes the parts of a study: processes of this machine (default), or tasks of a Ray cluster, "
+        "whose machines need the same code and data in the same places",
+    )
+    parser.add_argument(
+        "--gpus", type=float, default=1.0, help="GPUs that a part reserves on Ray if --device is one (default: 1)"
+    )
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
     parser.add_argument(
         "--evidence",
@@ -49,10 +60,11 @@ def main() -> None:
     if time := study(options.name).ABOUT.times.get(options.scale):
         print(f"{options.name} at {options.scale} scale takes {time}", file=sys.stderr)
     try:
-        tables = simulate(
-            options.name, options.scale, options.out, second_look=not options.evidence, device=options.device
-        )
-    except (ValueError, OSError, FloatingPointError) as error:
+        with workers(options.executor, options.gpus):
+            tables = simulate(
+                options.name, options.scale, options.out, second_look=not options.evidence, device=options.device
+            )
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         print(f"stopped; finished parts are kept in {options.out / 'cache'}: the same command goes on", file=sys.stderr)

@@ -89,18 +89,20 @@ def run_parts(parts: Sequence[Part], out: Path, what: str) -> Tables:
             except (OSError, ValueError) as error:
                 print(f"{error}; {part.name} is computed again", file=sys.stderr)
     missing = [part for part in parts if part not in stored]
-    one_by_one = any(getattr(part.config, "device", "cpu") != "cpu" for part in parts)  # workers would share it
-    jobs = [partial(_compute, part, folders[part]) for part in missing]
-    run_jobs(what, jobs, done=len(parts) - len(missing), few=len(jobs) + 1 if one_by_one else 1)
+    gpu = any(getattr(part.config, "device", "cpu") != "cpu" for part in parts)
+
+    def keep(k: int, tables: Tables) -> None:
+        _store(tables, folders[missing[k]])
+
+    run_jobs(what, [part.compute for part in missing], done=len(parts) - len(missing), gpu=gpu, keep=keep)
     stored |= {part: _read(folders[part]) for part in missing}
     tables = [stored[part] for part in parts]
     names = sorted({name for some in tables for name in some})
     return {name: pd.concat([some[name] for some in tables if name in some], ignore_index=True) for name in names}
 
 
-def _compute(part: Part, folder: Path) -> None:
-    """Compute a part and store its tables in `folder`, all or none."""
-    tables = part.compute()
+def _store(tables: Tables, folder: Path) -> None:
+    """Store a part's tables in `folder`, all or none."""
     with atomic_folder(folder) as temporary:
         for name, table in tables.items():
             table.to_parquet(temporary / f"{name}.parquet", index=False)
@@ -108,7 +110,7 @@ def _compute(part: Part, folder: Path) -> None:
 
 
 def _read(folder: Path) -> Tables:
-    """Read the tables that `_compute` stored; OSError or ValueError if any file is not what it wrote."""
+    """Read the tables that `_store` stored; OSError or ValueError if any file is not what it wrote."""
     sums = checksums(folder)
     if extra := sorted({path.name for path in folder.iterdir()} - {*sums, MANIFEST}):
         raise ValueError(f"{folder / extra[0]} is not listed in {MANIFEST}")

@@ -113,7 +113,7 @@ def own_images(folder, **changes):
         ({"evaluation": {"metrics": ["f1"]}}, r'evaluation\.metrics must be one of "macro_f1"'),
         ({"evaluation": {"metrics": ["mine.py:Signs"]}}, r"metrics\['Signs'\] gives no number|Signs"),
         ({"executor": "fast"}, r"executor must be one of auto, stacked, per-client"),
-        ({"executor": "mine.py:Signs"}, r"executor must be one of auto, stacked, per-client, or an object"),
+        ({"executor": "mine.py:Signs"}, r"executor must be one of auto, stacked, per-client, ray, or an object"),
         ({"stop": {"metric": "log_loss", "round": 3}}, r"no key stop\.round \(did you mean rounds\?\)"),
         ({"stop": {"rounds": 3}}, r"stop\.metric is missing"),
         ({"stop": {"metric": "auc", "split": "test"}}, r'stop\.metric must be one of accuracy, .*, got "auc"'),

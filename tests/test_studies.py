@@ -108,7 +108,7 @@ def test_a_damaged_part_is_computed_again_and_said(tmp_path, capsys, monkeypatch
 
 def test_any_flipped_byte_of_a_part_is_found_or_harmless(tmp_path):
     part = Part("good", Scale(), count_to_three)
-    parts._compute(part, part.folder(tmp_path))
+    parts._store(part.compute(), part.folder(tmp_path))
     before = count_to_three()["numbers"]
     for file in part.folder(tmp_path).iterdir():
         content = file.read_bytes()

@@ -49,7 +49,8 @@ def judge_all(
     if unknown:
         raise ClaimError(f"{path} has no claim {unknown[0]}; there are {', '.join(claims)}.")
     chosen = list(dict.fromkeys(ids)) or list(claims)
-    jobs = [partial(_judged, path, name, studies, cases, with_mutant) for name in chosen]
+    file = Path(path).absolute()  # workers may stand elsewhere
+    jobs = [partial(_judged, file, name, studies and studies.absolute(), cases, with_mutant) for name in chosen]
     found = run_jobs("claims", jobs, few=_FEW)
     return [Judgement(claims[name], *checks) for name, checks in zip(chosen, found, strict=True)]
 

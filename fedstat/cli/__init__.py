@@ -24,7 +24,7 @@ class _Sentences(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:  # `| head` has read enough and closed the pipe
             raise
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, ImportError) as error:  # the last of an extra that is not installed
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from None
 

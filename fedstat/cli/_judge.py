@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,6 +21,10 @@ def judge(
             exists=True, file_okay=False, help="Tables of studies, a folder for each, for claims on training."
         ),
     ] = None,
+    executor: Annotated[
+        Literal["processes", "ray"],
+        typer.Option(help="Who judges: processes of this machine, or tasks of a Ray cluster."),
+    ] = "processes",
     as_json: Annotated[bool, typer.Option("--json", help="Print the judgements as a JSON list.")] = False,
 ) -> None:
     """Judge claims: search, enumerate or compute what would refute them, and say what was found.
@@ -31,9 +35,10 @@ def judge(
     Example: fedstat judge my_claims EX-02 --cases 10000
     """
     from fedstat._warnings import plain_warnings
+    from fedstat._workers import workers
     from fedstat.claims import as_object, explain, judge_all, read_claims, table
 
-    with plain_warnings():
+    with plain_warnings(), workers(executor):
         judgements = judge_all(path, ids or (), studies=results, cases=cases)
     if as_json:
         typer.echo(json.dumps([as_object(j) for j in judgements], indent=2, ensure_ascii=False))

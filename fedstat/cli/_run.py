@@ -34,6 +34,9 @@ def run(
         float | None, typer.Option(help="Largest difference that counts as none; changes evaluation.margin.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="Torch device, such as cuda; changes the file's.")] = None,
+    executor: Annotated[
+        str | None, typer.Option(help="What does the clients' work, such as ray; changes the file's.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a run that was stopped; start it if there is none.")
     ] = False,
@@ -74,7 +77,7 @@ def run(
     from fedstat.federated import Terminated
 
     wanted: dict[str, Any] = dict(map(setting, changes or ()))
-    named = {"device": device, "evaluation.control": control, "evaluation.margin": margin}
+    named = {"device": device, "executor": executor, "evaluation.control": control, "evaluation.margin": margin}
     wanted |= {key: value for key, value in named.items() if value is not None}
     experiment = read(config, wanted)
     if seeds is not None:

@@ -24,6 +24,7 @@ from fedstat.data.npz import read_npz
 from fedstat.experiment import config
 from fedstat.experiment.reading import FACTS, executor, make_method, metrics, network
 from fedstat.federated import Method
+from fedstat.federated.executor import here
 from fedstat.federated.losses import choose_task
 from fedstat.federated.metrics import Metric
 from fedstat.federated.network import Network, build, check_device
@@ -351,8 +352,8 @@ def _check_fit(setup: Setup) -> None:
     except ValueError as error:  # with the labels themselves: one of them may be a slip of the pen
         labels = f" The classes of {setup.dataset.name} are {reprlib.repr(list(classes))[1:-1]}." if classes else ""
         raise ValueError(f"model: {error}{labels}") from None
-    if isinstance(setup.executor, str):
-        naming("model", rehearse, network, train, setup.executor)
+    if isinstance(local := here(setup.executor), str):
+        naming("model", rehearse, network, train, local)
 
 
 def _check_stop(setup: Setup) -> None:

@@ -252,7 +252,8 @@ class General:
     device, dtype
         As in `fedstat.federate`.
     executor : str
-        "auto", "stacked" or "per-client"; or one's own, as ``mine.py:Name``.
+        "auto", "stacked" or "per-client"; "ray", which does the work of "auto" on a Ray cluster; or one's own, as
+        ``mine.py:Name``.
     checkpoint : int, optional
         Rounds between checkpoints; by default they go by time, so that saving takes little of it.
     """

@@ -14,7 +14,7 @@ import fedstat as fs
 from fedstat.data import Clients, Samples
 from fedstat.experiment.build import Setup, naming
 from fedstat.federated.cost import COPIES, chunk_size, cost
-from fedstat.federated.executor import choose
+from fedstat.federated.executor import choose, here
 from fedstat.federated.method import State, is_plain
 from fedstat.federated.rounds import participants
 from fedstat.federated.store import IN_MEMORY_BYTES
@@ -120,7 +120,7 @@ def _rehearse(setup: Setup, clients: Clients, rounds: int, evaluate: bool = Fals
             seed=experiment.seeds[0],
             evaluate_at=range(1, rounds + 1) if evaluate else [],
             dtype=experiment.dtype,
-            executor=setup.executor,
+            executor=here(setup.executor),
             metrics=setup.metrics,
             device=experiment.device,
             progress=False,
@@ -163,7 +163,7 @@ def _chunk(setup: Setup) -> int:
 def _per_client(setup: Setup) -> bool:
     """Tell whether the engine trains each client by itself."""
     experiment = setup.experiment
-    executor = choose(setup.executor, setup.network, setup.sample, experiment.training.batch_size)
+    executor = choose(here(setup.executor), setup.network, setup.sample, experiment.training.batch_size)
     return not executor.together
 
 

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from fedstat.federated import Method, Patience, Training, schedules
 from fedstat.federated.executor import check_executor
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.federated.optimizers import OPTIMIZERS
+from fedstat.federated.ray import RayExecutor
 from fedstat.inference import AnalysisPlan
 
 T = TypeVar("T")
@@ -264,7 +266,9 @@ def executor(name: str) -> Any:
     ValueError
         If there is no such executor.
     """
-    found = naming("executor", load_object, name) if ":" in name else name
+    if name == "ray" and find_spec("ray") is None:
+        raise ValueError("executor: ray needs Ray: pip install 'fedstat[ray]'.")
+    found = naming("executor", load_object, name) if ":" in name else RayExecutor() if name == "ray" else name
     found = found() if isinstance(found, type) else found
     check_executor(found)
     return found

@@ -91,6 +91,8 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
     seeds = np.atleast_1d(was.get("seed", [])).tolist()
     if list(experiment.seeds[: len(seeds)]) == seeds:  # more seeds are run beside those that are there
         was["seed"] = now["seed"]
+    if {was.get("executor"), now["executor"]} == {"auto", "ray"}:  # the same work, elsewhere
+        was["executor"] = now["executor"]
     keys = [key for key in (was | now) if was.get(key) != now.get(key) and key not in _FREE]
     if keys:
         differing = "; ".join(f"{key} was {was.get(key)!r} and is {now.get(key)!r}" for key in keys)

@@ -23,6 +23,7 @@ from fedstat.federated.network import Network, build, parameterize
 from fedstat.federated.newcomers import newcomers
 from fedstat.federated.optimizers import SGD, Adam, AdamW, Optimizer
 from fedstat.federated.patience import Patience
+from fedstat.federated.ray import RayExecutor
 from fedstat.federated.result import Result, load
 from fedstat.federated.rounds import Round, rounds
 from fedstat.federated.store import ClientStore
@@ -51,6 +52,7 @@ __all__ = [
     "PerClient",
     "Phase",
     "Predictor",
+    "RayExecutor",
     "Result",
     "Round",
     "Selected",

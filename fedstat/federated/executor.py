@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ from fedstat.federated.method import Predictor
 from fedstat.federated.network import Network, Params
 from fedstat.federated.samples import Job
 
-ExecutorName = Literal["auto", "stacked", "per-client"]
+ExecutorName = Literal["auto", "stacked", "per-client", "ray"]
 NAMES: tuple[ExecutorName, ...] = get_args(ExecutorName)
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -93,6 +93,20 @@ class Executor(Protocol):
         ...
 
 
+@runtime_checkable
+class Elsewhere(Protocol):
+    """An object that has the work of a built-in executor done in other processes."""
+
+    @property
+    def local(self) -> ExecutorName:
+        """Name of the built-in executor."""
+        ...
+
+    def over(self, executor: Stacked | PerClient) -> Executor:
+        """Return the executor that does elsewhere what `executor` does here."""
+        ...
+
+
 @dataclass(frozen=True)
 class Stacked:
     """Clients lie along an axis of every tensor, as many at once as a chunk holds.
@@ -116,27 +130,19 @@ class Stacked:
             ends.append(work.stacked({name: leaf[rows] for name, leaf in start.items()}, jobs[rows], some))
         return ends[0] if len(ends) == 1 else {name: torch.cat([end[name] for end in ends]) for name in ends[0]}
 
-    @torch.no_grad()
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
         """Evaluate chunk after chunk, padding included, the samples of a chunk in pieces."""
-        network = learner.network
-        size = min(len(x), self.chunk or chunk_size(predictor.params, network, x[0], 1))
-        each = size * cost(network, x[0]).activations
-        block = max(1, _BLOCK // each)
-        piece = max(_SAMPLES, _CPU_BLOCK // each) if x.device.type == "cpu" else block
-
-        def single(params: Params, inputs: Tensor) -> Tensor:
-            return predictor.outputs(learner, params, inputs)
-
+        size = self.evaluated(learner, predictor, x)
         parts = []
         for first in range(0, len(x), size):
             rows = slice(first, first + size)
             params = {name: leaf[rows] for name, leaf in predictor.params.items()}
-            pieces = [
-                p for whole in x[rows].split(block, 1) for p in whole.tensor_split(max(1, whole.shape[1] // piece), 1)
-            ]
-            parts.append(torch.cat([torch.vmap(single)(params, network.inputs(p)) for p in pieces], dim=1))
+            parts.append(chunk_outputs(size, learner, replace(predictor, params=params), x[rows]))
         return torch.cat(parts)
+
+    def evaluated(self, learner: Learner, predictor: Predictor, x: Tensor) -> int:
+        """Count the clients that are evaluated at once."""
+        return min(len(x), self.chunk or chunk_size(predictor.params, learner.network, x[0], 1))
 
 
 @dataclass(frozen=True)
@@ -185,14 +191,32 @@ class PerClient:
         return joined
 
 
+@torch.no_grad()
+def chunk_outputs(size: int, learner: Learner, predictor: Predictor, x: Tensor) -> Tensor:
+    """Return outputs (c, n_max, Q) of the clients of one chunk, which has room for `size` of them.
+
+    The room and not the number of clients says where the samples are cut into pieces.
+    """
+    network = learner.network
+    each = size * cost(network, x[0]).activations
+    block = max(1, _BLOCK // each)
+    piece = max(_SAMPLES, _CPU_BLOCK // each) if x.device.type == "cpu" else block
+
+    def single(params: Params, inputs: Tensor) -> Tensor:
+        return predictor.outputs(learner, params, inputs)
+
+    pieces = [p for whole in x.split(block, 1) for p in whole.tensor_split(max(1, whole.shape[1] // piece), 1)]
+    return torch.cat([torch.vmap(single)(predictor.params, network.inputs(p)) for p in pieces], dim=1)
+
+
 def choose(
-    wanted: ExecutorName | Executor, network: Network, x: Tensor, batch_size: int, chunk: int | None = None
+    wanted: ExecutorName | Executor | Elsewhere, network: Network, x: Tensor, batch_size: int, chunk: int | None = None
 ) -> Executor:
     """Return the executor that is wanted, or by default the one that the rule of this module takes.
 
     Parameters
     ----------
-    wanted : {"auto", "stacked", "per-client"} or Executor
+    wanted : {"auto", "stacked", "per-client"}, Executor or Elsewhere
         "auto" is per client on a CPU where the network has convolutions with much arithmetic, and stacked otherwise.
     network : Network
         What is trained.
@@ -203,13 +227,26 @@ def choose(
     chunk : int, optional
         Of `Stacked`.
     """
-    if not isinstance(wanted, str):
-        return wanted
+    if isinstance(wanted, Elsewhere):
+        cost(network, x)  # once and here, since threads that wait for others must not call one module at once
+        return wanted.over(choose_local(wanted.local, network, x, batch_size, chunk))
+    return choose_local(wanted, network, x, batch_size, chunk) if isinstance(wanted, str) else wanted
+
+
+def choose_local(
+    wanted: ExecutorName, network: Network, x: Tensor, batch_size: int, chunk: int | None
+) -> Stacked | PerClient:
+    """Return the built-in executor that has this name, or that the rule takes; see `choose`."""
     if wanted == "auto":
         convolves = any(isinstance(layer, _ConvNd) for layer in network.module.modules())
         heavy = network.device.type == "cpu" and convolves and 3 * batch_size * cost(network, x).flops
         wanted = "per-client" if heavy >= PER_CLIENT_FLOPS else "stacked"
     return PerClient() if wanted == "per-client" else Stacked(chunk)
+
+
+def here(executor: Any) -> Any:
+    """Return the executor that would do the same work in this process."""
+    return executor.local if isinstance(executor, Elsewhere) else executor
 
 
 def check_executor(value: Any) -> None:
@@ -221,7 +258,8 @@ def check_executor(value: Any) -> None:
         It names what was given and what would be right.
     """
     verbs = all(callable(getattr(value, verb, None)) for verb in ("train", "evaluate")) and hasattr(value, "together")
-    if not (value in NAMES if isinstance(value, str) else verbs and not isinstance(value, type)):
+    fits = (verbs or isinstance(value, Elsewhere)) and not isinstance(value, type)
+    if not (value in NAMES if isinstance(value, str) else fits):
         raise ValueError(
             f"executor must be one of {', '.join(NAMES)}, or an object with the verbs train and evaluate as "
             f"fs.federated.executor.Executor has them; got {value!r}."

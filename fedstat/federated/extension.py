@@ -18,7 +18,7 @@ from fedstat._checks import whole
 from fedstat._digest import digest
 from fedstat.data import Clients
 from fedstat.federated.checkpoints import Checkpoints
-from fedstat.federated.executor import NAMES, Executor, ExecutorName
+from fedstat.federated.executor import NAMES, Elsewhere, Executor, ExecutorName
 from fedstat.federated.federate import carry_out, measured_splits, observed
 from fedstat.federated.fingerprint import differences, of_seeds
 from fedstat.federated.history import appended
@@ -45,7 +45,7 @@ def extend(
     metrics: Mapping[str, Metric] | Iterable[str] = (),
     chunk: int | None = None,
     device: str | None = None,
-    executor: ExecutorName | Executor | None = None,
+    executor: ExecutorName | Executor | Elsewhere | None = None,
     folder: str | Path | None = None,
     checkpoint: int | None = None,
     progress: bool | None = None,
@@ -184,7 +184,9 @@ def _metrics(config: Mapping[str, Any], given: Mapping[str, Metric] | Iterable[s
     return {name: known[name] for name in config["metrics"]}
 
 
-def _executor(config: Mapping[str, Any], given: ExecutorName | Executor | None) -> ExecutorName | Executor:
+def _executor(
+    config: Mapping[str, Any], given: ExecutorName | Executor | Elsewhere | None
+) -> ExecutorName | Executor | Elsewhere:
     if given is not None:
         return given
     for name in NAMES:

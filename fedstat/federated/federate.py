@@ -14,7 +14,7 @@ from fedstat._checks import whole
 from fedstat._digest import digest
 from fedstat._progress import progress_bar
 from fedstat.federated.checkpoints import Checkpoints, sigterm_waits
-from fedstat.federated.executor import Executor, ExecutorName
+from fedstat.federated.executor import Elsewhere, Executor, ExecutorName
 from fedstat.federated.history import warn_of_missing
 from fedstat.federated.local import Training
 from fedstat.federated.method import Method
@@ -48,7 +48,7 @@ def federate(
     chunk: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
-    executor: ExecutorName | Executor = "auto",
+    executor: ExecutorName | Executor | Elsewhere = "auto",
     plan: AnalysisPlan | str | Path | None = None,
     resume: Result | None = None,
     folder: str | Path | None = None,
@@ -103,10 +103,11 @@ def federate(
         in float32.
     device : str
         Torch device, such as "cpu" or "cuda:1".
-    executor : {"auto", "stacked", "per-client"} or Executor
+    executor : {"auto", "stacked", "per-client", "ray"}, Executor or RayExecutor
         Whether clients train as one stack, or each by itself on worker threads; by default the latter on a CPU where
         the network has convolutions that are large enough, or cannot be stacked. Results do not depend on it beyond
-        rounding. An object of one's own is an `Executor`.
+        rounding. "ray" has that work done by a Ray cluster, with the same bits; `RayExecutor` says how. An object of
+        one's own is an `Executor`.
     plan : fedstat.inference.AnalysisPlan or path of its .toml file, optional
         How the run will be analysed. It is written into `folder` before the first round, and its hash into the
         configuration; a run that is continued keeps its plan, and one that began without a plan cannot get one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -17,15 +17,17 @@ from torch import nn
 from fedstat._checks import number, whole
 from fedstat._digest import digest
 from fedstat._random import SEEDS
+from fedstat._workers import connected
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
-from fedstat.federated.executor import Executor, ExecutorName, check_executor
+from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, check_executor
 from fedstat.federated.history import clients_table
 from fedstat.federated.local import Training
 from fedstat.federated.losses import LossName, choose_task
 from fedstat.federated.method import Method, State
 from fedstat.federated.network import MIXED, Model, check_device, floating
 from fedstat.federated.plain import describe_run, plain
+from fedstat.federated.ray import RayExecutor
 from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import Replicate, make_replicate
 from fedstat.federated.run import Bench, Key, Run, check_size, start_run
@@ -57,7 +59,7 @@ class Plan:
         What outputs mean.
     dtype, device : str
         Floating type and torch device.
-    executor : ExecutorName or Executor
+    executor : ExecutorName, Executor or Elsewhere
         What does the clients' work.
     chunk : int, optional
         Clients stacked at once.
@@ -75,7 +77,7 @@ class Plan:
     task: LossName
     dtype: str
     device: str
-    executor: ExecutorName | Executor
+    executor: ExecutorName | Executor | Elsewhere
     chunk: int | None
     config: dict[str, Any]
     analysis: AnalysisPlan | None = None
@@ -112,7 +114,7 @@ def make_plan(
     chunk: int | None,
     dtype: str,
     device: str,
-    executor: ExecutorName | Executor,
+    executor: ExecutorName | Executor | Elsewhere,
     vary: tuple[str, ...],
     first: int | None = None,
 ) -> Plan:
@@ -143,17 +145,30 @@ def make_plan(
         raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
     (task,) = tasks
     one = replicates[seeds[0]]
-    if isinstance(executor, str):
-        executor = rehearse(one.network, one.clients.train, executor)
+    executor, known = _rehearsed(RayExecutor() if executor == "ray" else executor, one)
     config = {
         **describe_run(methods, model, training, seeds, participation, dtype),
-        "executor": executor if isinstance(executor, str) else type(executor).__qualname__,
+        "executor": known,
         "device": str(device),
         "vary": list(vary),
         "loss": task,
         **_hashes(methods, training, replicates),
     }
     return Plan(methods, model, training, replicates, participation, task, dtype, device, executor, chunk, config)
+
+
+def _rehearsed(
+    executor: ExecutorName | Executor | Elsewhere, replicate: Replicate
+) -> tuple[ExecutorName | Executor | Elsewhere, str]:
+    """Return the executor that trains the network right, and by what it is known: where the work is done is no part."""
+    if isinstance(executor, RayExecutor):
+        connected()  # before a run, since it takes SIGTERM for itself
+        local = rehearse(replicate.network, replicate.clients.train, executor.local)
+        return replace(executor, local=local), local
+    if not isinstance(executor, str):
+        return executor, type(executor).__qualname__
+    executor = rehearse(replicate.network, replicate.clients.train, executor)
+    return executor, executor
 
 
 def _hashes(methods: Mapping[str, Method], training: Training, replicates: Mapping[int, Replicate]) -> dict[str, Any]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
+from functools import partial
+from itertools import count, pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
 from fedstat._random import stream
-from fedstat.federated.executor import Executor, ExecutorName
+from fedstat.federated.executor import Elsewhere, Executor, ExecutorName
 from fedstat.federated.history import COLUMNS, Traffic, traffic_table
 from fedstat.federated.local import Training
 from fedstat.federated.method import Method, State, Update
@@ -19,6 +23,9 @@ from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.network import Model, Params
 from fedstat.federated.plan import Population, choose_sources, make_plan
 from fedstat.federated.run import Key, Run, stacks
+
+#: Stacks whose work is asked for at once.
+_AT_ONCE = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +114,7 @@ def rounds(
     chunk: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
-    executor: ExecutorName | Executor = "auto",
+    executor: ExecutorName | Executor | Elsewhere = "auto",
 ) -> Iterator[Round]:
     """Train methods on clients, a round at a time, for as long as the caller goes on asking.
 
@@ -162,16 +169,38 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float) -> Iterator[
 def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, Update], tuple[Traffic, ...]]:
     """Let the participants of a round receive and train, and the server aggregate; return that, and what travelled."""
     updates, sent = dict[Key, Update](), dict[Key, Traffic]()
-    for stack in stacks(runs):
-        chosen = [
-            participants(run.replicate.seeds.of("participants"), t, len(run.replicate.clients), participation)
-            for run in stack
-        ]
-        received = [run.receive(ids) for run, ids in zip(stack, chosen, strict=True)]
-        trained = _train(stack, chosen, received, t)
-        for run, ids, start, end in zip(stack, chosen, received, trained, strict=True):
-            updates[run.key], sent[run.key] = run.aggregate(t, ids, start, end)
+    found = stacks(runs)
+    with _mapping(found) as over:
+        for stack, rows in zip(found, over(partial(_rows, t=t, participation=participation), found), strict=True):
+            for run, ids, start, end in zip(stack, *rows, strict=True):
+                updates[run.key], sent[run.key] = run.aggregate(t, ids, start, end)
     return updates, tuple(sent[run.key] for run in runs)
+
+
+@contextmanager
+def _mapping(found: Sequence[Sequence[Run]]) -> Iterator[Callable[..., Iterable[Any]]]:
+    """Yield `map`; where other processes do the work, one that has it done for all stacks at once."""
+    if len(found) == 1 or not isinstance(found[0][0].bench.executor, Elsewhere):
+        yield map
+        return
+    with ThreadPoolExecutor(min(len(found), _AT_ONCE)) as waiting:
+        try:
+            yield waiting.map
+        except BaseException:
+            waiting.shutdown(cancel_futures=True)
+            raise
+
+
+def _rows(
+    stack: Sequence[Run], t: int, participation: float
+) -> tuple[list[np.ndarray], list[Params], Iterable[Params]]:
+    """Return the participants of each run of a stack, what they received, and what they trained."""
+    chosen = [
+        participants(run.replicate.seeds.of("participants"), t, len(run.replicate.clients), participation)
+        for run in stack
+    ]
+    received = [run.receive(ids) for run, ids in zip(stack, chosen, strict=True)]
+    return chosen, received, _train(stack, chosen, received, t)
 
 
 def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:
@@ -186,13 +215,11 @@ def round_half_up(value: float) -> int:
 
 
 def _train(stack: Sequence[Run], chosen: Sequence[np.ndarray], received: Sequence[Params], t: int) -> Iterator[Params]:
-    """Train the participants of several runs as one stack; yield each run's rows."""
+    """Train the participants of several runs as one stack; return an iterator over each run's rows."""
     start = received[0]
     if len(stack) > 1:
         start = {name: torch.cat([one[name] for one in received]) for name in start}
     jobs = [job for run, ids in zip(stack, chosen, strict=True) for job in run.replicate.jobs(ids.tolist())]
     ends = stack[0].bench.train(stack[0].method, stack[0].network, start, jobs, t)
-    first = 0
-    for ids in chosen:
-        yield {name: leaf[first : first + len(ids)] for name, leaf in ends.items()}
-        first += len(ids)
+    firsts = np.cumsum([0, *map(len, chosen)]).tolist()
+    return ({name: leaf[a:b] for name, leaf in ends.items()} for a, b in pairwise(firsts))

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedstat._memory import in_words, machine_memory
 from fedstat.federated.codec import size
 from fedstat.federated.evaluation import HeldOut, evaluate
-from fedstat.federated.executor import Executor, ExecutorName, choose
+from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, choose
 from fedstat.federated.history import Traffic
 from fedstat.federated.local import Learner, Phase, Training
 from fedstat.federated.losses import LossName
@@ -41,7 +41,7 @@ class Bench:
         Local training.
     samples : StackedSamples
         The training samples of all seeds.
-    executor : {"auto", "stacked", "per-client"} or Executor
+    executor : {"auto", "stacked", "per-client"}, Executor or Elsewhere
         What does the work; "auto" by network.
     chunk : int, optional
         Clients stacked at once.
@@ -50,7 +50,7 @@ class Bench:
     task: LossName
     training: Training
     samples: StackedSamples
-    executor: ExecutorName | Executor = "auto"
+    executor: ExecutorName | Executor | Elsewhere = "auto"
     chunk: int | None = None
 
     def executor_of(self, network: Network) -> Executor:
