@@ -252,7 +252,9 @@ class General:
     device, dtype
         As in `fedstat.federate`.
     executor : str
-        "auto", "stacked" or "per-client"; or one's own, as ``mine.py:Name``.
+        "auto", "stacked" or "per-client"; or one's own, as ``mine.py:Name``. Results do not depend on it, nor on how
+        many clients are stacked at once, beyond rounding, which batch norm in float32 amplifies: see `chunk` of
+        `fedstat.federate`.
     checkpoint : int, optional
         Rounds between checkpoints; by default they go by time, so that saving takes little of it.
     """

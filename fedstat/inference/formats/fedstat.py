@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from fedstat._files import complete_folder
+from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.formats.tidy import COLUMNS, typed
 
 _MANIFEST = "manifest.json"
@@ -49,11 +50,20 @@ def facts(path: Path) -> tuple[Path, dict[str, Any], pd.DataFrame | None, Path |
     """
     folder = checked(path, "config.toml", "metrics.parquet")
     config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    clients = None
-    if (folder / "clients.parquet").is_file():
-        clients = pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
+    if digest := config.get("plan"):
+        plan = folder / "plan.toml"
+        if not plan.is_file() or AnalysisPlan.read(plan).digest != digest:
+            raise ValueError(f"{plan} is missing or has been changed since the run began; put back what was there.")
     plans = (place / "plan.toml" for place in dict.fromkeys((folder, path)))
-    return folder / "metrics.parquet", config, clients, next((plan for plan in plans if plan.is_file()), None)
+    return folder / "metrics.parquet", config, clients_of(path), next((plan for plan in plans if plan.is_file()), None)
+
+
+def clients_of(path: Path) -> pd.DataFrame | None:
+    """Read the table of clients of the run at `path`, None if it was saved without; it raises the errors of `facts`."""
+    folder = checked(path)
+    if "clients.parquet" not in _sums(folder) and not (folder / "clients.parquet").is_file():
+        return None
+    return pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
 
 
 def read(history: Path) -> pd.DataFrame:
@@ -81,14 +91,21 @@ def checked(path: Path, *names: str) -> Path:
     folder = run_folder(path)
     if folder is None:
         raise ValueError(f"{path} is no fedstat run: config.toml or metrics.parquet is missing.")
-    try:
-        sums = dict(json.loads((folder / _MANIFEST).read_bytes())["sha256"])
-    except FileNotFoundError:
-        raise ValueError(f"{folder} is no complete fedstat run: {_MANIFEST} is missing.") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder / _MANIFEST} is damaged ({type(error).__name__}: {error}).") from error
+    sums = _sums(folder)
     for name in names:
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder} is no complete fedstat run: {name} is missing.")
         with (folder / name).open("rb") as content:
             if hashlib.file_digest(content, "sha256").hexdigest() != sums.get(name):
                 raise ValueError(f"{folder / name} is damaged: it is not the file that {_MANIFEST} lists.")
     return folder
+
+
+def _sums(folder: Path) -> dict[str, Any]:
+    """Read the checksums of a run's files."""
+    try:
+        return dict(json.loads((folder / _MANIFEST).read_bytes())["sha256"])
+    except FileNotFoundError:
+        raise ValueError(f"{folder} is no complete fedstat run: {_MANIFEST} is missing.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder / _MANIFEST} is damaged ({type(error).__name__}: {error}).") from error
