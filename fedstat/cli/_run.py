@@ -136,8 +136,8 @@ def _listed(config: Path, code: dict[str, str]) -> str:
         file = Path(name.rpartition(":")[0])
         known = f"SHA-256 {sha256(file.read_bytes()).hexdigest()}" if file.is_file() else "there is no such file"
         lines.append(f"  {key} = {name} ({known})")
-    lines += ["", "The rest of the file is as it should be, as far as it can be told without that code. A run prints who",
-              "holds what, and an estimate of time and memory, before its first round."]  # fmt: skip
+    lines += ["", "The rest of the file is as it should be, as far as it can be told without that code. A run prints",
+              "who holds what, and an estimate of time and memory, before its first round."]  # fmt: skip
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ def check_listed(path: Path) -> None:
     ValueError
         If the manifest beside the file lists another SHA-256, or its name is no hash of the row that a client keeps.
     """
-    if (index := path.with_name(_INDEX)).is_file():
+    if re.fullmatch("[0-9a-f]{40}", path.stem) and (index := path.with_name(_INDEX)).is_file():
         check_row(index, path.stem)
     elif (manifest := path.with_name(_MANIFEST)).is_file():
         try:
