@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 from fedstat._progress import progress_bar
@@ -38,7 +39,8 @@ def run_jobs(what: str, jobs: Sequence[Callable[[], T]], *, done: int = 0, few: 
     Raises
     ------
     Exception
-        That of the first job that fails; jobs that have not begun are dropped then.
+        That of the first job that fails; jobs that have not begun are dropped then. ChildProcessError if a worker
+        process is killed.
     """
     with progress_bar(what, done + len(jobs)) as advance:
         advance(steps=done)
@@ -55,6 +57,11 @@ def run_jobs(what: str, jobs: Sequence[Callable[[], T]], *, done: int = 0, few: 
                     for said in finished.result()[1]:
                         warnings.showwarning(*said)
                     advance()
+            except BrokenProcessPool:
+                raise ChildProcessError(
+                    f"{what}: a worker process was killed, perhaps for want of memory. Start again: what was stored "
+                    "before is kept."
+                ) from None
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
