@@ -82,6 +82,8 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
     """Read what a folder holds of the experiment; `known` as in `fedstat.load`. Raises as `check_folder`."""
     if not (out / "experiment.toml").exists():
         # hidden is what was not finished when a process was killed
+        if complete_folder(out / "run").exists():
+            raise ValueError(f"{out / 'experiment.toml'} is missing beside the run that it describes; put it back.")
         if out.is_file() or (out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())):
             raise ValueError(f"{out} exists and is no run folder; choose another with --out. Nothing was written.")
         return None

@@ -170,6 +170,7 @@ def _read(path: str | Path, layer: str | None, clients: bool, without: Sequence[
             'safetensors.torch.save_file(model.state_dict(), "model.safetensors") or one array with numpy.save.'
         )
     if suffix == ".json":
+        check_listed(path)
         return _weights(f"{path}, layer {layer!r}", _kept_by_clients(path, layer), True), None
     if layer is not None and suffix != ".safetensors":
         raise ValueError(f"{path} has no layers; leave out --layer {layer}, which is for .safetensors files.")

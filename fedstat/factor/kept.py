@@ -22,14 +22,16 @@ def check_listed(path: Path) -> None:
     """
     if re.fullmatch("[0-9a-f]{40}", path.stem) and (index := path.with_name(_INDEX)).is_file():
         check_row(index, path.stem)
-    elif (manifest := path.with_name(_MANIFEST)).is_file():
-        try:
-            sums = dict(json.loads(manifest.read_bytes())["sha256"])
-        except (ValueError, KeyError, TypeError):
-            return  # another program's file of that name
-        with path.open("rb") as content:
-            if sums.get(path.name, "") not in ("", hashlib.file_digest(content, "sha256").hexdigest()):
-                raise ValueError(f"{path} is damaged: it is not the file that {_MANIFEST} lists.")
+        return
+    run = path.parents[2] if path.name == _INDEX and len(path.parents) > 2 else path.parent
+    try:
+        sums = dict(json.loads((run / _MANIFEST).read_bytes())["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # no run, or another program's file of that name
+    with path.open("rb") as content:
+        expected = sums.get(path.relative_to(run).as_posix())
+        if expected not in (None, hashlib.file_digest(content, "sha256").hexdigest()):
+            raise ValueError(f"{path} is damaged: it is not the file that {run / _MANIFEST} lists.")
 
 
 def check_row(index: Path, version: str) -> None:

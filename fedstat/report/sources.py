@@ -60,10 +60,19 @@ def read_source(path: Path) -> Source:
         return Source(str(path))
     folder = runs.checked(path, "config.toml", "traffic.parquet", "environment.json")
     clients = runs.clients_of(path)
-    text = unseal(path / "experiment.toml") if (path / "experiment.toml").is_file() else ""
+    text = ""
+    if (path / "experiment.toml").is_file():
+        text = unseal(path / "experiment.toml")
+    elif any(path.glob("partition-*.npz")):
+        raise ValueError(f"{path} is no complete folder of fedstat run: experiment.toml is missing.")
     pictures = {int(file.stem.partition("-")[2]): file for file in path.glob("partition-*.svg") if _numbered(file)}
     first = min(pictures, default=None)
     if first is not None:
+        first = min(int(file.stem.partition("-")[2]) for file in path.glob("partition-*.*") if _numbered(file))
+        if first not in pictures:
+            raise ValueError(
+                f"{path / f'partition-{first}.svg'} is missing; `fedstat run ... --resume` makes it again."
+            )
         unseal(pictures[first])
     return Source(
         name=str(path),

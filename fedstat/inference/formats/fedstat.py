@@ -18,9 +18,12 @@ _MANIFEST = "manifest.json"
 
 
 def run_folder(path: Path) -> Path | None:
-    """Return the folder of the run at `path`, which may lie in it under ``run``; None if there is no run."""
+    """Return the folder of the run at `path`, which may lie in it under ``run``; None if there is no run.
+
+    A run that lacks one of its files is one all the same, and is refused where that file is read.
+    """
     for folder in map(complete_folder, (path, path / "run")):
-        if (folder / "config.toml").is_file() and (folder / "metrics.parquet").is_file():
+        if sum((folder / name).is_file() for name in ("config.toml", "metrics.parquet", _MANIFEST)) >= 2:
             return folder
     return None
 
