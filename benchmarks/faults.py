@@ -37,8 +37,8 @@ from benchmarks.memory import tree
 from fedstat._files import complete_folder
 from fedstat._random import stream
 from fedstat._tables import read_tables, write_tables
-from fedstat.experiment.run import run
 from fedstat.data import Partition
+from fedstat.experiment.run import run
 from fedstat.factor.files import read_table
 from fedstat.inference import AnalysisPlan
 from fedstat.report.sources import read_source
@@ -540,13 +540,13 @@ def tried(place: Path, short: bool) -> tuple[list[Row], list[tuple[str, Counter[
             raise RuntimeError(answer["error"])
     whole = contents(place / "whole")
     rows = [
-        kills(config, place, whole, 2 if short else 20),
-        *full(config, place, whole, 1 if short else 5),
+        kills(config, place, whole, 2 if short else 12),
+        *full(config, place, whole, 1 if short else 4),
     ]
     if not short:
-        rows += [unwritable(config, place, whole), writers(config, place, whole, 5)]
-        rows += [clock(config, place, whole, 3), workers(place, "aggregation", 4)]
-    each = done(partial(damaged, config, place / "whole", whole, 1 if short else 8, 1 if short else 4))
+        rows += [unwritable(config, place, whole), writers(config, place, whole, 3)]
+        rows += [clock(config, place, whole, 2), workers(place, "aggregation", 2)]
+    each = done(partial(damaged, config, place / "whole", whole, 1 if short else 4, 1 if short else 2))
     if "error" in each:
         raise RuntimeError(each["error"])
     files = [(name, Counter(seen)) for name, seen in each["value"]]
@@ -556,7 +556,7 @@ def tried(place: Path, short: bool) -> tuple[list[Row], list[tuple[str, Counter[
             silent = outcome.startswith("silent")
             row.seen["read in silence" if silent else outcome] += times
             row.bad += [f"{name}: {outcome}"] * silent
-    answer = done(lambda: [vars(caches(place, 1 if short else 8))[key] for key in ("fault", "how", "seen", "bad")])
+    answer = done(lambda: [vars(caches(place, 1 if short else 4))[key] for key in ("fault", "how", "seen", "bad")])
     if "error" in answer:
         raise RuntimeError(answer["error"])
     fault, how, counted, bad = answer["value"]
