@@ -1,5 +1,8 @@
 """The script that tries faults finds that nothing is lost, and can find the opposite."""
 
+import re
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -8,14 +11,13 @@ faults = pytest.importorskip("benchmarks.faults", reason="faults are tried on Li
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_nothing_finished_is_lost_and_nothing_damaged_is_read_in_silence(tmp_path):
-    rows, files = faults.tried(tmp_path, short=True)
-    assert not [line for row in rows for line in row.bad]
-    tried = {name.split("/")[-1] for name, seen in files if sum(seen.values()) >= 3}
-    assert {"experiment.toml", "config.toml", "manifest.json", "state.safetensors", "index.json", "plan.toml"} <= tried
-    assert sum(seen["refused, the file named"] for _, seen in files) > 20
-    assert {row.fault for row in rows} == {"killed", "disk full", "damaged"}
+def test_nothing_finished_is_lost_and_nothing_damaged_is_read_in_silence():
+    # in a process of its own: it forks, and other tests may have left threads in this one
+    done = subprocess.run([sys.executable, "-m", "benchmarks.faults", "--short"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for name in ("experiment.toml", "config.toml", "manifest.json", "state.safetensors", "index.json", "plan.toml"):
+        assert re.search(rf"{name}` \| [3-9] \| [2-9] \| \d \| 0 \|", done.stdout), name
+    assert "continued to the same bytes" in done.stdout
 
 
 def test_silence_would_be_noticed(tmp_path):

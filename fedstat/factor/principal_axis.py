@@ -351,9 +351,9 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             )
 
 
-def _level(moments: Moments) -> np.ndarray:
+def _level(moments: Moments) -> list[int]:
     """Return the columns that are left out although their entries differ."""
-    return np.flatnonzero((moments.low < moments.high) & ~moments.varies())
+    return np.flatnonzero((moments.low < moments.high) & ~moments.varies()).tolist()
 
 
 _NOTHING = Solution(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0, 0, True, True)
