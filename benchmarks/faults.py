@@ -150,9 +150,17 @@ def saved_rounds(folder: Path) -> int:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Return the hash of every file but those that name the machine, which depend on the hash of nothing else."""
-    files = [p for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")]
-    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+    """Return the hash of every file; where it was computed, and by which revision of the code, may differ."""
+    found = {}
+    for file in (p for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")):
+        content = file.read_bytes()
+        if file.name == "manifest.json":
+            listed = json.loads(content)
+            listed["sha256"].pop("environment.json", None)
+            content = json.dumps(listed).encode()
+        if file.name != "environment.json":
+            found[file.relative_to(folder).as_posix()] = hashlib.sha256(content).hexdigest()
+    return found
 
 
 def finished(row: Row, config: Path, folder: Path, whole: Mapping[str, str]) -> None:
@@ -219,10 +227,10 @@ def limited(config: Path, folder: Path, rounds: int, room: int) -> None:
 
 def full(config: Path, place: Path, whole: Mapping[str, str], tries: int) -> list[Row]:
     """Let the disk, or the largest file that may be written, be too small for the next checkpoint."""
-    size = sum(file.stat().st_size for file in (place / "half").rglob("*") if file.is_file())
+    pages = sum(-(-file.stat().st_size // 4096) for file in (place / "half").rglob("*") if file.is_file())
     rows = [Row("disk full", "a disk in memory (tmpfs) with too little room"), Row("disk full", "RLIMIT_FSIZE")]
     for i in range(tries):
-        with disk(place / f"disk{i}", (size * (3 + 2 * i) // (2 + tries)) // 1024 + 200) as mounted:
+        with disk(place / f"disk{i}", 4 * pages + 24 + 12 * i) as mounted:
             if mounted is None:
                 rows[0].note("not allowed here")
                 break

@@ -80,6 +80,8 @@ def checksums(folder: Path) -> dict[str, Any]:
 
 def checked(folder: Path, name: str, sums: Mapping[str, Any]) -> bytes:
     """Return the content of a file; ValueError if its checksum is not the manifest's."""
+    if not (folder / name).is_file():
+        raise FileNotFoundError(f"{folder / name} is missing, and {folder / MANIFEST} lists it")
     content = (folder / name).read_bytes()
     if hashlib.sha256(content).hexdigest() != sums.get(name):
         raise ValueError(f"{folder / name} is damaged: its content is not what {MANIFEST} promises")
