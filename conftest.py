@@ -1,5 +1,6 @@
 """What all tests share: Hypothesis repeats itself, torch uses one thread per process, small selections no workers."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 def examples(request: pytest.FixtureRequest) -> int:
     """Populations on which each law of a method is tried."""
     return request.param
+
+
+@pytest.fixture(scope="module")
+def made_up_data() -> Iterator[None]:
+    """Let made-up files bear the names of published ones, whose sizes and hashes they do not have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedstat.data.datasets.check_found", lambda source, folder: None)
+        yield

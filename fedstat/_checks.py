@@ -5,9 +5,11 @@ NumPy scalars, and arrays and tensors without axes, count as the Python values t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import fields
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 _EVERY = "[-inf, inf]"
@@ -45,6 +47,19 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
     if isinstance(plain, Integral) and not isinstance(plain, bool) and (least is None or int(plain) >= least):
         return int(plain)
     raise ValueError(f"{name} must be a whole number{'' if least is None else f', at least {least}'}, got {plain!r}.")
+
+
+def local(name: str, path: str | Path) -> Path:
+    """Return the path of a file on this machine.
+
+    Raises
+    ------
+    ValueError
+        For an address such as ``https://...``: some libraries would fetch it, and nobody would have checked what came.
+    """
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # two letters at least: C:/ is a drive
+        raise ValueError(f"{name} must be a file on this machine, got the address {str(path)!r}; download it first.")
+    return Path(path)
 
 
 def names(name: str, value: Any) -> None:

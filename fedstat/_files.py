@@ -33,6 +33,10 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
             yield new
             reach_disk(new)
             os.replace(new, path)
+        except OSError as error:
+            if error.filename is None:  # a full disk, say: whoever reads the message should know which
+                error.filename = str(path)
+            raise
         finally:
             new.unlink(missing_ok=True)
 

@@ -21,7 +21,11 @@ MANIFEST = "manifest.json"
 
 
 def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> None:
-    """Write tidy tables as CSV, beside them config.json with scale, date and versions, and the manifest of all."""
+    """Write tidy tables as CSV, beside them config.json with scale, date and versions, and the manifest of all.
+
+    Tables of an earlier writing that are not among `tables` are removed: nobody should take them for new ones.
+    """
+    before = _listed(folder)
     for key, table in tables.items():
         with atomic_file(folder / f"{key}.csv") as path:
             table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
@@ -30,6 +34,16 @@ def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame], config: Mappi
         path.write_text(json.dumps(stamped, indent=2, default=str) + "\n")
     with atomic_file(folder / MANIFEST) as path:
         path.write_text(manifest(folder, ["config.json", *(f"{key}.csv" for key in sorted(tables))]))
+    for name in before - {f"{key}.csv" for key in tables}:
+        (folder / name).unlink(missing_ok=True)
+
+
+def _listed(folder: Path) -> set[str]:
+    """Return the names of the tables that lie in a folder, as far as its manifest knows of them."""
+    try:
+        return {name for name in checksums(folder) if name.endswith(".csv") and Path(name).name == name}
+    except (OSError, ValueError):
+        return set()
 
 
 def read_tables(folder: Path) -> Tables:
@@ -66,6 +80,8 @@ def checksums(folder: Path) -> dict[str, Any]:
 
 def checked(folder: Path, name: str, sums: Mapping[str, Any]) -> bytes:
     """Return the content of a file; ValueError if its checksum is not the manifest's."""
+    if not (folder / name).is_file():
+        raise FileNotFoundError(f"{folder / name} is missing, and {folder / MANIFEST} lists it")
     content = (folder / name).read_bytes()
     if hashlib.sha256(content).hexdigest() != sums.get(name):
         raise ValueError(f"{folder / name} is damaged: its content is not what {MANIFEST} promises")

@@ -5,11 +5,27 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 #: How the names of modules begin that were loaded so.
 OWN = "fedstat_file_"
+#: How `load_object` ends its refusal inside `no_user_code`.
+NOT_RUN = "is Python code, which is not run now."
+_forbidden = False
+
+
+@contextmanager
+def no_user_code() -> Iterator[None]:
+    """Let `load_object` run no file while the block lasts."""
+    global _forbidden
+    before, _forbidden = _forbidden, True
+    try:
+        yield
+    finally:
+        _forbidden = before
 
 
 def load_object(name: str) -> Any:
@@ -18,8 +34,10 @@ def load_object(name: str) -> Any:
     Raises
     ------
     ValueError
-        If there is no such file, running it fails, or it defines no such name.
+        If there is no such file, running it fails, or it defines no such name; and inside `no_user_code`.
     """
+    if _forbidden:
+        raise ValueError(f"{name} {NOT_RUN}")
     file, _, wanted = name.rpartition(":")
     path = Path(file)
     spec = importlib.util.spec_from_file_location(f"{OWN}{path.stem}", path)

@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Literal, TypeVar, get_args
@@ -105,7 +106,8 @@ def run_jobs(
     Raises
     ------
     Exception
-        That of the first job that fails; jobs that have not begun are dropped then.
+        That of the first job that fails; jobs that have not begun are dropped then. ChildProcessError if a worker
+        process is killed.
     """
     (where, gpus), results = _PLACE.get(), dict[int, T]()
 
@@ -124,16 +126,21 @@ def run_jobs(
             for k, job in enumerate(jobs):
                 finish(k, job())
         elif jobs:
-            _run_by_processes(jobs, finish)
+            _run_by_processes(what, jobs, finish)
     return [results[k] for k in range(len(jobs))]
 
 
-def _run_by_processes(jobs: Sequence[Callable[[], T]], finish: Callable[[int, T, list[Said]], None]) -> None:
+def _run_by_processes(what: str, jobs: Sequence[Callable[[], T]], finish: Callable[[int, T, list[Said]], None]) -> None:
     with _pool(len(jobs)) as pool:
         waiting = {pool.submit(_heard, job): k for k, job in enumerate(jobs)}
         try:
             for finished in as_completed(waiting):
                 finish(waiting[finished], *finished.result())
+        except BrokenProcessPool:
+            raise ChildProcessError(
+                f"{what}: a worker process was killed, perhaps for want of memory. Start again: what was stored "
+                "before is kept."
+            ) from None
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

@@ -112,6 +112,8 @@ def _store(tables: Tables, folder: Path) -> None:
 def _read(folder: Path) -> Tables:
     """Read the tables that `_store` stored; OSError or ValueError if any file is not what it wrote."""
     sums = checksums(folder)
+    if not sums:
+        raise ValueError(f"{folder / MANIFEST} lists no table")
     if extra := sorted({path.name for path in folder.iterdir()} - {*sums, MANIFEST}):
         raise ValueError(f"{folder / extra[0]} is not listed in {MANIFEST}")
     return {Path(name).stem: pd.read_parquet(BytesIO(checked(folder, name, sums))) for name in sorted(sums)}

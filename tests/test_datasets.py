@@ -15,6 +15,8 @@ from fedstat.data.datasets.text import ALPHABET, decode_text, windows
 from fedstat.data.datasets.tinyshakespeare import speeches
 from tests.support import dataset_files as files
 
+pytestmark = pytest.mark.usefixtures("made_up_data")
+
 
 def same(dataset, x, y, test):
     np.testing.assert_array_equal(dataset.x, x)
@@ -225,7 +227,8 @@ def test_every_source_is_listed_and_can_be_got():
         assert source.downloads or source.note
         for download in source.downloads:
             assert download.url.endswith(download.file)
-            assert download.md5 is None or len(bytes.fromhex(download.md5)) == 16
+            assert download.url.startswith("https://") or download.sha256
+            assert download.sha256 is None or len(bytes.fromhex(download.sha256)) == 32
 
 
 def test_the_root_is_the_environments(tmp_path, monkeypatch):

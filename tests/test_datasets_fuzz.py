@@ -16,7 +16,7 @@ from fedstat.data.datasets.archive import safe_members
 from fedstat.data.datasets.pickled import read_pickled
 from tests.support import dataset_files as files
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("made_up_data")]
 
 MEGABYTES = 64  # no reader allocates more for files of a few kilobytes
 

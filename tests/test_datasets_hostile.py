@@ -28,6 +28,8 @@ from fedstat.data.datasets.pickled import read_pickled
 from tests.support import dataset_files as files
 from tests.support.dataset_files import put
 
+pytestmark = pytest.mark.usefixtures("made_up_data")
+
 
 @contextmanager
 def at_most(megabytes):

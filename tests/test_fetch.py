@@ -27,7 +27,7 @@ from fedstat.data.datasets.fetch import _Redirects, fetch
 from tests.support import dataset_files as made
 
 CONTENT = np.random.default_rng(0).bytes(700_000)
-MD5 = hashlib.md5(CONTENT).hexdigest()
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 @dataclass
@@ -95,13 +95,14 @@ def serving(**options):
         server.server_close()
 
 
-def source(url, *, size=700_000, md5=MD5):
-    download = Download(url, "file.bin", size, md5)
+def source(url, *, size=700_000, sha256=SHA256):
+    download = Download(url, "file.bin", size, sha256)
     return Source("toy", "a file", "toy", lambda folder: [], lambda folder: None, (download,), "No terms.")
 
 
 def files(root):
-    return {path.name for path in root.rglob("*") if path.is_file()}
+    """Names of all files but the hash that is noted where none is published."""
+    return {path.name for path in root.rglob("*") if path.is_file() and path.suffix != ".sha256"}
 
 
 def test_a_file_arrives_and_is_not_fetched_twice(tmp_path):
@@ -118,7 +119,7 @@ def test_a_file_arrives_and_is_not_fetched_twice(tmp_path):
 
 @pytest.mark.parametrize(("known", "length"), [(True, True), (True, False), (False, True)])
 def test_a_download_goes_on_where_it_broke_off(tmp_path, known, length):
-    wanted = partial(source) if known else partial(source, size=None, md5=None)
+    wanted = partial(source) if known else partial(source, size=None, sha256=None)
     with serving(breaks_after=300_000, length=length) as site:
         with pytest.raises(OSError, match=r"broke off after 300,000 of 700,000 bytes. Fetch again"):
             fetch(wanted(site.url), tmp_path)
@@ -143,7 +144,7 @@ def test_a_download_starts_anew_where_it_cannot_go_on(tmp_path, change):
         with pytest.raises(OSError, match="broke off"):
             fetch(source(site.url), tmp_path)
         vars(site).update(change, breaks_after=None)
-        fetch(source(site.url, md5=hashlib.md5(site.content).hexdigest()), tmp_path)
+        fetch(source(site.url, sha256=hashlib.sha256(site.content).hexdigest()), tmp_path)
     assert site.asked == [None, "bytes=300000-"]
     assert (tmp_path / "toy/file.bin").read_bytes() == site.content
 
@@ -163,8 +164,8 @@ def test_a_shorter_version_is_fetched_whole_in_the_end(tmp_path):
         for content, message in ((CONTENT, "broke off"), (CONTENT[:200_000], "416")):
             site.content = content
             with pytest.raises(OSError, match=message):
-                fetch(source(site.url, size=None, md5=None), tmp_path)
-        fetch(source(site.url, size=None, md5=None), tmp_path)
+                fetch(source(site.url, size=None, sha256=None), tmp_path)
+        fetch(source(site.url, size=None, sha256=None), tmp_path)
     assert (tmp_path / "toy/file.bin").read_bytes() == CONTENT[:200_000]
 
 
@@ -183,7 +184,7 @@ def test_redirects_lead_to_no_worse_place(tmp_path):
 
 def test_what_has_no_known_end_is_refused(tmp_path):
     with serving(length=False) as site, pytest.raises(ValueError, match="does not say how much there is"):
-        fetch(source(site.url, size=None, md5=None), tmp_path)
+        fetch(source(site.url, size=None, sha256=None), tmp_path)
     assert files(tmp_path) == set()
 
 
@@ -211,6 +212,7 @@ OFFICIAL = {  # files as they are published, and the number of samples in them
 }
 
 
+@pytest.mark.usefixtures("made_up_data")
 @pytest.mark.parametrize("name", OFFICIAL)
 def test_what_is_fetched_can_be_read(tmp_path, name):
     contents, samples = OFFICIAL[name]
@@ -220,8 +222,8 @@ def test_what_is_fetched_can_be_read(tmp_path, name):
         for download in each.downloads:
             content = contents[download.file]
             site = servers.enter_context(serving(content=content))
-            md5 = hashlib.md5(content).hexdigest()
-            downloads.append(replace(download, url=site.url, size=len(content), md5=md5))
+            sha256 = hashlib.sha256(content).hexdigest()
+            downloads.append(replace(download, url=site.url, size=len(content), sha256=sha256))
         fetch(replace(each, downloads=tuple(downloads)), tmp_path)
     assert files(tmp_path) == set(contents)
     assert len(datasets.read(name, tmp_path).y) == samples
@@ -234,8 +236,8 @@ def test_all_that_is_offered_is_fetched_above():
 
 def test_what_is_not_the_published_file_is_not_kept(tmp_path):
     with serving() as site:
-        with pytest.raises(ValueError, match=f"has md5 {MD5}, where {'0' * 32} is published") as caught:
-            fetch(source(site.url, md5="0" * 32), tmp_path)
+        with pytest.raises(ValueError, match=f"has the SHA-256 {SHA256}, where {'0' * 64} is published") as caught:
+            fetch(source(site.url, sha256="0" * 64), tmp_path)
         assert "Nothing was kept" in str(caught.value)
         with pytest.raises(ValueError, match="has 700,000 bytes, and 5 are published"):
             fetch(source(site.url, size=5), tmp_path)
@@ -293,7 +295,7 @@ def packed(kind, name, *, link=None, content=b"content"):
 def test_a_fetched_archive_reaches_no_place_outside(tmp_path, kind, name, link):
     content = packed(kind, name, link=link)
     with serving(content=content) as site:
-        fetch(source(site.url, size=None, md5=None), tmp_path / "root")
+        fetch(source(site.url, size=None, sha256=None), tmp_path / "root")
     with pytest.raises(ValueError, match=r"outside its folder|no plain file"):
         list(safe_members(tmp_path / "root/toy/file.bin"))
     assert files(tmp_path) == {"file.bin"}
@@ -303,7 +305,7 @@ def test_a_fetched_archive_reaches_no_place_outside(tmp_path, kind, name, link):
 def test_a_fetched_bomb_is_not_unpacked(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(archive, "MEMBER_BYTES", 100_000)
     with serving(content=packed(kind, "a", content=bytes(10**6))) as site:
-        fetch(source(site.url, size=None, md5=None), tmp_path)
+        fetch(source(site.url, size=None, sha256=None), tmp_path)
     with pytest.raises(ValueError, match="grows too large at 'a'"):
         list(safe_members(tmp_path / "toy/file.bin"))
 
@@ -323,7 +325,7 @@ def test_the_command_line(tmp_path, monkeypatch):
     assert "t10k-labels-idx1-ubyte.gz, 11.6 MB)" in told
     with serving(content=images) as first, serving(content=labels) as second:
         downloads = [
-            Download(site.url, each.file, len(site.content), hashlib.md5(site.content).hexdigest())
+            Download(site.url, each.file, len(site.content), hashlib.sha256(site.content).hexdigest())
             for each, site in zip(mnist.SOURCE.downloads, [first, second] * 2, strict=True)
         ]
         monkeypatch.setattr(mnist, "SOURCE", replace(mnist.SOURCE, downloads=tuple(downloads)))

@@ -66,7 +66,7 @@ def images(clone, monkeypatch):
     raw = files.tar(files.cifar10_files(files.binary_batch, records=1000)[0])
     (published,) = cifar10.SOURCE.downloads
     files.put(clone / "data", {f"{cifar10.SOURCE.folder}/{published.file}": raw})
-    noise = replace(published, size=len(raw), md5=hashlib.md5(raw).hexdigest())
+    noise = replace(published, size=len(raw), sha256=hashlib.sha256(raw).hexdigest())
     monkeypatch.setattr(cifar10, "SOURCE", replace(cifar10.SOURCE, downloads=(noise,)))
 
 

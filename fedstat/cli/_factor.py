@@ -370,8 +370,10 @@ def _read_target(path: Path, names: Sequence[str]) -> np.ndarray:
     import numpy as np
     import pandas as pd
 
+    from fedstat._checks import local
+
     try:
-        frame = pd.read_csv(path, index_col=0)
+        frame = pd.read_csv(local("target", path), index_col=0)
         values = frame.astype(np.float64)
     except (ValueError, pd.errors.ParserError) as error:
         raise ValueError(f"{path}: a target is a .csv of names and numbers ({error}).") from None

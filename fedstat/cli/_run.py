@@ -6,6 +6,7 @@ import sys
 import tempfile
 import tomllib
 from contextlib import AbstractContextManager, nullcontext
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +42,12 @@ def run(
         bool, typer.Option("--resume", help="Continue a run that was stopped; start it if there is none.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print configuration, clients and estimate; run and write nothing.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print configuration, clients and estimate; run and write nothing. Where Python files are named, "
+            "list them and stop.",
+        ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the summary only, and no progress.")] = False,
 ) -> None:
@@ -51,7 +57,8 @@ def run(
     (partition-SEED.npz, .svg), the run itself (run/, for fedstat.load), a
     line for every client (clients.csv), the comparison (summary.csv) and
     the differences of all pairs of methods (pairs.csv).
-    Python files that the configuration names are run. A table [plan] says
+    Python files that the configuration names are run, with your rights;
+    --dry-run runs none of them and lists them instead. A table [plan] says
     beforehand what will be compared, such as control, margin and seeds.
 
     SIGTERM lets the round in progress end, saves it and stops with status
@@ -72,13 +79,16 @@ def run(
     from fedstat.experiment.build import set_up
     from fedstat.experiment.config import to_table
     from fedstat.experiment.estimate import estimate
-    from fedstat.experiment.reading import read, setting
+    from fedstat.experiment.reading import code_named, read, setting
     from fedstat.experiment.run import carry_out, check_folder
     from fedstat.federated import Terminated
 
     wanted: dict[str, Any] = dict(map(setting, changes or ()))
     named = {"device": device, "executor": executor, "evaluation.control": control, "evaluation.margin": margin}
     wanted |= {key: value for key, value in named.items() if value is not None}
+    if dry_run and (code := code_named(config, wanted)):
+        typer.echo(_listed(config, code))
+        return
     experiment = read(config, wanted)
     if seeds is not None:
         first = experiment.seeds[0]
@@ -120,6 +130,18 @@ def run(
         raise typer.Exit(143) from None
     typer.echo(str(summary))
     typer.echo(f"\n{folder}")
+
+
+def _listed(config: Path, code: dict[str, str]) -> str:
+    """Say which Python code a run would execute, and that it was not."""
+    lines = [f"{config} names Python code, which a run executes with your rights. Nothing of it was run:", ""]
+    for key, name in code.items():
+        file = Path(name.rpartition(":")[0])
+        known = f"SHA-256 {sha256(file.read_bytes()).hexdigest()}" if file.is_file() else "there is no such file"
+        lines.append(f"  {key} = {name} ({known})")
+    lines += ["", "The rest of the file is as it should be, as far as it can be told without that code. A run prints",
+              "who holds what, and an estimate of time and memory, before its first round."]  # fmt: skip
+    return "\n".join(lines)
 
 
 def _check_writable(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedstat._checks import number
+from fedstat._checks import local, number
 from fedstat._random import stream
 from fedstat.data.clients import Clients, Samples
 from fedstat.data.npz import read_npz
@@ -239,7 +239,7 @@ def from_csv(
     Parameters
     ----------
     path : path
-        The file.
+        The file, on this machine: addresses are refused.
     client, target : str
         Names of the client and of the target column; all other columns are inputs. Clients are told apart by the text
         in the file, so that 01 and 1 are two clients; they are ordered as numbers if all of them are numbers. Targets
@@ -265,6 +265,7 @@ def read_csv(path: str | Path, *, client: str, target: str) -> tuple[np.ndarray,
     """Read samples as `from_csv` does: inputs (N, d), targets (N,), the client of each (N,), and clients in order."""
     import pandas as pd
 
+    path = local("path", path)
     if client == target:
         raise ValueError(f"client and target must be different columns, got {client!r} for both.")
     try:

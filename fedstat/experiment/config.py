@@ -253,7 +253,8 @@ class General:
         As in `fedstat.federate`.
     executor : str
         "auto", "stacked" or "per-client"; "ray", which does the work of "auto" on a Ray cluster; or one's own, as
-        ``mine.py:Name``.
+        ``mine.py:Name``. Results do not depend on it, nor on how many clients are stacked at once, beyond rounding,
+        which batch norm in float32 amplifies: see `chunk` of `fedstat.federate`.
     checkpoint : int, optional
         Rounds between checkpoints; by default they go by time, so that saving takes little of it.
     """

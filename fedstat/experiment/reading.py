@@ -8,7 +8,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import nn
 
 import fedstat as fs
-from fedstat._user_code import load_object
+from fedstat._user_code import NOT_RUN, load_object, no_user_code
 from fedstat.data import datasets
 from fedstat.experiment.config import KINDS, Choice, Dealing, Evaluation, Experiment, General, Source
 from fedstat.federated import Method, Patience, Training, schedules
@@ -76,16 +76,60 @@ def read(path: str | Path, changes: Table | None = None) -> Experiment:
         With a line for each thing that is wrong; it names the file, the key, its value and what is allowed.
     """
     path = Path(path)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no TOML: {error}.") from None
-    for key, value in (changes or {}).items():
-        table = _changed(table, _dotted(key), value)
+    table = _table_of(path, changes)
     try:
         return parse(table, path.parent)
     except ValueError as error:
         raise ValueError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+
+
+def code_named(path: str | Path, changes: Table | None = None) -> dict[str, str]:
+    """Return the Python code that `read` would run, without running any: ``file.py:Name`` by the key that names it.
+
+    Raises
+    ------
+    ValueError
+        As `read`, for whatever can be told without that code.
+    """
+    path = Path(path)
+    table = _table_of(path, changes)
+    found = {key: _own_file(name, path.parent) for key, name in _names(table) if isinstance(name, str) and ":" in name}
+    with no_user_code():
+        try:
+            read(path, changes)
+        except ValueError as error:
+            if problems := [line for line in str(error).splitlines() if not line.endswith(NOT_RUN)]:
+                raise ValueError("\n".join(problems)) from None
+    return found
+
+
+def _names(table: Table) -> Iterator[tuple[str, Any]]:
+    """Yield all entries of a configuration that may name an object in a Python file, by their keys."""
+
+    def inner(table: Any, key: str) -> Any:
+        return table.get(key, {}) if isinstance(table, dict) else {}
+
+    yield "executor", table.get("executor")
+    yield "model.name", inner(table.get("model"), "name")
+    for label, options in table.get("method", {}).items() if isinstance(table.get("method"), dict) else ():
+        yield f"method.{_quoted(label)}.name", inner(options, "name") or label
+    for part in _PARTS:
+        value = inner(table.get("training"), part)
+        yield f"training.{part}", value.get("name") if isinstance(value, dict) else value
+    named = inner(table.get("evaluation"), "metrics")
+    for name in named if isinstance(named, list) else ():
+        yield "evaluation.metrics", name
+
+
+def _table_of(path: Path, changes: Table | None) -> Table:
+    """Read a TOML file and set values by dotted keys."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no TOML: {error}.") from None
+    for key, value in (changes or {}).items():
+        table = _changed(table, _dotted(key), value)
+    return table
 
 
 def setting(text: str) -> tuple[str, Any]:
@@ -139,6 +183,7 @@ def parse(table: Table, folder: Path) -> Experiment:
     plan = attempt(_plan, table, list(methods)) if "plan" in table else None
     if run is not None and evaluation is not None and evaluation.every > run.rounds:
         problems.append(f"evaluation.every must be at most rounds = {run.rounds}, got {evaluation.every}.")
+    work = None if run is None else attempt(_executor, run.executor, folder)
     labels = list(_table({"method": {}, **table}, "method"))
     if evaluation is not None and labels and evaluation.control not in (None, *labels):
         problems.append(_no_such("evaluation.control", evaluation.control, labels))
@@ -156,7 +201,7 @@ def parse(table: Table, folder: Path) -> Experiment:
         "plan": plan,
     }
     general = {f.name: getattr(run, f.name) for f in fields(General)}
-    general["executor"] = _executor(general["executor"], folder)
+    general["executor"] = work
     return Experiment(**general, **made)
 
 

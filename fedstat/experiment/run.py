@@ -16,6 +16,7 @@ import tomli_w
 
 import fedstat as fs
 from fedstat._files import atomic_file, complete_folder, locked
+from fedstat._sealed import seal, unseal
 from fedstat.data import Partition
 from fedstat.experiment.build import Setup, set_up
 from fedstat.experiment.config import Experiment, to_table
@@ -81,12 +82,14 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
     """Read what a folder holds of the experiment; `known` as in `fedstat.load`. Raises as `check_folder`."""
     if not (out / "experiment.toml").exists():
         # hidden is what was not finished when a process was killed
+        if complete_folder(out / "run").exists():
+            raise ValueError(f"{out / 'experiment.toml'} is missing beside the run that it describes; put it back.")
         if out.is_file() or (out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())):
             raise ValueError(f"{out} exists and is no run folder; choose another with --out. Nothing was written.")
         return None
     if not resume:
         raise ValueError(f"{out} holds a run already; continue it with --resume, or choose another folder with --out.")
-    was = dict(_flat(tomllib.loads((out / "experiment.toml").read_text(encoding="utf-8"))))
+    was = dict(_flat(tomllib.loads(unseal(out / "experiment.toml"))))
     now = dict(_flat(to_table(experiment)))
     seeds = np.atleast_1d(was.get("seed", [])).tolist()
     if list(experiment.seeds[: len(seeds)]) == seeds:  # more seeds are run beside those that are there
@@ -131,13 +134,16 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
             raise ValueError(f"{file} holds another partition: the data, or how they are dealt, have changed since.")
     unseen = {str(seed): of_clients(clients) for seed, clients in setup.unseen.items()}
     noted = out / "new-clients.json"  # a run knows nothing of them
-    known_unseen = json.loads(noted.read_text(encoding="utf-8")) if noted.exists() else {}
+    try:
+        known_unseen = dict(json.loads(noted.read_bytes())) if noted.exists() else {}
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{noted} is damaged: {error}. Put back what was there.") from None
     if any(unseen.get(seed) != hashes for seed, hashes in known_unseen.items()):
         raise ValueError(f"{noted} holds hashes of other samples: those of new clients have changed since.")
     if before is not None:
         before.check_same(of_seeds(_config(setup), before.config["seeds"]))
     with atomic_file(out / "experiment.toml") as path:
-        path.write_text(tomli_w.dumps(to_table(experiment)), encoding="utf-8")
+        path.write_bytes(seal(tomli_w.dumps(to_table(experiment))))
     if unseen:
         with atomic_file(noted) as path:
             path.write_text(json.dumps(unseen, indent=2) + "\n", encoding="utf-8")
@@ -215,6 +221,7 @@ def _keep_partition(path: Path, partition: Partition, setup: Setup) -> None:
         figure = who_holds_what(partition, setup.dataset.y, setup.dataset.classes)
         with plt.rc_context({"svg.hashsalt": "fedstat"}), atomic_file(path.with_suffix(".svg")) as temporary:
             figure.savefig(temporary, metadata={"Date": None})
+            temporary.write_bytes(seal(temporary.read_text(encoding="utf-8"), markup=True))
         plt.close(figure)
 
 

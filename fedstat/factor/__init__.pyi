@@ -11,7 +11,7 @@ from .diagnostics import (
 )
 from .likelihood import FitTests, fit_tests
 from .moments import Moments
-from .principal_axis import IdentificationWarning, PrincipalAxis
+from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
 from .retention import (
     Retention,
@@ -31,6 +31,7 @@ from .units import units_as_columns
 
 __all__ = [
     "BootstrapInterval",
+    "ConstantColumnWarning",
     "FitTests",
     "IdentificationWarning",
     "IntraclassCorrelation",

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fedstat._checks import local
 from fedstat.factor.correlation import check_correlation
+from fedstat.factor.kept import check_listed, check_row
 from fedstat.factor.units import units_as_columns
 
 _MISSING = {"", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
@@ -158,7 +160,7 @@ def read_correlation(path: str | Path, *, without: Sequence[str] = ()) -> Table:
 
 def _read(path: str | Path, layer: str | None, clients: bool, without: Sequence[str]) -> tuple[Table, list[int] | None]:
     """Return the whole table of a file, NaN for missing values, and the line of each row if the file has lines."""
-    path = Path(path)
+    path = local("path", path)
     suffix = path.suffix.lower()
     with path.open("rb") as file:
         start = file.read(2)
@@ -168,10 +170,12 @@ def _read(path: str | Path, layer: str | None, clients: bool, without: Sequence[
             'safetensors.torch.save_file(model.state_dict(), "model.safetensors") or one array with numpy.save.'
         )
     if suffix == ".json":
+        check_listed(path)
         return _weights(f"{path}, layer {layer!r}", _kept_by_clients(path, layer), True), None
     if layer is not None and suffix != ".safetensors":
         raise ValueError(f"{path} has no layers; leave out --layer {layer}, which is for .safetensors files.")
     if suffix == ".safetensors":
+        check_listed(path)
         name, array = _tensor(path, layer)
         return _weights(f"{path}, tensor {name!r}", array, clients), None
     if suffix == ".npy":
@@ -388,6 +392,8 @@ def _kept_by_clients(index: Path, layer: str | None) -> np.ndarray:
     """Stack one tensor of all clients of a saved run, (clients, ...); its index names every client's file."""
     try:
         versions = json.loads(index.read_text())["clients"]
+        for version in set(versions):
+            check_row(index, version)
         rows = {version: _tensor(index.with_name(f"{version}.safetensors"), layer)[1] for version in set(versions)}
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(

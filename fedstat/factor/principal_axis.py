@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Literal
 
@@ -31,6 +31,10 @@ _SHARE = 12  # ... and how many times fewer the factors must be
 
 class IdentificationWarning(UserWarning):
     """The data do not determine the communalities."""
+
+
+class ConstantColumnWarning(UserWarning):
+    """Columns are left out that differ from row to row, but by no more than rounding may have left."""
 
 
 class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -94,7 +98,8 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     residual_ : float
         ``max |h - min(F(h), 1)|``; without the bound ``max |h - F(h)|``.
     constant_ : ndarray of int
-        Columns that do not vary, left out of the analysis.
+        Columns that do not vary, left out of the analysis. One counts as constant where its standard deviation is at
+        most 1e-12 of its largest entry, which rounding may leave; if its entries differ, a warning names it.
     correlation_ : ndarray, shape (v, v)
         R.
 
@@ -139,7 +144,8 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             If `X` is no finite matrix with at least two rows, or a parameter is out of range.
         """
         X = validate_data(self, X, ensure_all_finite=False, ensure_min_samples=2, dtype=[np.float64, np.float32])
-        return self._fit(*_standardised(Moments.of(X)), named=True)
+        moments = Moments.of(X)
+        return self._fit(*_standardised(moments), level=_level(moments), named=True)
 
     def fit_blocks(self, blocks: Iterable[np.ndarray]) -> PrincipalAxis:
         """Analyse rows that come in blocks (client by client), holding one block at a time.
@@ -163,7 +169,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 raise ValueError(f"block {number}: {error}") from None
         if pooled is None:
             raise ValueError("blocks must hold at least one block of rows, got none.")
-        return self._fit(*_standardised(pooled))
+        return self._fit(*_standardised(pooled), level=_level(pooled))
 
     def fit_moments(self, moments: Moments) -> PrincipalAxis:
         """Analyse rows given by their moments.
@@ -173,7 +179,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         ValueError
             If there are fewer than two rows, or a parameter is out of range.
         """
-        return self._fit(*_standardised(moments))
+        return self._fit(*_standardised(moments), level=_level(moments))
 
     def fit_correlation(self, R: np.ndarray) -> PrincipalAxis:
         """Analyse a correlation matrix `R`, shape (p, p).
@@ -231,8 +237,10 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _n_features_out(self) -> int:
         return self.n_factors_
 
-    def _fit(self, r: np.ndarray, mean: np.ndarray, scale: np.ndarray, named: bool = False) -> PrincipalAxis:
-        """Analyse R of the columns whose scale is positive."""
+    def _fit(
+        self, r: np.ndarray, mean: np.ndarray, scale: np.ndarray, level: Sequence[int] = (), named: bool = False
+    ) -> PrincipalAxis:
+        """Analyse R of the columns whose scale is positive; a warning names those in `level`."""
         self._check_parameters()
         varies, p = scale > 0, len(r)
         if self.n_factors is not None and self.n_factors > p:
@@ -259,7 +267,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.criterion_, self.residual_ = solution.criterion, solution.residual
         self.converged_ = solution.converged
         self.identified_ = solution.identified and (p == 0 or m <= ledermann_bound(p))
-        self._warn(p)
+        self._warn(p, level)
         return self
 
     def _solve(self, r: np.ndarray, start: np.ndarray, m: int) -> Solution:
@@ -310,7 +318,16 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
             raise ValueError(f"max_iter must be a whole number of at least 1, got {self.max_iter!r}.")
 
-    def _warn(self, p: int) -> None:
+    def _warn(self, p: int, level: Sequence[int]) -> None:
+        if len(level):
+            known = getattr(self, "feature_names_in_", range(self.n_features_in_))
+            shown = [str(known[column]) for column in level[:10]] + [f"{len(level) - 10} more"] * (len(level) > 10)
+            warnings.warn(
+                f"column {', '.join(shown)}: left out as constant, as it varies by no more than 1e-12 of its largest "
+                "entry, which rounding may leave. If such a spread is real, subtract the column's mean first.",
+                ConstantColumnWarning,
+                stacklevel=4,
+            )
         what = f"{self.n_factors_} factor{'s' if self.n_factors_ != 1 else ''}"
         if not self.converged_:
             warnings.warn(
@@ -332,6 +349,11 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 IdentificationWarning,
                 stacklevel=4,
             )
+
+
+def _level(moments: Moments) -> list[int]:
+    """Return the columns that are left out although their entries differ."""
+    return np.flatnonzero((moments.low < moments.high) & ~moments.varies()).tolist()
 
 
 _NOTHING = Solution(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0, 0, True, True)

@@ -6,7 +6,8 @@ go one by one over worker threads.
 
 Everything random is a function of keys, and where a chunk of a stack begins and ends is a function of network, data and
 device (`fedstat.federated.cost`), not of who computes it: an executor decides how fast a result comes, and beyond
-rounding never which.
+rounding never which. Rounding is small unless something amplifies it: batch norm in float32, which divides by the
+deviations of a batch, may turn 1e-7 into 1e-2 within a few rounds (`docs/reliability.md`).
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ class Stacked:
     Parameters
     ----------
     chunk : int, optional
-        Clients of a chunk; by default as many as fill a fixed number of bytes.
+        Clients of a chunk; by default as many as fill a fixed number of bytes. It matters for rounding alone, which
+        batch norm in float32 amplifies.
     """
 
     chunk: int | None = None

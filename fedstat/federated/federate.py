@@ -96,8 +96,9 @@ def federate(
     stop : Patience, optional
         When to end a method under a seed before `rounds`; the result keeps its best round's models.
     chunk : int, optional
-        Clients stacked at once; by default as many as fill a fixed number of bytes. Results do not depend on
-        it beyond rounding.
+        Clients stacked at once; by default as many as fill a fixed number of bytes. Results do not depend on it beyond
+        rounding, which is small in most networks. Batch norm in float32 amplifies it: it divides by deviations over
+        few samples (`docs/reliability.md` has numbers). Where that matters, use float64, or keep to one `chunk`.
     dtype : {"float32", "float64", "bf16-mixed"}
         Floating type. Under "bf16-mixed" layers compute in bfloat16, while weights, sums, statistics and losses stay
         in float32.
@@ -106,8 +107,8 @@ def federate(
     executor : {"auto", "stacked", "per-client", "ray"}, Executor or RayExecutor
         Whether clients train as one stack, or each by itself on worker threads; by default the latter on a CPU where
         the network has convolutions that are large enough, or cannot be stacked. Results do not depend on it beyond
-        rounding. "ray" has that work done by a Ray cluster, with the same bits; `RayExecutor` says how. An object of
-        one's own is an `Executor`.
+        rounding, with batch norm as for `chunk`. "ray" has that work done by a Ray cluster, with the same bits;
+        `RayExecutor` says how. An object of one's own is an `Executor`.
     plan : fedstat.inference.AnalysisPlan or path of its .toml file, optional
         How the run will be analysed. It is written into `folder` before the first round, and its hash into the
         configuration; a run that is continued keeps its plan, and one that began without a plan cannot get one.

@@ -127,7 +127,7 @@ class AnalysisPlan:
             If the file is no TOML, or a key is unknown, missing or out of range; the file and the key are named.
         """
         try:
-            table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is no TOML: {error}.") from None
         known = [field.name for field in fields(cls)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedstat._checks import local
 from fedstat.inference.reduction import Reduced, reduce, survey
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def _files(path: Any, kind: str | None) -> list[_File]:
         paths: Any = path
     else:
         paths = [path] if isinstance(path, str | Path) else list(path)
-        found = [file for one in paths for file in _listed(Path(one), kind)]
+        found = [file for one in paths for file in _listed(local("path", one), kind)]
     if not found:
         raise ValueError(f"path must name at least one file, got {path!r}.")
     runs = [file for file in found if file.kind == "fedstat"]

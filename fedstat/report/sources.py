@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedstat._sealed import unseal
 from fedstat.inference.formats import fedstat as runs
 from fedstat.inference.reading import read_results
 
@@ -52,25 +53,34 @@ def read_source(path: Path) -> Source:
     Raises
     ------
     ValueError
-        If nothing can be read there, or a file of a run is not the one that its manifest lists.
+        If nothing can be read there, or a file of a run is missing or not the one that was written.
     """
     if runs.run_folder(path) is None:
         read_results(path)  # refuses what is no table either
         return Source(str(path))
     folder = runs.checked(path, "config.toml", "traffic", "environment.json")
+    clients = runs.clients_of(path)
     text = ""
     if (path / "experiment.toml").is_file():
-        text = (path / "experiment.toml").read_text(encoding="utf-8")
+        text = unseal(path / "experiment.toml")
+    elif any(path.glob("partition-*.npz")):
+        raise ValueError(f"{path} is no complete folder of fedstat run: experiment.toml is missing.")
     pictures = {int(file.stem.partition("-")[2]): file for file in path.glob("partition-*.svg") if _numbered(file)}
     first = min(pictures, default=None)
-    clients = folder / "clients.parquet"
+    if first is not None:
+        first = min(int(file.stem.partition("-")[2]) for file in path.glob("partition-*.*") if _numbered(file))
+        if first not in pictures:
+            raise ValueError(
+                f"{path / f'partition-{first}.svg'} is missing; `fedstat run ... --resume` makes it again."
+            )
+        unseal(pictures[first])
     return Source(
         name=str(path),
         config=tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")),
         experiment=tomllib.loads(text) if text else None,
         environment=json.loads((folder / "environment.json").read_text(encoding="utf-8")),
         text=text,
-        clients=pd.read_parquet(clients) if clients.is_file() else None,
+        clients=clients,
         traffic=runs.traffic(folder),
         picture=None if first is None else pictures[first],
         picture_seed="" if first is None else str(first),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fedstat.data.datasets.base import Dataset, Download, Source
 from fedstat.data.datasets.digits import digits
+from fedstat.data.datasets.published import check_found
 
 
 def available() -> dict[str, Source]:
@@ -49,12 +50,15 @@ def read(name: str, root: str | Path | None = None) -> Dataset:
     Raises
     ------
     ValueError
-        If there is no data set of that name, or its files are damaged.
+        If there is no data set of that name, or its files are damaged: those that bear the name of a published file
+        are checked against its size and SHA-256, once in a process.
     FileNotFoundError
         If its files are not there.
     """
     source = check_present(name, root)
-    return source.read((data_root() if root is None else Path(root)) / source.folder)
+    folder = (data_root() if root is None else Path(root)) / source.folder
+    check_found(source, folder)
+    return source.read(folder)
 
 
 def check_present(name: str, root: str | Path | None = None) -> Source:

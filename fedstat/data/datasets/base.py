@@ -60,14 +60,17 @@ class Download:
         Its name in the data set's folder.
     size : int, optional
         Bytes, where they are known.
-    md5 : str, optional
-        The published checksum.
+    sha256 : str, optional
+        The checksum, in hexadecimal digits, where it is known.
+    unpacked : str, optional
+        That of what a .gz file holds: whoever packs it anew, as Debian does, makes other bytes of the same content.
     """
 
     url: str
     file: str
     size: int | None = None
-    md5: str | None = None
+    sha256: str | None = None
+    unpacked: str | None = None
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ SOURCE = Source(
             "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
             "cifar-100-python.tar.gz",
             169_001_437,
-            "eb9058c3a382ffc7106e4002c42a8d85",
+            "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
         ),
     ),
     note="Free for research with citation.",

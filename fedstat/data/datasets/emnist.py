@@ -59,7 +59,7 @@ def _source(split: str, about: str, classes: str) -> Source:
                 "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
                 "gzip.zip",
                 561_753_746,
-                "58c8d27c78d21e728a6bc7b3cc06412e",
+                "fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
             ),
         ),
         note="One download holds all six splits.",

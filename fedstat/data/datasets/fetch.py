@@ -1,12 +1,12 @@
 """Download data sets from their official addresses: a broken download goes on, and only a checked, whole file is kept.
 
 The bytes that have arrived lie in ``NAME.part`` until the file is complete; ``NAME.tag`` beside it says which version
-of the file they are of, so that pieces of two versions are never joined.
+of the file they are of, so that pieces of two versions are never joined. Where no checksum of the file is published,
+``NAME.sha256`` keeps that of what arrived, and every later reading is held to it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import os
 import shutil
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fedstat._files import locked
 from fedstat.data.datasets.base import Download, Source
+from fedstat.data.datasets.published import check_file, note
 
 _SECONDS = 30  # that the server may take to answer
 _PIECE = 2**18
@@ -69,7 +70,7 @@ def fetch(source: Source, root: str | Path, *, show: Show | None = None) -> Path
     for download in source.downloads:
         path = folder / download.file
         if path.exists():
-            _check(download, path, f"Remove {path} to fetch it anew.")
+            check_file(download, path, f"Remove {path} to fetch it anew.")
             continue
         try:
             with locked(path):
@@ -83,7 +84,7 @@ def _fetch(download: Download, path: Path, show: Show) -> None:
     part, tag = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.tag")
     try:
         _receive(download, part, tag, show)
-        _check(download, part, "Nothing was kept; try again later.")
+        check_file(download, part, "Nothing was kept; try again later.")
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416:  # the server's file ends before the bytes that were asked for: it has changed
@@ -96,6 +97,8 @@ def _fetch(download: Download, path: Path, show: Show) -> None:
         part.unlink(missing_ok=True)
         tag.unlink(missing_ok=True)
         raise
+    if download.sha256 is None:
+        note(path, of=part)  # before the file is there: what it notes is then of this file or of none
     os.replace(part, path)
     tag.unlink(missing_ok=True)
 
@@ -143,15 +146,3 @@ def _version(headers: http.client.HTTPMessage) -> str:
     """Return the server's name for this version of the file, empty if it gives none."""
     tag = headers.get("ETag", "")
     return tag if tag.startswith('"') else headers.get("Last-Modified", "")
-
-
-def _check(download: Download, path: Path, remedy: str) -> None:
-    """Refuse a file that is not the published one."""
-    size = path.stat().st_size
-    if download.size not in (None, size):
-        raise ValueError(f"{path} has {size:,} bytes, where {download.size:,} are published. {remedy}")
-    if download.md5 is not None:
-        with path.open("rb") as file:
-            md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-        if md5 != download.md5:
-            raise ValueError(f"{path} has md5 {md5}, where {download.md5} is published. {remedy}")

@@ -78,10 +78,10 @@ SOURCE = Source(
     read=_read,
     downloads=(
         Download(
-            "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+            "https://cs231n.stanford.edu/tiny-imagenet-200.zip",
             "tiny-imagenet-200.zip",
             248_100_043,
-            "90528d7ca1a48142e341f4ef8d21d0de",
+            "6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821",
         ),
     ),
     note="Non-commercial research and education only (ImageNet's terms).",

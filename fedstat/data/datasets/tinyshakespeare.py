@@ -43,7 +43,7 @@ SOURCE = Source(
             "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
             "input.txt",
             1_115_394,
-            "6fb458f1232090904fb40fe944165e91",
+            "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
         ),
     ),
 )

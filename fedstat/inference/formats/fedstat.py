@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._files import complete_folder
+from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.formats.tidy import COLUMNS, typed
 
 if TYPE_CHECKING:
@@ -89,9 +90,13 @@ def kept_rounds(manifest: Mapping[str, Any]) -> dict[tuple[str, int], int] | Non
 
 
 def run_folder(path: Path) -> Path | None:
-    """Return the folder of the run at `path`, which may lie in it under ``run``; None if there is no run."""
+    """Return the folder of the run at `path`, which may lie in it under ``run``; None if there is no run.
+
+    A run that lacks one of its files is one all the same, and is refused where that file is read.
+    """
     for folder in map(complete_folder, (path, path / "run")):
-        if (folder / "config.toml").is_file() and ((folder / "metrics").is_dir() or _is_old(folder)):
+        found = (folder / "config.toml").is_file(), (folder / "metrics").is_dir(), (folder / _MANIFEST).is_file()
+        if sum(found) >= 2 or _is_old(folder):
             return folder
     return None
 
@@ -125,11 +130,20 @@ def facts(path: Path) -> tuple[History, dict[str, Any], pd.DataFrame | None, Pat
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / _MANIFEST} is damaged ({type(error).__name__}: {error}).") from error
     config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    clients = None
-    if (folder / "clients.parquet").is_file():
-        clients = pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
+    if digest := config.get("plan"):
+        plan = folder / "plan.toml"
+        if not plan.is_file() or AnalysisPlan.read(plan).digest != digest:
+            raise ValueError(f"{plan} is missing or has been changed since the run began; put back what was there.")
     plans = (place / "plan.toml" for place in dict.fromkeys((folder, path)))
-    return history, config, clients, next((plan for plan in plans if plan.is_file()), None)
+    return history, config, clients_of(path), next((plan for plan in plans if plan.is_file()), None)
+
+
+def clients_of(path: Path) -> pd.DataFrame | None:
+    """Read the table of clients of the run at `path`, None if it was saved without; it raises the errors of `facts`."""
+    folder = checked(path)
+    if "clients.parquet" not in _sums(folder) and not (folder / "clients.parquet").is_file():
+        return None
+    return pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
 
 
 def read(history: History) -> pd.DataFrame:
@@ -195,12 +209,7 @@ def checked(path: Path, *names: str) -> Path:
         raise ValueError(f"{path} is no fedstat run: config.toml or metrics is missing.")
     if _is_old(folder):
         raise ValueError(f"{folder} was saved by an earlier fedstat, in another form; run it again.")
-    try:
-        sums = dict(json.loads((folder / _MANIFEST).read_bytes())["sha256"])
-    except FileNotFoundError:
-        raise ValueError(f"{folder} is no complete fedstat run: {_MANIFEST} is missing.") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder / _MANIFEST} is damaged ({type(error).__name__}: {error}).") from error
+    sums = _sums(folder)
     listed = [[name] if "." in name else segments(sums, name) or [f"{name}/00000.parquet"] for name in names]
     for name in chain.from_iterable(listed):
         if not (folder / name).is_file():
@@ -209,3 +218,13 @@ def checked(path: Path, *names: str) -> Path:
             if hashlib.file_digest(content, "sha256").hexdigest() != sums.get(name):
                 raise ValueError(f"{folder / name} is damaged: it is not the file that {_MANIFEST} lists.")
     return folder
+
+
+def _sums(folder: Path) -> dict[str, Any]:
+    """Read the checksums of a run's files."""
+    try:
+        return dict(json.loads((folder / _MANIFEST).read_bytes())["sha256"])
+    except FileNotFoundError:
+        raise ValueError(f"{folder} is no complete fedstat run: {_MANIFEST} is missing.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder / _MANIFEST} is damaged ({type(error).__name__}: {error}).") from error
