@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,15 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import number
+from fedstat.federated.chains import Chain, closed_form
 from fedstat.federated.cost import chunk_size
+from fedstat.federated.descent import Descent
 from fedstat.federated.executor import Executor
 from fedstat.federated.layers import MaskedBatchNorm
 from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
-from fedstat.federated.method import Method, in_slot, slot
+from fedstat.federated.method import Method, in_slot, overrides, slot
 from fedstat.federated.network import Network, Params
-from fedstat.federated.optimizers import Rate, along_clients, clip, move
+from fedstat.federated.optimizers import SGD, Rate, along_clients, clip, move
 from fedstat.federated.samples import BatchOrders, Job, StackedSamples, Steps
 from fedstat.federated.schedules import Schedule
 
@@ -137,6 +139,16 @@ class _Crew:
     jobs: Sequence[Job]
     stacked: bool
 
+    @cached_property
+    def chain(self) -> Chain | None:
+        """The chain by which a stack's gradients have a closed form; None where they lack it."""
+        return closed_form(self.work.method, self.work.learner, self.work.samples.x) if self.stacked else None
+
+    @property
+    def first(self) -> np.ndarray:
+        """Where each client's samples begin, (c,)."""
+        return np.array([job.row * self.work.samples.n_max for job in self.jobs])
+
     def each(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Make what speaks of one client apply to those at hand."""
         return torch.vmap(step) if self.stacked else step
@@ -179,6 +191,39 @@ class _Crew:
 
     def train(self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> None:
         """Take all steps of one phase in place."""
+        descent = self.descent(phase, steps, moves)
+        if descent is None:
+            finite = self.step_by_step(params, received, aux, phase, steps, moves)
+        else:
+            finite = descent.run(params, self.first, steps.places[:, 0])
+        statistics = [name for name in params if name.endswith(("running_mean", "running_var"))]
+        self.check(finite, [params[name] for name in {*phase.train, *statistics}], phase)
+
+    def descent(self, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
+        """Return the steps of a phase in closed form; None if anything is asked for beside plain gradient steps."""
+        work, training = self.work, self.work.training
+        chain, rate = self.chain, self.rate(phase)
+        fused = (
+            chain is not None
+            and bool(phase.train)
+            and not {*phase.train} - {*chain.leaves}
+            and not {*phase.train} & moves.keys()
+            and not any(overrides(work.method, step) for step in ("gradient", "constrain"))
+            and training.steps == SGD()
+            and training.clip_norm is None
+            and phase.state is None
+            and not (training.weight_decay and isinstance(rate, Tensor))
+        )
+        if chain is None or not fused:
+            return None
+        schedule, count = training.schedule, len(steps.places)
+        rates = [rate if schedule is None else _scaled(rate, self.factor(schedule, s)) for s in range(count)]
+        return Descent(chain, work.learner, work.samples, phase.train, rates, training.weight_decay)
+
+    def step_by_step(
+        self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params
+    ) -> Tensor:
+        """Take all steps of one phase in place, each by its gradient; return whose losses were all finite."""
         method, training, rate = self.work.method, self.work.training, self.rate(phase)
         optimizer, context = training.steps, Context(received, aux, phase.name)
         kept = None if phase.state is None else slot(params, phase.state)
@@ -187,7 +232,7 @@ class _Crew:
         for name in phase.train:
             params[name].requires_grad_()
         grad = _Gradients(self, phase.train, context, finite)
-        constrains = type(method).constrain is not Method.constrain
+        constrains = overrides(method, "constrain")
         active = steps.places[:, 0, :, 0] >= 0
         everybody, moving = np.asarray(active.all(1)), torch.from_numpy(active).to(finite.device)
         for taken, batches in enumerate(self.batches(steps)):
@@ -216,8 +261,7 @@ class _Crew:
             params |= in_slot(state, phase.state)
         for name in phase.train:
             params[name] = params[name].detach()
-        statistics = [name for name in params if name.endswith(("running_mean", "running_var"))]
-        self.check(grad.finite, [params[name] for name in {*phase.train, *statistics}], phase)
+        return grad.finite
 
     def constrain(self, params: Params, phase: Phase, context: Context, rows: Tensor | None) -> None:
         """Let the method put back what a step moved where it may not be."""
@@ -236,7 +280,7 @@ class _Crew:
         samples, network = self.work.samples, self.work.learner.network
         counts = (steps.places >= 0).sum(-1)
         full = (counts == steps.places.shape[-1]).all(-1)
-        first = torch.tensor([job.row * samples.n_max for job in self.jobs], device=samples.x.device)[:, None]
+        first = torch.from_numpy(self.first).to(samples.x.device)[:, None]
         tensors = (torch.from_numpy(values).to(samples.x.device) for values in (steps.places, steps.noise))
         for group, keys, some, whole in zip(*tensors, counts, full, strict=True):
             made = []
@@ -317,6 +361,7 @@ class _Gradients:
     def __init__(self, crew: _Crew, names: Sequence[str], context: Context, finite: Tensor) -> None:
         method, learner = crew.work.method, crew.work.learner
         self.names, self.context, self.finite = names, context, finite
+        self.learner, self.chain = learner, crew.chain
 
         def loss(
             full: bool, p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor, key: Tensor
@@ -327,6 +372,10 @@ class _Gradients:
 
     def __call__(self, point: Params, batch: Batch) -> Params:
         """Return the gradients at a point, by the names of the leaves that train."""
+        if self.chain is not None and self.names:
+            finite, found = self.chain.gradients(self.learner, point, self.names, batch)
+            self.finite = self.finite & finite
+            return found
         received, aux = self.context.received, self.context.aux
         tensors = (batch.x, batch.y, batch.valid, batch.rows, batch.noise)
         losses = self.losses[batch.full](point, received, aux, *tensors)
