@@ -327,10 +327,3 @@ def test_a_loss_or_objective_of_ones_own_takes_the_general_path(counted):
     assert chains.closed_form(fs.FedAvg(), Learner(network, "cross_entropy"), x)
     own = Learner(network, "cross_entropy", lambda outputs, y: LOSSES["cross_entropy"](outputs, y))
     assert chains.closed_form(fs.FedAvg(), own, x) is None
-
-
-def test_outputs_are_those_of_the_general_path():
-    network = network_of(fs.models.mlp(6, 5, 3))
-    params = {name: torch.randn(4, *shape, dtype=torch.float64) for name, shape in network.shapes.items()}
-    x = torch.randn(4, 7, 2, 3, dtype=torch.float64)
-    torch.testing.assert_close(chain_of(network).outputs(params, x), network.forward(params, x), rtol=0, atol=1e-12)

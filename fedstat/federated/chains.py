@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -24,6 +25,8 @@ from fedstat.federated.method import Method, overrides
 from fedstat.federated.network import Network, Params
 from fedstat.models.mlp import MLP
 
+#: Writes the slopes of a loss to a place, from outputs and targets.
+Slope = Callable[[Tensor, Tensor, Tensor], Tensor]
 #: Hooks that torch may call around a layer, by the names of the attributes that hold them.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -83,18 +86,11 @@ class Chain:
         """Return the number of the first layer of which a leaf is in `train`."""
         return next(i for i, layer in enumerate(self.layers) if {*layer.leaves} & {*train})
 
-    @torch.no_grad()
-    def outputs(self, params: Params, x: Tensor) -> Tensor:
-        """Return the outputs (c, B, Q) of a stack's leaves (c, ...) on its inputs (c, B, ...)."""
-        weights = [stacked(layer, params) for layer in self.layers]
-        return self.forward(weights, x.flatten(2), [None] * len(weights))[-1]
-
     def forward(self, weights: Sequence[Weights], x: Tensor, places: Sequence[Tensor | None]) -> list[Tensor]:
         """Return what each layer makes, (c, B, outputs), of inputs (c, B, inputs); in `places`, where there is one."""
         made = [x]
-        for layer, (weight, bias), place in zip(self.layers, weights, places, strict=True):
+        for layer, (_, turned, bias), place in zip(self.layers, weights, places, strict=True):
             inputs = made[-1]
-            turned = weight.mT
             h = torch.bmm(inputs, turned, out=place) if bias is None else torch.baddbmm(bias, inputs, turned, out=place)
             made.append(h.relu_() if layer.activation is nn.ReLU else h.tanh_() if layer.activation is nn.Tanh else h)
         return made[1:]
@@ -119,18 +115,31 @@ class Chain:
             if layer.bias in names:
                 found[layer.bias] = delta.sum(1)
             if i > lowest:
-                delta = passed(self.layers[i - 1], made[i], delta, weights[i][0], None)
+                delta = passed(self.layers[i - 1], made[i], delta, weights[i].weight, None)
         finite = torch.where(batch.valid, losses, 0).sum(1).isfinite()
         return finite, {name: found[name] for name in names}
 
 
-#: Weights (c, outputs, inputs) and biases (c, 1, outputs), if there are any, of a stack's layer.
-Weights = tuple[Tensor, Tensor | None]
+class Weights(NamedTuple):
+    """A stack's leaves of a layer, in the shapes of batched products.
+
+    Attributes
+    ----------
+    weight, turned : Tensor, shapes (c, outputs, inputs) and (c, inputs, outputs)
+        The weights in one memory.
+    bias : Tensor, shape (c, 1, outputs), optional
+        The biases.
+    """
+
+    weight: Tensor
+    turned: Tensor
+    bias: Tensor | None
 
 
 def stacked(layer: Layer, params: Params) -> Weights:
-    """Return a layer's leaves in the shapes of batched products."""
-    return params[layer.weight].detach(), None if layer.bias is None else params[layer.bias].detach().unsqueeze(1)
+    """Return a layer's leaves for batched products, in the memory of `params` (c, ...)."""
+    weight = params[layer.weight].detach()
+    return Weights(weight, weight.mT, None if layer.bias is None else params[layer.bias].detach().unsqueeze(1))
 
 
 def passed(below: Layer, h: Tensor, delta: Tensor, weight: Tensor, place: Tensor | None) -> Tensor:
@@ -170,7 +179,7 @@ def _of_squared(outputs: Tensor, targets: Tensor, place: Tensor) -> Tensor:
 
 #: How the slopes of a loss by the outputs (..., B, Q) come about: a function that brings targets (..., B) into their
 #: shape, and one that writes the slopes to a place.
-SLOPES: dict[Loss, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
+SLOPES: dict[Loss, tuple[Callable[[Tensor, Tensor], Tensor], Slope]] = {
     cross_entropy: (_one_hot, _of_cross_entropy),
     logistic: (_column, _of_logistic),
     squared: (_column, _of_squared),

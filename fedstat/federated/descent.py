@@ -7,7 +7,7 @@ threads as torch has; what a client comes to does not depend on their number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat.federated.chains import SLOPES, Chain, Weights, passed, stacked
+from fedstat.federated.chains import SLOPES, Chain, Slope, Weights, passed, stacked
 from fedstat.federated.local import Learner
 from fedstat.federated.network import Params
 from fedstat.federated.optimizers import Rate
@@ -26,6 +26,8 @@ from fedstat.federated.samples import StackedSamples
 BLOCK_BYTES = 2**20
 #: Bytes of the inputs that are gathered at once, for several steps of a block.
 _GATHERED = 2**20
+#: By what a step multiplies a leaf, and its gradient, by the leaf's name.
+Factors = Mapping[str, tuple[float, float]]
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
@@ -91,36 +93,16 @@ class Descent:
                 params[name][rows] = own[name]
         return finite[rows.argsort()]
 
-    def rate(self, leaf: str, step: int) -> float:
-        """Return by what a step multiplies a leaf's gradient; rates of each client are part of the slopes."""
-        rate = self.rates[step]
-        return 1.0 if isinstance(rate, Tensor) else rate[leaf] if isinstance(rate, Mapping) else rate
+    def factors(self, rate: Rate) -> Factors:
+        """Return by what a step multiplies each leaf that moves, and its gradient; own rates are part of the slopes."""
+        own = {n: 1.0 if isinstance(rate, Tensor) else rate[n] if isinstance(rate, Mapping) else rate for n in self.train}
+        return {name: (1 - lr * self.decay, -lr) for name, lr in own.items()}
 
     def block(self, params: Params, batch: int) -> int:
         """Return how many clients fill a block."""
         hidden = 2 * batch * sum(layer.outputs for layer in self.chain.layers)
         leaves = [params[name] for name in self.chain.leaves]
         return max(1, BLOCK_BYTES // ((sum(leaf[0].numel() for leaf in leaves) + hidden) * leaves[0].element_size()))
-
-
-@dataclass(frozen=True, eq=False)
-class _Frame:
-    """Leaves of the clients that a step moves, and the places of what it computes.
-
-    Attributes
-    ----------
-    weights : list of Weights
-        Leaves of each layer.
-    made, slopes : list of Tensor, each (a, b, outputs)
-        Places of what each layer makes, and of the slopes there.
-    ones : Tensor, shape (a, 1, b)
-        Ones, whose product with slopes sums them up.
-    """
-
-    weights: list[Weights]
-    made: list[Tensor]
-    slopes: list[Tensor]
-    ones: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,71 +117,94 @@ class _Block:
 
     def run(self) -> Tensor:
         """Take all steps; return whose losses were all finite."""
-        samples, chain = self.descent.samples, self.descent.chain
-        valid = self.places >= 0
-        active, rows = valid[..., 0].sum(1), valid.sum(-1).max(1)
-        steps = int((active > 0).sum())
+        descent, samples, valid = self.descent, self.descent.samples, self.places >= 0
+        losses, network = descent.learner.losses, descent.learner.network
+        prepare, slope = SLOPES[losses]
+        at, share = torch.from_numpy(np.where(valid, self.places, 0) + self.first[:, None]), self.share(valid)
+        factors = [descent.factors(rate) for rate in descent.rates]
         finite = torch.ones(len(self.clients), dtype=torch.bool)
-        at = torch.from_numpy(np.where(valid, self.places, 0) + self.first[:, None])
-        share = self.share(valid)
-        width = at[0].numel() * samples.x[0].numel() * samples.x.element_size()
-        several = max(1, _GATHERED // max(1, width))
-        inputs = samples.x.new_empty(0)
-        frames = dict[tuple[int, int], _Frame]()
-        for begin in range(0, steps, several):
-            some = slice(begin, min(begin + several, steps))
-            flat = at[some].flatten()
-            inputs.resize_(0)
-            x = torch.index_select(samples.x, 0, flat, out=inputs).view(*at[some].shape, *samples.x.shape[1:])
-            y = samples.y.index_select(0, flat).view(at[some].shape)
-            x = self.descent.learner.network.inputs(x).flatten(3)
-            outputs = x.new_zeros(*y.shape, chain.layers[-1].outputs)
-            prepare, _ = SLOPES[self.descent.learner.losses]
-            targets = prepare(outputs, y)
-            for i, step in enumerate(range(some.start, some.stop)):
-                a, b = shape = int(active[step]), int(rows[step])
-                if shape not in frames:
-                    frames[shape] = self.frame(a, b)
-                self.step(frames[shape], step, x[i, :a, :b], targets[i, :a, :b], share[step, :a, :b])
-                outputs[i, :a, :b] = frames[shape].made[-1]
-            losses = torch.where(torch.from_numpy(valid[some]), self.descent.learner.losses(outputs, y), 0)
-            finite &= losses.sum(-1).isfinite().all(0)
+        gathered, frames = samples.x.new_empty(0), dict[tuple[int, int], _Frame]()
+        for steps, a, b in self.stretches(valid):
+            if (a, b) not in frames:
+                frames[a, b] = _Frame.of(descent.chain, {name: leaf[:a] for name, leaf in self.params.items()}, b)
+            flat = at[steps, :a, :b].flatten()
+            shape = (-1, a, b, samples.x[0].numel())
+            x = torch.index_select(samples.x, 0, flat, out=gathered.resize_(0)).view(shape)
+            x, y = network.inputs(x), samples.y.index_select(0, flat).view(shape[:-1])
+            outputs = x.new_empty(*y.shape, descent.chain.layers[-1].outputs)
+            each = (values.unbind() for values in (x, prepare(outputs, y), share[steps, :a, :b], outputs))
+            for *values, moves in zip(*each, factors[steps], strict=True):
+                frames[a, b].step(slope, *values, moves)
+            counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), losses(outputs, y), 0)
+            finite[:a] &= counted.sum(-1).isfinite().all(0)
         return finite
 
-    def frame(self, a: int, b: int) -> _Frame:
-        """Make ready for steps of the first `a` clients with batches of `b`."""
-        layers = self.descent.chain.layers
-        some = {name: leaf[:a] for name, leaf in self.params.items()}
-        one = next(iter(some.values()))
-        made, slopes = ([one.new_empty(a, b, layer.outputs) for layer in layers] for _ in range(2))
-        return _Frame([stacked(layer, some) for layer in layers], made, slopes, one.new_ones(a, 1, b))
+    def stretches(self, valid: np.ndarray) -> Iterator[tuple[slice, int, int]]:
+        """Cut the steps into stretches in which the first `a` clients are at work, with at most `b` samples each."""
+        active, most = valid[..., 0].sum(1).tolist(), valid.sum(-1).max(1).tolist()
+        width = valid[0].size * self.descent.samples.x[0].numel() * self.descent.samples.x.element_size()
+        begin = 0
+        for step in range(len(active)):
+            end = step + 1
+            if end == len(active) or (active[end], most[end]) != (active[step], most[step]) or end - begin >= _GATHERED // width:
+                if active[step]:
+                    yield slice(begin, end), active[step], most[step]
+                begin = end
 
     def share(self, valid: np.ndarray) -> Tensor:
         """Return what each sample's slope counts for, (S, c, B, 1): zero at padding, and with each client's own rate."""
         share = valid / np.maximum(1, valid.sum(-1, keepdims=True))
         rates = self.descent.rates
         if isinstance(rates[0], Tensor):
-            each = torch.stack(list(rates)).numpy()[:, self.clients]  # type: ignore[arg-type]
-            share *= each[..., None]
-        dtype = self.descent.learner.network.dtype
-        return torch.from_numpy(share).to(dtype).unsqueeze(-1)
+            share *= np.stack(rates)[:, self.clients, None]
+        return torch.from_numpy(share).to(self.descent.learner.network.dtype).unsqueeze(-1)
 
-    def step(self, frame: _Frame, step: int, x: Tensor, targets: Tensor, share: Tensor) -> None:
-        """Move the leaves by one step on inputs (a, b, f)."""
-        descent, layers, train = self.descent, self.descent.chain.layers, self.descent.train
-        made = [x, *descent.chain.forward(frame.weights, x, frame.made)]
-        _, slope = SLOPES[descent.learner.losses]
-        delta = slope(made[-1], targets, frame.slopes[-1]).mul_(share)
-        lowest = descent.chain.lowest(train)
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """What a step of some clients works on.
+
+    Attributes
+    ----------
+    chain : Chain
+        The network's layers.
+    weights : list of Weights
+        The clients' leaves of each layer.
+    made, slopes : list of Tensor, each (a, b, outputs)
+        Places of what each layer but the last makes, and of the slopes at all layers.
+    ones : Tensor, shape (a, 1, b)
+        Ones, whose product with slopes sums them up.
+    """
+
+    chain: Chain
+    weights: list[Weights]
+    made: list[Tensor]
+    slopes: list[Tensor]
+    ones: Tensor
+
+    @classmethod
+    def of(cls, chain: Chain, params: Params, b: int) -> _Frame:
+        """Make ready for steps of stacked clients with batches of `b` samples."""
+        weights = [stacked(layer, params) for layer in chain.layers]
+        like, a = weights[0].weight, len(weights[0].weight)
+        made, slopes = ([like.new_empty(a, b, layer.outputs) for layer in chain.layers] for _ in range(2))
+        return cls(chain, weights, made[:-1], slopes, like.new_ones(a, 1, b))
+
+    def step(self, slope: Slope, x: Tensor, targets: Tensor, share: Tensor, outputs: Tensor, moves: Factors) -> None:
+        """Move leaves by one step on inputs (a, b, f), and write the outputs (a, b, Q) before it to their place."""
+        layers = self.chain.layers
+        made = [x, *self.chain.forward(self.weights, x, [*self.made, outputs])]
+        delta = slope(outputs, targets, self.slopes[-1]).mul_(share)
+        lowest = self.chain.lowest(moves)
         for i in range(len(layers) - 1, lowest - 1, -1):
-            layer, (weight, bias) = layers[i], frame.weights[i]
-            below = passed(layers[i - 1], made[i], delta, weight, frame.slopes[i - 1]) if i > lowest else delta
-            if layer.weight in train:
-                rate = descent.rate(layer.weight, step)
-                weight.baddbmm_(delta.mT, made[i], beta=1 - rate * descent.decay, alpha=-rate)
-            if bias is not None and layer.bias in train:
-                rate = descent.rate(layer.bias, step)
-                bias.baddbmm_(frame.ones, delta, beta=1 - rate * descent.decay, alpha=-rate)
+            layer, (weight, _, bias) = layers[i], self.weights[i]
+            below = passed(layers[i - 1], made[i], delta, weight, self.slopes[i - 1]) if i > lowest else delta
+            if layer.weight in moves:
+                beta, alpha = moves[layer.weight]
+                weight.baddbmm_(delta.mT, made[i], beta=beta, alpha=alpha)
+            if bias is not None and layer.bias in moves:
+                beta, alpha = moves[layer.bias]
+                bias.baddbmm_(self.ones, delta, beta=beta, alpha=alpha)
             delta = below
 
 
