@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -22,8 +23,8 @@ from fedstat.federated.network import Params
 from fedstat.federated.optimizers import Rate
 from fedstat.federated.samples import StackedSamples
 
-#: Bytes of a block's leaves and hidden layers: what a core's own cache holds.
-BLOCK_BYTES = 2**20
+#: Bytes of a block's leaves and hidden layers: about what a core's own cache holds.
+BLOCK_BYTES = 3 * 2**19
 #: Bytes of the inputs that are gathered at once, for several steps of a block.
 _GATHERED = 2**20
 #: By what a step multiplies a leaf, and its gradient, by the leaf's name.
@@ -80,8 +81,7 @@ class Descent:
         for name in self.chain.leaves:
             params[name] = params[name].contiguous()
         own = {name: params[name][rows] if moved else params[name] for name in self.chain.leaves}
-        size = self.block(params, places.shape[-1])
-        blocks = [slice(k, k + size) for k in range(0, len(order), size)]
+        blocks = self.blocks(params, places)
 
         def work(block: slice) -> Tensor:
             some = {name: leaf[block] for name, leaf in own.items()}
@@ -98,11 +98,15 @@ class Descent:
         own = {n: 1.0 if isinstance(rate, Tensor) else rate[n] if isinstance(rate, Mapping) else rate for n in self.train}
         return {name: (1 - lr * self.decay, -lr) for name, lr in own.items()}
 
-    def block(self, params: Params, batch: int) -> int:
-        """Return how many clients fill a block."""
+    def blocks(self, params: Params, places: np.ndarray) -> list[slice]:
+        """Cut the clients into blocks that fit the cache, an even number of them, so that two threads have equal work."""
+        clients, batch = places.shape[1:]
         hidden = 2 * batch * sum(layer.outputs for layer in self.chain.layers)
         leaves = [params[name] for name in self.chain.leaves]
-        return max(1, BLOCK_BYTES // ((sum(leaf[0].numel() for leaf in leaves) + hidden) * leaves[0].element_size()))
+        one = (sum(leaf[0].numel() for leaf in leaves) + hidden) * leaves[0].element_size()
+        count = 1 if clients * one <= BLOCK_BYTES else 2 * max(1, round(clients * one / (2 * BLOCK_BYTES)))
+        ends = np.linspace(0, clients, min(count, clients) + 1).round().astype(int).tolist()
+        return [slice(first, last) for first, last in pairwise(ends)]
 
 
 @dataclass(frozen=True, eq=False)
