@@ -130,7 +130,7 @@ class _Block:
         gathered, frames = samples.x.new_empty(0), dict[tuple[int, int], _Frame]()
         for steps, a, b in self.stretches(valid):
             if (a, b) not in frames:
-                frames[a, b] = _Frame.of(descent.chain, {name: leaf[:a] for name, leaf in self.params.items()}, b)
+                frames[a, b] = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
             flat = at[steps, :a, :b].flatten()
             shape = (-1, a, b, samples.x[0].numel())
             x = torch.index_select(samples.x, 0, flat, out=gathered.resize_(0)).view(shape)
@@ -172,6 +172,8 @@ class _Frame:
     ----------
     chain : Chain
         The network's layers.
+    lowest : int
+        The first layer that moves.
     weights : list of Weights
         The clients' leaves of each layer.
     made, slopes : list of Tensor, each (a, b, outputs)
@@ -181,28 +183,29 @@ class _Frame:
     """
 
     chain: Chain
+    lowest: int
     weights: list[Weights]
     made: list[Tensor]
     slopes: list[Tensor]
     ones: Tensor
 
     @classmethod
-    def of(cls, chain: Chain, params: Params, b: int) -> _Frame:
+    def of(cls, descent: Descent, params: Params, b: int) -> _Frame:
         """Make ready for steps of stacked clients with batches of `b` samples."""
+        chain = descent.chain
         weights = [stacked(layer, params) for layer in chain.layers]
         like, a = weights[0].weight, len(weights[0].weight)
         made, slopes = ([like.new_empty(a, b, layer.outputs) for layer in chain.layers] for _ in range(2))
-        return cls(chain, weights, made[:-1], slopes, like.new_ones(a, 1, b))
+        return cls(chain, chain.lowest(descent.train), weights, made[:-1], slopes, like.new_ones(a, 1, b))
 
     def step(self, slope: Slope, x: Tensor, targets: Tensor, share: Tensor, outputs: Tensor, moves: Factors) -> None:
         """Move leaves by one step on inputs (a, b, f), and write the outputs (a, b, Q) before it to their place."""
         layers = self.chain.layers
         made = [x, *self.chain.forward(self.weights, x, [*self.made, outputs])]
         delta = slope(outputs, targets, self.slopes[-1]).mul_(share)
-        lowest = self.chain.lowest(moves)
-        for i in range(len(layers) - 1, lowest - 1, -1):
+        for i in range(len(layers) - 1, self.lowest - 1, -1):
             layer, (weight, _, bias) = layers[i], self.weights[i]
-            below = passed(layers[i - 1], made[i], delta, weight, self.slopes[i - 1]) if i > lowest else delta
+            below = passed(layers[i - 1], made[i], delta, weight, self.slopes[i - 1]) if i > self.lowest else delta
             if layer.weight in moves:
                 beta, alpha = moves[layer.weight]
                 weight.baddbmm_(delta.mT, made[i], beta=beta, alpha=alpha)
