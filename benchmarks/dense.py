@@ -123,7 +123,12 @@ def trained(task: Task, way: Way) -> list[Tensor]:
             if way.gathered:
                 step(x[s], y[s])
             else:
-                step(*(values.index_select(0, places[s].flatten()).view(*places[s].shape, -1) for values in (task.x, task.y)))
+                step(
+                    *(
+                        values.index_select(0, places[s].flatten()).view(*places[s].shape, -1)
+                        for values in (task.x, task.y)
+                    )
+                )
         if way.column:
             leaves[:2] = w[..., :-1], w[..., -1:].mT
         return [leaf.mT if way.turned and leaf.shape[1] > 1 and leaf is not leaves[1] else leaf for leaf in leaves]
@@ -178,7 +183,11 @@ def by_formula(way: Way, leaves: list[Tensor]) -> Callable[[Tensor, Tensor], Non
         o = torch.baddbmm(c, h, head, out=o)
         e = torch.sigmoid(o, out=e).sub_(y).mul_(1 / BATCH)
         d = torch.mul(e, head.mT, out=d)
-        d = torch.ops.aten.threshold_backward(d, h, 0) if d is None else torch.ops.aten.threshold_backward.grad_input(d, h, 0, grad_input=d)
+        d = (
+            torch.ops.aten.threshold_backward(d, h, 0)
+            if d is None
+            else torch.ops.aten.threshold_backward.grad_input(d, h, 0, grad_input=d)
+        )
         for leaf, g, inputs, place in ((v, e, h, to_v), (w, d, x, to_w)):
             pair = (inputs.mT, g) if way.turned else (g.mT, inputs)
             if way.fused:
@@ -219,13 +228,19 @@ def main() -> None:
                 trained(task, ways[name])
             times.setdefault(name, []).append((time.perf_counter() - wall, time.process_time() - cpu))
     flops = chosen.clients * STEPS * BATCH * 4 * UNITS * (INPUTS + 1)
-    print(f"threads {torch.get_num_threads()}, torch {torch.__version__}, {chosen.turns} interleaved turns, {chosen.clients} clients")
+    print(
+        f"threads {torch.get_num_threads()}, torch {torch.__version__}, {chosen.turns} interleaved turns, {chosen.clients} clients"
+    )
     print(f"{'':40}{'wall s':>8}{'least':>8}{'CPU s':>8}{'least':>8}{'GFLOP/s':>9}   apart")
     for name, measured in times.items():
         walls, cpus = zip(*measured, strict=True)
         work = 2 * 1024**3 if name == "product" else flops
         columns = (statistics.median(walls), min(walls), statistics.median(cpus), min(cpus))
-        print(f"{name:40}" + "".join(f"{t:8.4f}" for t in columns) + f"{work / min(walls) / 1e9:9.1f}   {apart.get(name, 0):.1e}")
+        print(
+            f"{name:40}"
+            + "".join(f"{t:8.4f}" for t in columns)
+            + f"{work / min(walls) / 1e9:9.1f}   {apart.get(name, 0):.1e}"
+        )
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ from fedstat.models.mlp import MLP
 
 #: Writes the slopes of a loss to a place, from outputs and targets.
 Slope = Callable[[Tensor, Tensor, Tensor], Tensor]
+#: Takes the number of a layer, its inputs (c, B, inputs), and the slopes at its outputs (c, B, outputs).
+Use = Callable[[int, Tensor, Tensor], None]
 #: Hooks that torch may call around a layer, by the names of the attributes that hold them.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -95,7 +97,9 @@ class Chain:
             made.append(h.relu_() if layer.activation is nn.ReLU else h.tanh_() if layer.activation is nn.Tanh else h)
         return made[1:]
 
-    def gradients(self, learner: Learner, params: Params, names: Collection[str], batch: Batch) -> tuple[Tensor, Params]:
+    def gradients(
+        self, learner: Learner, params: Params, names: Collection[str], batch: Batch
+    ) -> tuple[Tensor, Params]:
         """Return whose loss is finite, (c,), and the gradients of each client's loss by the leaves `names`, (c, ...).
 
         Leaves and the batch are those of a stack of c clients.
@@ -107,17 +111,43 @@ class Chain:
         prepare, slope = SLOPES[learner.losses]
         delta = slope(made[-1], prepare(made[-1], batch.y), torch.empty_like(made[-1]))
         delta = torch.where(batch.valid[..., None], delta, 0).mul_(share[..., None])
-        found, lowest = dict[str, Tensor](), self.lowest(names)
-        for i in range(len(self.layers) - 1, lowest - 1, -1):
-            layer = self.layers[i]
-            if layer.weight in names:
-                found[layer.weight] = torch.bmm(delta.mT, made[i])
-            if layer.bias in names:
-                found[layer.bias] = delta.sum(1)
-            if i > lowest:
-                delta = passed(self.layers[i - 1], made[i], delta, weights[i].weight, None)
+        found = dict[str, Tensor]()
+        self.backward(weights, made, delta, self.lowest(names), [None] * len(weights), self.collect(names, found, {}))
         finite = torch.where(batch.valid, losses, 0).sum(1).isfinite()
         return finite, {name: found[name] for name in names}
+
+    def backward(
+        self,
+        weights: Sequence[Weights],
+        made: Sequence[Tensor],
+        delta: Tensor,
+        lowest: int,
+        places: Sequence[Tensor | None],
+        use: Use,
+    ) -> None:
+        """Go back from the slopes `delta` (c, B, Q) at the outputs to the layer number `lowest`.
+
+        ``use(i, inputs, delta)`` is told layer i's inputs, which `made` holds from the first on, and the slopes at its
+        outputs, for which there may be `places`; it may then change the layer's weights.
+        """
+        for i in range(len(self.layers) - 1, lowest - 1, -1):
+            below = (
+                passed(self.layers[i - 1], made[i], delta, weights[i].weight, places[i - 1]) if i > lowest else delta
+            )
+            use(i, made[i], delta)
+            delta = below
+
+    def collect(self, names: Collection[str], found: Params, places: Params) -> Use:
+        """Return what puts the gradients of the leaves `names` into `found`, where they lie in `places`, if it has any."""
+
+        def use(i: int, inputs: Tensor, delta: Tensor) -> None:
+            weight, bias = self.layers[i].weight, self.layers[i].bias
+            if weight in names:
+                found[weight] = torch.bmm(delta.mT, inputs, out=places.get(weight))
+            if bias is not None and bias in names:
+                found[bias] = torch.sum(delta, 1, out=places.get(bias))
+
+        return use
 
 
 class Weights(NamedTuple):

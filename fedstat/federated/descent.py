@@ -1,8 +1,8 @@
-"""Plain gradient descent of a chain of dense layers: each step's update is fused into its gradient.
+"""Descent of chains of dense layers: all steps of a phase in closed form, on clients that fit the cache.
 
-``torch.baddbmm`` adds the product that is a gradient to the weights themselves, so that no gradient is ever stored.
 Clients go in blocks that stay in a core's cache for all their steps, one block after the other on each of as many
-threads as torch has; what a client comes to does not depend on their number.
+threads as torch has; what a client comes to does not depend on their number. In plain gradient steps the update is fused
+into the gradient: ``torch.baddbmm`` adds the product that is a gradient to the weights themselves.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat.federated.chains import SLOPES, Chain, Slope, Weights, passed, stacked
+from fedstat.federated.chains import SLOPES, Chain, Slope, Use, Weights, stacked
 from fedstat.federated.local import Learner
 from fedstat.federated.network import Params
-from fedstat.federated.optimizers import Rate
+from fedstat.federated.optimizers import OPTIMIZERS, SGD, Optimizer, Rate, clip, move
 from fedstat.federated.samples import StackedSamples
 
 #: Bytes of a block's leaves and hidden layers: about what a core's own cache holds.
@@ -35,7 +35,7 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """The plain steps of one phase.
+    """The steps of one phase.
 
     Attributes
     ----------
@@ -49,8 +49,12 @@ class Descent:
         The leaves that move.
     rates : sequence of float, mapping of leaf to float, or Tensor (c,)
         The learning rate of every step.
+    optimizer : Optimizer
+        What makes directions of gradients; its state starts anew.
     decay : float
-        Strength of the L2 penalty; zero if clients have rates of their own.
+        Strength of the L2 penalty.
+    clip_norm : float, optional
+        Largest norm of a client's gradient.
     """
 
     chain: Chain
@@ -58,7 +62,15 @@ class Descent:
     samples: StackedSamples
     train: tuple[str, ...]
     rates: Sequence[Rate]
-    decay: float
+    optimizer: Optimizer
+    decay: float = 0.0
+    clip_norm: float | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether a leaf moves by a number times its gradient, and stays in proportion to what it was."""
+        rescaled = self.decay and isinstance(self.rates[0], Tensor)
+        return self.optimizer == SGD() and self.clip_norm is None and not rescaled
 
     @torch.no_grad()
     def run(self, params: Params, first: np.ndarray, places: np.ndarray) -> Tensor:
@@ -95,8 +107,19 @@ class Descent:
 
     def factors(self, rate: Rate) -> Factors:
         """Return by what a step multiplies each leaf that moves, and its gradient; own rates are part of the slopes."""
-        own = {n: 1.0 if isinstance(rate, Tensor) else rate[n] if isinstance(rate, Mapping) else rate for n in self.train}
+        own = {
+            n: 1.0 if isinstance(rate, Tensor) else rate[n] if isinstance(rate, Mapping) else rate for n in self.train
+        }
         return {name: (1 - lr * self.decay, -lr) for name, lr in own.items()}
+
+    def move(self, params: Params, grads: Params, state: Params, rate: Rate) -> None:
+        """Move leaves (a, ...) by the optimiser's step."""
+        if self.clip_norm is not None:
+            grads = clip(grads, self.clip_norm, stacked=True)
+        if self.decay:
+            grads = {name: g + self.decay * params[name] for name, g in grads.items()}
+        directions, divisor = self.optimizer.step(params, {name: grads[name] for name in self.train}, state)
+        move(params, directions, rate, divisor)
 
     def blocks(self, params: Params, places: np.ndarray) -> list[slice]:
         """Cut the clients into blocks that fit the cache, an even number of them, so that two threads have equal work."""
@@ -125,20 +148,28 @@ class _Block:
         losses, network = descent.learner.losses, descent.learner.network
         prepare, slope = SLOPES[losses]
         at, share = torch.from_numpy(np.where(valid, self.places, 0) + self.first[:, None]), self.share(valid)
-        factors = [descent.factors(rate) for rate in descent.rates]
+        rates = [rate[torch.from_numpy(self.clients)] if isinstance(rate, Tensor) else rate for rate in descent.rates]
+        factors = [descent.factors(rate) for rate in rates]
         finite = torch.ones(len(self.clients), dtype=torch.bool)
         gathered, frames = samples.x.new_empty(0), dict[tuple[int, int], _Frame]()
+        state = {} if descent.plain else descent.optimizer.start({name: self.params[name] for name in descent.train})
         for steps, a, b in self.stretches(valid):
             if (a, b) not in frames:
                 frames[a, b] = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
+            frame, shape = frames[a, b], (-1, a, b, samples.x[0].numel())
             flat = at[steps, :a, :b].flatten()
-            shape = (-1, a, b, samples.x[0].numel())
             x = torch.index_select(samples.x, 0, flat, out=gathered.resize_(0)).view(shape)
             x, y = network.inputs(x), samples.y.index_select(0, flat).view(shape[:-1])
             outputs = x.new_empty(*y.shape, descent.chain.layers[-1].outputs)
+            state = {name: values[:a] if values.dim() else values for name, values in state.items()}
             each = (values.unbind() for values in (x, prepare(outputs, y), share[steps, :a, :b], outputs))
-            for *values, moves in zip(*each, factors[steps], strict=True):
-                frames[a, b].step(slope, *values, moves)
+            for *values, factor, rate in zip(*each, factors[steps], rates[steps], strict=True):
+                if descent.plain:
+                    frame.step(slope, *values, frame.fuse(factor))
+                else:
+                    grads: Params = {}
+                    frame.step(slope, *values, descent.chain.collect(descent.train, grads, frame.grads))
+                    descent.move(frame.params, grads, state, rate[:a] if isinstance(rate, Tensor) else rate)
             counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), losses(outputs, y), 0)
             finite[:a] &= counted.sum(-1).isfinite().all(0)
         return finite
@@ -150,16 +181,19 @@ class _Block:
         begin = 0
         for step in range(len(active)):
             end = step + 1
-            if end == len(active) or (active[end], most[end]) != (active[step], most[step]) or end - begin >= _GATHERED // width:
+            if (
+                end == len(active)
+                or (active[end], most[end]) != (active[step], most[step])
+                or end - begin >= _GATHERED // width
+            ):
                 if active[step]:
                     yield slice(begin, end), active[step], most[step]
                 begin = end
 
     def share(self, valid: np.ndarray) -> Tensor:
         """Return what each sample's slope counts for, (S, c, B, 1): zero at padding, and with each client's own rate."""
-        share = valid / np.maximum(1, valid.sum(-1, keepdims=True))
-        rates = self.descent.rates
-        if isinstance(rates[0], Tensor):
+        share, rates = valid / np.maximum(1, valid.sum(-1, keepdims=True)), self.descent.rates
+        if isinstance(rates[0], Tensor) and self.descent.plain:
             share *= np.stack(rates)[:, self.clients, None]
         return torch.from_numpy(share).to(self.descent.learner.network.dtype).unsqueeze(-1)
 
@@ -172,22 +206,28 @@ class _Frame:
     ----------
     chain : Chain
         The network's layers.
+    params : dict of Tensor, each (a, ...)
+        The clients' leaves.
     lowest : int
         The first layer that moves.
     weights : list of Weights
-        The clients' leaves of each layer.
+        The same leaves by layer.
     made, slopes : list of Tensor, each (a, b, outputs)
         Places of what each layer but the last makes, and of the slopes at all layers.
     ones : Tensor, shape (a, 1, b)
         Ones, whose product with slopes sums them up.
+    grads : dict of Tensor, each (a, ...)
+        Places of the gradients, if every step may write to the same.
     """
 
     chain: Chain
+    params: Params
     lowest: int
     weights: list[Weights]
     made: list[Tensor]
     slopes: list[Tensor]
     ones: Tensor
+    grads: Params
 
     @classmethod
     def of(cls, descent: Descent, params: Params, b: int) -> _Frame:
@@ -196,23 +236,32 @@ class _Frame:
         weights = [stacked(layer, params) for layer in chain.layers]
         like, a = weights[0].weight, len(weights[0].weight)
         made, slopes = ([like.new_empty(a, b, layer.outputs) for layer in chain.layers] for _ in range(2))
-        return cls(chain, chain.lowest(descent.train), weights, made[:-1], slopes, like.new_ones(a, 1, b))
+        # fedstat's own optimisers keep no gradient, so that the next one may take its place
+        own = not descent.plain and type(descent.optimizer) in OPTIMIZERS.values()
+        grads = {name: torch.empty_like(params[name]) for name in descent.train if own}
+        return cls(
+            chain, params, chain.lowest(descent.train), weights, made[:-1], slopes, like.new_ones(a, 1, b), grads
+        )
 
-    def step(self, slope: Slope, x: Tensor, targets: Tensor, share: Tensor, outputs: Tensor, moves: Factors) -> None:
-        """Move leaves by one step on inputs (a, b, f), and write the outputs (a, b, Q) before it to their place."""
-        layers = self.chain.layers
+    def step(self, slope: Slope, x: Tensor, targets: Tensor, share: Tensor, outputs: Tensor, use: Use) -> None:
+        """Go forward and back on inputs (a, b, f), and write the outputs (a, b, Q) to their place."""
         made = [x, *self.chain.forward(self.weights, x, [*self.made, outputs])]
         delta = slope(outputs, targets, self.slopes[-1]).mul_(share)
-        for i in range(len(layers) - 1, self.lowest - 1, -1):
-            layer, (weight, _, bias) = layers[i], self.weights[i]
-            below = passed(layers[i - 1], made[i], delta, weight, self.slopes[i - 1]) if i > self.lowest else delta
-            if layer.weight in moves:
-                beta, alpha = moves[layer.weight]
-                weight.baddbmm_(delta.mT, made[i], beta=beta, alpha=alpha)
-            if bias is not None and layer.bias in moves:
-                beta, alpha = moves[layer.bias]
+        self.chain.backward(self.weights, made, delta, self.lowest, self.slopes, use)
+
+    def fuse(self, factors: Factors) -> Use:
+        """Return what moves a layer as soon as the slopes are known there."""
+
+        def use(i: int, inputs: Tensor, delta: Tensor) -> None:
+            layer, (weight, _, bias) = self.chain.layers[i], self.weights[i]
+            if layer.weight in factors:
+                beta, alpha = factors[layer.weight]
+                weight.baddbmm_(delta.mT, inputs, beta=beta, alpha=alpha)
+            if bias is not None and layer.bias in factors:
+                beta, alpha = factors[layer.bias]
                 bias.baddbmm_(self.ones, delta, beta=beta, alpha=alpha)
-            delta = below
+
+        return use
 
 
 def spread(work: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:

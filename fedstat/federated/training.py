@@ -24,7 +24,7 @@ from fedstat.federated.layers import MaskedBatchNorm
 from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.method import Method, in_slot, overrides, slot
 from fedstat.federated.network import Network, Params
-from fedstat.federated.optimizers import SGD, Rate, along_clients, clip, move
+from fedstat.federated.optimizers import Rate, along_clients, clip, move
 from fedstat.federated.samples import BatchOrders, Job, StackedSamples, Steps
 from fedstat.federated.schedules import Schedule
 
@@ -200,25 +200,27 @@ class _Crew:
         self.check(finite, [params[name] for name in {*phase.train, *statistics}], phase)
 
     def descent(self, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
-        """Return the steps of a phase in closed form; None if anything is asked for beside plain gradient steps."""
-        work, training = self.work, self.work.training
-        chain, rate = self.chain, self.rate(phase)
-        fused = (
-            chain is not None
-            and bool(phase.train)
-            and not {*phase.train} - {*chain.leaves}
-            and not {*phase.train} & moves.keys()
-            and not any(overrides(work.method, step) for step in ("gradient", "constrain"))
-            and training.steps == SGD()
-            and training.clip_norm is None
-            and phase.state is None
-            and not (training.weight_decay and isinstance(rate, Tensor))
+        """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
+        work, training, chain = self.work, self.work.training, self.chain
+        asked = (
+            phase.state is not None
+            or {*phase.train} & moves.keys()
+            or any(overrides(work.method, step) for step in ("gradient", "constrain"))
         )
-        if chain is None or not fused:
+        if chain is None or asked or not phase.train or not {*phase.train} <= {*chain.leaves}:
             return None
-        schedule, count = training.schedule, len(steps.places)
+        rate, schedule, count = self.rate(phase), training.schedule, len(steps.places)
         rates = [rate if schedule is None else _scaled(rate, self.factor(schedule, s)) for s in range(count)]
-        return Descent(chain, work.learner, work.samples, phase.train, rates, training.weight_decay)
+        return Descent(
+            chain,
+            work.learner,
+            work.samples,
+            phase.train,
+            rates,
+            training.steps,
+            training.weight_decay,
+            training.clip_norm,
+        )
 
     def step_by_step(
         self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params
