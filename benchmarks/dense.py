@@ -1,8 +1,8 @@
 """Time ways to train stacked dense networks by hand, each against the one before: which ideas pay.
 
-Run ``OMP_NUM_THREADS=1 python benchmarks/dense.py`` (or 2, and ``--clients 1000``). The work is a round of local training
-of W1: every client's MLP 100-200-1, logistic loss, 100 samples, batches of 20, 5 epochs of plain steps. All ways use the
-same samples, batches and start, take turns in one process, and end with the same weights to rounding.
+Run ``OMP_NUM_THREADS=1 python benchmarks/dense.py`` (or 2, and ``--clients 1000``). The work is a round of local
+training of W1: every client's MLP 100-200-1, logistic loss, 100 samples, batches of 20, 5 epochs of plain steps. All
+ways use the same samples, batches and start, take turns in one process, and end with the same weights to rounding.
 """
 
 from __future__ import annotations
@@ -171,9 +171,8 @@ def by_formula(way: Way, leaves: list[Tensor]) -> Callable[[Tensor, Tensor], Non
     """Make a step by the formula of its gradients."""
     w, b, v, c = leaves
     k = len(w)
-    hidden, slopes, outputs, delta, ones, gw, gv = (
-        w.new_ones(k, *shape) for shape in ((BATCH, UNITS), (BATCH, UNITS), (BATCH, 1), (BATCH, 1), (1, BATCH), w.shape[1:], v.shape[1:])
-    )  # fmt: skip
+    shapes = ((BATCH, UNITS), (BATCH, UNITS), (BATCH, 1), (BATCH, 1), (1, BATCH), w.shape[1:], v.shape[1:])
+    hidden, slopes, outputs, delta, ones, gw, gv = (w.new_ones(k, *shape) for shape in shapes)
 
     def step(w: Tensor, b: Tensor, v: Tensor, c: Tensor, x: Tensor, y: Tensor) -> None:
         h, d, o, e, to_w, to_v = (hidden, slopes, outputs, delta, gw, gv) if way.reuse else [None] * 6
@@ -217,7 +216,9 @@ def main() -> None:
     ways = {name: way for name, way in WAYS.items() if chosen.skip not in name}
     ends = {name: trained(task, way) for name, way in ways.items()}
     first = next(iter(ends.values()))
-    apart = {n: max(float((a - b).abs().max()) for a, b in zip(first, end, strict=True)) for n, end in ends.items()}
+    apart = {
+        n: max(float((a - b).detach().abs().max()) for a, b in zip(first, end, strict=True)) for n, end in ends.items()
+    }
     times: dict[str, list[tuple[float, float]]] = {}
     for _ in range(chosen.turns):
         for name in [*ways, "product"]:
@@ -229,7 +230,8 @@ def main() -> None:
             times.setdefault(name, []).append((time.perf_counter() - wall, time.process_time() - cpu))
     flops = chosen.clients * STEPS * BATCH * 4 * UNITS * (INPUTS + 1)
     print(
-        f"threads {torch.get_num_threads()}, torch {torch.__version__}, {chosen.turns} interleaved turns, {chosen.clients} clients"
+        f"threads {torch.get_num_threads()}, torch {torch.__version__}, {chosen.turns} interleaved turns, "
+        f"{chosen.clients} clients"
     )
     print(f"{'':40}{'wall s':>8}{'least':>8}{'CPU s':>8}{'least':>8}{'GFLOP/s':>9}   apart")
     for name, measured in times.items():

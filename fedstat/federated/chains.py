@@ -1,9 +1,8 @@
 """Networks that are chains of dense layers, whose gradients have a closed form.
 
-Of a chain of ``nn.Linear``, ``nn.ReLU`` and ``nn.Tanh`` under one of the usual losses forward and backward pass are a few
-batched products, which need neither ``torch.vmap`` nor a record of operations. The engine computes them so where nothing
-else is asked for; whatever a chain is not, and every method with an objective of its own, takes the general path. The
-two agree to rounding.
+Forward and backward pass of a chain of ``nn.Linear``, ``nn.ReLU`` and ``nn.Tanh`` under one of the usual losses are a
+few batched products, which need neither ``torch.vmap`` nor a record of operations. The engine computes them so where it
+may; any other network, and every method with an objective of its own, takes the general path. The two agree to rounding.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ class Chain:
             delta = below
 
     def collect(self, names: Collection[str], found: Params, places: Params) -> Use:
-        """Return what puts the gradients of the leaves `names` into `found`, where they lie in `places`, if it has any."""
+        """Return what puts the gradients of the leaves `names` into `found`, and writes them to `places`, if any."""
 
         def use(i: int, inputs: Tensor, delta: Tensor) -> None:
             weight, bias = self.layers[i].weight, self.layers[i].bias
@@ -267,7 +266,7 @@ def _flat(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]] | No
 
 
 def closed_form(method: Method, learner: Learner, x: Tensor) -> Chain | None:
-    """Return the chain by which a method's gradients on inputs like `x` (N, ...) have a closed form; None if they lack it.
+    """Return the chain by which a method's gradients on inputs like `x` (N, ...) have a closed form, or None.
 
     They have it on a CPU, if the method's objective is the plain loss, and that one of fedstat's own.
     """

@@ -1,8 +1,8 @@
 """Descent of chains of dense layers: all steps of a phase in closed form, on clients that fit the cache.
 
 Clients go in blocks that stay in a core's cache for all their steps, one block after the other on each of as many
-threads as torch has; what a client comes to does not depend on their number. In plain gradient steps the update is fused
-into the gradient: ``torch.baddbmm`` adds the product that is a gradient to the weights themselves.
+threads as torch has; what a client comes to does not depend on their number. In plain gradient steps the update is
+fused into the gradient: ``torch.baddbmm`` adds the product that is a gradient to the weights themselves.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Descent:
         move(params, directions, rate, divisor)
 
     def blocks(self, params: Params, places: np.ndarray) -> list[slice]:
-        """Cut the clients into blocks that fit the cache, an even number of them, so that two threads have equal work."""
+        """Cut the clients into blocks that fit the cache, an even number of them for two threads to share."""
         clients, batch = places.shape[1:]
         hidden = 2 * batch * sum(layer.outputs for layer in self.chain.layers)
         leaves = [params[name] for name in self.chain.leaves]
@@ -191,7 +191,7 @@ class _Block:
                 begin = end
 
     def share(self, valid: np.ndarray) -> Tensor:
-        """Return what each sample's slope counts for, (S, c, B, 1): zero at padding, and with each client's own rate."""
+        """Return what each sample's slope counts for, (S, c, B, 1): zero at padding; plain steps add own rates."""
         share, rates = valid / np.maximum(1, valid.sum(-1, keepdims=True)), self.descent.rates
         if isinstance(rates[0], Tensor) and self.descent.plain:
             share *= np.stack(rates)[:, self.clients, None]
@@ -265,7 +265,7 @@ class _Frame:
 
 
 def spread(work: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
-    """Apply `work` to every item, on as many threads as torch has, each of which computes with one thread of torch's."""
+    """Apply `work` to every item, on as many threads as torch has; each computes with one thread of torch's."""
     threads = torch.get_num_threads()
     if min(threads, len(items)) < 2:
         return [work(item) for item in items]
