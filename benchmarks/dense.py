@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -143,18 +144,20 @@ def trained(task: Task, way: Way) -> list[Tensor]:
     return [torch.cat(leaves) for leaves in zip(*ends, strict=True)]
 
 
-COMPILED: dict[object, Callable[..., None]] = {}
+COMPILED: dict[object, Callable[..., Any]] = {}
 
 
 def by_autograd(way: Way, leaves: list[Tensor]) -> Callable[[Tensor, Tensor], None]:
     """Make a step whose gradients torch finds."""
 
-    def forward(w: Tensor, b: Tensor, v: Tensor, c: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def loss(w: Tensor, b: Tensor, v: Tensor, c: Tensor, x: Tensor, y: Tensor) -> Tensor:
         outputs = torch.baddbmm(c, torch.baddbmm(b, x, w.mT).relu(), v.mT)
         return torch.nn.functional.binary_cross_entropy_with_logits(outputs, y, reduction="none").mean(1).sum()
 
+    forward: Callable[..., Tensor] = loss
     if way.compiled:
-        forward = COMPILED.setdefault("autograd", torch.compile(forward, dynamic=False))
+        key = ("autograd", len(leaves[0]))
+        forward = COMPILED[key] = COMPILED.get(key) or torch.compile(loss, dynamic=False)
 
     def step(x: Tensor, y: Tensor) -> None:
         for leaf in leaves:
@@ -197,9 +200,10 @@ def by_formula(way: Way, leaves: list[Tensor]) -> Callable[[Tensor, Tensor], Non
         if not way.column:
             b.baddbmm_(ones, d, alpha=-LR)
 
-    if way.compiled:
-        step = COMPILED.setdefault(("formula", k), torch.compile(step, dynamic=False))
-    return lambda x, y: step(w, b, v, c, x, y)
+    taken: Callable[..., None] = step
+    if way.compiled:  # what is compiled writes to the places of the first block, which is all that it needs
+        taken = COMPILED["formula", k] = COMPILED.get(("formula", k)) or torch.compile(step, dynamic=False)
+    return lambda x, y: taken(w, b, v, c, x, y)
 
 
 STEP = {"autograd": by_autograd, "closed": by_formula}

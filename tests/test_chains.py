@@ -322,7 +322,7 @@ def test_what_is_no_chain(model):
 
 
 def test_what_is_a_chain():
-    inner = nn.Sequential(nn.Linear(4, 5), nn.Identity(), nn.Tanh())
+    inner = nn.Sequential(nn.Linear(4, 5), nn.Identity(), nn.Tanh(), nn.Dropout(0.0))
     chain = chain_of(network_of(lambda: nn.Sequential(nn.Flatten(), inner, nn.Sequential(nn.Linear(5, 3, bias=False)))))
     assert chain.flatten
     assert chain.leaves == ("1.0.weight", "1.0.bias", "2.0.weight")

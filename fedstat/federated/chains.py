@@ -1,8 +1,9 @@
 """Networks that are chains of dense layers, whose gradients have a closed form.
 
 Forward and backward pass of a chain of ``nn.Linear``, ``nn.ReLU`` and ``nn.Tanh`` under one of the usual losses are a
-few batched products, which need neither ``torch.vmap`` nor a record of operations. The engine computes them so where it
-may; any other network, and every method with an objective of its own, takes the general path. The two agree to rounding.
+few batched products, which need neither ``torch.vmap`` nor a record of operations. The engine computes them so where
+it may; any other network, and every method with an objective of its own, takes the general path. The two agree to
+rounding.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.module import _has_any_global_hook
 
+from fedstat.federated.dropout import KeyedDropout
 from fedstat.federated.local import Batch, Learner
 from fedstat.federated.losses import Loss, cross_entropy, logistic, squared
 from fedstat.federated.method import Method, overrides
@@ -233,7 +235,7 @@ def _read(network: Network) -> Chain | None:
     if type(network) is not Network or network.mixed or network.forms or layers is None or _has_any_global_hook():
         return None
     flatten = bool(layers) and type(layers[0][1]) is nn.Flatten
-    rest = [(name, layer) for name, layer in layers[flatten:] if type(layer) is not nn.Identity]
+    rest = layers[flatten:]
     found: list[Layer] = []
     for (name, layer), (_, after) in pairwise([*rest, ("", None)]):
         if type(layer) is nn.Linear:
@@ -249,7 +251,10 @@ def _read(network: Network) -> Chain | None:
 
 
 def _flat(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]] | None:
-    """Return the layers of nested `nn.Sequential` in order, by name; None if there is any other kind of layer."""
+    """Return the layers of nested `nn.Sequential` in order, by name, without those that do nothing.
+
+    None if there is any layer of another kind.
+    """
     if any(getattr(module, hooks) for hooks in _HOOKS) or "forward" in vars(module):
         return None
     if type(module) in (nn.Sequential, MLP):
@@ -260,9 +265,10 @@ def _flat(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]] | No
                 return None
             found += inner
         return found
+    if type(module) is nn.Identity or (type(module) is KeyedDropout and module.p == 0):
+        return []
     flattens = type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
-    known = type(module) in (nn.Linear, nn.ReLU, nn.Tanh, nn.Identity) or flattens
-    return [(name, module)] if known and name else None
+    return [(name, module)] if type(module) in (nn.Linear, nn.ReLU, nn.Tanh) or flattens else None
 
 
 def closed_form(method: Method, learner: Learner, x: Tensor) -> Chain | None:

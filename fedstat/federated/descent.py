@@ -163,12 +163,12 @@ class _Block:
             outputs = x.new_empty(*y.shape, descent.chain.layers[-1].outputs)
             state = {name: values[:a] if values.dim() else values for name, values in state.items()}
             each = (values.unbind() for values in (x, prepare(outputs, y), share[steps, :a, :b], outputs))
-            for *values, factor, rate in zip(*each, factors[steps], rates[steps], strict=True):
+            for *one, factor, rate in zip(*each, factors[steps], rates[steps], strict=True):
                 if descent.plain:
-                    frame.step(slope, *values, frame.fuse(factor))
+                    frame.step(frame.fuse(factor), slope, *one)
                 else:
                     grads: Params = {}
-                    frame.step(slope, *values, descent.chain.collect(descent.train, grads, frame.grads))
+                    frame.step(descent.chain.collect(descent.train, grads, frame.grads), slope, *one)
                     descent.move(frame.params, grads, state, rate[:a] if isinstance(rate, Tensor) else rate)
             counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), losses(outputs, y), 0)
             finite[:a] &= counted.sum(-1).isfinite().all(0)
@@ -194,7 +194,7 @@ class _Block:
         """Return what each sample's slope counts for, (S, c, B, 1): zero at padding; plain steps add own rates."""
         share, rates = valid / np.maximum(1, valid.sum(-1, keepdims=True)), self.descent.rates
         if isinstance(rates[0], Tensor) and self.descent.plain:
-            share *= np.stack(rates)[:, self.clients, None]
+            share *= torch.stack([torch.as_tensor(rate) for rate in rates]).numpy()[:, self.clients, None]
         return torch.from_numpy(share).to(self.descent.learner.network.dtype).unsqueeze(-1)
 
 
@@ -243,7 +243,7 @@ class _Frame:
             chain, params, chain.lowest(descent.train), weights, made[:-1], slopes, like.new_ones(a, 1, b), grads
         )
 
-    def step(self, slope: Slope, x: Tensor, targets: Tensor, share: Tensor, outputs: Tensor, use: Use) -> None:
+    def step(self, use: Use, slope: Slope, x: Tensor, targets: Tensor, share: Tensor, outputs: Tensor) -> None:
         """Go forward and back on inputs (a, b, f), and write the outputs (a, b, Q) to their place."""
         made = [x, *self.chain.forward(self.weights, x, [*self.made, outputs])]
         delta = slope(outputs, targets, self.slopes[-1]).mul_(share)
@@ -257,7 +257,7 @@ class _Frame:
             if layer.weight in factors:
                 beta, alpha = factors[layer.weight]
                 weight.baddbmm_(delta.mT, inputs, beta=beta, alpha=alpha)
-            if bias is not None and layer.bias in factors:
+            if bias is not None and layer.bias is not None and layer.bias in factors:
                 beta, alpha = factors[layer.bias]
                 bias.baddbmm_(self.ones, delta, beta=beta, alpha=alpha)
 
