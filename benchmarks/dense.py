@@ -3,20 +3,27 @@
 Run ``OMP_NUM_THREADS=1 python benchmarks/dense.py`` (or 2, and ``--clients 1000``). The work is a round of local
 training of W1: every client's MLP 100-200-1, logistic loss, 100 samples, batches of 20, 5 epochs of plain steps. All
 ways use the same samples, batches and start, take turns in one process, and end with the same weights to rounding.
+Beside them stand whole rounds of `fedstat.rounds`, by either path.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+import fedstat as fs
+from fedstat.federated import training
 
 INPUTS, UNITS, SAMPLES, BATCH, EPOCHS, LR = 100, 200, 100, 20, 5, 0.05
 STEPS = EPOCHS * SAMPLES // BATCH
@@ -59,6 +66,7 @@ class Way:
     compiled: bool = False
 
 
+#: As the engine does it, but for the samples, which it gathers for several steps into memory that it keeps.
 BEST = Way(reuse=True, fused=True, block=12, gathered=True)
 WAYS = {
     "autograd, all clients at once": Way("autograd"),
@@ -77,6 +85,9 @@ WAYS = {
     "the same, compiled": replace(BEST, compiled=True),
     "the same, two workers": replace(BEST, workers=2),
 }
+
+
+ENGINES = ("fedstat, general path", "fedstat, closed form")
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,44 +220,63 @@ def by_formula(way: Way, leaves: list[Tensor]) -> Callable[[Tensor, Tensor], Non
 STEP = {"autograd": by_autograd, "closed": by_formula}
 
 
+def engine(task: Task, *, general: bool) -> Callable[[], None]:
+    """Make a round of fedstat's FedAvg on the same samples, everything but evaluation included."""
+    clients = task.places.shape[1]
+    whose = np.repeat(np.arange(clients), SAMPLES)
+    data = fs.data.from_arrays(task.x.numpy(), task.y[:, 0].long().numpy(), whose, test=0)
+    settings = fs.Training(lr=LR, batch_size=BATCH, local_epochs=EPOCHS)
+    rounds = fs.rounds(fs.FedAvg(), fs.models.mlp(INPUTS, UNITS, 1), data, settings)
+
+    def turn() -> None:
+        closed_form = training.closed_form
+        training.closed_form = (lambda *_: None) if general else closed_form
+        try:
+            next(rounds)
+        finally:
+            training.closed_form = closed_form
+
+    return turn
+
+
 def main() -> None:
     """Print the seconds of every way, and the rate of a large product in the same run."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--skip", default="none", help="leave out the ways whose names hold this word")
+    parser.add_argument("--ways", default="", help="measure those whose names hold this regular expression")
     chosen = parser.parse_args()
     task, matrix = make_task(chosen.clients), torch.randn(1024, 1024)
-    ways = {name: way for name, way in WAYS.items() if chosen.skip not in name}
-    ends = {name: trained(task, way) for name, way in ways.items()}
-    first = next(iter(ends.values()))
-    apart = {
-        n: max(float((a - b).detach().abs().max()) for a, b in zip(first, end, strict=True)) for n, end in ends.items()
-    }
+    ways = {name: way for name, way in WAYS.items() if re.search(chosen.ways, name)}
+    turns: dict[str, Callable[[], object]] = {name: partial(trained, task, way) for name, way in ways.items()}
+    apart, ends = {}, {}
+    for name, way in ways.items():
+        ends[name] = [leaf.detach() for leaf in trained(task, way)]
+        first = next(iter(ends.values()))
+        apart[name] = max(float((a - b).abs().max()) for a, b in zip(first, ends[name], strict=True))
+    for name in ENGINES:
+        if re.search(chosen.ways, name):
+            turns[name] = engine(task, general="general" in name)
+            turns[name]()
+    turns["product of two 1024-cubed matrices"] = lambda: matrix @ matrix
     times: dict[str, list[tuple[float, float]]] = {}
     for _ in range(chosen.turns):
-        for name in [*ways, "product"]:
+        for name, turn in turns.items():
             wall, cpu = time.perf_counter(), time.process_time()
-            if name == "product":
-                matrix @ matrix
-            else:
-                trained(task, ways[name])
+            turn()
             times.setdefault(name, []).append((time.perf_counter() - wall, time.process_time() - cpu))
     flops = chosen.clients * STEPS * BATCH * 4 * UNITS * (INPUTS + 1)
     print(
         f"threads {torch.get_num_threads()}, torch {torch.__version__}, {chosen.turns} interleaved turns, "
-        f"{chosen.clients} clients"
+        f"{chosen.clients} clients; medians and least; rate by least CPU seconds; gap to the first"
     )
     print(f"{'':40}{'wall s':>8}{'least':>8}{'CPU s':>8}{'least':>8}{'GFLOP/s':>9}   apart")
     for name, measured in times.items():
         walls, cpus = zip(*measured, strict=True)
-        work = 2 * 1024**3 if name == "product" else flops
+        work = 2 * 1024**3 if "product" in name else flops
         columns = (statistics.median(walls), min(walls), statistics.median(cpus), min(cpus))
-        print(
-            f"{name:40}"
-            + "".join(f"{t:8.4f}" for t in columns)
-            + f"{work / min(walls) / 1e9:9.1f}   {apart.get(name, 0):.1e}"
-        )
+        gap = f"{apart[name]:.1e}" if name in apart else ""
+        print(f"{name:40}" + "".join(f"{t:8.4f}" for t in columns) + f"{work / min(cpus) / 1e9:9.1f}   {gap}")
 
 
 if __name__ == "__main__":

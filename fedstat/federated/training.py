@@ -119,7 +119,9 @@ class LocalTraining:
 
     def chunk_size(self, start: Params) -> int:
         """Clients that are stacked at once."""
-        return chunk_size(start, self.learner.network, self.samples.x, self.orders.batch_size)
+        own = any(overrides(self.method, step) for step in ("gradient", "constrain"))
+        blocks = not own and closed_form(self.method, self.learner, self.samples.x) is not None
+        return chunk_size(start, self.learner.network, self.samples.x, self.orders.batch_size, blocks=blocks)
 
     def stacked(self, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train clients that lie along the first axis of all leaves."""
