@@ -214,6 +214,23 @@ def test_gradients_of_a_methods_own_step(general, counted):
     assert counted["gradients"]
 
 
+def test_a_leaf_that_the_loss_does_not_see_takes_the_general_path(general, counted):
+    class Carries(fs.Method):
+        def leaves(self, network, federation):
+            return {**network.initial(), "more/bias": torch.ones(2, dtype=network.dtype)}
+
+        def phases(self, network, training, round):
+            return (Phase((*network.trainable, "more/bias")),)
+
+    decayed = fs.Training(lr=0.1, weight_decay=0.5, batch_size=4)
+    results = [
+        work(lambda: run(Carries(), model=fs.models.mlp(3, 5, 2), clients=vector_clients(), training=decayed))
+        for work in (lambda one: one(), general)
+    ]
+    assert counted == {"phases": 0, "gradients": 0}
+    assert_close(*(result.states["it", 0].server for result in results), 0)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_neither_blocks_nor_threads_nor_chunks_change_what_a_client_comes_to(threads, monkeypatch):
     network, before = network_of(fs.models.mlp(6, 5, 3)), torch.get_num_threads()

@@ -119,7 +119,7 @@ class LocalTraining:
 
     def chunk_size(self, start: Params) -> int:
         """Clients that are stacked at once."""
-        own = any(overrides(self.method, step) for step in ("gradient", "constrain"))
+        own = any(overrides(self.method, step) for step in ("prepare", "gradient", "constrain", "finish"))
         blocks = not own and closed_form(self.method, self.learner, self.samples.x) is not None
         return chunk_size(start, self.learner.network, self.samples.x, self.orders.batch_size, blocks=blocks)
 
@@ -366,6 +366,8 @@ class _Gradients:
         method, learner = crew.work.method, crew.work.learner
         self.names, self.context, self.finite = names, context, finite
         self.learner, self.chain = learner, crew.chain
+        if self.chain is not None and not {*names} <= {*self.chain.leaves}:
+            self.chain = None  # a leaf of the method's own has no part in the loss
 
         def loss(
             full: bool, p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor, key: Tensor
