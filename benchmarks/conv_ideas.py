@@ -22,7 +22,8 @@ from torch.nn import functional as F
 
 import fedstat as fs
 from fedstat.federated import conv_chains
-from fedstat.federated.conv_chains import Chain, Link, chain_of, layers_of
+from fedstat.federated.conv_chains import Chain, Link, chain_of
+from fedstat.federated.layers import layers_of
 from fedstat.federated.local import Batch, Learner
 from fedstat.federated.network import Params, build
 from fedstat.federated.optimizers import move
@@ -56,7 +57,7 @@ def by_autograd(params: Params, batch: Batch) -> Params:
 
 def closed(params: Params, batch: Batch, of: Chain = chain) -> Params:
     """Return gradients in closed form."""
-    return of.gradients(learner, params, batch, names)[1]
+    return of.gradients(learner, params, names, batch)[1]
 
 
 @contextmanager
@@ -188,7 +189,7 @@ def fused() -> Params:
 
     def gradient(params: Params, batch: Batch) -> Params:
         others = [name for name in names if name != "hidden.weight"]
-        return chain.gradients(learner, params, batch, others)[1]
+        return chain.gradients(learner, params, others, batch)[1]
 
     with changed({nn.Linear: dense}):
         return client(gradient)

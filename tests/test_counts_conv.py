@@ -105,7 +105,7 @@ def test_operations_arithmetic_and_memory_of_a_step(here, monkeypatch):
     leaves, outputs = 582_026, 20 * (24 * 24 * 32 + 8 * 8 * 64)
     assert new <= 4 * (leaves + (2 + 3 / 4 + 2 / 4 + 0.5) * outputs)
 
-    monkeypatch.setattr(training, "chain_of", lambda network: None)
+    monkeypatch.setattr(training.conv_chains, "chain_of", lambda network: None)
     by_autograd, same, most = of_a_step()
     assert same == flops
     assert sum(by_autograd.values()) >= sum(operations.values())

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedstat.federated.layers import hooked, layers_of
 from fedstat.federated.local import Batch, Learner
 from fedstat.federated.losses import cross_entropy
 from fedstat.federated.network import Network, Params
@@ -53,11 +55,20 @@ class Chain:
 
     links: tuple[Link, ...]
 
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        """The leaves of all layers."""
+        return tuple(
+            f"{link.weight.rpartition('.')[0]}.{leaf}".removeprefix(".")
+            for link in self.links
+            for leaf, _ in link.layer.named_parameters()
+        )
+
     @torch.no_grad()
     def gradients(
-        self, learner: Learner, params: Params, batch: Batch, names: Collection[str]
+        self, learner: Learner, params: Params, names: Collection[str], batch: Batch
     ) -> tuple[Tensor, Params]:
-        """Return the mean loss of one client's batch, a scalar, and its gradients by the leaves `names`."""
+        """Return whether the loss of one client's batch is finite, and its gradients by the leaves `names`."""
         wanted = [(link.weight in names, link.bias in names) for link in self.links]
         lowest = next((i for i, pair in enumerate(wanted) if any(pair)), len(wanted))
         values, backs = batch.x, []
@@ -66,13 +77,12 @@ class Chain:
             values, back = _RULES[type(link.layer)](link.layer, values, weight, bias)
             backs.append(back)
         loss, slope = _slope(learner, values, batch)
-        found = dict[str, Tensor | None]()
+        found = dict[str, Any]()
         for i in reversed(range(lowest, len(backs))):
             below, *own = backs.pop()(slope, (i > lowest, *wanted[i]))  # popped, so that its tensors are freed
             found |= zip((self.links[i].weight, self.links[i].bias), own, strict=True)
             slope = slope if below is None else below
-        grads = {name: found.get(name) for name in names}
-        return loss, {name: torch.zeros_like(params[name]) if g is None else g for name, g in grads.items()}
+        return loss.isfinite(), {name: found[name] for name in names}
 
 
 def chain_of(network: Network) -> Chain | None:
@@ -93,22 +103,9 @@ def chain_of(network: Network) -> Chain | None:
     )
 
 
-def layers_of(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
-    """Return the layers that a module calls one after the other, with their names; itself if it may do anything else.
-
-    Only of `nn.Sequential`, and of what is derived from it with the same forward pass, is the order known.
-    """
-    if type(module).forward is not nn.Sequential.forward or _hooked(module):
-        return [(name, module)]
-    found = list[tuple[str, nn.Module]]()
-    for child, layer in module._modules.items():  # one layer may come twice
-        found += [] if layer is None else layers_of(layer, f"{name}.{child}" if name else child)
-    return found
-
-
 def _has_rule(layer: nn.Module) -> bool:
     """Tell whether a layer's way back is known, its settings included."""
-    if type(layer) not in _RULES or _hooked(layer):
+    if type(layer) not in _RULES or hooked(layer):
         return False
     match layer:
         case nn.Conv2d():
@@ -116,12 +113,6 @@ def _has_rule(layer: nn.Module) -> bool:
         case nn.MaxPool2d():
             return not layer.return_indices
     return True
-
-
-def _hooked(module: nn.Module) -> bool:
-    """Tell whether something of the user's runs around a module's forward pass, or in place of it."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks) or "forward" in vars(module)
 
 
 def _slope(learner: Learner, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

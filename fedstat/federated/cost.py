@@ -79,7 +79,7 @@ def _counted(network: Network, x: Tensor) -> tuple[int, int]:
     return flops, sum(kept.values())
 
 
-def chunk_size(params: Params, network: Network, x: Tensor, batch_size: int) -> int:
+def chunk_size(params: Params, network: Network, x: Tensor, batch_size: int, *, blocks: bool = False) -> int:
     """Return how many clients train at once: as many as the chunk's bytes hold, and on a CPU no more than pays.
 
     Parameters
@@ -92,13 +92,15 @@ def chunk_size(params: Params, network: Network, x: Tensor, batch_size: int) -> 
         Stored inputs, of the shape that the network takes.
     batch_size : int
         Number of samples of one step.
+    blocks : bool
+        Whether a chunk is worked off in blocks that fit the cache, so that it may be as large as the memory allows.
     """
     leaves = sum(leaf[0].numel() * leaf.element_size() for leaf in params.values())
     models = max(1, round(leaves / network.bytes))  # a client of some methods holds several models
     one = cost(network, x)
     each = COPIES * leaves + models * (batch_size * one.activations + 2 * one.weights)  # weights, and their gradients
     most = chunk_bytes(network.device) // each
-    return max(1, most if network.device.type == "cuda" else min(most, CHUNK_BYTES // leaves))
+    return max(1, most if blocks or network.device.type == "cuda" else min(most, CHUNK_BYTES // leaves))
 
 
 def chunk_bytes(device: torch.device) -> int:

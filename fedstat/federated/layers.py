@@ -329,6 +329,25 @@ def _computed(value: Tensor) -> bool:
     return not value.is_leaf
 
 
+def layers_of(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
+    """Return the layers that a module calls one after the other, with their names; itself if it may do anything else.
+
+    Only of `nn.Sequential`, and of what is derived from it with the same forward pass, is the order known.
+    """
+    if type(module).forward is not nn.Sequential.forward or hooked(module):
+        return [(name, module)]
+    found = list[tuple[str, nn.Module]]()
+    for child, layer in module._modules.items():  # one layer may come twice
+        found += [] if layer is None else layers_of(layer, f"{name}.{child}" if name else child)
+    return found
+
+
+def hooked(module: nn.Module) -> bool:
+    """Tell whether something of the user's runs around a module's forward pass, or in place of it."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)
+
+
 def norm_layers(module: nn.Module) -> list[str]:
     """Return the dotted names of the `MaskedBatchNorm` layers, in order; ``""`` is the module itself."""
     return [name for name, layer in module.named_modules() if isinstance(layer, MaskedBatchNorm)]

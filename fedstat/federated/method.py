@@ -348,13 +348,13 @@ def is_plain(method: Method) -> bool:
     steps = (
         "receive", "leaves", "prepare", "phases", "objective", "gradient", "constrain", "finish", "held_out", "batches",
     )  # fmt: skip
-    return all(is_fedavgs(method, name) for name in steps)
+    return not any(overrides(method, name) for name in steps)
 
 
-def is_fedavgs(method: Method, step: str) -> bool:
-    """Tell whether a method has one step, given by its name, from FedAvg."""
-    own = getattr(type(method), step)
-    return own is getattr(Method, step) or getattr(own, "written_out", False)
+def overrides(method: Method, name: str) -> bool:
+    """Tell whether a method has a step or class attribute of its own in the place of FedAvg's."""
+    own = getattr(type(method), name)
+    return own is not getattr(Method, name) and not getattr(own, "written_out", False)
 
 
 def stack(params: Params, clients: int) -> Params:

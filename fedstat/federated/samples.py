@@ -134,29 +134,31 @@ class BatchOrders:
             places = self.divide(job)[0]
             rng = job.seeds.stream(self.purpose, self.round, job.client)
             shuffled = rng.permuted(np.tile(places, (first + epochs, 1)), axis=1)[first:]
-            steps = [self.steps(epoch) for epoch in shuffled]
-            self.known[key] = np.concatenate(steps) if steps else np.zeros((0, self.group, self.batch_size), int)
+            self.known[key] = self.steps(shuffled)
         return self.known[key]
 
-    def steps(self, epoch: np.ndarray) -> np.ndarray:
-        """Cut one epoch's samples into steps of `group` batches, (steps, group, B); no sample comes twice in a step.
+    def steps(self, epochs: np.ndarray) -> np.ndarray:
+        """Cut the samples of E epochs, (E, n), into steps of `group` batches, (steps, group, B).
 
-        If a step has too few samples to fill its batches, they are spread over the batches evenly; a batch that still
-        has none repeats the step's first.
+        No sample comes twice in a step. If a step has too few samples to fill its batches, they are spread over the
+        batches evenly; a batch that still has none repeats the step's first.
         """
-        b, g = self.batch_size, self.group
-        batches = np.pad(epoch, (0, -len(epoch) % b), constant_values=-1).reshape(-1, b)
+        (count, n), b, g = epochs.shape, self.batch_size, self.group
+        padded = np.full((count, n + -n % b), -1)
+        padded[:, :n] = epochs
+        batches = padded.reshape(count, (n + -n % b) // b, b)
         if g == 1:
-            return batches[:, None]
-        steps = []
-        for i in range(0, len(batches), g):
-            group = batches[i : i + g]
-            if len(group) < g:
-                rest = np.array_split(group[group >= 0], g)
-                rest = [part if len(part) else rest[0] for part in rest]
-                group = np.stack([np.pad(part, (0, b - len(part)), constant_values=-1) for part in rest])
-            steps.append(group)
-        return np.stack(steps)
+            return batches.reshape(-1, 1, b)
+        steps = np.zeros((count, -(-batches.shape[1] // g), g, b), int)
+        for epoch, taken in zip(batches, steps, strict=True):
+            for i in range(len(taken)):
+                group = epoch[i * g : (i + 1) * g]
+                if len(group) < g:
+                    rest = np.array_split(group[group >= 0], g)
+                    rest = [part if len(part) else rest[0] for part in rest]
+                    group = np.stack([np.pad(part, (0, b - len(part)), constant_values=-1) for part in rest])
+                taken[i] = group
+        return steps.reshape(-1, g, b)
 
     def of(self, jobs: Sequence[Job], first: int, epochs: Sequence[int], most: int | None = None) -> Steps:
         """Return the jobs' steps: each job skips `first` epochs, then takes as many as `epochs` says for it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,14 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import number
-from fedstat.federated.conv_chains import chain_of
+from fedstat.federated import conv_chains
+from fedstat.federated.chains import Chain, closed_form
 from fedstat.federated.cost import chunk_size
+from fedstat.federated.descent import Descent
 from fedstat.federated.executor import Executor
 from fedstat.federated.layers import MaskedBatchNorm
 from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
-from fedstat.federated.method import Method, in_slot, is_fedavgs, slot
+from fedstat.federated.method import Method, in_slot, overrides, slot
 from fedstat.federated.network import Network, Params
 from fedstat.federated.optimizers import Rate, along_clients, clip, move
 from fedstat.federated.samples import BatchOrders, Job, StackedSamples, Steps
@@ -118,7 +120,9 @@ class LocalTraining:
 
     def chunk_size(self, start: Params) -> int:
         """Clients that are stacked at once."""
-        return chunk_size(start, self.learner.network, self.samples.x, self.orders.batch_size)
+        own = any(overrides(self.method, step) for step in ("prepare", "gradient", "constrain", "finish"))
+        blocks = not own and closed_form(self.method, self.learner, self.samples.x) is not None
+        return chunk_size(start, self.learner.network, self.samples.x, self.orders.batch_size, blocks=blocks)
 
     def stacked(self, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train clients that lie along the first axis of all leaves."""
@@ -137,6 +141,20 @@ class _Crew:
     work: LocalTraining
     jobs: Sequence[Job]
     stacked: bool
+
+    @cached_property
+    def chain(self) -> Chain | conv_chains.Chain | None:
+        """The chain by which gradients have a closed form; None where they lack it."""
+        method, learner = self.work.method, self.work.learner
+        if self.stacked:
+            return closed_form(method, learner, self.work.samples.x)
+        plain = not overrides(method, "objective") and type(learner) is Learner
+        return conv_chains.chain_of(learner.network) if plain else None
+
+    @property
+    def first(self) -> np.ndarray:
+        """Where each client's samples begin, (c,)."""
+        return np.array([job.row * self.work.samples.n_max for job in self.jobs])
 
     def each(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Make what speaks of one client apply to those at hand."""
@@ -180,6 +198,41 @@ class _Crew:
 
     def train(self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> None:
         """Take all steps of one phase in place."""
+        descent = self.descent(phase, steps, moves)
+        if descent is None:
+            finite = self.step_by_step(params, received, aux, phase, steps, moves)
+        else:
+            finite = descent.run(params, self.first, steps.places[:, 0])
+        statistics = [name for name in params if name.endswith(("running_mean", "running_var"))]
+        self.check(finite, [params[name] for name in {*phase.train, *statistics}], phase)
+
+    def descent(self, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
+        """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
+        work, training, chain = self.work, self.work.training, self.chain
+        asked = (
+            phase.state is not None
+            or {*phase.train} & moves.keys()
+            or any(overrides(work.method, step) for step in ("gradient", "constrain"))
+        )
+        if not isinstance(chain, Chain) or asked or not phase.train or not {*phase.train} <= {*chain.leaves}:
+            return None
+        rate, schedule, count = self.rate(phase), training.schedule, len(steps.places)
+        rates = [rate if schedule is None else _scaled(rate, self.factor(schedule, s)) for s in range(count)]
+        return Descent(
+            chain,
+            work.learner,
+            work.samples,
+            phase.train,
+            rates,
+            training.steps,
+            training.weight_decay,
+            training.clip_norm,
+        )
+
+    def step_by_step(
+        self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params
+    ) -> Tensor:
+        """Take all steps of one phase in place, each by its gradient; return whose losses were all finite."""
         method, training, rate = self.work.method, self.work.training, self.rate(phase)
         optimizer, context = training.steps, Context(received, aux, phase.name)
         kept = None if phase.state is None else slot(params, phase.state)
@@ -188,7 +241,7 @@ class _Crew:
         for name in phase.train:
             params[name].requires_grad_()
         grad = _Gradients(self, phase.train, context, finite)
-        constrains = type(method).constrain is not Method.constrain
+        constrains = overrides(method, "constrain")
         active = steps.places[:, 0, :, 0] >= 0
         everybody, moving = np.asarray(active.all(1)), torch.from_numpy(active).to(finite.device)
         for taken, batches in enumerate(self.batches(steps)):
@@ -217,8 +270,7 @@ class _Crew:
             params |= in_slot(state, phase.state)
         for name in phase.train:
             params[name] = params[name].detach()
-        statistics = [name for name in params if name.endswith(("running_mean", "running_var"))]
-        self.check(grad.finite, [params[name] for name in {*phase.train, *statistics}], phase)
+        return grad.finite
 
     def constrain(self, params: Params, phase: Phase, context: Context, rows: Tensor | None) -> None:
         """Let the method put back what a step moved where it may not be."""
@@ -237,7 +289,7 @@ class _Crew:
         samples, network = self.work.samples, self.work.learner.network
         counts = (steps.places >= 0).sum(-1)
         full = (counts == steps.places.shape[-1]).all(-1)
-        first = torch.tensor([job.row * samples.n_max for job in self.jobs], device=samples.x.device)[:, None]
+        first = torch.from_numpy(self.first).to(samples.x.device)[:, None]
         tensors = (torch.from_numpy(values).to(samples.x.device) for values in (steps.places, steps.noise))
         for group, keys, some, whole in zip(*tensors, counts, full, strict=True):
             made = []
@@ -318,6 +370,9 @@ class _Gradients:
     def __init__(self, crew: _Crew, names: Sequence[str], context: Context, finite: Tensor) -> None:
         method, learner = crew.work.method, crew.work.learner
         self.names, self.context, self.finite = names, context, finite
+        self.learner, self.chain = learner, crew.chain
+        if self.chain is not None and not {*names} <= {*self.chain.leaves}:
+            self.chain = None  # a leaf of the method's own has no part in the loss
 
         def loss(
             full: bool, p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor, key: Tensor
@@ -325,14 +380,12 @@ class _Gradients:
             return method.objective(learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, context.phase))
 
         self.losses = {full: crew.each(partial(loss, full)) for full in (True, False)}
-        plain = not crew.stacked and is_fedavgs(method, "objective")
-        self.learner, self.chain = learner, chain_of(learner.network) if plain else None
 
     def __call__(self, point: Params, batch: Batch) -> Params:
         """Return the gradients at a point, by the names of the leaves that train."""
-        if self.chain is not None:
-            loss, found = self.chain.gradients(self.learner, point, batch, self.names)
-            self.finite = self.finite & loss.isfinite()
+        if self.chain is not None and self.names:
+            finite, found = self.chain.gradients(self.learner, point, self.names, batch)
+            self.finite = self.finite & finite
             return found
         received, aux = self.context.received, self.context.aux
         tensors = (batch.x, batch.y, batch.valid, batch.rows, batch.noise)
