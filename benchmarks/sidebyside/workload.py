@@ -49,8 +49,8 @@ SAMPLES, BATCH, LR, TEST = 100, 20, 0.05, 2000
 _DENSE = 2 * (2 * 100 * 200 + 3 * 200)
 _CONV = 2 * (2 * 24 * 24 * 32 * 25 + 3 * 8 * 8 * 64 * 800 + 3 * 1024 * 512 + 3 * 512 * 10)
 SIZES = {
-    "W1": Sizes(100, 100, (100,), 1, 5, 2, _DENSE),
-    "W2": Sizes(100, 10, (28, 28), 10, 2, 2, _CONV),
+    "W1": Sizes(100, 100, (100,), 1, 5, 9, _DENSE),
+    "W2": Sizes(100, 10, (28, 28), 10, 2, 7, _CONV),
     "W3": Sizes(1000, 1000, (100,), 1, 5, 3, _DENSE),
 }
 
@@ -106,7 +106,7 @@ def draw(name: str) -> dict[str, np.ndarray]:
         y = (x @ rng.normal(size=shape[1]) + 5 * rng.normal(size=len(x)) > 0).astype(np.int64)
     else:
         y = rng.integers(sizes.outputs, size=shape[0])
-        x = (rng.normal(size=(sizes.outputs, *sizes.shape))[y] / 4 + rng.normal(size=shape)).astype(np.float32)
+        x = (rng.normal(size=(sizes.outputs, *sizes.shape))[y] / 2 + rng.normal(size=shape)).astype(np.float32)
     count = sizes.clients * SAMPLES
     return {
         "x": x[:count].reshape(sizes.clients, SAMPLES, *sizes.shape),
