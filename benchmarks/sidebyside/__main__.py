@@ -136,7 +136,11 @@ def same(work: Workload, arrays: Mapping[str, np.ndarray], rows: list[Row]) -> b
     print(
         f"{work.name}: test loss {begun:.4f} at the start; {mean:.4f} with standard deviation {deviation:.1e} over "
         f"{SEEDS} orders of batches; "
-        + ("not the same: " + ", ".join(f"{one['peer']} {one['test_loss']:.4f}" for one in off) if off else "all the same")
+        + (
+            "not the same: " + ", ".join(f"{one['peer']} {one['test_loss']:.4f}" for one in off)
+            if off
+            else "all the same"
+        )
     )
     return not off
 
@@ -157,7 +161,7 @@ def main() -> None:
     print(markdown(rows))
     if options.write is not None:
         table = write_csv(options.write / "side-by-side.csv", rows)
-        paste(options.write / "side-by-side.md", markdown(table))
+        paste(options.write / "side-by-side.md", "python -m benchmarks.sidebyside --write docs", markdown(table))
     if not all(equal for _, equal in results):
         sys.exit("models differ by more than the order of batches explains.")
 

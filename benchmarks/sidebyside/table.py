@@ -10,7 +10,6 @@ from typing import Any
 
 from benchmarks.sidebyside.workload import SAMPLES, SIZES
 
-MARKS = ("<!-- python -m benchmarks.sidebyside --write docs -->", "<!-- end of what it wrote -->")
 PRODUCT = 20 * 2 * 1024**3
 
 Row = dict[str, Any]
@@ -40,7 +39,9 @@ def row(name: str, peer: str, turns: Sequence[Mapping[str, float]], ours: Sequen
 
 def write_csv(file: Path, rows: Iterable[Row]) -> list[dict[str, str]]:
     """Write rows in place of those of the same workloads; return all of the file as text."""
-    new = [{key: f"{value:.4g}" if isinstance(value, float) else str(value) for key, value in row.items()} for row in rows]
+    new = [
+        {key: f"{value:.4g}" if isinstance(value, float) else str(value) for key, value in row.items()} for row in rows
+    ]
     fresh, old = {row["workload"] for row in new}, []
     if file.exists():
         with file.open(newline="") as before:
@@ -71,7 +72,9 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         for row in own:
             value = {key: float(row[key]) for key in row if key not in ("workload", "peer", "date", "versions")}
             learnt = f"{value['test_loss']:.4f} | {value['accuracy']:.3f}" if row["peer"] != "matmul" else "|"
-            ratio = f"{value['times_fedstat']:.2f} | {value['times_fedstat_min']:.2f} to {value['times_fedstat_max']:.2f}"
+            ratio = (
+                f"{value['times_fedstat']:.2f} | {value['times_fedstat_min']:.2f} to {value['times_fedstat_max']:.2f}"
+            )
             parts.append(
                 f"| {row['peer']} | {value['seconds']:.3f} | {value['seconds_min']:.3f} to {value['seconds_max']:.3f} | "
                 f"{ratio if row['peer'] != 'matmul' else '|'} | {value['cpu_seconds']:.2f} | {value['peak_mib']:.0f} | "
@@ -81,7 +84,8 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-def paste(page: Path, text: str) -> None:
-    """Put the tables between the marks of a page."""
-    before, rest = page.read_text(encoding="utf-8").split(MARKS[0])
-    page.write_text(f"{before}{MARKS[0]}\n\n{text}\n{MARKS[1]}{rest.split(MARKS[1])[1]}", encoding="utf-8")
+def paste(page: Path, command: str, text: str) -> None:
+    """Put what a command wrote between its marks in a page."""
+    begin, end = f"<!-- {command} -->", "<!-- end of what it wrote -->"
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    page.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{rest.split(end)[1]}", encoding="utf-8")

@@ -15,7 +15,9 @@ PACKAGES = ("fedstat", "torch")
 def run(work: Workload, turns: Turns, seed: int = 0) -> None:
     """Train until the driver has enough."""
     sizes, start = work.sizes, module(work)
-    held = Clients(Samples(work.x, work.y, np.full(sizes.clients, SAMPLES)), classes=tuple(range(max(2, sizes.outputs))))
+    held = Clients(
+        Samples(work.x, work.y, np.full(sizes.clients, SAMPLES)), classes=tuple(range(max(2, sizes.outputs)))
+    )
     build = fs.models.mlp(100, 200, 1) if work.dense else fs.models.two_conv(10)
     network = build()
     network.load_state_dict(start.state_dict())
