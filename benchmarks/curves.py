@@ -10,7 +10,8 @@ kernel
 
 One thread. Sizes take turns, and times are processor seconds, which on one thread are the wall seconds of a quiet
 machine. The exponent is the slope of a straight line through the logarithms of the medians of the `FITTED` largest
-sizes, where fixed costs no longer matter, with a 95 % interval by Student's t: it covers noise and the bend that is left.
+sizes, where fixed costs no longer matter, with a 95 % interval by Student's t, which covers noise and the bend
+that is left.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import torch
 
 import fedstat as fs
 from benchmarks.sidebyside import __doc__ as head
-from benchmarks.sidebyside.processes import ROOT, Peer
+from benchmarks.sidebyside.processes import Peer
 from benchmarks.sidebyside.table import Row, markdown, paste, row, write_csv
 from benchmarks.sidebyside.torch_parts import loss, module, weights
 from benchmarks.sidebyside.workload import BATCH, LR, SAMPLES, SIZES, Workload, draw

@@ -76,7 +76,8 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
                 f"{value['times_fedstat']:.2f} | {value['times_fedstat_min']:.2f} to {value['times_fedstat_max']:.2f}"
             )
             parts.append(
-                f"| {row['peer']} | {value['seconds']:.3f} | {value['seconds_min']:.3f} to {value['seconds_max']:.3f} | "
+                f"| {row['peer']} | {value['seconds']:.3f} | "
+                f"{value['seconds_min']:.3f} to {value['seconds_max']:.3f} | "
                 f"{ratio if row['peer'] != 'matmul' else '|'} | {value['cpu_seconds']:.2f} | {value['peak_mib']:.0f} | "
                 f"{value['gflops']:.1f} | {value['share']:.0%} | {learnt} |"
             )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.sidebyside.workload import BATCH, LR, Turns, Workload
+from benchmarks.sidebyside.workload import BATCH, LR, Turns, Weights, Workload
 
 PACKAGES = ("fedjax", "jax")
 
@@ -46,7 +46,11 @@ def run(work: Workload, turns: Turns) -> None:
     )
     data = [fedjax.ClientDataset({"x": x, "y": y}) for x, y in zip(work.x, work.y, strict=True)]
     state = algorithm.init({name: jax.numpy.asarray(leaf) for name, leaf in work.start.items()})
-    while turns.more(lambda: {name: np.asarray(leaf) for name, leaf in state.params.items()}):
+
+    def kept() -> Weights:
+        return {name: np.asarray(leaf) for name, leaf in state.params.items()}
+
+    while turns.more(kept):
         t = turns.rounds
         clients = [(str(k), data[k], jax.random.PRNGKey(t * len(data) + k)) for k in work.chosen[t].tolist()]
         state, _ = algorithm.apply(state, clients)

@@ -12,7 +12,7 @@ from fedstat.data import Clients, Samples
 PACKAGES = ("fedstat", "torch")
 
 
-def run(work: Workload, turns: Turns, seed: int = 0) -> None:
+def run(work: Workload, turns: Turns) -> None:
     """Train until the driver has enough."""
     sizes, start = work.sizes, module(work)
     held = Clients(
@@ -23,7 +23,11 @@ def run(work: Workload, turns: Turns, seed: int = 0) -> None:
     network.load_state_dict(start.state_dict())
     training = fs.Training(lr=LR, batch_size=BATCH, local_epochs=sizes.epochs)
     last: Weights = weights(start)
-    loop = fs.rounds(fs.FedAvg(), network, held, training, participation=sizes.chosen / sizes.clients, seed=seed)
-    while turns.more(lambda: last):
+    loop = fs.rounds(fs.FedAvg(), network, held, training, participation=sizes.chosen / sizes.clients)
+
+    def kept() -> Weights:
+        return last
+
+    while turns.more(kept):
         (state,) = next(loop).states.values()
         last = {name: leaf.numpy() for name, leaf in state.server.items()}

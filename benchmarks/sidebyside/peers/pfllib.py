@@ -1,6 +1,7 @@
 """PFLlib's FedAvg: its server's and clients' own steps, fed from arrays where it would read files in every round.
 
-PFLlib is not on PyPI: ``--pfllib`` names a checkout. Its clients skip a last batch that is not full; here there is none.
+PFLlib is not on PyPI: ``--pfllib`` names a checkout. Its clients skip a last batch that is not full; there is none
+here.
 """
 
 from __future__ import annotations
