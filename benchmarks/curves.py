@@ -40,7 +40,7 @@ from fedstat.ntk import infinite_gram
 
 TURNS, FITTED = 5, 5
 #: A size that takes longer than these seconds has one turn.
-LONG = 10.0
+LONG = 2.0
 SIZES = {
     "clients": (10, 18, 32, 56, 100, 178, 316, 562, 1000),
     "width": (16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
@@ -148,17 +148,25 @@ def main() -> None:
 
 
 def write(curves: Mapping[str, Mapping[int, list[float]]], folder: Path) -> None:
-    """Write the medians as CSV, the figure, and the exponents into the page."""
-    with (folder / "performance-curves.csv").open("w", newline="") as file:
+    """Write the medians as CSV, the figure, and the exponents into the page; curves not measured now stay."""
+    path, kept = folder / "performance-curves.csv", dict[str, dict[int, list[float]]]()
+    if path.exists():
+        with path.open(newline="") as before:
+            for row in csv.DictReader(before):
+                three = [float(row[name]) for name in ("cpu_seconds_min", "cpu_seconds", "cpu_seconds_max")]
+                kept.setdefault(row["curve"], {})[int(row["size"])] = three
+    known = kept | dict(curves)
+    curves = {curve: known[curve] for curve in SIZES if curve in known}
+    with path.open("w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["curve", "size", "turns", "cpu_seconds", "cpu_seconds_min", "cpu_seconds_max"])
+        table.writerow(["curve", "size", "cpu_seconds", "cpu_seconds_min", "cpu_seconds_max"])
         for curve, taken in curves.items():
             for size, own in taken.items():
-                table.writerow([curve, size, len(own), *(f"{f(own):.4g}" for f in (statistics.median, min, max))])
+                table.writerow([curve, size, *(f"{f(own):.4g}" for f in (statistics.median, min, max))])
     draw(curves, folder / "performance-curves.svg")
     versions = ", ".join(f"{name} {version(name)}" for name in ("fedstat", "torch", "numpy", "scipy"))
     lines = [
-        f"{date.today()}, one thread, {TURNS} turns; {versions}.",
+        f"{date.today()}, one thread, {TURNS} turns, one where a turn takes over {LONG:.0f} s; {versions}.",
         "",
         "| | sizes fitted | largest, s | exponent |",
     ]
