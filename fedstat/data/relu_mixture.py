@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.signal import lfilter
 
 from fedstat._random import stream
 from fedstat.data.clients import Clients, Samples
@@ -142,6 +141,8 @@ def relu_mixture(
     if balance == "center":
         for group in (slice(m_personal), slice(m_personal, None)):
             output[group] -= output[group].mean() if output[group].size else 0.0
+
+    from scipy.signal import lfilter  # takes longer to import than pandas
 
     total = samples + validation + test
     x = rng.normal(size=(clients, total, d))

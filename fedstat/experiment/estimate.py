@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -16,7 +17,7 @@ from fedstat.experiment.build import Setup, naming
 from fedstat.federated.cost import COPIES, chunk_size, cost
 from fedstat.federated.executor import choose, here
 from fedstat.federated.method import State, is_plain
-from fedstat.federated.rounds import participants
+from fedstat.federated.rounds import Round, participants
 from fedstat.federated.store import IN_MEMORY_BYTES
 
 #: Bytes of a row of the history, while it is appended to or summarised.
@@ -73,25 +74,21 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
     few = partial(_first, clients, count)
     start, evaluation = 0.0, 0.0
     try:
-        a_round, states = _rehearse(setup, few(_FEW), 1)
+        a_round, states = _rehearse(setup, few(_FEW))
     except ValueError:
         for label, method in setup.methods.items():  # whose error is it?
-            naming(f"method.{label}", _rehearse, replace(setup, methods={label: method}), few(_FEW), 1)
+            naming(f"method.{label}", _rehearse, replace(setup, methods={label: method}), few(_FEW))
         raise
     if a_round > _SLOW:  # arithmetic is what counts, and goes by samples: what some more of them take
-        more, _ = _rehearse(setup, few(4 * _FEW), 1)
+        more, _ = _rehearse(setup, few(4 * _FEW))
         held = [np.minimum(clients.train.n[:count], most).mean() for most in (_FEW, 4 * _FEW)]
         longer = more > a_round and held[1] > held[0]
         each = (more - a_round) / (held[1] - held[0]) if longer else a_round / held[0]
         a_round = each * clients.train.n.mean()
     else:  # what happens once in a process is over now; what remains goes by steps
         batch = few(max(_batch_size(setup), _FEW))
-        start, _ = _rehearse(setup, batch, 1)
-        trained, _ = _rehearse(setup, batch, 1 + _ROUNDS)
-        tested, _ = _rehearse(setup, batch, 1 + _ROUNDS, evaluate=True)
-        more = trained - start if trained > start else trained  # other work on the machine can turn them round
-        a_round = more / _ROUNDS * _steps(setup, clients.train) / _steps(setup, batch.train)
-        evaluation = max(tested - trained, 0) / (1 + _ROUNDS)
+        start, a_round, evaluation = _timed(setup, batch)
+        a_round *= _steps(setup, clients.train) / _steps(setup, batch.train)
     a_round *= chosen / count
     forward = a_round / (chosen * clients.train.n.mean() * np.mean(training.local_epochs)) * _FORWARD
     evaluation += forward * sum(
@@ -105,27 +102,41 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
     return Estimate(runs * seconds, int(memory), runs * disk)
 
 
-def _rehearse(setup: Setup, clients: Clients, rounds: int, evaluate: bool = False) -> tuple[float, list[State]]:
-    """Run under one seed; return the seconds it took, and the states of all methods."""
-    experiment = setup.experiment
+def _rehearse(setup: Setup, clients: Clients) -> tuple[float, list[State]]:
+    """Run a round under one seed; return the seconds it took, and the states of all methods."""
     begun = monotonic()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself says it
-        result = fs.federate(
-            setup.methods,
-            setup.model,
-            clients,
-            experiment.training,
-            rounds=rounds,
-            seed=experiment.seeds[0],
-            evaluate_at=range(1, rounds + 1) if evaluate else [],
-            dtype=experiment.dtype,
-            executor=here(setup.executor),
-            metrics=setup.metrics,
-            device=experiment.device,
-            progress=False,
-        )
-    return monotonic() - begun, list(result.states.values())
+        states = list(next(_loop(setup, clients)).states.values())
+    return monotonic() - begun, states
+
+
+def _timed(setup: Setup, clients: Clients) -> tuple[float, float, float]:
+    """Return the seconds of set-up with the first round, of one of the next, and of an evaluation."""
+    times = [monotonic()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loop = _loop(setup, clients)
+        for _ in range(1 + _ROUNDS):
+            last = next(loop)
+            times.append(monotonic())
+        last.evaluate(metrics=setup.metrics)
+        times.append(monotonic())
+    return times[1] - times[0], (times[-2] - times[1]) / _ROUNDS, times[-1] - times[-2]
+
+
+def _loop(setup: Setup, clients: Clients) -> Iterator[Round]:
+    experiment = setup.experiment
+    return fs.rounds(
+        setup.methods,
+        setup.model,
+        clients,
+        experiment.training,
+        seed=experiment.seeds[0],
+        dtype=experiment.dtype,
+        executor=here(setup.executor),
+        device=experiment.device,
+    )
 
 
 def _first(clients: Clients, count: int, most: int) -> Clients:

@@ -148,7 +148,8 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
         with atomic_file(noted) as path:
             path.write_text(json.dumps(unseen, indent=2) + "\n", encoding="utf-8")
     for seed, file in files.items():
-        _keep_partition(file, setup.partitions[seed], setup)
+        if not file.exists():
+            setup.partitions[seed].save(file)
     if before is None or before.config["rounds"] < experiment.rounds:
         before = fs.federate(
             setup.methods,
@@ -185,6 +186,9 @@ def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -
             checkpoint=experiment.checkpoint,
             progress=progress,
         )
+    if setup.dataset.classes:
+        for seed, file in files.items():
+            _draw_partition(file.with_suffix(".svg"), setup.partitions[seed], setup)
     return before, _summarised(setup, before, out)
 
 
@@ -209,20 +213,17 @@ def _config(setup: Setup) -> dict[str, Any]:
     return plan.config | observed(validate, setup.metrics, evaluation.trained, experiment.stop, experiment.plan)
 
 
-def _keep_partition(path: Path, partition: Partition, setup: Setup) -> None:
-    """Write a partition and its picture."""
-    if not path.exists():
-        partition.save(path)
-    if setup.dataset.classes:
-        import matplotlib.pyplot as plt
+def _draw_partition(path: Path, partition: Partition, setup: Setup) -> None:
+    """Write a partition's picture. It comes after the training, which need not wait for it."""
+    import matplotlib.pyplot as plt
 
-        from fedstat.report.partition import who_holds_what
+    from fedstat.report.partition import who_holds_what
 
-        figure = who_holds_what(partition, setup.dataset.y, setup.dataset.classes)
-        with plt.rc_context({"svg.hashsalt": "fedstat"}), atomic_file(path.with_suffix(".svg")) as temporary:
-            figure.savefig(temporary, metadata={"Date": None})
-            temporary.write_bytes(seal(temporary.read_text(encoding="utf-8"), markup=True))
-        plt.close(figure)
+    figure = who_holds_what(partition, setup.dataset.y, setup.dataset.classes)
+    with plt.rc_context({"svg.hashsalt": "fedstat"}), atomic_file(path) as temporary:
+        figure.savefig(temporary, metadata={"Date": None})
+        temporary.write_bytes(seal(temporary.read_text(encoding="utf-8"), markup=True))
+    plt.close(figure)
 
 
 def _summarised(setup: Setup, result: Result, out: Path) -> Summary:

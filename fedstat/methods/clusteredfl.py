@@ -8,8 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from scipy.cluster.hierarchy import cut_tree, linkage
-from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from fedstat._checks import check_fields
@@ -179,6 +177,9 @@ def _gram(clients: ClientStore, ids: Tensor) -> Tensor:
 
 def _bisect(gram: np.ndarray, method: Literal["single", "complete"]) -> tuple[Tensor, Tensor]:
     """Return the places in a cluster of its two sides, by hierarchical clustering of ``1 - cosine``."""
+    from scipy.cluster.hierarchy import cut_tree, linkage
+    from scipy.spatial.distance import squareform
+
     norm = np.sqrt(np.diagonal(gram))
     scale = np.outer(norm, norm)
     cosine = np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0)

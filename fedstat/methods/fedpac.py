@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 from fedstat._checks import check_fields
@@ -185,6 +184,8 @@ def head_weights(h: np.ndarray, v: np.ndarray) -> np.ndarray:
     The objective is ``||R a||^2``. Without the constraint on the sum, ``||R u||^2 + (1'u - 1)^2`` over u >= 0 has its
     minimum at ``u = a / (1 + ||R a||^2)``, where a is the minimiser on the simplex, which is thus `u` rescaled.
     """
+    from scipy.optimize import nnls
+
     m = len(h)
     _, points = np.linalg.qr(h.T)  # columns with the same distances in at most m coordinates
     bias = np.stack([np.square(point[:, None] - points).sum(0) for point in points.T])  # (i, j)

@@ -66,13 +66,14 @@ def read_source(path: Path) -> Source:
     elif any(path.glob("partition-*.npz")):
         raise ValueError(f"{path} is no complete folder of fedstat run: experiment.toml is missing.")
     pictures = {int(file.stem.partition("-")[2]): file for file in path.glob("partition-*.svg") if _numbered(file)}
+    dealt = {int(file.stem.partition("-")[2]) for file in path.glob("partition-*.npz") if _numbered(file)}
+    lost = dealt - {*pictures} if pictures else None  # regression has none
+    if lost and (path / "summary.csv").is_file():  # they are drawn after the training
+        raise ValueError(
+            f"{path / f'partition-{min(lost)}.svg'} is missing; `fedstat run ... --resume` makes it again."
+        )
     first = min(pictures, default=None)
     if first is not None:
-        first = min(int(file.stem.partition("-")[2]) for file in path.glob("partition-*.*") if _numbered(file))
-        if first not in pictures:
-            raise ValueError(
-                f"{path / f'partition-{first}.svg'} is missing; `fedstat run ... --resume` makes it again."
-            )
         unseal(pictures[first])
     return Source(
         name=str(path),
