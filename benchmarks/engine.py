@@ -31,7 +31,7 @@ def make_clients() -> Clients:
 
     def split(n: int) -> Samples:
         x = rng.normal(size=(CLIENTS, n, 100)).astype(np.float32)
-        return Samples(x, (x[..., 0] > 0).astype(np.int64), np.full(CLIENTS, n))
+        return Samples.from_rows(x, (x[..., 0] > 0).astype(np.int64))
 
     return Clients(split(SAMPLES), split(TEST), classes=(0, 1))
 

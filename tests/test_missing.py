@@ -58,7 +58,7 @@ def overflowing(seed=0):
     """Four clients; ten times the largest input of client 2's test samples is no float32."""
     x = np.random.default_rng(seed).normal(size=(40, 1))
     clients = fs.data.from_arrays(x, np.arange(40) % 2, np.repeat(np.arange(4), 10))
-    clients.test.x[2, 0] = 3e38
+    clients.test.client(2)[0][0] = 3e38
     return clients
 
 

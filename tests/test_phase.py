@@ -40,8 +40,8 @@ def test_fewer_samples_are_the_first_of_more_and_test_samples_stay(which):
     deal = study.draw if which == "generator" else study.deal
     place = (0.5, 0.4) if which == "generator" else (0.3,)
     a, b = (deal(SMALL, *place, n, 5) for n in (few, many))
-    np.testing.assert_array_equal(a.train.x, b.train.x[:, :few])
-    np.testing.assert_array_equal(a.train.y, b.train.y[:, :few])
+    np.testing.assert_array_equal(a.train.x, b.train.of(most=few).x)
+    np.testing.assert_array_equal(a.train.y, b.train.of(most=few).y)
     np.testing.assert_array_equal(a.test.x, b.test.x)
     assert (a.train.n == few).all()
     assert (b.train.n == many).all()

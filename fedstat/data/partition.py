@@ -13,6 +13,7 @@ import numpy as np
 
 from fedstat._files import atomic_file
 from fedstat._random import stream
+from fedstat.data.masked import unmasked
 from fedstat.data.npz import read_npz
 
 #: Factorized-FL's five domains of CIFAR-100. The paper names the domains and not their classes; the pairs of
@@ -152,7 +153,7 @@ class Partition(Sequence[np.ndarray]):
 
 
 def _numbers(name: str, parts: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    arrays = [np.asarray(part) for part in parts]
+    arrays = [part if type(part) is np.ndarray else unmasked(name, part) for part in parts]
     for k, part in enumerate(arrays):
         if part.ndim != 1 or (part.size and (part.dtype.kind not in "iu" or part.min() < 0)):
             raise ValueError(f"client {k} must hold sample numbers in {name}, got {part.ravel()[:5].tolist()}.")

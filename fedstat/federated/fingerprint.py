@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedstat._digest import decisive, digest
+from fedstat._mapped import Mapped, in_blocks
 from fedstat.data import Clients, Samples
 from fedstat.federated.network import Network
 
@@ -29,18 +30,18 @@ _ASIDE = {"fingerprint", "code", "training_code", "python", "device", "rounds", 
 
 
 def of_clients(clients: Clients) -> dict[str, str]:
-    """Hash every split that exists, without its padding, and the clients' names, classes and truth.
+    """Hash every split that exists, and the clients' names, classes and truth.
 
     ``pool`` and ``train_pool`` hash the inputs of all samples, and of the training samples, whoever holds them;
     ``held`` what each client holds in all its splits; ``sketch`` has the eight smallest hashes of single inputs, of
     which two draws from the same samples share some. By these one knows data that are dealt or split anew from new
     data.
     """
-    samples = {name: digest([of.client(k) for k in range(len(of.n))]) for name, of in clients.all_splits.items()}
+    samples = {name: digest(_by_client(of)) for name, of in clients.all_splits.items()}
     truth = {} if clients.truth is None else {"truth": digest(clients.truth)}
     hashes = {name: _hashes(of) for name, of in clients.splits.items()}
-    firsts = {name: np.cumsum(of.n) - of.n for name, of in clients.splits.items()}
-    sums = {name: np.add.reduceat(of, firsts[name], dtype=np.uint64) for name, of in hashes.items()}  # by client
+    starts = {name: of.start for name, of in clients.splits.items()}
+    sums = {name: np.add.reduceat(of, starts[name], dtype=np.uint64) for name, of in hashes.items()}  # by client
     held = np.sum(list(sums.values()), axis=0, dtype=np.uint64)
     return {
         **samples,
@@ -53,19 +54,25 @@ def of_clients(clients: Clients) -> dict[str, str]:
     }
 
 
+def _by_client(samples: Samples) -> list[tuple[np.ndarray | Mapped, np.ndarray]]:
+    """Return each client's inputs and targets, those in a file unread."""
+    x, ends = samples.x, (samples.start + samples.n).tolist()
+    parts = [slice(first, last) for first, last in zip(samples.start.tolist(), ends, strict=True)]
+    return [(x.of(part) if isinstance(x, Mapped) else x[part], samples.y[part]) for part in parts]
+
+
 def _hashes(samples: Samples) -> np.ndarray:
-    """Return a hash of each input, client after client, equal in all processes; shape (sum n,)."""
-    width = int(np.prod(samples.x.shape[2:])) * samples.x.dtype.itemsize
+    """Return a hash of each input, client after client, equal in all processes; shape (N,)."""
+    width = int(np.prod(samples.x.shape[1:])) * samples.x.dtype.itemsize
     words = -(-width // 8)
     factors = np.random.default_rng(0).integers(1, 2**63, words, dtype=np.uint64) | np.uint64(1)
-    found, step = [], max(1, 2**24 // (words * samples.x.shape[1]))  # clients at once, in 128 MiB
-    for first in range(0, len(samples.n), step):
-        x, n = samples.x[first : first + step], samples.n[first : first + step]
-        rows = np.zeros((len(n), x.shape[1], 8 * words), np.uint8)
-        rows[..., :width] = np.ascontiguousarray(x).reshape(*x.shape[:2], -1).view(np.uint8)
+    found = []
+    for _, block in in_blocks(samples.x):
+        rows = np.zeros((len(block), 8 * words), np.uint8)
+        rows[:, :width] = np.ascontiguousarray(block).reshape(len(block), -1).view(np.uint8)
         mixed = rows.view(np.uint64) @ factors
         mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-        found.append((mixed ^ (mixed >> np.uint64(32)))[np.arange(x.shape[1]) < n[:, None]])
+        found.append(mixed ^ (mixed >> np.uint64(32)))
     return np.concatenate(found)
 
 

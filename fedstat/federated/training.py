@@ -117,7 +117,7 @@ class LocalTraining:
 
     def chunk_size(self, start: Params) -> int:
         """Clients that are stacked at once."""
-        return chunk_size(start, self.learner.network, self.samples.x, self.orders.batch_size)
+        return chunk_size(start, self.learner.network, self.samples.sample, self.orders.batch_size)
 
     def stacked(self, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train clients that lie along the first axis of all leaves."""
@@ -183,7 +183,7 @@ class _Crew:
         optimizer, context = training.steps, Context(received, aux, phase.name)
         kept = None if phase.state is None else slot(params, phase.state)
         state = {} if kept is None else kept
-        finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.work.samples.x.device)
+        finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.work.samples.device)
         for name in phase.train:
             params[name].requires_grad_()
         grad = _Gradients(self, phase.train, context, finite)
@@ -236,8 +236,8 @@ class _Crew:
         samples, network = self.work.samples, self.work.learner.network
         counts = (steps.places >= 0).sum(-1)
         full = (counts == steps.places.shape[-1]).all(-1)
-        first = torch.tensor([job.row * samples.n_max for job in self.jobs], device=samples.x.device)[:, None]
-        tensors = (torch.from_numpy(values).to(samples.x.device) for values in (steps.places, steps.noise))
+        first = torch.from_numpy(samples.start[[job.row for job in self.jobs]]).to(samples.device)[:, None]
+        tensors = (torch.from_numpy(values).to(samples.device) for values in (steps.places, steps.noise))
         for group, keys, some, whole in zip(*tensors, counts, full, strict=True):
             made = []
             for rows, key, count, padless in zip(group, keys, some, whole, strict=True):
@@ -254,12 +254,11 @@ class _Crew:
         samples, network = self.work.samples, self.work.learner.network
         masks = dict(zip(("valid", "held_out"), self.work.orders.masks(self.jobs), strict=True))
         if not self.stacked:
-            own = samples.of(self.jobs[0].row)
-            here = {name: mask[0, : own.stop - own.start] for name, mask in masks.items()}
-            return {"x": network.inputs(samples.x[own]), "y": samples.y[own], **here}
-        x, y = (values.view(-1, samples.n_max, *values.shape[1:]) for values in (samples.x, samples.y))
-        chosen = torch.tensor([job.row for job in self.jobs], device=samples.x.device)
-        return {"x": network.inputs(x[chosen]), "y": y[chosen], **masks}
+            x, y = samples.row(self.jobs[0].row)
+            here = {name: mask[0, : len(y)] for name, mask in masks.items()}
+            return {"x": network.inputs(x), "y": y, **here}
+        x, y = samples.padded(np.array([job.row for job in self.jobs]))
+        return {"x": network.inputs(x), "y": y, **masks}
 
     def rate(self, phase: Phase) -> Rate:
         """Learning rate of a phase in this round."""
@@ -267,14 +266,14 @@ class _Crew:
         lr: Any = training.lr if phase.lr is None else phase.lr
         if isinstance(lr, tuple):
             each = torch.tensor([lr[job.client] for job in self.jobs], dtype=torch.float64)
-            lr = each.to(self.work.samples.x.device) if self.stacked else each.item()
+            lr = each.to(self.work.samples.device) if self.stacked else each.item()
         return _scaled(lr, training.lr_decay ** max(0, self.work.round))
 
     def rate_sum(self, phase: Phase, steps: Steps) -> Params:
         """Sum of the learning rates of each client's own steps in a phase, by leaf that trains."""
         taken, schedule, rate = steps.places[:, 0, :, 0] >= 0, self.work.training.schedule, self.rate(phase)
         factors = np.ones(len(taken)) if schedule is None else [self.factor(schedule, s) for s in range(len(taken))]
-        total = torch.from_numpy(np.asarray(factors) @ taken).to(self.work.samples.x.device)
+        total = torch.from_numpy(np.asarray(factors) @ taken).to(self.work.samples.device)
         total, dtype = total if self.stacked else total[0], self.work.learner.network.dtype
         return {n: (total * (rate[n] if isinstance(rate, Mapping) else rate)).to(dtype) for n in phase.train}
 
@@ -373,7 +372,7 @@ def moments(network: Network, samples: StackedSamples, params: Params, jobs: Seq
             layer.momentum = 1.0  # the batch's own moments, whatever stood there
         for k, job in enumerate(jobs if norms else ()):
             leaves = {name: leaf[k].clone() for name, leaf in params.items()}
-            network(leaves, network.inputs(samples.x[samples.of(job.row)]), train=True)
+            network(leaves, network.inputs(samples.row(job.row)[0]), train=True)
             found.append({name: leaves[name] for name in network.statistics})
     finally:
         for layer, momentum in zip(norms, before, strict=True):

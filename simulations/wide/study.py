@@ -133,7 +133,7 @@ def concentration(scale: Scale) -> Tables:
     squared distance is ``(1/m) sum_ij (x_i . x_j)^2 q_ij (1 - q_ij)``, over pairs of one client for personal units.
     """
     clients, shared, personal, y = problem(scale, "teacher")
-    x = clients.train.x.reshape(len(y), -1).astype(np.float64)
+    x = np.asarray(clients.train.x, dtype=np.float64).reshape(len(y), -1)
     owner = np.repeat(np.arange(scale.clients), scale.samples)
     inner, q = x @ x.T, shared / (x @ x.T)
     squares = inner**2 * q * (1 - q)
