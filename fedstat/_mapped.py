@@ -70,8 +70,7 @@ class Mapped:
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process as the file's name and the rows, where the file has a name."""
         base = _map(self.file)
-        named = isinstance(base, np.memmap) and base.filename is not None and self.file.flags.c_contiguous
-        if not named:
+        if base is None or base.filename is None or not self.file.flags.c_contiguous:
             return Mapped, (np.array(self.file), self.rows, self.dtype)
         offset = base.offset + self.file.ctypes.data - base.ctypes.data
         return _opened, (str(base.filename), self.file.dtype, self.file.shape, offset, self.rows, self.dtype)
@@ -89,10 +88,10 @@ def is_mapped(values: Any) -> bool:
     return isinstance(values, np.ndarray) and _map(values) is not None
 
 
-def _map(values: np.ndarray) -> np.ndarray | None:
+def _map(values: np.ndarray) -> np.memmap[Any, Any] | None:
     """Return the mapping behind an array, if there is one."""
     base: Any = values
-    found = None
+    found: np.memmap[Any, Any] | None = None
     while isinstance(base, np.ndarray):
         found = base if isinstance(base, np.memmap) else found  # the last is the one that was opened
         base = base.base

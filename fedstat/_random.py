@@ -43,7 +43,7 @@ def streams(seed: int, purpose: str, count: int) -> Iterator[np.random.Generator
     if seed < 0:
         raise ValueError(f"seed must be a non-negative integer, got {seed}.")
     for words in _words(seed, zlib.crc32(purpose.encode()), np.arange(count, dtype=np.uint32)):
-        yield np.random.Generator(np.random.PCG64(_Mixed(words)))
+        yield np.random.Generator(np.random.PCG64(_Mixed(words)))  # type: ignore[arg-type]  # NumPy allows it
 
 
 class _Mixed(ISeedSequence):
@@ -75,7 +75,7 @@ def _words(seed: int, purpose: int, places: np.ndarray) -> np.ndarray:
         return value ^ value >> np.uint32(16)
 
     def mixed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        found = x * np.uint32(0xCA01F9DD) - y * np.uint32(0x4973F715)
+        found: np.ndarray = x * np.uint32(0xCA01F9DD) - y * np.uint32(0x4973F715)
         return found ^ found >> np.uint32(16)
 
     pool = [hashed(word) for word in entropy[:4]]

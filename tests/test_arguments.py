@@ -123,8 +123,8 @@ def test_numbers_of_numpy_run_as_pythons_do():
             lambda: fs.data.from_arrays(X, CLIENT, np.array([1, "1"] * 24, dtype=object)),
             "client holds both text and other labels",
         ),
-        (lambda: Samples.from_rows(np.ones((1, 2, 1)), np.array([["a", "b"]]), np.array([2])), "y must hold real numbers, got"),
-        (lambda: Samples.from_rows(np.ones((1, 2, 1)), np.ones((1, 2)), np.array([2.0])), "n must hold whole numbers, got dtype"),
+        (lambda: Samples(np.ones((2, 1)), np.array(["a", "b"]), np.array([2])), "y must hold real numbers, got"),
+        (lambda: Samples(np.ones((2, 1)), np.ones(2), np.array([2.0])), "n must hold whole numbers, got dtype"),
         (
             lambda: Clients(Samples.from_rows(np.ones((1, 2, 1)), np.array([[0, -1]]), np.array([2])), classes=(0, 1)),
             r"codes 0\.\.1 of the 2 classes, got -1\.\.0",
@@ -171,7 +171,7 @@ def test_tokens_beyond_the_vocabulary_are_refused_by_client(split):
     clients = fs.data.from_indices(x, np.arange(48) % 2, fs.data.by_group(CLIENT), tokens=True)
     training = {"training": TRAINING, "rounds": 1, "progress": False}
     assert len(fs.federate(fs.FedAvg(), Words, clients, **training).history)
-    clients.splits[split].x[2, 1, 3] = 5
+    clients.splits[split].client(2)[0][1, 3] = 5
     message = rf"x must hold tokens 0 to 4, .* vocabulary of 5, but {split} sample 1 of client 2 holds 5\."
     with pytest.raises(ValueError, match=message):
         fs.federate(fs.FedAvg(), Words, clients, **training)

@@ -197,7 +197,7 @@ def test_numbers_that_the_floating_type_cannot_hold_are_refused_by_split_and_cli
         x, y, [np.arange(6), np.arange(6, 11)], validation=0.2, names=["ann", "bob"], common=[11]
     )
     values = getattr(clients.all_splits[split], name)
-    values[(-1, 0, *[1] * (values.ndim - 2))] = -1e300
+    values[(clients.all_splits[split].start[-1], *[1] * (values.ndim - 1))] = -1e300
     whose = "" if split == "common" else " of client bob"
     message = rf"{name} must be at most 3\.403e\+38 in float32, but {split} sample 0{whose} holds -1e\+300.*float64"
     run = {"rounds": 1, "progress": False}

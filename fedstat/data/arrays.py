@@ -194,6 +194,11 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")
         return y, None
     _check_labels("y", y)
+    if y.dtype.kind in "iu" and len(y) and int(y.max()) - int(y.min()) <= 2**16:  # without sorting
+        wide = y.astype(np.int64) if y.dtype.itemsize < 8 else y  # bytes would overflow
+        low, shifted = int(y.min()), (wide - wide.min()).astype(np.int64)
+        found = np.bincount(shifted) > 0
+        return (np.cumsum(found) - 1)[shifted], tuple(low + code for code in np.flatnonzero(found).tolist())
     labels, y = np.unique(y, return_inverse=True)
     return y, tuple(labels.tolist())
 
@@ -205,9 +210,9 @@ def _hold_out(
     n = np.array([len(index) for index in partition.train])
     tested = [0] * len(n) if partition.test is None else [len(index) for index in partition.test]
     for part in (partition.train, partition.test or ()):
-        for name, index in zip(partition.names, part, strict=False):
-            if len(index) and (most := index.max()) >= samples:
-                raise ValueError(f"client {name} must hold sample numbers 0..{samples - 1}, got {most}.")
+        if part and np.concatenate(part).max(initial=0) >= samples:
+            k, most = next((k, int(i.max())) for k, i in enumerate(part) if i.max(initial=0) >= samples)
+            raise ValueError(f"client {partition.names[k]} must hold sample numbers 0..{samples - 1}, got {most}.")
     if partition.test is not None and 0 in tested:
         raise ValueError(
             f"client {partition.names[tested.index(0)]} has no test samples. Give it some, or leave it out."
