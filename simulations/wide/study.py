@@ -58,7 +58,7 @@ SCALES = {
 def problem(scale: Scale, start: str) -> tuple[Clients, np.ndarray, np.ndarray, np.ndarray]:
     """Return the clients (training samples also held out), both limit kernels, and the labels in order of clients."""
     drawn = split_teacher(clients=scale.clients, samples=scale.samples, test=1, d=scale.d, seed=0).train
-    x = drawn.x.reshape(-1, scale.d).astype(np.float64)
+    x = np.asarray(drawn.x, dtype=np.float64)
     shared, personal = infinite_gram(x), personal_gram(x, np.repeat(np.arange(scale.clients), scale.samples))
     y = drawn.y.astype(np.float64)
     if start == "bottom":
