@@ -49,7 +49,7 @@ def test_a_data_set_is_dealt_alike_in_any_company_and_tuning_sees_no_test_image(
     np.testing.assert_array_equal(alone.test.client(0)[0], pair.test.client(0)[0])
     tuning = study.deal(SMOKE, [study.REFERENCE], seed=3, tuning=True)
     train = {image.tobytes() for image in alone.train.client(0)[0]}
-    assert {image.tobytes() for part in (tuning.train, tuning.test) for image in part.x[0]} == train
+    assert {image.tobytes() for part in (tuning.train, tuning.test) for image in part.client(0)[0]} == train
     with pytest.raises(ValueError, match=r"ask for 2200 images .* fetch the full data sets or take fewer"):
         study.deal(replace(SMOKE, train=1000, test=100), [study.REFERENCE], seed=0)
 
