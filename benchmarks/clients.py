@@ -33,7 +33,7 @@ def make_clients() -> Clients:
 
     def draw(n: int) -> Samples:
         x = rng.normal(size=(CLIENTS, n, INPUTS)).astype(np.float32)
-        return Samples(x, rng.integers(10, size=(CLIENTS, n)), np.full(CLIENTS, n))
+        return Samples.from_rows(x, rng.integers(10, size=(CLIENTS, n)))
 
     return Clients(draw(16), draw(4), classes=tuple(range(10)))
 

@@ -54,7 +54,7 @@ class Setting:
         rng = np.random.default_rng(0)
         x = rng.integers(256, size=(self.clients, self.samples, *self.shape), dtype=np.uint8)
         y = rng.integers(10, size=(self.clients, self.samples))
-        return Clients(Samples(x, y, np.full(self.clients, self.samples)), classes=tuple(range(10)))
+        return Clients(Samples.from_rows(x, y), classes=tuple(range(10)))
 
     def flops(self) -> float:
         """Count the operations of one round: those of the forward pass, and twice as many backward."""
@@ -81,7 +81,9 @@ def plain(setting: Setting, clients: Clients, *, fast: bool = False) -> Turn:
     training, device = setting.training, torch.device(setting.device)
     server = build(setting.model, np.random.default_rng(0)).module.to(device)
     worker = copy.deepcopy(server)
-    x, y = torch.from_numpy(clients.train.x) / 255, torch.from_numpy(clients.train.y)
+    rows = setting.clients, setting.samples
+    x = torch.from_numpy(np.asarray(clients.train.x)).view(*rows, *setting.shape) / 255
+    y = torch.from_numpy(clients.train.y).view(rows)
     if fast:
         x, y = x.to(device), y.to(device)
     chosen = range(setting.participants)

@@ -61,7 +61,7 @@ def rounds(clients: int = 20, width: int = 200, samples: int = 100) -> Callable[
     """Return a function that plays a round."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(clients, samples, 100)).astype(np.float32)
-    held = Clients(Samples(x, (x[..., 0] > 0).astype(np.int64), np.full(clients, samples)), classes=(0, 1))
+    held = Clients(Samples.from_rows(x, (x[..., 0] > 0).astype(np.int64)), classes=(0, 1))
     training = fs.Training(lr=0.05, batch_size=20)
     loop = fs.rounds(fs.FedAvg(), fs.models.mlp(100, width, 1), held, training)
     return lambda: next(loop)

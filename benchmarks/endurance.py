@@ -39,9 +39,7 @@ def make_clients(clients: int) -> Clients:
     x = rng.standard_normal((clients, 12, INPUTS), dtype=np.float32)
     rule = rng.standard_normal((clients, INPUTS, 1), dtype=np.float32)
     y = ((x @ (rule + 1))[..., 0] > 0).astype(np.int64)
-    train, test = (
-        Samples(x[:, part], y[:, part], np.full(clients, n)) for part, n in ((slice(8), 8), (slice(8, 12), 4))
-    )
+    train, test = (Samples.from_rows(x[:, part], y[:, part]) for part in (slice(8), slice(8, 12)))
     return Clients(train, test, classes=(0, 1))
 
 

@@ -35,7 +35,7 @@ def make_clients(clients: int) -> Clients:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((clients, SAMPLES, INPUTS), dtype=np.float32)
     y = (x @ rng.standard_normal(INPUTS, dtype=np.float32) > 0).astype(np.int64)
-    return Clients(Samples(x, y, np.full(clients, SAMPLES)), None, classes=(0, 1))
+    return Clients(Samples.from_rows(x, y), None, classes=(0, 1))
 
 
 def memory(field: str) -> int:

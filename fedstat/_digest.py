@@ -25,6 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedstat._mapped import Mapped
+
 #: Attributes of every class that say nothing of what it does; pickling an object writes ``__slotnames__``.
 _ASIDE = {"__module__", "__doc__", "__slotnames__", "__firstlineno__", "__static_attributes__"}
 _ASIDE |= {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
@@ -73,6 +75,8 @@ def _anatomy(item: Any) -> tuple[bytes, Sequence[Any]]:
     match item:
         case None | bool() | int() | float() | complex() | str() | bytes() if not isinstance(item, np.generic):
             return kind + repr(item).encode(errors="surrogatepass"), ()
+        case Mapped():
+            return _anatomy(np.asarray(item))
         case np.ndarray() | np.generic() if not item.dtype.hasobject:
             return f"array {item.dtype.str} {item.shape} ".encode() + item.tobytes(), ()
         case np.ndarray():

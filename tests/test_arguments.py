@@ -123,10 +123,10 @@ def test_numbers_of_numpy_run_as_pythons_do():
             lambda: fs.data.from_arrays(X, CLIENT, np.array([1, "1"] * 24, dtype=object)),
             "client holds both text and other labels",
         ),
-        (lambda: Samples(np.ones((1, 2, 1)), np.array([["a", "b"]]), np.array([2])), "y must hold real numbers, got"),
-        (lambda: Samples(np.ones((1, 2, 1)), np.ones((1, 2)), np.array([2.0])), "n must hold whole numbers, got dtype"),
+        (lambda: Samples(np.ones((2, 1)), np.array(["a", "b"]), np.array([2])), "y must hold real numbers, got"),
+        (lambda: Samples(np.ones((2, 1)), np.ones(2), np.array([2.0])), "n must hold whole numbers, got dtype"),
         (
-            lambda: Clients(Samples(np.ones((1, 2, 1)), np.array([[0, -1]]), np.array([2])), classes=(0, 1)),
+            lambda: Clients(Samples.from_rows(np.ones((1, 2, 1)), np.array([[0, -1]]), np.array([2])), classes=(0, 1)),
             r"codes 0\.\.1 of the 2 classes, got -1\.\.0",
         ),
     ],
@@ -145,8 +145,10 @@ def test_a_large_number_is_right_where_the_floating_type_holds_it():
 def test_any_real_type_of_numpy_gives_the_same_run(dtype):
     x, n = X.astype(np.float16).reshape(4, 12, 3), np.full(4, 12)
     y = np.arange(48).reshape(4, 12) % 2
-    right = run(clients=Clients(Samples(x.astype(np.float32), y, n), classes=(0, 1))).history
-    found = run(clients=Clients(Samples(x.astype(dtype), y.astype(">i8"), n.astype(">i4")), classes=(0, 1))).history
+    right = run(clients=Clients(Samples.from_rows(x.astype(np.float32), y, n), classes=(0, 1))).history
+    found = run(
+        clients=Clients(Samples.from_rows(x.astype(dtype), y.astype(">i8"), n.astype(">i4")), classes=(0, 1))
+    ).history
     assert found.equals(right)
     again = run(clients=fs.data.from_arrays(X.astype(">f4"), (np.arange(48) % 2).astype(">i4"), CLIENT.astype(">i2")))
     assert again.history.equals(run().history)
@@ -169,13 +171,13 @@ def test_tokens_beyond_the_vocabulary_are_refused_by_client(split):
     clients = fs.data.from_indices(x, np.arange(48) % 2, fs.data.by_group(CLIENT), tokens=True)
     training = {"training": TRAINING, "rounds": 1, "progress": False}
     assert len(fs.federate(fs.FedAvg(), Words, clients, **training).history)
-    clients.splits[split].x[2, 1, 3] = 5
+    clients.splits[split].client(2)[0][1, 3] = 5
     message = rf"x must hold tokens 0 to 4, .* vocabulary of 5, but {split} sample 1 of client 2 holds 5\."
     with pytest.raises(ValueError, match=message):
         fs.federate(fs.FedAvg(), Words, clients, **training)
     negative = np.where(x == x.max(), -3, x).reshape(4, 12, 4)
     with pytest.raises(ValueError, match=r"tokens 0, 1, \.\.\.; client \d, sample \d+ holds -3\."):
-        Samples(negative, np.zeros((4, 12)), np.full(4, 12))
+        Samples.from_rows(negative, np.zeros((4, 12)), np.full(4, 12))
 
 
 @pytest.mark.parametrize("method", [fs.FedAvg(), fs.methods.PerFedAvg(hessian_free=True)])
@@ -185,7 +187,7 @@ def test_a_batch_larger_than_the_data_is_all_samples(method, batch_size):
     right = run(method, clients, fs.Training(lr=0.1, batch_size=19, local_epochs=2))
     huge = run(method, clients, fs.Training(lr=0.1, batch_size=batch_size, local_epochs=2))
     assert huge.history.equals(right.history)
-    pool = StackedSamples(torch.zeros(2 * 19, 3), torch.zeros(2 * 19), clients.train.n, 19)
+    pool = StackedSamples(torch.zeros(2 * 19, 3), torch.zeros(2 * 19), clients.train.n, torch.float32)
     assert (
         BatchOrders(batch_size, pool, 0, group=method.batches).of([Job(0, Seeds(0), 0)], 0, [1]).places.shape[-1] == 19
     )

@@ -85,7 +85,7 @@ def trained(
     x = rng.normal(size=(len(sizes), max(sizes), *shape))
     x = rng.integers(256, size=x.shape, dtype=np.uint8) if pixels else x
     y = rng.normal(size=x.shape[:2]) if loss == "squared" else rng.integers(2, size=x.shape[:2])
-    samples = StackedSamples.stack([fs.data.Samples(x, y, np.array(sizes))], network.dtype, "cpu")
+    samples = StackedSamples.stack([fs.data.Samples.from_rows(x, y, np.array(sizes))], network.dtype, "cpu")
     start = {
         name: leaf + 0.1 * torch.randn(len(sizes), *leaf.shape, generator=torch.Generator().manual_seed(2)).to(leaf)
         for name, leaf in network.initial().items()

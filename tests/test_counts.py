@@ -52,7 +52,7 @@ def trained(network, settings, clients=CLIENTS, executor=None, counter=None):
     shape = (8, 8) if network is IMAGES else (INPUTS,)
     x = rng.normal(size=(clients, SAMPLES, *shape)).astype(np.float32)
     y = rng.integers(2, size=(clients, SAMPLES))
-    samples = StackedSamples.stack([fs.data.Samples(x, y, np.full(clients, SAMPLES))], torch.float32, "cpu")
+    samples = StackedSamples.stack([fs.data.Samples.from_rows(x, y)], torch.float32, "cpu")
     start = {name: leaf.expand(clients, *leaf.shape).clone() for name, leaf in network.initial().items()}
     jobs, learner = (
         [Job(k, Seeds(0), k) for k in range(clients)],

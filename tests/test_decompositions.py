@@ -69,10 +69,9 @@ def test_without_noise_and_training_the_true_decomposition_is_the_truth():
         for arm, method in arms.items()
     }  # fmt: skip
     truth = clients.truth
-    scores = np.einsum(
-        "cnm,m->cn", np.maximum(np.einsum("cnd,cmd->cnm", clients.test.x, truth.weights), 0), truth.output
-    )
-    assert found["true"] == pytest.approx(((scores > 0) == clients.test.y).mean(), abs=0.002)
+    x = clients.test.x.reshape(len(clients), -1, clients.test.x.shape[-1])
+    scores = np.einsum("cnm,m->cn", np.maximum(np.einsum("cnd,cmd->cnm", x, truth.weights), 0), truth.output)
+    assert found["true"] == pytest.approx(((scores > 0).ravel() == clients.test.y).mean(), abs=0.002)
     assert found["true"] > found["complement"] + 0.1
 
 

@@ -187,7 +187,7 @@ def test_dropout_between_recurrent_layers_is_that_of_layers_apart(kind, batch_fi
 
 def pool(*sizes):
     n = np.array(sizes)
-    samples = Samples(np.zeros((len(n), n.max(), 1), np.float32), np.zeros((len(n), n.max()), int), n)
+    samples = Samples(np.zeros((n.sum(), 1), np.float32), np.zeros(n.sum(), int), n)
     return StackedSamples.stack([samples], torch.float32, "cpu")
 
 
@@ -211,7 +211,7 @@ def vectors(sizes=(5, 12, 9), seed=0):
     rng = np.random.default_rng(seed)
     k, n = len(sizes), max(sizes)
     x = rng.normal(size=(2, k, n, 3))
-    train, test = (Samples(part, (part[..., 0] > part[..., 1]).astype(int), np.array(sizes)) for part in x)
+    train, test = (Samples.from_rows(part, (part[..., 0] > part[..., 1]).astype(int), np.array(sizes)) for part in x)
     return Clients(train, test, classes=(0, 1))
 
 
@@ -240,7 +240,7 @@ class Images(nn.Module):
 def images():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2, 3, 11, 4, 4))
-    train, test = (Samples(part, (part.mean((-1, -2)) > 0).astype(int), np.array([11, 4, 7])) for part in x)
+    train, test = (Samples.from_rows(part, (part.mean((-1, -2)) > 0).astype(int), np.array([11, 4, 7])) for part in x)
     return Clients(train, test, classes=(0, 1))
 
 

@@ -24,7 +24,7 @@ def samples(sizes, shape=(6,), classes=3, seed=0):
     n_max = max(sizes)
     x = rng.normal(size=(len(sizes), n_max, *shape))
     y = rng.integers(classes, size=(len(sizes), n_max))
-    return Samples(x, y, np.array(sizes))
+    return Samples.from_rows(x, y, np.array(sizes))
 
 
 def order(training, stacked_samples, job, round):
@@ -46,7 +46,7 @@ def alone(network, training, stacked_samples, job, round):
     else:
         optimizer = torch.optim.SGD(module.parameters(), momentum=ours.momentum, nesterov=ours.nesterov, **options)
     for step, batch in enumerate(order(training, stacked_samples, job, round)):
-        rows = torch.from_numpy(batch[batch >= 0]) + job.row * stacked_samples.n_max
+        rows = torch.from_numpy(batch[batch >= 0]) + int(stacked_samples.start[job.row])
         optimizer.zero_grad()
         nn.functional.cross_entropy(module(stacked_samples.x[rows]), stacked_samples.y[rows]).backward()
         if training.clip_norm is not None:

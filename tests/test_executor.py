@@ -175,7 +175,7 @@ class Reader(nn.Module):
 def test_whole_numbers_are_tokens():
     x = np.random.default_rng(0).integers(9, size=(4, 10, 4)).astype(np.int16)
     y = (x[..., 0] > 4).astype(np.int64)
-    clients = fs.data.Clients(fs.data.Samples(x, y, np.full(4, 10)), classes=(0, 1))
+    clients = fs.data.Clients(fs.data.Samples.from_rows(x, y), classes=(0, 1))
     result = run(fs.FedAvg(), 60, clients=clients, model=Reader, training=fs.Training(lr=0.5, batch_size=4))
     accuracy = result.history.query("metric == 'accuracy' and round == 60")["value"]
     assert accuracy.mean() > 0.9

@@ -50,7 +50,7 @@ def test_permuted_cells_hold_the_same_images_under_one_bijection_of_labels_per_c
 
 def test_on_one_data_set_all_clients_test_on_the_same_images_that_nobody_trains_on():
     found = dealt(Cell("digits", "non-IID", "standard"), samples=60)
-    x = found.test.x
+    x = [found.test.client(k)[0] for k in range(len(found))]
     assert all(np.array_equal(x[0], one) for one in x)
     trained = {image.tobytes() for k in range(10) for image in found.train.client(k)[0]}
     assert not trained & {image.tobytes() for image in x[0]}

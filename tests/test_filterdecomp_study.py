@@ -144,8 +144,7 @@ def noise(clients=4, seed=0):
         rng.normal(size=(clients, 12, 3, 16, 16)).astype(np.float32),
         np.arange(clients * 12).reshape(clients, 12) % 10,
     )
-    n = np.full(clients, 12)
-    return Clients(Samples(x, y, n), Samples(x, y, n), classes=tuple(range(10)))
+    return Clients(Samples.from_rows(x, y), Samples.from_rows(x, y), classes=tuple(range(10)))
 
 
 def played(arm, rounds, clients=4, participation=1.0):

@@ -116,9 +116,9 @@ def test_the_loss_is_that_of_the_engine(first_rounds):
     with torch.no_grad():
         each = [
             float(torch.nn.functional.cross_entropy(
-                module(torch.from_numpy(clients.train.x[k][:n])), torch.from_numpy(clients.train.y[k][:n]).long()
+                module(torch.from_numpy(x)), torch.from_numpy(y).long()
             ))
-            for k, n in enumerate(clients.train.n)
+            for x, y in map(clients.train.client, range(len(clients)))
         ]  # fmt: skip
     assert ours == pytest.approx(float(weights @ torch.tensor(each, dtype=torch.float64)), rel=1e-5)
 

@@ -207,7 +207,7 @@ def test_a_table_that_vanished_is_an_error_and_a_full_disk_one_that_says_what_st
 def many(clients, inputs=3):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(clients, 2, inputs)).astype(np.float32)
-    return Clients(Samples(x, (x[..., 0] > 0).astype(np.int64), np.full(clients, 2)), None, classes=(0, 1))
+    return Clients(Samples.from_rows(x, (x[..., 0] > 0).astype(np.int64)), None, classes=(0, 1))
 
 
 @pytest.mark.parametrize("method", [fs.FedAvg(), fs.methods.FedPer(), fs.methods.Ditto(), fs.methods.SCAFFOLD()])

@@ -58,7 +58,7 @@ def overflowing(seed=0):
     """Four clients; ten times the largest input of client 2's test samples is no float32."""
     x = np.random.default_rng(seed).normal(size=(40, 1))
     clients = fs.data.from_arrays(x, np.arange(40) % 2, np.repeat(np.arange(4), 10))
-    clients.test.x[2, 0] = 3e38
+    clients.test.client(2)[0][0] = 3e38
     return clients
 
 
@@ -197,7 +197,7 @@ def test_numbers_that_the_floating_type_cannot_hold_are_refused_by_split_and_cli
         x, y, [np.arange(6), np.arange(6, 11)], validation=0.2, names=["ann", "bob"], common=[11]
     )
     values = getattr(clients.all_splits[split], name)
-    values[(-1, 0, *[1] * (values.ndim - 2))] = -1e300
+    values[(clients.all_splits[split].start[-1], *[1] * (values.ndim - 1))] = -1e300
     whose = "" if split == "common" else " of client bob"
     message = rf"{name} must be at most 3\.403e\+38 in float32, but {split} sample 0{whose} holds -1e\+300.*float64"
     run = {"rounds": 1, "progress": False}

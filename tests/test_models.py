@@ -289,14 +289,16 @@ TRAINING = fs.Training(lr=0.01, batch_size=3, local_epochs=2)
 def images(channels, side, classes=4):
     def split():
         x = RNG.normal(size=(3, 6, channels, side, side)).astype(np.float32)
-        return Samples(x, RNG.integers(classes, size=(3, 6)), np.full(3, 6))
+        return Samples.from_rows(x, RNG.integers(classes, size=(3, 6)), np.full(3, 6))
 
     return Clients(split(), split(), classes=tuple(range(classes)))
 
 
 def tokens(vocabulary, classes=4):
     def split():
-        return Samples(RNG.integers(vocabulary, size=(3, 6, 5)), RNG.integers(classes, size=(3, 6)), np.full(3, 6))
+        return Samples.from_rows(
+            RNG.integers(vocabulary, size=(3, 6, 5)), RNG.integers(classes, size=(3, 6)), np.full(3, 6)
+        )
 
     return Clients(split(), split(), classes=tuple(range(classes)))
 

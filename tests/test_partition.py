@@ -139,7 +139,7 @@ def test_inputs_stay_what_they_are():
     clients = data.from_indices(images, Y % 3, data.iid(len(Y), 5), classes="abcd", common=np.arange(7))
     assert clients.train.x.dtype == np.uint8
     assert clients.classes == ("a", "b", "c", "d")  # though nobody holds a "d"
-    np.testing.assert_array_equal(clients.common.x, images[None, :7])
+    np.testing.assert_array_equal(clients.common.x, images[:7])
     flat = images.reshape(len(Y), -1)
     assert data.from_indices(flat, Y, data.iid(len(Y), 5)).train.x.dtype == np.float32
     for most, kept in ((127, np.int8), (255, np.int16)):  # never unsigned bytes: these are pixels
@@ -243,7 +243,7 @@ def test_own_npz(tmp_path):
     clients = data.from_npz(path)
     assert clients.classes == ("c", "d")
     assert clients.test.x.dtype == np.uint8
-    np.testing.assert_array_equal(clients.test.x[:, 0], x[[5, 4]])
+    np.testing.assert_array_equal(clients.test.x[clients.test.start], x[[5, 4]])
 
 
 class _Spy:

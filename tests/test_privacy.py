@@ -115,7 +115,7 @@ class Half(fs.Method):
 
 def test_elements_that_are_not_sent_are_unknown() -> None:
     method = Half()
-    x = CLIENTS.train.x.reshape(len(CLIENTS), -1, 64)
+    x = CLIENTS.train.x.reshape(-1, 64)
     flat = fs.data.Clients(fs.data.Samples(x, CLIENTS.train.y, CLIENTS.train.n), classes=CLIENTS.classes)
     (seen,) = observe(method, fs.models.mlp(64, 12, 10), flat, TRAINING, [Look(round=1)], seed=3, dtype="float64")
     hidden = seen.gradient["hidden.weight"]

@@ -350,7 +350,7 @@ def test_what_is_right_passes_and_nothing_is_left_behind(case, dtype):
     kind = torch.float64 if dtype == "float64" else torch.float32
     network = build(model, np.random.default_rng(0), kind, mixed=dtype == "bf16-mixed")
     rng = np.random.default_rng(1)
-    samples = Samples(draw(rng), rng.integers(2, size=(3, 9)), np.array([1, 9, 4]))
+    samples = Samples.from_rows(draw(rng), rng.integers(2, size=(3, 9)), np.array([1, 9, 4]))
     network.module.eval()
     before, generated = copy.deepcopy(network.module.state_dict()), generators()
     with warnings.catch_warnings():
@@ -371,7 +371,7 @@ def test_kinks_ties_and_constant_pixels_are_no_reason_to_refuse(data, norm):
     x = rng.choice(values, size=(2, 5, 6, 6)).astype(data.draw(st.sampled_from([np.uint8, np.float32])))
     x = x * x.dtype.type(data.draw(st.sampled_from([1, 64])))
     network = build(fs.models.cnn(6, 3, norm=norm), rng)
-    assert rehearse(network, Samples(x, np.zeros((2, 5), int), np.array([5, 2]))) == "auto"
+    assert rehearse(network, Samples.from_rows(x, np.zeros((2, 5), int), np.array([5, 2]))) == "auto"
 
 
 def test_padding_idx_is_kept_still_for_every_client():
@@ -412,7 +412,7 @@ def tied_head():
 def test_tied_weights_and_layers_under_two_names_are_kept_and_taken_home(method, executor, tmp_path):
     result = run(tied, tokens(), method, executor=executor)
     result.save(tmp_path / "run")
-    x = torch.from_numpy(tokens().test.x[1, :3]).long()
+    x = torch.from_numpy(tokens().test.client(1)[0][:3]).long()
     for one in (result, fs.load(tmp_path / "run", model=tied, methods={"it": method})):
         network, state = one.network(("it", 0)), one.states["it", 0]
         predictor = next(iter(method.models(state, torch.tensor([1])).values()))
@@ -429,7 +429,7 @@ def test_tied_weights_and_layers_under_two_names_are_kept_and_taken_home(method,
 @pytest.mark.parametrize("executor", ["stacked", "per-client"])
 def test_one_client_with_tied_weights_is_plain_training(executor):
     everything = tokens()
-    one = Samples(everything.train.x[:1], everything.train.y[:1], everything.train.n[:1])
+    one = everything.train.of(slice(1))
     training = fs.Training(lr=0.1, batch_size=100, local_epochs=2)
     options = {"rounds": 3, "dtype": "float64", "executor": executor, "progress": False}
     result = fs.federate(fs.FedAvg(), tied, fs.data.Clients(one, one, classes=(0, 1)), training, **options)
@@ -465,7 +465,7 @@ def test_weight_norm_trains_alike_everywhere_and_can_be_taken_home(norm):
 
     results = {e: run(model, executor=e) for e in ("stacked", "per-client")}
     assert_close(*results.values())
-    x = torch.from_numpy(vectors().test.x[0, :2])
+    x = torch.from_numpy(vectors().test.x[:2])
     outputs = [result.personal(1)(x) for result in results.values()]
     torch.testing.assert_close(*outputs, rtol=0, atol=1e-12)
     module = model()

@@ -312,9 +312,7 @@ def test_steps_of_several_batches_never_hold_a_sample_twice():
 
     for n, b, g in ((10, 32, 2), (23, 5, 2), (23, 5, 3), (2, 1, 3)):
         x = np.zeros((1, n, 1))
-        pool = StackedSamples.stack(
-            [fs.data.Samples(x, np.zeros((1, n), dtype=int), np.array([n]))], torch.float64, "cpu"
-        )
+        pool = StackedSamples.stack([fs.data.Samples.from_rows(x, np.zeros((1, n), dtype=int))], torch.float64, "cpu")
         steps = BatchOrders(b, pool, 0, group=g).order(Job(0, Seeds(0), 0), 0, 2)
         assert steps.shape[1] == g
         if n >= g:
@@ -328,7 +326,7 @@ def test_steps_of_several_batches_never_hold_a_sample_twice():
 def test_a_common_test_set_measures_global_models_once_and_no_mean_over_clients_sees_it():
     own, rng = image_clients(), np.random.default_rng(1)
     x, y = rng.normal(size=(1, 30, 6, 6)), rng.integers(0, 4, (1, 30))
-    clients = replace(own, common=fs.data.Samples(x, y, np.array([30])))
+    clients = replace(own, common=fs.data.Samples.from_rows(x, y))
     methods = {"avg": fs.FedAvg(), "ditto": fs.methods.Ditto(), "per": fs.methods.FedPer()}
     options = {"rounds": 2, "participation": 0.5, "dtype": "float64", "seed": [0, 1]}
     result = fs.federate(methods, conv_net, clients, TRAINING, **options)

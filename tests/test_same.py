@@ -61,7 +61,7 @@ def population():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 3))
     y = (x[:, 0] > 0).astype(int)
-    common = Samples(x[None, :9], y[None, :9], np.array([9]))
+    common = Samples(x[:9], y[:9], np.array([9]))
     return replace(fs.data.from_arrays(x, y, np.arange(60) % 4, test=0.3, validation=0.2), common=common)
 
 
@@ -81,7 +81,7 @@ def edited(split, **arrays):
     samples = getattr(clients, split)
     changed = {name: array.copy() for name, array in (("x", samples.x), ("y", samples.y))}
     for name in arrays:
-        changed[name][0, 0] = arrays[name]
+        changed[name][0] = arrays[name]
     return replace(clients, **{split: replace(samples, **changed)})
 
 
@@ -90,7 +90,7 @@ def edited(split, **arrays):
     [
         ({"clients": edited("train", x=0.5)}, "other training samples of seed 3;"),
         ({"clients": edited("test", x=0.5)}, "other test samples of seed 3;"),
-        ({"clients": edited("test", y=1 - population().test.y[0, 0])}, "other test samples of seed 3;"),
+        ({"clients": edited("test", y=1 - population().test.y[0])}, "other test samples of seed 3;"),
         ({"clients": edited("validation", x=0.5)}, "other validation samples of seed 3;"),
         ({"clients": edited("common", x=0.5)}, "other common test samples of seed 3;"),
         ({"clients": replace(population(), test=None)}, r"test samples of seed 3 \(none here\);"),
@@ -109,8 +109,11 @@ def test_another_experiment_is_refused_in_words(changes, words):
 
 def test_padding_and_another_process_are_no_difference():
     clients, first = population(), go(1)
-    wide = Samples(*(np.pad(v, [(0, 0), (0, 5), (0, 0)][: v.ndim]) for v in (clients.test.x, clients.test.y)),
-                   clients.test.n)  # fmt: skip
+    k, most = len(clients), clients.test.n.max() + 5
+    x, y = np.full((k, most, 3), 7.0), np.zeros((k, most), int)
+    for row in range(k):
+        x[row, : clients.test.n[row]], y[row, : clients.test.n[row]] = clients.test.client(row)
+    wide = Samples.from_rows(x, y, clients.test.n)
     assert go(2, clients=replace(clients, test=wide), resume=first).config["rounds"] == 2
     assert first.config["fingerprint"]["3"].keys() == {
         "train", "validation", "test", "common", "names", "pool", "train_pool", "held", "sketch", "network", "weights"

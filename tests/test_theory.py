@@ -159,7 +159,7 @@ def test_diagnosis_of_easy_and_of_singular_clients():
 
 def test_generators_keep_their_promises():
     clients = split_teacher(clients=3, samples=20, test=5, d=4, shared=2, personal=3, seed=5)
-    assert np.linalg.norm(clients.train.x, axis=2).max() <= 1 + 1e-6
+    assert np.linalg.norm(clients.train.x, axis=1).max() <= 1 + 1e-6
     for k in range(3):
         x, y = clients.train.client(k)
         np.testing.assert_allclose(clients.truth(x.astype(float), k), y, atol=1e-5)

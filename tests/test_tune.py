@@ -42,8 +42,8 @@ def score(outputs, _y):
 def still(seed=0, test=0.0, k=2, n=4):
     """Clients without signal: the output is the bias."""
     x, y = np.zeros((k, n, 1), np.float32), np.zeros((k, n), np.float32)
-    held = Samples(x, y, np.full(k, n))
-    return Clients(held, Samples(x, y + np.float32(test), held.n), held)
+    held = Samples.from_rows(x, y)
+    return Clients(held, Samples(held.x, held.y + np.float32(test), held.n), held)
 
 
 PLANTED = dict(rounds=1, seed=range(2), metric="score", metrics={"score": score}, last=1, progress=False)

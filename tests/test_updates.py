@@ -30,9 +30,9 @@ def test_updates_are_laid_end_to_end():
 
 def test_data_sets_differ_in_one_thing_each():
     clients = study.deal(SMOKE, [study.REFERENCE, *study.OTHERS], seed=3)
-    x, y = clients.train.x, clients.train.y
     held = [
-        {image.tobytes(): int(label) for image, label in zip(*both, strict=True)} for both in zip(x, y, strict=True)
+        {image.tobytes(): int(label) for image, label in zip(*both, strict=True)}
+        for both in (clients.train.client(k) for k in range(len(clients)))
     ]
     first, same, other, permuted, domain = held
     assert first == same  # the same images with the same labels, in whatever order
@@ -45,11 +45,11 @@ def test_data_sets_differ_in_one_thing_each():
 
 def test_a_data_set_is_dealt_alike_in_any_company_and_tuning_sees_no_test_image():
     alone, pair = (study.deal(SMOKE, which, seed=3) for which in ([study.REFERENCE], [study.REFERENCE, "domain"]))
-    np.testing.assert_array_equal(alone.train.x[0], pair.train.x[0])
-    np.testing.assert_array_equal(alone.test.x[0], pair.test.x[0])
+    np.testing.assert_array_equal(alone.train.client(0)[0], pair.train.client(0)[0])
+    np.testing.assert_array_equal(alone.test.client(0)[0], pair.test.client(0)[0])
     tuning = study.deal(SMOKE, [study.REFERENCE], seed=3, tuning=True)
-    train = {image.tobytes() for image in alone.train.x[0]}
-    assert {image.tobytes() for part in (tuning.train, tuning.test) for image in part.x[0]} == train
+    train = {image.tobytes() for image in alone.train.client(0)[0]}
+    assert {image.tobytes() for part in (tuning.train, tuning.test) for image in part.client(0)[0]} == train
     with pytest.raises(ValueError, match=r"ask for 2200 images .* fetch the full data sets or take fewer"):
         study.deal(replace(SMOKE, train=1000, test=100), [study.REFERENCE], seed=0)
 

@@ -17,7 +17,7 @@ from benchmarks.sidebyside import __doc__ as head
 from benchmarks.sidebyside.processes import Peer
 from benchmarks.sidebyside.table import Row, markdown, paste, row, write_csv
 from benchmarks.sidebyside.torch_parts import loss, module, weights
-from benchmarks.sidebyside.workload import BATCH, LR, SAMPLES, SIZES, Workload, draw
+from benchmarks.sidebyside.workload import BATCH, LR, SIZES, Workload, draw
 from fedstat.data import Clients, Samples
 from fedstat.federated.rounds import participants
 
@@ -60,9 +60,7 @@ def learnt(work: Workload, arrays: Mapping[str, np.ndarray], values: Mapping[str
 
 def noise(work: Workload, arrays: Mapping[str, np.ndarray]) -> tuple[float, float]:
     """Return mean and standard deviation of fedstat's own test loss when only the order of batches varies."""
-    held = Clients(
-        Samples(work.x, work.y, np.full(len(work.x), SAMPLES)), classes=tuple(range(max(2, work.sizes.outputs)))
-    )
+    held = Clients(Samples.from_rows(work.x, work.y), classes=tuple(range(max(2, work.sizes.outputs))))
     build = fs.models.mlp(100, 200, 1) if work.dense else fs.models.two_conv(10)
     net = build()
     net.load_state_dict({name: torch.from_numpy(leaf) for name, leaf in work.start.items()})

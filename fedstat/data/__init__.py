@@ -1,5 +1,6 @@
 """Where samples come from: own arrays and files, synthetic generators with known truth, partitions."""
 
+from fedstat._mapped import Mapped
 from fedstat.data import datasets
 from fedstat.data.arrays import from_arrays, from_csv, from_indices, from_npz
 from fedstat.data.clients import Clients, Samples
@@ -27,6 +28,7 @@ __all__ = [
     "CIFAR100_DOMAINS",
     "Clients",
     "GaussianTruth",
+    "Mapped",
     "Partition",
     "Quadratics",
     "ReluTruth",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import mmap
 import reprlib
 import warnings
 from collections.abc import Sequence
@@ -14,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat._checks import local, number
-from fedstat._random import stream
+from fedstat._mapped import Mapped, in_blocks, is_mapped
+from fedstat._random import streams
 from fedstat.data.clients import Clients, Samples
+from fedstat.data.masked import unmasked
 from fedstat.data.npz import read_npz
 from fedstat.data.partition import Partition, by_group
 
@@ -37,7 +37,8 @@ def from_arrays(
     Parameters
     ----------
     x : array_like, shape (N, ...)
-        Inputs, numeric and finite.
+        Inputs, numeric and finite. A memory-mapped array, as ``np.load(path, mmap_mode="r")`` opens it, stays in its
+        file: training reads the rows of a batch as it needs them, so that data may be larger than memory.
     y : array_like, shape (N,)
         Integer, boolean or text labels make a classification task, floating values a regression.
     client : array_like, shape (N,)
@@ -51,9 +52,9 @@ def from_arrays(
     Raises
     ------
     ValueError
-        If lengths differ, values are not finite, or a client has too few samples for the requested splits.
+        If lengths differ, values are masked or not finite, or a client has too few samples for the requested splits.
     """
-    client = np.asarray(client)
+    client = unmasked("client", client)
     if client.ndim != 1 or len(client) == 0:
         raise ValueError(f"client must be a non-empty vector with one label per sample, got shape {client.shape}.")
     _check_labels("client", client)
@@ -81,7 +82,8 @@ def from_indices(
     ----------
     x : array_like, shape (N, ...)
         Inputs, numeric and finite. Unsigned bytes with two axes or more per sample are images and stay bytes (the
-        engine reads them as shares of 255); other whole numbers become floating ones, unless they are tokens.
+        engine reads them as shares of 255); other whole numbers become floating ones, unless they are tokens. A
+        memory-mapped array stays in its file.
     y : array_like, shape (N,)
         Integer, boolean or text labels make a classification task, floating values a regression.
     indices : Partition or sequence of arrays of int
@@ -106,13 +108,14 @@ def from_indices(
         As `from_arrays` does; also if an index or a label is out of range, a client has no test samples, or there is a
         `common` test set for clients that name the classes differently.
     """
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = unmasked("x", x), unmasked("y", y)
     if y.ndim != 1 or x.ndim < 1 or len(x) != len(y):
         raise ValueError(f"x and y must have one entry per sample, got shapes {x.shape} and {y.shape}.")
     if x.dtype.kind not in "biuf":
         raise ValueError(f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first.")
-    if tokens and (x.dtype.kind not in "iu" or x.min(initial=0) < 0):
-        raise ValueError(f"x must hold tokens 0, 1, ..., got {x.dtype} from {x.min(initial=0)}.")
+    low, high = _range(x) if x.dtype.kind in "iu" else (0, 0)
+    if tokens and (x.dtype.kind not in "iu" or low < 0):
+        raise ValueError(f"x must hold tokens 0, 1, ..., got {x.dtype} from {low}.")
     test, validation = number("test", test), number("validation", validation)
     if not (test >= 0 and validation >= 0 and test + validation < 1):
         raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
@@ -133,21 +136,19 @@ def from_indices(
     if table is not None and common is not None:
         raise ValueError("clients that permute labels share no common test set; give own_test to each of them.")
     if tokens:  # signed, since unsigned bytes are pixels
-        dtype = np.min_scalar_type(-1 - int(x.max(initial=0)))
-    else:
-        dtype = x.dtype if x.dtype.kind == "f" or (x.dtype == np.uint8 and x.ndim >= 3) else np.dtype(np.float32)
+        dtype = np.min_scalar_type(-1 - high)
+    elif x.dtype.kind == "f" or (x.dtype == np.uint8 and x.ndim >= 3):
+        dtype = x.dtype
+    else:  # float32 holds whole numbers up to here
+        dtype = np.dtype(np.float32 if max(-low, high) <= 2**24 else np.float64)
 
     def gathered(parts: Sequence[np.ndarray]) -> Samples:
-        n = np.array([len(part) for part in parts])
-        held_x = _zeros((len(parts), int(n.max()), *x.shape[1:]), dtype)
-        held_y = _zeros((len(parts), int(n.max())), y.dtype)
-        for k, part in enumerate(parts):
-            held_x[k, : n[k]] = x[part]
-            held_y[k, : n[k]] = y[part] if table is None else table[k, y[part]]
-        return Samples(held_x, held_y, n)
+        n, index = np.array([len(part) for part in parts]), np.concatenate(parts)
+        labels = y[index] if table is None else table[np.repeat(np.arange(len(n)), n), y[index]]
+        return Samples(_gathered(x, index, dtype), labels, n)
 
     if common is not None:
-        common = np.asarray(common)
+        common = unmasked("common", common)
         if common.dtype.kind not in "iu" or common.size == 0 or common.min() < 0 or common.max() >= len(y):
             raise ValueError(f"common must hold sample numbers 0..{len(y) - 1}, got {common[:5].tolist()}.")
     return Clients(
@@ -159,14 +160,23 @@ def from_indices(
     )
 
 
-def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Return zeros whose memory pages count only once they are written to, so that padding costs nothing.
+def _range(x: np.ndarray) -> tuple[int, int]:
+    """Return the smallest and the largest of whole numbers and of zero."""
+    ends = [(int(block.min(initial=0)), int(block.max(initial=0))) for _, block in in_blocks(x)]
+    return min((low for low, _ in ends), default=0), max((high for _, high in ends), default=0)
 
-    NumPy's own zeros come in huge pages, which a few samples fill together with their padding.
-    """
-    size = math.prod(shape) * dtype.itemsize
-    pages = mmap.mmap(-1, max(size, 1), access=mmap.ACCESS_COPY)
-    return np.frombuffer(pages, dtype, math.prod(shape)).reshape(shape)
+
+def _gathered(x: np.ndarray, index: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray | Mapped:
+    """Return the rows at `index` in a type; those of a file stay there."""
+    mapped = Mapped(x, index, dtype)
+    if is_mapped(x):
+        return mapped
+    room = np.empty(mapped.nbytes + 64, np.uint8)  # products round by where numbers lie: always at a multiple of 64
+    room = room[-room.ctypes.data % 64 :][: mapped.nbytes]
+    held = room.view(dtype).reshape(mapped.shape)
+    for first, block in in_blocks(mapped):
+        held[first : first + len(block)] = block
+    return held
 
 
 def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarray, tuple[Any, ...] | None]:
@@ -184,6 +194,11 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")
         return y, None
     _check_labels("y", y)
+    if y.dtype.kind in "iu" and len(y) and int(y.max()) - int(y.min()) <= 2**16:  # without sorting
+        wide = y.astype(np.int64) if y.dtype.itemsize < 8 else y  # bytes would overflow
+        low, shifted = int(y.min()), (wide - wide.min()).astype(np.int64)
+        found = np.bincount(shifted) > 0
+        return (np.cumsum(found) - 1)[shifted], tuple(low + code for code in np.flatnonzero(found).tolist())
     labels, y = np.unique(y, return_inverse=True)
     return y, tuple(labels.tolist())
 
@@ -192,22 +207,30 @@ def _hold_out(
     partition: Partition, samples: int, test: float, validation: float, seed: int
 ) -> dict[str, list[np.ndarray]]:
     """Return each client's sample numbers by split."""
+    n = np.array([len(index) for index in partition.train])
+    tested = [0] * len(n) if partition.test is None else [len(index) for index in partition.test]
+    for part in (partition.train, partition.test or ()):
+        if part and np.concatenate(part).max(initial=0) >= samples:
+            k, most = next((k, int(i.max())) for k, i in enumerate(part) if i.max(initial=0) >= samples)
+            raise ValueError(f"client {partition.names[k]} must hold sample numbers 0..{samples - 1}, got {most}.")
+    if partition.test is not None and 0 in tested:
+        raise ValueError(
+            f"client {partition.names[tested.index(0)]} has no test samples. Give it some, or leave it out."
+        )
+    held = [np.ceil(share * n).astype(np.int64) for share in (test, validation)]
+    if (short := n - held[0] - held[1] < 1).any():
+        k = int(short.argmax())
+        raise ValueError(
+            f"client {partition.names[k]} has {n[k]} samples: too few for a training sample "
+            f"beside test={test} and validation={validation}. Merge or drop such clients, or lower the shares."
+        )
     splits: dict[str, list[np.ndarray]] = {"test": [], "validation": [], "train": []}
-    for k, (name, index) in enumerate(zip(partition.names, partition.train, strict=True)):
-        tested = index[:0] if partition.test is None else partition.test[k]
-        if (most := max(index.max(initial=0), tested.max(initial=0))) >= samples:
-            raise ValueError(f"client {name} must hold sample numbers 0..{samples - 1}, got {most}.")
-        if partition.test is not None and len(tested) == 0:
-            raise ValueError(f"client {name} has no test samples. Give it some, or leave it out.")
-        held = [int(np.ceil(share * len(index))) for share in (test, validation)]
-        if len(index) - sum(held) < 1:
-            raise ValueError(
-                f"client {name} has {len(index)} samples: too few for a training sample "
-                f"beside test={test} and validation={validation}. Merge or drop such clients, or lower the shares."
-            )
-        shuffled = stream(seed, "holdout", k).permutation(index)
-        for split, part in zip(splits, np.split(shuffled, np.cumsum(held)), strict=True):
-            splits[split].append(part)
+    ends = zip(held[0].tolist(), (held[0] + held[1]).tolist(), strict=True)
+    for index, rng, (first, second) in zip(partition.train, streams(seed, "holdout", len(n)), ends, strict=True):
+        shuffled = rng.permutation(index)
+        splits["test"].append(shuffled[:first])
+        splits["validation"].append(shuffled[first:second])
+        splits["train"].append(shuffled[second:])
     if partition.test is not None:
         splits["test"] = list(partition.test)
     wanted = {"test": test > 0 or partition.test is not None, "validation": validation > 0, "train": True}
@@ -220,9 +243,12 @@ def _check_labels(name: str, labels: np.ndarray) -> None:
         raise ValueError(f"{name} must hold labels, text or numbers, got dtype {labels.dtype}.")
     if labels.dtype.kind == "O" and 0 < sum(isinstance(v, str) for v in labels.tolist()) < len(labels):
         raise ValueError(f"{name} holds both text and other labels. Make all of them text, or none.")
-    missing = [i for i, v in enumerate(labels.tolist()) if v is None or v != v]
-    if missing:
-        raise ValueError(f"{name} has no value at sample {missing[0]}. Drop such samples or name them.")
+    if labels.dtype.kind == "O":
+        missing = np.array([v is None or v != v for v in labels.tolist()], dtype=bool)
+    else:
+        missing = labels != labels
+    if missing.any():
+        raise ValueError(f"{name} has no value at sample {missing.argmax()}. Drop such samples or name them.")
 
 
 def from_csv(
@@ -310,9 +336,14 @@ def read_csv(path: str | Path, *, client: str, target: str) -> tuple[np.ndarray,
         raise ValueError(f"{path}: input column {text[0]!r} is not numeric. Encode or drop it.")
     if inputs.shape[1] == 0:
         raise ValueError(f"{path} has no input columns beside {client!r} and {target!r}.")
-    with np.errstate(over="ignore"):  # a number that float32 cannot hold becomes infinite, and is refused as such
-        x = inputs.to_numpy(dtype=np.float32)
-    return x, _targets(table[target]), *_owners(table[client])
+    return _narrowed(inputs.to_numpy(dtype=np.float64)), _targets(table[target]), *_owners(table[client])
+
+
+def _narrowed(x: np.ndarray) -> np.ndarray:
+    """Return numbers as float32 if it holds all of them exactly; else as they are."""
+    with np.errstate(over="ignore"):
+        narrow = x.astype(np.float32)
+    return narrow if np.array_equal(narrow, x) else x
 
 
 def _owners(column: pd.Series) -> tuple[np.ndarray, list[str]]:

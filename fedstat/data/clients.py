@@ -2,96 +2,167 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fedstat._mapped import Mapped, in_blocks, is_mapped
+from fedstat.data.masked import unmasked
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Samples of all clients, padded to the largest client.
+    """Samples of all clients, laid end to end, client after client.
 
-    A copy, or a move to a device, pays for the padding: one client with many samples makes all of them large. The
-    1,129 roles of Shakespeare's plays take 4.8 GB so, where their windows alone take 0.3 GB.
+    ``samples.client(k)`` is one client's share. Clients may be of very unequal size; nothing is padded.
 
     Attributes
     ----------
-    x : ndarray, shape (K, n_max, ...)
-        Inputs. Entries beyond a client's own count are zero.
-    y : ndarray, shape (K, n_max)
+    x : ndarray or Mapped, shape (N, ...)
+        Inputs, those of client 0 first. A `fedstat.data.Mapped` reads them from a file as they are asked for.
+    y : ndarray, shape (N,)
         Labels ``0..Q-1`` (integer) or regression targets (floating).
     n : ndarray of int, shape (K,)
-        How many samples each client has.
+        How many samples each client has; their sum is N.
     """
 
-    x: np.ndarray
+    x: np.ndarray | Mapped
     y: np.ndarray
     n: np.ndarray
 
     def __post_init__(self) -> None:
         """Check types, shapes and values; every client needs at least one sample."""
         for name, kinds in (("x", "iuf"), ("y", "iuf"), ("n", "iu")):
-            values = np.asarray(getattr(self, name))
+            values = getattr(self, name)
+            if not isinstance(values, Mapped):
+                values = unmasked(name, values)
             if values.dtype.kind not in kinds:
                 what = "whole numbers" if name == "n" else "real numbers"
                 raise ValueError(f"{name} must hold {what}, got dtype {values.dtype}.")
             object.__setattr__(self, name, _as_torch_has_it(values))
-        if self.x.shape[:2] != self.y.shape or self.n.shape != self.y.shape[:1]:
+        if self.n.ndim != 1 or self.y.ndim != 1 or self.x.shape[:1] != self.y.shape:
             raise ValueError(
-                f"x, y and n must be (K, n_max, ...), (K, n_max) and (K,); got {self.x.shape}, {self.y.shape} "
-                f"and {self.n.shape}."
+                f"x, y and n must be (N, ...), (N,) and (K,); got {self.x.shape}, {self.y.shape} and {self.n.shape}. "
+                "Samples.from_rows takes arrays with an axis of clients."
             )
-        if self.y.size == 0 or (self.n < 1).any():
+        if len(self.n) == 0 or (self.n < 1).any():
             empty = np.flatnonzero(self.n < 1)[:5].tolist()
             raise ValueError(
                 f"every client needs at least one sample; clients {empty} are empty. Drop them, or use a "
                 "partition that gives every client data (dirichlet has min_size)."
             )
-        if self.n.max() > self.y.shape[1]:
-            raise ValueError(f"n counts up to {self.n.max()} samples, but there are {self.y.shape[1]} columns.")
-        if self.x.dtype.kind == "i" and self.x.min() < 0:
-            where = np.argwhere(self.x < 0)[0]
-            raise ValueError(
-                f"x holds whole numbers, which are tokens 0, 1, ...; client {where[0]}, sample {where[1]} holds "
-                f"{self.x[tuple(where)]}. Give inputs that are no tokens a floating type."
-            )
+        if (total := sum(self.n.tolist())) != len(self.y):
+            raise ValueError(f"n counts {total} samples in all, but x and y hold {len(self.y)}.")
+        self._check_values()
+
+    def _check_values(self) -> None:
+        """Refuse what is no number, and tokens below zero."""
         for name, values in (("x", self.x), ("y", self.y)):
-            if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
-                where = np.argwhere(~np.isfinite(values))[0]
+            kind = values.dtype.kind
+            if kind not in ("fi" if name == "x" else "f"):
+                continue
+            for first, block in in_blocks(values):
+                if (kind == "f" and np.isfinite(block).all()) or (kind == "i" and block.min(initial=0) >= 0):
+                    continue
+                where = np.argwhere(~np.isfinite(block) if kind == "f" else block < 0)[0]
+                k, i = self.whose(first + int(where[0]))
+                if kind == "i":
+                    raise ValueError(
+                        f"x holds whole numbers, which are tokens 0, 1, ...; client {k}, sample {i} holds "
+                        f"{block[tuple(where)]}. Give inputs that are no tokens a floating type."
+                    )
                 raise ValueError(
-                    f"{name} must be finite; client {where[0]}, sample {where[1]} holds "
-                    f"{values[tuple(where)]}. Drop or impute such samples first."
+                    f"{name} must be finite; client {k}, sample {i} holds {block[tuple(where)]}. "
+                    "Drop or impute such samples first."
                 )
 
+    @classmethod
+    def from_rows(cls, x: np.ndarray, y: np.ndarray, n: np.ndarray | None = None) -> Samples:
+        """Make samples of arrays with an axis of clients.
+
+        Parameters
+        ----------
+        x : array_like, shape (K, n_max, ...)
+            Inputs.
+        y : array_like, shape (K, n_max)
+            Targets.
+        n : array_like of int, shape (K,), optional
+            How many samples of its row each client has; by default all. What lies beyond is dropped.
+        """
+        x, y = unmasked("x", x), unmasked("y", y)
+        if y.ndim != 2 or x.shape[:2] != y.shape:
+            raise ValueError(f"x and y must be (K, n_max, ...) and (K, n_max), got {x.shape} and {y.shape}.")
+        k, most = y.shape
+        n = np.full(k, most) if n is None else unmasked("n", n)
+        if n.shape != (k,) or n.dtype.kind not in "iu":
+            raise ValueError(f"n must hold {k} whole numbers, one for each client, got {n.dtype} {n.shape}.")
+        if n.max(initial=0) > most:
+            raise ValueError(f"n counts up to {n.max()} samples, but there are {most} columns.")
+        flat = x.reshape(k * most, *x.shape[2:])
+        if (n == most).all():
+            return cls(flat, y.reshape(k * most), n)
+        places = np.flatnonzero(np.arange(most) < n[:, None])
+        return cls(Mapped(flat, places, flat.dtype) if is_mapped(x) else flat[places], y.reshape(k * most)[places], n)
+
+    @cached_property
+    def start(self) -> np.ndarray:
+        """Where each client's samples begin, shape (K,)."""
+        return np.cumsum(self.n, dtype=np.int64) - self.n
+
+    @property
+    def owners(self) -> np.ndarray:
+        """The client of each sample, shape (N,)."""
+        return np.repeat(np.arange(len(self.n)), self.n)
+
     def client(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return client `k`'s own inputs and targets, without padding."""
-        return self.x[k, : self.n[k]], self.y[k, : self.n[k]]
+        """Return client `k`'s own inputs and targets."""
+        first, n = int(self.start[k]), int(self.n[k])
+        return self.x[first : first + n], self.y[first : first + n]
+
+    def of(self, clients: np.ndarray | slice = slice(None), most: int | None = None) -> Samples:
+        """Return the samples of some clients, in the order given, and of each client the first `most`."""
+        chosen = np.arange(len(self.n))[clients]
+        n = self.n[chosen] if most is None else np.minimum(self.n[chosen], most)
+        places = np.repeat(self.start[chosen] - (np.cumsum(n) - n), n) + np.arange(n.sum())
+        return Samples(self.x.of(places) if isinstance(self.x, Mapped) else self.x[places], self.y[places], n)
+
+    def whose(self, place: int) -> tuple[int, int]:
+        """Return the client of a sample, and its number among the client's own."""
+        k = int(np.searchsorted(self.start, place, side="right")) - 1
+        return k, place - int(self.start[k])
 
     def class_counts(self, classes: int) -> np.ndarray:
         """Count each client's samples of every class; shape (K, classes)."""
-        return np.stack([np.bincount(self.client(k)[1], minlength=classes) for k in range(len(self.n))])
+        size = len(self.n) * classes
+        return np.bincount(self.owners * classes + self.y, minlength=size).reshape(len(self.n), classes)
 
     def row_hashes(self) -> np.ndarray:
-        """Return a 64-bit hash of each sample's input, client after client; shape (sum n,).
+        """Return a 64-bit hash of each sample's input, client after client; shape (N,).
 
         Equal inputs have equal hashes. Among three million different inputs the chance that any two have the same
         hash is about one in four million.
         """
-        hashes: list[int] = []
-        for k in range(len(self.n)):
-            rows = np.ascontiguousarray(self.client(k)[0]).reshape(self.n[k], -1)
-            hashes += map(hash, rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel().tolist())
-        return np.array(hashes)
+        hashes = []
+        for _, block in in_blocks(self.x):
+            rows = np.ascontiguousarray(block).reshape(len(block), -1)
+            held = rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel().tolist()
+            hashes.append(np.fromiter(map(hash, held), np.int64, len(block)))
+        return np.concatenate(hashes)
 
 
-def _as_torch_has_it(values: np.ndarray) -> np.ndarray:
+def _as_torch_has_it(values: np.ndarray | Mapped) -> np.ndarray | Mapped:
     """Return the same numbers in this machine's order of bytes and in a type that torch computes with."""
     dtype = values.dtype.newbyteorder("=")
     if dtype.kind == "f" and dtype.itemsize > 8:
         dtype = np.dtype(np.float64)
     elif dtype.kind == "u" and dtype.itemsize > 1:
         dtype = np.dtype(np.int64)
+    if isinstance(values, Mapped):
+        return replace(values, dtype=dtype)
+    if is_mapped(values):
+        return Mapped(values.view(np.ndarray), np.arange(len(values)), dtype)
     return values.astype(dtype, copy=False)
 
 
@@ -112,7 +183,7 @@ class Clients:
     truth : object or None
         What a generator knows about its own data, e.g. `ReluTruth`.
     common : Samples or None
-        A test set that belongs to no client, as one row (K = 1).
+        A test set that belongs to no client, as if of one client (K = 1).
     labels : ndarray of int, shape (K, Q), or None
         If clients name the classes differently: the class ``q`` of the data set is ``labels[k, q]`` at client `k`.
     """
@@ -133,7 +204,7 @@ class Clients:
         for name, samples in self.all_splits.items():
             rows = 1 if name == "common" else len(self.names)
             if len(samples.n) != rows:
-                raise ValueError(f"{name} has {len(samples.n)} rows, but there must be {rows}.")
+                raise ValueError(f"{name} has samples of {len(samples.n)} clients, but there must be {rows}.")
             if self.classes is not None and not np.issubdtype(samples.y.dtype, np.integer):
                 raise ValueError(f"{name}.y must hold integer class codes, got dtype {samples.y.dtype}.")
             if self.classes is not None and not 0 <= samples.y.min() <= samples.y.max() < len(self.classes):
@@ -141,9 +212,9 @@ class Clients:
                     f"{name}.y must hold codes 0..{len(self.classes) - 1} of the {len(self.classes)} classes, got "
                     f"{samples.y.min()}..{samples.y.max()}."
                 )
-            if samples.x.shape[2:] != self.train.x.shape[2:]:
+            if samples.x.shape[1:] != self.train.x.shape[1:]:
                 raise ValueError(
-                    f"{name} inputs have shape {samples.x.shape[2:]}, training inputs {self.train.x.shape[2:]}."
+                    f"{name} inputs have shape {samples.x.shape[1:]}, training inputs {self.train.x.shape[1:]}."
                 )
 
     def __len__(self) -> int:
@@ -169,7 +240,7 @@ class Clients:
 
     def __str__(self) -> str:
         kind = "regression" if self.classes is None else f"classification, {len(self.classes)} classes"
-        lines = [f"{len(self)} clients, {kind}, inputs of shape {self.train.x.shape[2:]}", ""]
+        lines = [f"{len(self)} clients, {kind}, inputs of shape {self.train.x.shape[1:]}", ""]
         header = "split       samples   per client: min / median / max"
         if self.classes is not None:
             header += "   majority share: min / median / max   one-class clients"
@@ -190,8 +261,7 @@ class Clients:
         held = {name: samples for name, samples in self.all_splits.items() if name != "train"}
         hashes = {name: samples.row_hashes() for name, samples in self.all_splits.items()}
         inputs, train = np.unique(hashes["train"], return_inverse=True)
-        owners = np.repeat(np.arange(len(self)), self.train.n)
-        trained = np.sort(train * len(self) + owners)  # (input, client) as one number
+        trained = np.sort(train * len(self) + self.train.owners)  # (input, client) as one number
         trained = trained[np.append(True, trained[1:] != trained[:-1])]  # many times faster than np.unique
         holders = np.bincount(trained // len(self))
         parts = [f"{(holders > 1).sum()} training inputs are held by several clients"]
@@ -200,7 +270,7 @@ class Clients:
             somebody = np.where(found, holders[place], 0)
             line = f"{(somebody > 0).sum()} of {samples.n.sum()} {name} inputs also occur in training data"
             if name != "common":
-                mine = place * len(self) + np.repeat(np.arange(len(self)), samples.n)
+                mine = place * len(self) + samples.owners
                 by_owner = found & _find(mine, trained)[1]
                 line += f" ({by_owner.sum()} in the client's own, {(somebody > by_owner).sum()} in that of others)"
             parts.append(line)

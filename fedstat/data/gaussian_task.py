@@ -63,7 +63,7 @@ def gaussian_task(
     def split(n: int) -> Samples:
         y = rng.choice([-1.0, 1.0], size=(clients, n))
         x = y[..., None] * mu + rng.normal(size=(clients, n, 2)) @ root.T
-        return Samples(x.astype(np.float32), y.astype(np.float32), np.full(clients, n))
+        return Samples.from_rows(x.astype(np.float32), y.astype(np.float32))
 
     weights = np.linalg.solve(sigma + np.outer(mu, mu), mu)
     return Clients(train=split(samples), test=split(test), truth=GaussianTruth(weights, float(1 - mu @ weights)))

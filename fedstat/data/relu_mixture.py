@@ -155,7 +155,7 @@ def relu_mixture(
     y = (score > offset[:, None]).astype(np.int64)
 
     def split(start: int, stop: int) -> Samples:
-        return Samples(x[:, start:stop].astype(np.float32), y[:, start:stop], np.full(clients, stop - start))
+        return Samples.from_rows(x[:, start:stop].astype(np.float32), y[:, start:stop])
 
     drawn = Clients(
         train=split(0, samples),

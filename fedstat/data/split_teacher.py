@@ -89,6 +89,6 @@ def split_teacher(
         radius = rng.random((clients, n, 1)) ** (1 / d)
         x = direction / np.linalg.norm(direction, axis=2, keepdims=True) * radius
         y = np.stack([truth(rows, k) for k, rows in enumerate(x)]) + noise * rng.normal(size=(clients, n))
-        return Samples(x.astype(np.float32), y.astype(np.float32), np.full(clients, n))
+        return Samples.from_rows(x.astype(np.float32), y.astype(np.float32))
 
     return Clients(train=split(samples), test=split(test), truth=truth)

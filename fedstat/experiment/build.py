@@ -30,7 +30,7 @@ from fedstat.federated.metrics import Metric
 from fedstat.federated.network import Network, build, check_device
 from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import check_samples
-from fedstat.federated.samples import to_device
+from fedstat.federated.samples import inputs_to_device
 from fedstat.models import Factory
 
 
@@ -75,7 +75,7 @@ class Setup:
     def sample(self) -> torch.Tensor:
         """A few inputs as the engine stores them."""
         first = next(iter(self.clients.values()))
-        return to_device(first.train.x[0, :2], first.train.y[0, :2], self.network.dtype, self.network.device)[0]
+        return inputs_to_device(first.train.x[:2], self.network.dtype, self.network.device)
 
     def dealt(self, data: int, partition: int) -> Clients:
         """Return the clients of a seed of the partition, as `fedstat.federate` asks for them; the data have no seed."""

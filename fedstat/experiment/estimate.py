@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import fedstat as fs
+from fedstat._mapped import Mapped
 from fedstat.data import Clients, Samples
 from fedstat.experiment.build import Setup, naming
 from fedstat.federated.cost import COPIES, chunk_size, cost
@@ -141,11 +142,8 @@ def _loop(setup: Setup, clients: Clients) -> Iterator[Round]:
 
 def _first(clients: Clients, count: int, most: int) -> Clients:
     """Keep the first `count` clients, with at most `most` training samples each, and one for testing."""
-
-    def cut(samples: Samples, most: int) -> Samples:
-        return Samples(samples.x[:count, :most], samples.y[:count, :most], np.minimum(samples.n[:count], most))
-
-    return Clients(cut(clients.train, most), cut(clients.test or clients.train, 1), classes=clients.classes)
+    some = slice(count)
+    return Clients(clients.train.of(some, most), (clients.test or clients.train).of(some, 1), classes=clients.classes)
 
 
 def _steps(setup: Setup, samples: Samples) -> float:
@@ -184,6 +182,9 @@ def _data(setup: Setup) -> int:
     for clients in {id(of): of for of in (*setup.clients.values(), *setup.unseen.values())}.values():
         for name, samples in (*clients.splits.items(), ("common", clients.common)):
             if samples is not None:
+                if isinstance(samples.x, Mapped):  # it stays in its file
+                    total += samples.x.rows.nbytes + samples.y.nbytes
+                    continue
                 engine = samples.x.size * _itemsize(setup, samples.x) + samples.y.nbytes
                 moved = setup.network.device.type != "cpu" or samples.x.itemsize != _itemsize(setup, samples.x)
                 stacked = name == "train" and len(setup.clients) > 1  # over seeds

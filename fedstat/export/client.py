@@ -14,7 +14,6 @@ from fedstat._files import atomic_file
 from fedstat.data import Clients
 from fedstat.export.packet import Ask, Packet, Refused, combine, number, pack, refusal, unpack, unpack_masks
 from fedstat.export.start import common_start, federation_of, own_view, take_seat, with_masks
-from fedstat.federated.evaluation import to_tensors
 from fedstat.federated.local import Training
 from fedstat.federated.losses import choose_task
 from fedstat.federated.method import Method, State, Update, rows
@@ -191,7 +190,7 @@ class Client:
         server = {name: leaf[0] for name, leaf in combine(common, values, said).items()}
         state = replace(state, server=server, round=t)
         split = next(name for name in ("test", "validation", "train") if name in self.data.splits)
-        held_out = to_tensors(self.data.splits[split], self.network.dtype, self.network.device)
+        held_out = StackedSamples.stack([self.data.splits[split]], self.network.dtype, self.network.device)
 
         at_hand = replace(make_federation(self.method, self.seat, self.bench), clients=self.federation.clients)
 
@@ -202,4 +201,4 @@ class Client:
         found = {
             f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)
         }
-        return Packet({}, {"samples": int(held_out[2][0]), **found})
+        return Packet({}, {"samples": int(held_out.n[0]), **found})

@@ -165,4 +165,4 @@ def own_view(start: Params, store: ClientStore, ids: Tensor) -> Params:
 
 
 def _no_samples() -> StackedSamples:
-    return StackedSamples(torch.zeros(0), torch.zeros(0), np.zeros(0, int), 0)
+    return StackedSamples(torch.zeros(0), torch.zeros(0), np.zeros(0, int), torch.float32)

@@ -151,15 +151,14 @@ class _Block:
         rates = [rate[torch.from_numpy(self.clients)] if isinstance(rate, Tensor) else rate for rate in descent.rates]
         factors = [descent.factors(rate) for rate in rates]
         finite = torch.ones(len(self.clients), dtype=torch.bool)
-        gathered, frames = samples.x.new_empty(0), dict[tuple[int, int], _Frame]()
+        gathered, frames = samples.sample.new_empty(0), dict[tuple[int, int], _Frame]()
         state = {} if descent.plain else descent.optimizer.start({name: self.params[name] for name in descent.train})
         for steps, a, b in self.stretches(valid):
             if (a, b) not in frames:
                 frames[a, b] = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
-            frame, shape = frames[a, b], (-1, a, b, samples.x[0].numel())
-            flat = at[steps, :a, :b].flatten()
-            x = torch.index_select(samples.x, 0, flat, out=gathered.resize_(0)).view(shape)
-            x, y = network.inputs(x), samples.y.index_select(0, flat).view(shape[:-1])
+            frame, places = frames[a, b], at[steps, :a, :b]
+            x, y = samples.take(places, out=gathered)
+            x = network.inputs(x).flatten(3)
             outputs = x.new_empty(*y.shape, descent.chain.layers[-1].outputs)
             state = {name: values[:a] if values.dim() else values for name, values in state.items()}
             each = (values.unbind() for values in (x, prepare(outputs, y), share[steps, :a, :b], outputs))
@@ -177,7 +176,7 @@ class _Block:
     def stretches(self, valid: np.ndarray) -> Iterator[tuple[slice, int, int]]:
         """Cut the steps into stretches in which the first `a` clients are at work, with at most `b` samples each."""
         active, most = valid[..., 0].sum(1).tolist(), valid.sum(-1).max(1).tolist()
-        width = valid[0].size * self.descent.samples.x[0].numel() * self.descent.samples.x.element_size()
+        width = valid[0].size * self.descent.samples.sample[0].nbytes
         begin = 0
         for step in range(len(active)):
             end = step + 1

@@ -148,5 +148,5 @@ def _made_up(network: Network, clients: int) -> Clients:
         if len(outputs) == 2 and outputs[0] == 8:
             classes = max(2, outputs[1])
             y = rng.integers(classes, size=(clients, 8))
-            return Clients(Samples(x, y, np.full(clients, 8)), classes=tuple(range(classes)))
+            return Clients(Samples.from_rows(x, y), classes=tuple(range(classes)))
     raise ValueError("no shape of inputs was found that the network takes; pass clients.")

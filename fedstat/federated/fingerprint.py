@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedstat._digest import decisive, digest
+from fedstat._mapped import in_blocks
 from fedstat.data import Clients, Samples
 from fedstat.federated.network import Network
 
@@ -31,7 +32,7 @@ _ASIDE = {"fingerprint", "code", "training_code", "python", "device", "rounds", 
 
 
 def of_clients(clients: Clients) -> dict[str, str]:
-    """Hash every split that exists, without its padding, and the clients' names, classes and truth.
+    """Hash every split that exists, and the clients' names, classes and truth.
 
     ``pool`` and ``train_pool`` hash the inputs of all samples, and of the training samples, whoever holds them;
     ``held`` what each client holds in all its splits; ``sketch`` has the eight smallest hashes of single inputs, of
@@ -42,11 +43,11 @@ def of_clients(clients: Clients) -> dict[str, str]:
     truth = {} if clients.truth is None else {"truth": digest(clients.truth)}
     sums, least = dict[str, np.ndarray](), np.zeros(0, np.uint64)
     for name, of in clients.splits.items():
-        by_client = []
-        for hashes, n in _hashes(of):
-            by_client.append(np.add.reduceat(hashes, np.cumsum(n) - n, dtype=np.uint64))
+        sums[name], ends = np.zeros(len(of.n), np.uint64), np.cumsum(of.n)  # by client
+        for first, hashes in _hashes(of):
+            whose = np.searchsorted(ends, np.arange(first, first + len(hashes)), side="right")
+            np.add.at(sums[name], whose, hashes)
             least = _least(np.concatenate([least, hashes]))
-        sums[name] = np.concatenate(by_client)
     held = np.sum(list(sums.values()), axis=0, dtype=np.uint64)
     return {
         **samples,
@@ -60,13 +61,13 @@ def of_clients(clients: Clients) -> dict[str, str]:
 
 
 def _of_samples(samples: Samples) -> str:
-    """Hash all samples, client after client, without padding."""
-    x, y = samples.client(0)
-    hashed = hashlib.sha256(f"{x.dtype.str} {x.shape[1:]} {y.dtype.str} {y.shape[1:]} ".encode())
+    """Hash all samples, client after client."""
+    x, y = samples.x, samples.y
+    hashed = hashlib.sha256(f"{x.dtype.str} {x.shape[1:]} {y.dtype.str} ".encode())
     hashed.update(samples.n.astype(np.int64).tobytes())
-    for k in range(len(samples.n)):
-        for values in samples.client(k):
-            hashed.update(np.ascontiguousarray(values).data)
+    for _, block in in_blocks(x):
+        hashed.update(np.ascontiguousarray(block).data)
+    hashed.update(np.ascontiguousarray(y).data)
     return hashed.hexdigest()[:16]
 
 
@@ -77,19 +78,17 @@ def _least(hashes: np.ndarray, count: int = 8) -> np.ndarray:
     return (found if len(found) >= count else np.unique(hashes))[:count]
 
 
-def _hashes(samples: Samples) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, for some clients after others, a hash of each input, equal in all processes, and how many each has."""
-    width = int(np.prod(samples.x.shape[2:])) * samples.x.dtype.itemsize
+def _hashes(samples: Samples) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield a hash of each input, equal in all processes, block after block, each with the place of its first."""
+    width = int(np.prod(samples.x.shape[1:])) * samples.x.dtype.itemsize
     words = -(-width // 8)
     factors = np.random.default_rng(0).integers(1, 2**63, words, dtype=np.uint64) | np.uint64(1)
-    step = max(1, 2**24 // (words * samples.x.shape[1]))  # clients at once, in 128 MiB
-    for first in range(0, len(samples.n), step):
-        x, n = samples.x[first : first + step], samples.n[first : first + step]
-        rows = np.zeros((len(n), x.shape[1], 8 * words), np.uint8)
-        rows[..., :width] = np.ascontiguousarray(x).reshape(*x.shape[:2], -1).view(np.uint8)
+    for first, block in in_blocks(samples.x):
+        rows = np.zeros((len(block), 8 * words), np.uint8)
+        rows[:, :width] = np.ascontiguousarray(block).reshape(len(block), -1).view(np.uint8)
         mixed = rows.view(np.uint64) @ factors
         mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-        yield (mixed ^ (mixed >> np.uint64(32)))[np.arange(x.shape[1]) < n[:, None]], n
+        yield first, mixed ^ (mixed >> np.uint64(32))
 
 
 def of_network(network: Network) -> dict[str, str]:

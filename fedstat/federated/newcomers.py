@@ -88,11 +88,11 @@ def _check_fit(result: Result, key: Key, clients: Clients, network: Network) -> 
         raise ValueError(
             f"the new clients have classes {classes}, the run had {result.config['classes'][str(key[1])]}."
         )
-    sample = torch.from_numpy(np.zeros_like(clients.train.x[0, :1])).to(network.device)
+    sample = torch.from_numpy(np.zeros((1, *clients.train.x.shape[1:]), clients.train.x.dtype)).to(network.device)
     try:
         network(network.initial(), network.inputs(sample))
     except (RuntimeError, IndexError, ValueError) as error:
-        shape = tuple(clients.train.x.shape[2:])
+        shape = tuple(clients.train.x.shape[1:])
         raise ValueError(
             f"the new clients' inputs of shape {shape} do not fit the network of {key[0]!r}: {error}"
         ) from None

@@ -299,7 +299,7 @@ def _replicates(
             rows += len(data)
         data, offset = drawn[key]
         replicates[one.seed] = make_replicate(data, model, one, floating(dtype), device, offset, mixed=dtype == MIXED)
-    shapes = {replicate.clients.train.x.shape[2:] for replicate in replicates.values()}
+    shapes = {replicate.clients.train.x.shape[1:] for replicate in replicates.values()}
     if len(shapes) > 1:
         raise ValueError(f"clients(seed) must return inputs of one shape for all seeds, got {sorted(shapes)}.")
     return replicates

@@ -8,8 +8,9 @@ again, which Ray does.
 
 What travels, and when:
 
-- the training samples and the network once a run, the samples of a split that models are evaluated on once, into Ray's
-  object store: a machine fetches them once, and its workers share that copy;
+- the training samples and the network once a run, and once the samples of a split that models are evaluated on where
+  all clients have equally many, into Ray's object store: a machine fetches them once, and its workers share that copy;
+- with every evaluation, the padded inputs of clients that have unequally many;
 - in every round, to the tasks: the method, the settings and what all clients received alike, once; and each client's
   own rows of the leaves with its job. Back come the rows that training ended with, or the outputs of evaluation.
 
@@ -142,7 +143,9 @@ class Tasks:
             rows = slice(first, first + size)
             own = {name: _packed(leaf[rows]) for name, leaf in predictor.params.items() if name not in same}
             # a view of what the store holds is told by its place; anything else travels itself
-            inputs = _packed(x[rows]) if held is None else slice(place + first, place + min(first + size, len(x)))
+            inputs = (
+                _packed(x[rows]) if held is None else (place + first, place + min(first + size, len(x)), x.shape[1])
+            )
             waiting.append(task.remote([shared], torch.get_num_threads(), own, held, inputs, _packed(n[rows])))
         parts: list[_Packed] = _gathered(waiting)
         return torch.cat([_unpacked(part, x.device) for part in parts])
@@ -191,9 +194,14 @@ def _evaluated(
     torch.set_num_threads(threads)
     outputs, learner, predictor, names, same = ray.get(shared[0])
     device = learner.network.device
-    x = _unpacked(inputs, device) if held is None else _view(held)[inputs].to(device)
+    x = _unpacked(inputs, device) if held is None else _rows_of(_view(held), *inputs).to(device)
     predictor = replace(predictor, params=_rows(names, same, own, len(x), device))
     return _packed(outputs(learner, predictor, x, _unpacked(n, device)))
+
+
+def _rows_of(samples: Tensor, first: int, last: int, each: int) -> Tensor:
+    """Return the rows `first` to `last`, of as many samples each, as a view of samples that lie end to end."""
+    return samples[first * each : last * each].unflatten(0, (last - first, each))
 
 
 def _chunk_outputs(size: int, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
@@ -332,7 +340,7 @@ def _samples_put(samples: StackedSamples) -> tuple[Any, str]:
         held = {field.name: getattr(samples, field.name) for field in fields(samples)}
         return {name: _packed(value) if isinstance(value, Tensor) else value for name, value in held.items()}
 
-    return _put(_STORED, samples, portable), samples.x.device.type
+    return _put(_STORED, samples, portable), samples.device.type
 
 
 def _samples(stored: tuple[Any, str]) -> StackedSamples:
@@ -345,13 +353,18 @@ def _samples(stored: tuple[Any, str]) -> StackedSamples:
 
 
 def _held_out(x: Tensor) -> tuple[Any, int]:
-    """Return the reference to the samples whose rows `x` is, and where it begins among them; None if to nothing."""
+    """Return the reference to the samples of which `x` (c, m, ...) is a view, and its first row's number among them.
+
+    None if `x` is no view of them, since its rows are padded.
+    """
     whole = x._base
-    if whole is None or whole.dim() != x.dim() or (whole.shape[1:], whole.stride()) != (x.shape[1:], x.stride()):
+    if whole is None or not len(x) or whole.shape[1:] != x.shape[2:] or whole.stride() != x.stride()[1:]:
         return None, 0
-    if not x.stride(0) or x.storage_offset() % x.stride(0):
+    row = x.shape[1] * x.stride(1)
+    offset = x.storage_offset() - whole.storage_offset()
+    if not row or x.stride(0) != row or offset % row:
         return None, 0
-    return _put(_HELD_OUT, whole, lambda: _packed(whole)), (x.storage_offset() - whole.storage_offset()) // x.stride(0)
+    return _put(_HELD_OUT, whole, lambda: _packed(whole)), offset // row
 
 
 # Tasks and the cluster.

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -106,7 +105,7 @@ def outputs_of(network: Network, samples: Samples, name: str = "the network") ->
     ValueError
         If the network does not take such samples, or returns anything but (B, outputs).
     """
-    shape = samples.x.shape[2:]
+    shape = samples.x.shape[1:]
     with _aside(network.device):
         x = network.inputs(torch.from_numpy(np.zeros((2, *shape), samples.x.dtype)).to(network.device))
         try:
@@ -215,7 +214,7 @@ def _generators(device: torch.device) -> tuple[Any, ...]:
 
 def _chosen(network: Network, samples: Samples) -> Tensor:
     """Return stored inputs (2, B, ...) of the first clients, all different if there are enough different ones."""
-    candidates = islice((row for k in range(len(samples.n)) for row in samples.client(k)[0]), _LOOKED_AT)
+    candidates = samples.x[:_LOOKED_AT]
     rows = list({row.tobytes(): row for row in candidates}.values())
     if network.inputs(torch.from_numpy(rows[0])).dtype == torch.int64:
         rows.sort(key=lambda row: row.min())  # the smallest token is the likeliest to be padding

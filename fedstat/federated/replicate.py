@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedstat._mapped import Mapped, in_blocks
 from fedstat.data import Clients
-from fedstat.federated.evaluation import HeldOut, to_tensors
 from fedstat.federated.network import Model, Network, build
-from fedstat.federated.samples import Job
+from fedstat.federated.samples import Job, StackedSamples
 from fedstat.federated.seeds import Seeds
 
 
@@ -40,7 +40,7 @@ class Replicate:
     network: Network
     offset: int
     draw: Callable[[int], Network]
-    _held_out: dict[str, HeldOut] = field(default_factory=dict)
+    _held_out: dict[str, StackedSamples] = field(default_factory=dict)
 
     @property
     def seed(self) -> int:
@@ -52,13 +52,13 @@ class Replicate:
         """Name of the samples that models are evaluated on, unless others are asked for."""
         return next(name for name in ("test", "validation", "train") if name in self.clients.splits)
 
-    def held_out(self, split: str) -> HeldOut:
+    def held_out(self, split: str) -> StackedSamples:
         """Return the samples of a split on the network's device."""
         if split not in self._held_out:
             if split not in self.clients.all_splits:
                 raise ValueError(f"split must be one of {', '.join(self.clients.all_splits)}, got {split!r}.")
             samples = self.clients.all_splits[split]
-            self._held_out[split] = to_tensors(samples, self.network.dtype, self.network.device)
+            self._held_out[split] = StackedSamples.stack([samples], self.network.dtype, self.network.device)
         return self._held_out[split]
 
     def jobs(self, ids: Iterable[int]) -> list[Job]:
@@ -100,30 +100,39 @@ def check_samples(network: Network, data: Clients) -> None:
     for split, samples in data.all_splits.items():
         for name, values in (("x", samples.x), ("y", samples.y)):
             wide = values.dtype.kind == "f" and values.dtype.itemsize > network.dtype.itemsize
-            for k, i, value in _extremes(values) if wide else ():
+            for place, value in _extremes(values) if wide else ():
                 if abs(value) > most:
                     raise ValueError(
-                        f"{name} must be at most {most:.4g} in {dtype}, but {_which(data, split, k, i)} holds "
+                        f"{name} must be at most {most:.4g} in {dtype}, but {_which(data, split, place)} holds "
                         f'{value:g}. Scale it, or take dtype="float64".'
                     )
         x = samples.x
-        for k, i, value in _extremes(x) if x.dtype.kind in "iu" and x.dtype != np.uint8 else ():
-            vocabulary = _exceeded(network, torch.from_numpy(x[k, i : i + 1]))
+        for place, value in _extremes(x) if x.dtype.kind in "iu" and x.dtype != np.uint8 else ():
+            vocabulary = _exceeded(network, torch.from_numpy(x[place : place + 1]))
             if vocabulary is not None:
                 raise ValueError(
                     f"x must hold tokens 0 to {vocabulary - 1}, as the network has a vocabulary of {vocabulary}, but "
-                    f"{_which(data, split, k, i)} holds {value}."
+                    f"{_which(data, split, place)} holds {value}."
                 )
 
 
-def _which(data: Clients, split: str, k: int, i: int) -> str:
+def _which(data: Clients, split: str, place: int) -> str:
+    k, i = data.all_splits[split].whose(place)
     return f"{split} sample {i}" + ("" if split == "common" else f" of client {data.names[k]}")
 
 
-def _extremes(values: np.ndarray) -> list[tuple[int, int, Any]]:
-    """Return client, sample and value of the smallest and of the largest number."""
-    places = (np.unravel_index(k, values.shape) for k in (values.argmin(), values.argmax()))
-    return [(int(place[0]), int(place[1]), values[place]) for place in places]
+def _extremes(values: np.ndarray | Mapped) -> list[tuple[int, Any]]:
+    """Return the place of the sample with the smallest number, and the number; and likewise the largest."""
+    low: tuple[int, Any] | None = None
+    high: tuple[int, Any] | None = None
+    for first, block in in_blocks(values):
+        rows = block.reshape(len(block), -1)
+        smallest, largest = (np.unravel_index(k, rows.shape) for k in (rows.argmin(), rows.argmax()))
+        if low is None or rows[smallest] < low[1]:
+            low = first + int(smallest[0]), rows[smallest]
+        if high is None or rows[largest] > high[1]:
+            high = first + int(largest[0]), rows[largest]
+    return [found for found in (low, high) if found is not None]
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedstat._memory import in_words, machine_memory
 from fedstat.federated.codec import size
-from fedstat.federated.evaluation import HeldOut, evaluate
+from fedstat.federated.evaluation import evaluate
 from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, choose
 from fedstat.federated.history import Traffic
 from fedstat.federated.local import Learner, Phase, Training
@@ -55,7 +55,7 @@ class Bench:
 
     def executor_of(self, network: Network) -> Executor:
         """Return what does the work for a network."""
-        return choose(self.executor, network, self.samples.x, self.training.batch_size, self.chunk)
+        return choose(self.executor, network, self.samples.sample, self.training.batch_size, self.chunk)
 
     def learner(self, network: Network) -> Learner:
         """Return a network with the loss that it is trained by."""
@@ -70,10 +70,16 @@ class Bench:
         return train(method, self.learner(network), self.training, self.samples, start, jobs, round, executor, **how)
 
     def evaluate(
-        self, network: Network, models: Any, held_out: HeldOut, metrics: Mapping[str, Metric] | None = None
+        self,
+        network: Network,
+        models: Any,
+        held_out: StackedSamples,
+        metrics: Mapping[str, Metric] | None = None,
+        clients: np.ndarray | None = None,
     ) -> pd.DataFrame:
         """Measure what ``models(ids)`` gives to each client; see `fedstat.federated.evaluation.evaluate`."""
-        return evaluate(self.learner(network), models, held_out, self.executor_of(network), metrics or {})
+        executor = self.executor_of(network)
+        return evaluate(self.learner(network), models, held_out, executor, metrics or {}, clients)
 
 
 @dataclass(eq=False)
@@ -159,15 +165,14 @@ class Run:
     def evaluate_trained(self, update: Update, metrics: Mapping[str, Metric]) -> pd.DataFrame:
         """Measure the participants' models as their local training left them, before the server averages."""
         split = self.replicate.split
-        x, y, n = self.replicate.held_out(split)
+        whose = update.ids.cpu().numpy()
 
         def models(some: Tensor) -> dict[str, Predictor]:
             rows = slice(int(some[0]), int(some[-1]) + 1)
             return {"trained": self.method.predictor({name: leaf[rows] for name, leaf in update.end.items()})}
 
-        table = self.bench.evaluate(self.network, models, (x[update.ids], y[update.ids], n[update.ids]), metrics)
-        whose = update.ids.cpu().numpy()[table["client"]]
-        return table.assign(method=self.key[0], seed=self.key[1], split=split, client=whose)
+        table = self.bench.evaluate(self.network, models, self.replicate.held_out(split), metrics, whose)
+        return table.assign(method=self.key[0], seed=self.key[1], split=split, client=whose[table["client"]])
 
 
 def check_size(label: str, method: Method, network: Network, clients: int) -> None:

@@ -1,77 +1,111 @@
-"""The training samples of all clients, which of them each local step uses, and the keys of its noise."""
+"""The samples of all clients, which of them each local step uses, and the keys of its noise."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._mapped import Mapped, joined
 from fedstat.data import Samples
 from fedstat.federated.seeds import Seeds
 
 
 @dataclass(frozen=True, eq=False)
 class StackedSamples:
-    """The training samples of the clients of several seeds, stacked on one client axis.
+    """Samples of the clients of several seeds, laid end to end.
 
     Attributes
     ----------
-    x : Tensor, shape (R * n_max, ...)
+    x : Tensor or Mapped, shape (N, ...)
         Inputs of all R rows (clients), row after row: pixels and tokens unchanged, numbers in the floating type of the
-        run. `Network.inputs` converts them batch by batch.
-    y : Tensor, shape (R * n_max,)
-        Targets.
+        run. `Network.inputs` converts them batch by batch. What lies in a file is read batch by batch.
+    y : Tensor, shape (N,)
+        Targets, on the run's device.
     n : ndarray of int, shape (R,)
         Number of samples of each row.
-    n_max : int
-        Length of a row.
+    dtype : dtype
+        The floating type of the run.
     """
 
-    x: Tensor
+    x: Tensor | Mapped
     y: Tensor
     n: np.ndarray
-    n_max: int
+    dtype: torch.dtype
 
     @classmethod
-    def stack(cls, seeds: Sequence[Samples], dtype: torch.dtype, device: str) -> StackedSamples:
-        """Stack the samples of all seeds, padding them to the largest client."""
-        n_max = max(p.x.shape[1] for p in seeds)
+    def stack(cls, seeds: Sequence[Samples], dtype: torch.dtype, device: str | torch.device) -> StackedSamples:
+        """Lay the samples of all seeds end to end."""
+        held, where = joined([p.x for p in seeds]), torch.device(device)
+        x = held if isinstance(held, Mapped) else inputs_to_device(held, dtype, where)
+        y = torch.from_numpy(np.asarray(joined([p.y for p in seeds])))
+        y = y.to(where, dtype if y.is_floating_point() else torch.int64)
+        return cls(x, y, np.concatenate([p.n for p in seeds]), dtype)
 
-        def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
-            if len(arrays) == 1:  # not copied, since it may be most of the process's memory
-                rows = arrays[0]
-            else:
-                rows = np.zeros((sum(map(len, arrays)), n_max, *arrays[0].shape[2:]), arrays[0].dtype)
-                first = 0
-                for array in arrays:
-                    rows[first : first + len(array), : array.shape[1]] = array
-                    first += len(array)
-            return rows.reshape(-1, *rows.shape[2:])
+    @property
+    def device(self) -> torch.device:
+        """Where the samples are computed with."""
+        return self.y.device
 
-        x, y = to_device(joined([p.x for p in seeds]), joined([p.y for p in seeds]), dtype, torch.device(device))
-        return cls(x, y, np.concatenate([p.n for p in seeds]), n_max)
+    @cached_property
+    def start(self) -> np.ndarray:
+        """Where each row begins, shape (R,)."""
+        return np.cumsum(self.n, dtype=np.int64) - self.n
 
-    def take(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the inputs and targets at `places`, which may have any shape."""
+    @cached_property
+    def n_max(self) -> int:
+        """Number of samples of the longest row."""
+        return int(self.n.max())
+
+    @cached_property
+    def sample(self) -> Tensor:
+        """The first two inputs as they are stored."""
+        return self.take(slice(0, 2))[0]
+
+    def take(self, places: Tensor | slice, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the inputs and targets at `places`, a slice or a tensor of any shape; inputs in `out`'s memory."""
+        if isinstance(places, slice):
+            x = self.x[places]
+            return (x if isinstance(x, Tensor) else inputs_to_device(x, self.dtype, self.device)), self.y[places]
         flat = places.flatten()  # selecting along one axis is several times faster than indexing
-        x, y = (v.index_select(0, flat).view(*places.shape, *v.shape[1:]) for v in (self.x, self.y))
+        if isinstance(self.x, Mapped):
+            x = inputs_to_device(self.x[flat.cpu().numpy()], self.dtype, self.device)
+        else:
+            x = torch.index_select(self.x, 0, flat, out=None if out is None else out.resize_(0))
+        return x.view(*places.shape, *x.shape[1:]), self.y.index_select(0, flat).view(places.shape)
+
+    def row(self, row: int) -> tuple[Tensor, Tensor]:
+        """Return a row's inputs and targets in memory of their own: products round by where numbers lie in it."""
+        first = int(self.start[row])
+        x, y = self.take(slice(first, first + int(self.n[row])))
+        return x.clone(), y
+
+    def padded(self, rows: np.ndarray, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """Return inputs (c, most, ...) and targets (c, most) of some rows, zero beyond a row's own samples.
+
+        By default `most` is the length of the longest of all rows.
+        """
+        most, n, first = self.n_max if most is None else most, self.n[rows], self.start[rows]
+        if len(rows) and (n == most).all() and (np.diff(first) == most).all():  # they lie so already
+            x, y = self.take(slice(int(first[0]), int(first[0]) + most * len(rows)))
+            return x.view(len(rows), most, *x.shape[1:]), y.view(len(rows), most)
+        within = np.arange(most)
+        places = first[:, None] + np.minimum(within, n[:, None] - 1)
+        x, y = self.take(torch.from_numpy(places).to(self.device))
+        if (beyond := within >= n[:, None]).any():
+            nothing = torch.from_numpy(beyond).to(self.device)
+            x[nothing], y[nothing] = 0, 0
         return x, y
 
-    def of(self, row: int) -> slice:
-        """Return where the samples of a row lie."""
-        return slice(row * self.n_max, row * self.n_max + int(self.n[row]))
 
-
-def to_device(x: np.ndarray, y: np.ndarray, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Move inputs and targets to the device: bytes and tokens keep their type, numbers get `dtype`, labels int64."""
-    inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
-    return (
-        inputs.to(device, dtype if inputs.is_floating_point() else inputs.dtype),
-        targets.to(device, dtype if targets.is_floating_point() else torch.int64),
-    )
+def inputs_to_device(x: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Move inputs to the device: bytes and tokens keep their type, numbers get `dtype`."""
+    inputs = torch.from_numpy(x)
+    return inputs.to(device, dtype if inputs.is_floating_point() else inputs.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,5 +217,5 @@ class BatchOrders:
         for k, job in enumerate(jobs):
             for mask, places in zip(masks, self.divide(job), strict=True):
                 mask[k, places] = True
-        valid, held_out = torch.from_numpy(masks).to(self.samples.x.device)
+        valid, held_out = torch.from_numpy(masks).to(self.samples.device)
         return valid, held_out

@@ -120,9 +120,10 @@ class LocalTraining:
 
     def chunk_size(self, start: Params) -> int:
         """Clients that are stacked at once."""
-        own = any(overrides(self.method, step) for step in ("prepare", "gradient", "constrain", "finish"))
-        blocks = not own and closed_form(self.method, self.learner, self.samples.x) is not None
-        return chunk_size(start, self.learner.network, self.samples.x, self.orders.batch_size, blocks=blocks)
+        samples, own = self.samples, ("prepare", "gradient", "constrain", "finish")
+        blocks = not any(overrides(self.method, step) for step in own)
+        blocks = blocks and closed_form(self.method, self.learner, samples.sample) is not None
+        return chunk_size(start, self.learner.network, samples.sample, self.orders.batch_size, blocks=blocks)
 
     def stacked(self, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train clients that lie along the first axis of all leaves."""
@@ -147,14 +148,14 @@ class _Crew:
         """The chain by which gradients have a closed form; None where they lack it."""
         method, learner = self.work.method, self.work.learner
         if self.stacked:
-            return closed_form(method, learner, self.work.samples.x)
+            return closed_form(method, learner, self.work.samples.sample)
         plain = not overrides(method, "objective") and type(learner) is Learner
         return conv_chains.chain_of(learner.network) if plain else None
 
     @property
     def first(self) -> np.ndarray:
         """Where each client's samples begin, (c,)."""
-        return np.array([job.row * self.work.samples.n_max for job in self.jobs])
+        return self.work.samples.start[[job.row for job in self.jobs]]
 
     def each(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Make what speaks of one client apply to those at hand."""
@@ -237,7 +238,7 @@ class _Crew:
         optimizer, context = training.steps, Context(received, aux, phase.name)
         kept = None if phase.state is None else slot(params, phase.state)
         state = {} if kept is None else kept
-        finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.work.samples.x.device)
+        finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.work.samples.device)
         for name in phase.train:
             params[name].requires_grad_()
         grad = _Gradients(self, phase.train, context, finite)
@@ -289,8 +290,8 @@ class _Crew:
         samples, network = self.work.samples, self.work.learner.network
         counts = (steps.places >= 0).sum(-1)
         full = (counts == steps.places.shape[-1]).all(-1)
-        first = torch.from_numpy(self.first).to(samples.x.device)[:, None]
-        tensors = (torch.from_numpy(values).to(samples.x.device) for values in (steps.places, steps.noise))
+        first = torch.from_numpy(self.first).to(samples.device)[:, None]
+        tensors = (torch.from_numpy(values).to(samples.device) for values in (steps.places, steps.noise))
         for group, keys, some, whole in zip(*tensors, counts, full, strict=True):
             made = []
             for rows, key, count, padless in zip(group, keys, some, whole, strict=True):
@@ -307,12 +308,11 @@ class _Crew:
         samples, network = self.work.samples, self.work.learner.network
         masks = dict(zip(("valid", "held_out"), self.work.orders.masks(self.jobs), strict=True))
         if not self.stacked:
-            own = samples.of(self.jobs[0].row)
-            here = {name: mask[0, : own.stop - own.start] for name, mask in masks.items()}
-            return {"x": network.inputs(samples.x[own]), "y": samples.y[own], **here}
-        x, y = (values.view(-1, samples.n_max, *values.shape[1:]) for values in (samples.x, samples.y))
-        chosen = torch.tensor([job.row for job in self.jobs], device=samples.x.device)
-        return {"x": network.inputs(x[chosen]), "y": y[chosen], **masks}
+            x, y = samples.row(self.jobs[0].row)
+            here = {name: mask[0, : len(y)] for name, mask in masks.items()}
+            return {"x": network.inputs(x), "y": y, **here}
+        x, y = samples.padded(np.array([job.row for job in self.jobs]))
+        return {"x": network.inputs(x), "y": y, **masks}
 
     def rate(self, phase: Phase) -> Rate:
         """Learning rate of a phase in this round."""
@@ -320,14 +320,14 @@ class _Crew:
         lr: Any = training.lr if phase.lr is None else phase.lr
         if isinstance(lr, tuple):
             each = torch.tensor([lr[job.client] for job in self.jobs], dtype=torch.float64)
-            lr = each.to(self.work.samples.x.device) if self.stacked else each.item()
+            lr = each.to(self.work.samples.device) if self.stacked else each.item()
         return _scaled(lr, training.lr_decay ** max(0, self.work.round))
 
     def rate_sum(self, phase: Phase, steps: Steps) -> Params:
         """Sum of the learning rates of each client's own steps in a phase, by leaf that trains."""
         taken, schedule, rate = steps.places[:, 0, :, 0] >= 0, self.work.training.schedule, self.rate(phase)
         factors = np.ones(len(taken)) if schedule is None else [self.factor(schedule, s) for s in range(len(taken))]
-        total = torch.from_numpy(np.asarray(factors) @ taken).to(self.work.samples.x.device)
+        total = torch.from_numpy(np.asarray(factors) @ taken).to(self.work.samples.device)
         total, dtype = total if self.stacked else total[0], self.work.learner.network.dtype
         return {n: (total * (rate[n] if isinstance(rate, Mapping) else rate)).to(dtype) for n in phase.train}
 
@@ -433,7 +433,7 @@ def moments(network: Network, samples: StackedSamples, params: Params, jobs: Seq
             layer.momentum = 1.0  # the batch's own moments, whatever stood there
         for k, job in enumerate(jobs if norms else ()):
             leaves = {name: leaf[k].clone() for name, leaf in params.items()}
-            network(leaves, network.inputs(samples.x[samples.of(job.row)]), train=True)
+            network(leaves, network.inputs(samples.row(job.row)[0]), train=True)
             found.append({name: leaves[name] for name in network.statistics})
     finally:
         for layer, momentum in zip(norms, before, strict=True):

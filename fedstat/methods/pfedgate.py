@@ -99,7 +99,7 @@ class PFedGate(Method):
         blocks, x = blocks_of(network, self.parts).count, federation.clients.train.x
         if x.dtype.kind in "iu" and x.dtype != np.uint8:
             raise ValueError("PFedGate gates by the values of inputs, but these clients' inputs are tokens.")
-        gate = gate_leaves(x.shape[2:], blocks, federation.rng)
+        gate = gate_leaves(x.shape[1:], blocks, federation.rng)
         gate = {**gate, **moments(gate), "scores": torch.full((blocks,), 0.5)}
         return network.initial() | in_slot({n: g.to(network.device, network.dtype) for n, g in gate.items()}, GATE)
 

@@ -289,7 +289,7 @@ def _secret(run: Run, look: Look, leaves: Params, training: Training) -> Secret:
     (job,) = run.replicate.jobs([look.client])
     samples = run.bench.samples
     orders = BatchOrders(training.batch_size, samples, run.state.round, "batches", run.method.held_out)
-    places = orders.order(job, 0, 1)[: look.steps].reshape(-1) + job.row * samples.n_max
-    own = slice(job.row * samples.n_max, job.row * samples.n_max + int(samples.n[job.row]))
-    x = run.network.inputs(samples.x)
-    return Secret(x[places].clone(), samples.y[places].clone(), leaves, (x[own].clone(), samples.y[own].clone()))
+    places = orders.order(job, 0, 1)[: look.steps].reshape(-1)
+    x, y = samples.row(job.row)
+    x = run.network.inputs(x)
+    return Secret(x[places].clone(), y[places].clone(), leaves, (x, y.clone()))

@@ -42,7 +42,7 @@ class Case:
         k, n = len(self.sizes), max(self.sizes)
         x = rng.normal(size=(k, n, INPUTS))
         y = (np.einsum("knd,kd->kn", x, rng.normal(size=(k, INPUTS))) > 0).astype(np.int64)
-        return Clients(Samples(x, y, np.array(self.sizes)), classes=(0, 1))
+        return Clients(Samples.from_rows(x, y, np.array(self.sizes)), classes=(0, 1))
 
 
 def check_method(
@@ -185,8 +185,7 @@ def _same(first: dict[str, Params], second: dict[str, Params], tolerance: float)
 def _permutation(method: Method, model: Model, case: Case) -> None:
     clients = case.clients()
     order = stream(case.seed, "order").permutation(len(clients))
-    t = clients.train
-    moved = Clients(Samples(t.x[order], t.y[order], t.n[order]), classes=clients.classes)
+    moved = Clients(clients.train.of(order), classes=clients.classes)
     here = _models(method, run_quietly(method, model, clients, _FULL_BATCH, 3, case.seed), len(clients))
     there = _models(method, run_quietly(method, model, moved, _FULL_BATCH, 3, case.seed), len(clients))
     _same({e: {n: leaf[order] for n, leaf in p.items()} for e, p in here.items()}, there, _ROUNDING)
@@ -215,8 +214,8 @@ def _one_client(method: Method, model: Model, case: Case) -> None:
 
 def _clones(method: Method, model: Model, case: Case) -> None:
     one = Case(case.sizes[:1], case.seed).clients()
-    k, t = len(case.sizes), one.train
-    several = Clients(Samples(*(np.repeat(v, k, axis=0) for v in (t.x, t.y, t.n))), classes=one.classes)
+    k = len(case.sizes)
+    several = Clients(one.train.of(np.zeros(k, int)), classes=one.classes)
     single = _models(method, run_quietly(method, model, one, _FULL_BATCH, 2, case.seed), 1)
     stacked = _models(method, run_quietly(method, model, several, _FULL_BATCH, 2, case.seed), k)
     for row in range(k):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat.data import Clients, Samples
+from fedstat.data import Clients
 from fedstat.federated import Executor, Method, Optimizer, PerClient, Phase, Result, Stacked, Training, in_slot, rounds
 from fedstat.federated.losses import Loss
 from fedstat.federated.method import Federation
@@ -222,8 +222,7 @@ def _alone(training: Training, case: Case) -> None:
 
 def _company(training: Training, case: Case) -> None:
     everybody = case.clients()
-    t = everybody.train
-    first = Clients(Samples(t.x[:1, : t.n[0]], t.y[:1, : t.n[0]], t.n[:1]), classes=everybody.classes)
+    first = Clients(everybody.train.of(slice(1)), classes=everybody.classes)
     here, there = (_trained(Local(), training, clients, case) for clients in (everybody, first))
     _same_clients(here, there, only=1)
 

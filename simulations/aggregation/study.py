@@ -119,7 +119,7 @@ def draw(scale: Scale, clients: int, seed: int, purpose: int) -> data.Clients:
     centre = CENTRE + scale.spread * rng.normal(size=(clients, 1, 2))
     y = rng.choice([-1.0, 1.0], size=(clients, scale.samples))
     x = y[..., None] * centre + rng.normal(size=(clients, scale.samples, 2))
-    train = data.Samples(x.astype(np.float32), y.astype(np.float32), np.full(clients, scale.samples))
+    train = data.Samples.from_rows(x.astype(np.float32), y.astype(np.float32))
     return data.Clients(train=train)
 
 

@@ -276,11 +276,11 @@ def clients() -> Clients:
 def numbers() -> Clients:
     """Return the same with a number to predict in the place of a class."""
     train = clients().train
-    return Clients(Samples(train.x, train.x.mean(axis=(-2, -1)).reshape(train.y.shape), train.n))
+    return Clients(Samples(train.x, np.asarray(train.x).mean(axis=(-2, -1)).reshape(train.y.shape), train.n))
 
 
 def tokens() -> Clients:
     """Return the same with tokens in the place of pixels."""
     train = clients().train
-    x = 1 + (train.x.reshape(*train.y.shape, -1)[..., :6] > 0).astype(np.int64)
+    x = 1 + (np.asarray(train.x).reshape(len(train.y), -1)[:, :6] > 0).astype(np.int64)
     return Clients(Samples(x, train.y, train.n), classes=clients().classes)

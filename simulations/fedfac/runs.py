@@ -15,7 +15,7 @@ from torch import Tensor
 
 import fedstat as fs
 from fedstat._tables import Tables
-from fedstat.data import Clients, Samples
+from fedstat.data import Clients
 from fedstat.federated.method import Predictor, State
 from fedstat.federated.network import Params
 from fedstat.inference import primary_rows, primary_summary
@@ -242,9 +242,7 @@ def tune(trial: Trial) -> Tables:
 
 def with_probe(clients: Clients) -> Clients:
     """Put some of each client's training samples in the place of its validation samples, to measure training loss."""
-    t = clients.train
-    probe = Samples(t.x[:, :PROBE], t.y[:, :PROBE], np.minimum(t.n, PROBE))
-    return replace(clients, validation=probe)
+    return replace(clients, validation=clients.train.of(most=PROBE))
 
 
 def one_seed(job: Job) -> Tables:

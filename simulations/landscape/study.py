@@ -168,9 +168,8 @@ class Losses:
     """The mean cross-entropy of any network over all clients' training images."""
 
     def __init__(self, scale: Scale, clients: Clients) -> None:
-        real = np.arange(clients.train.y.shape[1]) < clients.train.n[:, None]  # the rest is padding
-        self.x = torch.from_numpy(clients.train.x[real]).to(scale.device)
-        self.y = torch.from_numpy(clients.train.y[real]).long().to(scale.device)
+        self.x = torch.from_numpy(np.asarray(clients.train.x)).to(scale.device)
+        self.y = torch.from_numpy(clients.train.y).long().to(scale.device)
         self.module = network(scale.cell, scale.size)().to(scale.device).eval()
 
     def __call__(self, weights: Mapping[str, np.ndarray]) -> float:

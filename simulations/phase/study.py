@@ -170,9 +170,7 @@ SCALES = {
 
 def first_samples(drawn: Clients, samples: int, split: str = "test") -> Clients:
     """Return clients with their first training samples alone, measured on a split of theirs."""
-    train = drawn.train
-    few = Samples(train.x[:, :samples], train.y[:, :samples], np.full(len(train.n), samples))
-    return Clients(few, getattr(drawn, split), classes=drawn.classes, truth=drawn.truth)
+    return Clients(drawn.train.of(most=samples), getattr(drawn, split), classes=drawn.classes, truth=drawn.truth)
 
 
 def federate(
@@ -329,7 +327,7 @@ def deal(scale: Scale, skew: float, samples: int, seed: int, split: str = "test"
     train, held = np.stack(order), np.stack(parts.test or ())
 
     def of(index: np.ndarray) -> Samples:
-        return Samples(x[index], y[index], np.full(size.clients, index.shape[1]))
+        return Samples.from_rows(x[index], y[index])
 
     classes = tuple(range(int(y.max()) + 1))
     tail = of(train[:, max(size.samples) :])

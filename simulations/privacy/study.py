@@ -192,7 +192,7 @@ def draw(scale: Scale, seed: int) -> Clients:
 def one_arm(scale: Scale, arm: str, seed: int) -> Tables:
     """Train an arm under one seed, and attack its messages."""
     clients = draw(scale, seed)
-    model = network(scale, clients.train.x[0], len(clients.classes or ()))
+    model = network(scale, clients.train.client(0)[0], len(clients.classes or ()))
     training = fs.Training(lr=scale.lr, batch_size=scale.batch, local_epochs=scale.epochs)
     stages = (0, *scale.stages) if arm == "FedAvg" else scale.stages
     looks = [

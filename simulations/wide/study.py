@@ -58,7 +58,7 @@ SCALES = {
 def problem(scale: Scale, start: str) -> tuple[Clients, np.ndarray, np.ndarray, np.ndarray]:
     """Return the clients (training samples also held out), both limit kernels, and the labels in order of clients."""
     drawn = split_teacher(clients=scale.clients, samples=scale.samples, test=1, d=scale.d, seed=0).train
-    x = drawn.x.reshape(-1, scale.d).astype(np.float64)
+    x = np.asarray(drawn.x, dtype=np.float64)
     shared, personal = infinite_gram(x), personal_gram(x, np.repeat(np.arange(scale.clients), scale.samples))
     y = drawn.y.astype(np.float64)
     if start == "bottom":
@@ -133,7 +133,7 @@ def concentration(scale: Scale) -> Tables:
     squared distance is ``(1/m) sum_ij (x_i . x_j)^2 q_ij (1 - q_ij)``, over pairs of one client for personal units.
     """
     clients, shared, personal, y = problem(scale, "teacher")
-    x = clients.train.x.reshape(len(y), -1).astype(np.float64)
+    x = np.asarray(clients.train.x, dtype=np.float64).reshape(len(y), -1)
     owner = np.repeat(np.arange(scale.clients), scale.samples)
     inner, q = x @ x.T, shared / (x @ x.T)
     squares = inner**2 * q * (1 - q)

@@ -304,7 +304,7 @@ def test_factorizedfl_is_what_its_authors_ran(variant, kept, reset_head):
 
 
 def without_data(clients):
-    return Clients(Samples(np.zeros((clients, 1, 2)), np.ones((clients, 1)), np.ones(clients, int)))
+    return Clients(Samples(np.zeros((clients, 2)), np.ones(clients), np.ones(clients, int)))
 
 
 def state_with(v, u, **options):

@@ -47,8 +47,7 @@ def alone(clients: Clients, k: int) -> Clients:
     """Return client k's data alone, as its owner has them."""
 
     def own(samples: Samples) -> Samples:
-        x, y = samples.client(k)
-        return Samples(x[None], y[None], np.array([len(y)]))
+        return samples.of(np.array([k]))
 
     assert clients.test is not None
     return Clients(own(clients.train), test=own(clients.test), classes=clients.classes)

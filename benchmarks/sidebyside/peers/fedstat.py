@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 import fedstat as fs
 from benchmarks.sidebyside.torch_parts import module, weights
-from benchmarks.sidebyside.workload import BATCH, LR, SAMPLES, Turns, Weights, Workload
+from benchmarks.sidebyside.workload import BATCH, LR, Turns, Weights, Workload
 from fedstat.data import Clients, Samples
 
 PACKAGES = ("fedstat", "torch")
@@ -15,9 +13,7 @@ PACKAGES = ("fedstat", "torch")
 def run(work: Workload, turns: Turns) -> None:
     """Train until the driver has enough."""
     sizes, start = work.sizes, module(work)
-    held = Clients(
-        Samples(work.x, work.y, np.full(sizes.clients, SAMPLES)), classes=tuple(range(max(2, sizes.outputs)))
-    )
+    held = Clients(Samples.from_rows(work.x, work.y), classes=tuple(range(max(2, sizes.outputs))))
     build = fs.models.mlp(100, 200, 1) if work.dense else fs.models.two_conv(10)
     network = build()
     network.load_state_dict(start.state_dict())
