@@ -156,7 +156,9 @@ def test_new_clients_are_those_of_the_experiment(tmp_path):
     assert of_clients(fs.experiment.population(experiment)[0]) == of_clients(setup.clients[1])
 
 
-def test_a_table_with_an_infinite_number_is_named(tmp_path):
+def test_a_number_beyond_float32_is_named(tmp_path):
     (tmp_path / "far.csv").write_text("client,a,y\n1,1,0\n1,1e300,1\n2,1,0\n2,2,1\n")
-    with pytest.raises(ValueError, match=r"far\.csv: sample 1 holds an infinite number, or one beyond float32"):
+    with pytest.raises(
+        ValueError, match=r"x must be at most 3\.403e\+38 in float32, but train sample 0 of client 1 holds 1e\+300"
+    ):
         set_up(parse(changed(data={"file": "far.csv"}, partition={"kind": "group"}), tmp_path))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedstat.export.packet import Refused, refusal
 from fedstat.federated.local import Training
-from fedstat.federated.method import Federation, Method, State, stack
+from fedstat.federated.method import Federation, Method, State, rows, stack
 from fedstat.federated.network import Model, Params, build, floating
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.run import Bench, make_federation
@@ -113,13 +113,13 @@ def federation_of(
     federation = make_federation(method, seat, bench)
     roster: Any = Roster(len(seat.clients), seat.clients.classes, counts)
 
-    def warmup(start: Params, repeat: int = 0) -> Params:
+    def warmup(start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:
         if warmups is None or repeat not in warmups:
             raise Asked("all clients must train before the first round", repeat)
         common = federation.network.initial()
         if start.keys() != common.keys() or any(not (start[n] == leaf).all() for n, leaf in common.items()):
             raise Asked("its warm-up starts elsewhere than at the common start")
-        return warmups[repeat]
+        return warmups[repeat] if ids is None else rows(warmups[repeat], ids)
 
     def train(*_: Any, **__: Any) -> Params:
         raise Asked("it runs its own local steps at all clients before the first round")
