@@ -7,7 +7,7 @@ per client), "plain fast" the same with one module, all data on the device, batc
 
 Convolutions and pooling bound the speed: they are about three quarters of a step in the plain loops. The engine lays
 kernels out with channels last, which takes a plain step of this network from 7.6 to 5.2 ms on one core, takes gradients
-in closed form (``docs/performance-conv.md``: a fifth less processor time again), and its workers never wait for each
+in closed form (``docs/performance.md``: a fifth less processor time again), and its workers never wait for each
 other between operations; stacking turns convolutions into grouped ones, which gain nothing.
 ``torch.compile`` is not offered: in an earlier prototype it made this network slower (2.5 s a round, against 1.8 s),
 and every new shape costs 5 to 20 s.
