@@ -512,7 +512,8 @@ def test_only_a_plan_that_the_runs_began_with_is_said_to_come_before_them(tmp_pa
     other = replace(plan, margin=0.02)
     assert any(afterwards in note for note in compare(tmp_path / "run", plan=other).notes)
     other.write(tmp_path / "run" / "plan.toml")  # changed since
-    assert any(afterwards in note for note in compare(tmp_path / "run").notes)
+    with pytest.raises(ValueError, match=r"plan\.toml is missing or has been changed since the run began"):
+        compare(tmp_path / "run")
 
 
 def test_still_changing_means_more_than_noise():

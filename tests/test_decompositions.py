@@ -138,7 +138,9 @@ def test_bands_hold_for_all_rounds_and_arms_together():
 
 @pytest.mark.slow
 def test_the_study_runs_and_keeps_what_it_tells(tmp_path, monkeypatch):
-    monkeypatch.setattr("simulations.parts.run_jobs", lambda what, jobs, **_: [job() for job in jobs])
+    monkeypatch.setattr(
+        "simulations.parts.run_jobs", lambda what, jobs, keep, **_: [keep(k, job()) for k, job in enumerate(jobs)]
+    )
     tables = decompositions.run(TINY, tmp_path)
     kept = decompositions.evidence(tables)
     for name, table in decompositions.evidence(kept).items():

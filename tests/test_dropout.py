@@ -330,7 +330,7 @@ def test_limits_of_p_are_the_network_without_dropout_and_without_signals(executo
             mine.data.copy_(theirs)
     without = server(run(bare, vectors(), executor=executor))
     for leaf, expected in zip(server(run(none, vectors(), executor=executor)).values(), without.values(), strict=True):
-        assert torch.equal(leaf, expected)
+        torch.testing.assert_close(leaf, expected, rtol=0, atol=1e-12)  # without dropout it is a chain, in closed form
     silent = server(run(whole, vectors(), executor=executor))
     moved = [name for name, leaf in whole.state_dict().items() if not torch.equal(silent[name], leaf.double())]
     assert moved == ["6.bias"]

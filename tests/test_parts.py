@@ -256,7 +256,7 @@ def test_an_executor_of_ones_own_does_the_work():
     assert Counting.done == [3, 3, 3]
     assert mine.history.equals(run(fs.FedAvg(), clients=vector_clients(), model=MODEL, executor="stacked").history)
 
-    with pytest.raises(ValueError, match="executor must be one of auto, stacked, per-client, or an object"):
+    with pytest.raises(ValueError, match="executor must be one of auto, stacked, per-client, ray, or an object"):
         run(fs.FedAvg(), executor=object())
 
 

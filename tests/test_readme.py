@@ -56,6 +56,7 @@ def clone(tmp_path, monkeypatch):
     results.to_csv(tmp_path / "theirs.csv", index=False)
     results.set_axis(["algo", "run", "client", "acc"], axis=1).to_csv(tmp_path / "mine.csv", index=False)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which judging adds the folder of a claim
     monkeypatch.setenv("FEDSTAT_DATA", str(tmp_path / "data"))
     return tmp_path
 
