@@ -31,8 +31,8 @@ def main() -> None:
         "--scale",
         choices=("committed", "smoke", "quick", "paper"),
         default="quick",
-        help="of the fresh runs. committed: none, the report is there in seconds; smoke: minutes, to see that all "
-        "of it runs; quick (default): some ten minutes on two cores; paper: the papers' sizes, hours",
+        help="of the fresh runs. committed: none, the report is there in seconds; smoke: about a minute, to see that "
+        "all of it runs; quick (default): some ten minutes on two cores; paper: the papers' sizes, hours",
     )
     parser.add_argument(
         "--format", choices=("pdf", "html"), nargs="+", default=["pdf"], help="what to write (default: pdf)"
