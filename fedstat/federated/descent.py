@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ from fedstat.federated.optimizers import OPTIMIZERS, SGD, Optimizer, Rate, clip,
 from fedstat.federated.samples import StackedSamples
 
 #: Bytes of a block's leaves and hidden layers: about what a core's own cache holds.
-BLOCK_BYTES = 3 * 2**19
+BLOCK_BYTES = 3 * 2**20
 #: Bytes of the inputs that are gathered at once, for several steps of a block.
 _GATHERED = 2**20
 #: By what a step multiplies a leaf, and its gradient, by the leaf's name.
@@ -66,7 +67,7 @@ class Descent:
     decay: float = 0.0
     clip_norm: float | None = None
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether a leaf moves by a number times its gradient, and stays in proportion to what it was."""
         rescaled = self.decay and isinstance(self.rates[0], Tensor)
@@ -269,7 +270,12 @@ def spread(work: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outco
     if min(threads, len(items)) < 2:
         return [work(item) for item in items]
     try:
-        with ThreadPoolExecutor(min(threads, len(items)), initializer=torch.set_num_threads, initargs=(1,)) as workers:
-            return list(workers.map(torch.no_grad()(work), items))
+        return list(_workers(threads).map(torch.no_grad()(work), items))
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(threads)  # a worker that began has set what threads begin with
+
+
+@cache
+def _workers(threads: int) -> ThreadPoolExecutor:
+    """Keep the threads, whose memory would have to be made ready again in every round."""
+    return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
