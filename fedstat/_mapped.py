@@ -68,9 +68,9 @@ class Mapped:
         return Mapped(self.file, self.rows[which], self.dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Go to another process as the file's name and the rows, where the file has a name."""
+        """Go to another process as the name of the file, if it has one and holds all changes, and the rows."""
         base = _map(self.file)
-        if base is None or base.filename is None or not self.file.flags.c_contiguous:
+        if base is None or base.filename is None or base.mode == "c" or not self.file.flags.c_contiguous:
             return Mapped, (np.array(self.file), self.rows, self.dtype)
         offset = base.offset + self.file.ctypes.data - base.ctypes.data
         return _opened, (str(base.filename), self.file.dtype, self.file.shape, offset, self.rows, self.dtype)

@@ -1,11 +1,15 @@
 """Training of chains of dense layers in closed form against the general path, and what counts as a chain."""
 
-from dataclasses import replace
+import os
+import signal
+import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrize
 
 import fedstat as fs
@@ -274,6 +278,20 @@ class Own(nn.Sequential):
         return 2 * super().forward(x)
 
 
+class Called(nn.Sequential):
+    """So may a call,"""
+
+    def __call__(self, x):
+        return 2 * super().__call__(x)
+
+
+class Ordered(nn.Sequential):
+    """and an order."""
+
+    def __iter__(self):
+        return reversed([*super().__iter__()])
+
+
 class Doubles(nn.Linear):
     """As may a layer."""
 
@@ -320,6 +338,8 @@ def composed():
     "model",
     [
         lambda: Own(nn.Linear(6, 3)),
+        lambda: Called(nn.Linear(6, 3)),
+        lambda: Ordered(nn.Linear(6, 3)),
         lambda: nn.Sequential(Doubles(6, 3)),
         hooked,
         patched,
@@ -366,3 +386,79 @@ def test_a_loss_or_objective_of_ones_own_takes_the_general_path(counted):
     assert chains.closed_form(fs.FedAvg(), Learner(network, "cross_entropy"), x)
     own = Learner(network, "cross_entropy", lambda outputs, y: LOSSES["cross_entropy"](outputs, y))
     assert chains.closed_form(fs.FedAvg(), own, x) is None
+
+
+@pytest.mark.parametrize("executor", ["stacked", "per-client"])
+def test_a_hook_on_all_modules_is_seen_whenever_it_comes(executor):
+    def once():
+        return final(run(fs.FedAvg(), clients=vector_clients(3), model=fs.models.mlp(3, 4, 2), executor=executor))
+
+    before = once()
+    handle = register_module_forward_hook(
+        lambda layer, inputs, outputs: 2 * outputs if type(layer) is nn.Linear else None
+    )
+    try:
+        hooked = once()
+    finally:
+        handle.remove()
+    after = once()
+    assert max((hooked[name] - leaf).abs().max() for name, leaf in before.items()) > 0.01
+    assert_close(after, before, 0)
+
+
+def test_a_loss_that_has_no_hash_and_a_phase_without_steps_train():
+    @dataclass
+    class Scaled:
+        factor: float
+
+        def __call__(self, outputs, y):
+            return self.factor * LOSSES["cross_entropy"](outputs, y)
+
+    class Waits(fs.Method):
+        def phases(self, network, training, round):
+            return Phase(network.trainable, steps=0), Phase(network.trainable, first_epoch=0)
+
+    own, plain = (
+        final(run(fs.FedAvg(), clients=vector_clients(3), model=fs.models.mlp(3, 4, 2), training=settings))
+        for settings in (fs.Training(lr=0.1, loss=Scaled(1.0)), fs.Training(lr=0.1))
+    )
+    assert_close(own, plain)
+    network = network_of(fs.models.mlp(6, 5, 3))
+    assert_close(trained(network, method=Waits()), trained(network), 0)
+
+
+def test_an_optimizer_whose_state_is_no_tensor_is_named():
+    class Counts:
+        def start(self, params):
+            return {"steps": 0}
+
+        def step(self, params, grads, state):
+            return grads, 1.0
+
+    network = network_of(fs.models.mlp(6, 5, 3))
+    with pytest.raises(ValueError, match=r"Counts\.start must return tensors by name, got steps = 0"):
+        trained(network, replace(PLAIN, optimizer=Counts()))
+
+
+def test_threads_end_their_work_before_an_error_and_begin_anew_in_a_forked_process():
+    torch.set_num_threads(2)
+    done = []
+
+    def work(i):
+        if not i:
+            raise ValueError("the first fails")
+        time.sleep(0.05)
+        done.append(i)
+
+    try:
+        with pytest.raises(ValueError, match="the first fails"):
+            descent.spread(work, range(6))
+        assert sorted(done) == [1, 2, 3, 4, 5]
+        if not hasattr(os, "fork"):
+            return
+        if (child := os.fork()) == 0:
+            signal.alarm(30)  # it would wait for ever
+            os._exit(descent.spread(abs, range(4)) != [0, 1, 2, 3])
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        torch.set_num_threads(1)

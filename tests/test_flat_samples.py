@@ -130,6 +130,32 @@ def test_mapped_data_stay_in_their_file(tmp_path):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(part))[3], part[3])
 
 
+def test_targets_and_counts_of_files_are_read(tmp_path):
+    rows = padded(0.0)
+    for name, values in (("x", X), ("y", Y), ("n", SIZES), ("rows", rows[0]), ("labels", rows[1])):
+        np.save(tmp_path / name, values)
+    x, y, n, wide, labels = (
+        np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("x", "y", "n", "rows", "labels")
+    )
+    for samples in (
+        Samples(x, y, n),
+        Samples.from_rows(wide, labels, n),
+        Samples(x, Mapped(y, np.arange(70), y.dtype), n),
+    ):
+        assert isinstance(samples.x, Mapped)
+        assert type(samples.y) is type(samples.n) is np.ndarray
+        np.testing.assert_array_equal(samples.y, Y)
+        np.testing.assert_array_equal(samples.n, SIZES)
+
+
+def test_changes_to_a_private_map_travel_with_it(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    file = np.load(tmp_path / "x.npy", mmap_mode="c")
+    file[3] = 7
+    mapped = Mapped(file, np.arange(2, 5), file.dtype)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(mapped))[1], np.full(4, 7))
+
+
 def test_a_value_that_is_no_number_is_found_in_a_file(tmp_path):
     np.save(tmp_path / "x.npy", np.where(np.arange(20)[:, None] == 13, np.nan, np.ones((20, 2))))
     file = np.load(tmp_path / "x.npy", mmap_mode="r")

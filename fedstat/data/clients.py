@@ -38,6 +38,8 @@ class Samples:
             values = getattr(self, name)
             if not isinstance(values, Mapped):
                 values = unmasked(name, values)
+            if name != "x" and (isinstance(values, Mapped) or is_mapped(values)):
+                values = np.array(values)  # only inputs may be larger than memory
             if values.dtype.kind not in kinds:
                 what = "whole numbers" if name == "n" else "real numbers"
                 raise ValueError(f"{name} must hold {what}, got dtype {values.dtype}.")

@@ -121,13 +121,14 @@ def _reach(address: str, root: bytes, timeout: float) -> None:
             except grpc.RpcError as error:
                 if error.code() == grpc.StatusCode.UNIMPLEMENTED:
                     return
-                if any(word in error.details() for word in _UNTRUSTED):
+                details = error.details() or ""
+                if any(word in details for word in _UNTRUSTED):
                     raise ConnectionError(
                         f"the certificate of {address} is not one that the authority in root_certificate signed for "
-                        f"this host: {error.details()}"
+                        f"this host: {details}"
                     ) from None
                 if time.monotonic() > end:
-                    raise ConnectionError(f"no server at {address} in {timeout:g} s: {error.details()}") from None
+                    raise ConnectionError(f"no server at {address} in {timeout:g} s: {details}") from None
             time.sleep(_PAUSE)
 
 

@@ -230,8 +230,8 @@ def chain_of(network: Network) -> Chain | None:
 
 def _read(network: Network) -> Chain | None:
     layers = [(name, layer) for name, layer in layers_of(network.module) if hooked(layer) or not _does_nothing(layer)]
-    known = all(_has_closed_form(layer) for _, layer in layers) and not _has_any_global_hook()
-    if type(network) is not Network or network.mixed or network.forms or not known:
+    known = all(_has_closed_form(layer) for _, layer in layers)
+    if network.mixed or network.forms or not known:
         return None
     flatten = bool(layers) and type(layers[0][1]) is nn.Flatten
     rest = layers[flatten:]
@@ -258,13 +258,19 @@ def _has_closed_form(layer: nn.Module) -> bool:
     return (type(layer) in (nn.Linear, nn.ReLU, nn.Tanh) or flattens) and not hooked(layer)
 
 
+def plain_loss(method: Method, learner: Learner) -> bool:
+    """Tell whether local steps follow the loss of the network's own layers, with nothing of the user's in between."""
+    own = type(learner) is Learner and type(learner.network) is Network
+    return own and not overrides(method, "objective") and not _has_any_global_hook()
+
+
 def closed_form(method: Method, learner: Learner, x: Tensor) -> Chain | None:
     """Return the chain by which a method's gradients on inputs like `x` (N, ...) have a closed form, or None.
 
     They have it on a CPU, if the method's objective is the plain loss, and that one of fedstat's own.
     """
-    plain = not overrides(method, "objective") and type(learner) is Learner and learner.losses in SLOPES
-    if not plain or x.device.type != "cpu":
+    known = any(learner.losses is loss for loss in SLOPES)  # a loss of the user's may be unhashable
+    if not known or x.device.type != "cpu" or not plain_loss(method, learner):
         return None
     chain = chain_of(learner.network)
     return chain if chain is not None and chain.takes(x) else None

@@ -7,8 +7,9 @@ fused into the gradient: ``torch.baddbmm`` adds the product that is a gradient t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
@@ -21,7 +22,7 @@ from torch import Tensor
 from fedstat.federated.chains import SLOPES, Chain, Slope, Use, Weights, stacked
 from fedstat.federated.local import Learner
 from fedstat.federated.network import Params
-from fedstat.federated.optimizers import OPTIMIZERS, SGD, Optimizer, Rate, clip, move
+from fedstat.federated.optimizers import OPTIMIZERS, SGD, Optimizer, Rate, clip, move, started
 from fedstat.federated.samples import StackedSamples
 
 #: Bytes of a block's leaves and hidden layers: about what a core's own cache holds.
@@ -152,12 +153,12 @@ class _Block:
         rates = [rate[torch.from_numpy(self.clients)] if isinstance(rate, Tensor) else rate for rate in descent.rates]
         factors = [descent.factors(rate) for rate in rates]
         finite = torch.ones(len(self.clients), dtype=torch.bool)
-        gathered, frames = samples.sample.new_empty(0), dict[tuple[int, int], _Frame]()
-        state = {} if descent.plain else descent.optimizer.start({name: self.params[name] for name in descent.train})
+        gathered, frame = samples.sample.new_empty(0), None
+        state = {} if descent.plain else started(descent.optimizer, {n: self.params[n] for n in descent.train})
         for steps, a, b in self.stretches(valid):
-            if (a, b) not in frames:
-                frames[a, b] = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
-            frame, places = frames[a, b], at[steps, :a, :b]
+            if frame is None or frame.size != (a, b):
+                frame = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
+            places = at[steps, :a, :b]
             x, y = samples.take(places, out=gathered)
             x = network.inputs(x).flatten(3)
             outputs = x.new_empty(*y.shape, descent.chain.layers[-1].outputs)
@@ -229,6 +230,11 @@ class _Frame:
     ones: Tensor
     grads: Params
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many clients a step is of, and how many samples each of them."""
+        return len(self.ones), self.ones.shape[-1]
+
     @classmethod
     def of(cls, descent: Descent, params: Params, b: int) -> _Frame:
         """Make ready for steps of stacked clients with batches of `b` samples."""
@@ -270,12 +276,18 @@ def spread(work: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outco
     if min(threads, len(items)) < 2:
         return [work(item) for item in items]
     try:
-        return list(_workers(threads).map(torch.no_grad()(work), items))
+        futures = [_threads(threads).submit(torch.no_grad()(work), item) for item in items]
+        wait(futures)  # whatever fails, none is at work any more when this returns
+        return [future.result() for future in futures]
     finally:
         torch.set_num_threads(threads)  # a worker that began has set what threads begin with
 
 
 @cache
-def _workers(threads: int) -> ThreadPoolExecutor:
+def _threads(threads: int) -> ThreadPoolExecutor:
     """Keep the threads, whose memory would have to be made ready again in every round."""
     return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+
+
+if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)

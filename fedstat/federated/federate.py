@@ -193,6 +193,8 @@ def carry_out(
                 done = round.number
                 if done == wanted.rounds:
                     break
+            if place is not None and done == first:  # all had come to their end already
+                recorder.save(done, place)
     result = recorder.result(done)
     warn_of_missing(result.rows("history").parts())
     return result

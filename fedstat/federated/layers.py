@@ -334,7 +334,8 @@ def layers_of(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
 
     Only of `nn.Sequential`, and of what is derived from it with the same forward pass, is the order known.
     """
-    if type(module).forward is not nn.Sequential.forward or hooked(module):
+    own = ("__call__", "__iter__", "forward")
+    if any(getattr(type(module), name, None) is not getattr(nn.Sequential, name) for name in own) or hooked(module):
         return [(name, module)]
     found = list[tuple[str, nn.Module]]()
     for child, layer in module._modules.items():  # one layer may come twice

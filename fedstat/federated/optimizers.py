@@ -171,6 +171,18 @@ class AdamW(Adam):
 OPTIMIZERS: dict[str, type[SGD] | type[Adam]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
+def started(optimizer: Optimizer, params: Params) -> Params:
+    """Return an optimiser's state before the first step, checked: a dictionary of tensors."""
+    state = optimizer.start(params)
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            raise ValueError(
+                f"{type(optimizer).__name__}.start must return tensors by name, got {name} = {value!r}; let a count be "
+                "torch.zeros(())."
+            )
+    return state
+
+
 @torch.no_grad()
 def move(
     params: Params, directions: Params, lr: Rate, divisor: float | Tensor = 1.0, active: Tensor | None = None

@@ -83,8 +83,11 @@ class Segment:
 
     def put(self, folder: Path) -> Segment:
         """Link, or copy, the file to the same place in another folder, and return it there."""
+        source = complete_folder(self.folder) / self.name
+        if not source.exists():
+            raise ValueError(f"{self._path} is gone: {self._remedy}")
         (folder / self.name).parent.mkdir(exist_ok=True)
-        link(complete_folder(self.folder) / self.name, folder / self.name)
+        link(source, folder / self.name)
         return replace(self, folder=folder)
 
     @property

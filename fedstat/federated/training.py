@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedstat._checks import number
 from fedstat.federated import conv_chains
-from fedstat.federated.chains import Chain, closed_form
+from fedstat.federated.chains import Chain, closed_form, plain_loss
 from fedstat.federated.cost import chunk_size
 from fedstat.federated.descent import Descent
 from fedstat.federated.executor import Executor
@@ -25,7 +25,7 @@ from fedstat.federated.layers import MaskedBatchNorm
 from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.method import Method, in_slot, overrides, slot
 from fedstat.federated.network import Network, Params
-from fedstat.federated.optimizers import Rate, along_clients, clip, move
+from fedstat.federated.optimizers import Rate, along_clients, clip, move, started
 from fedstat.federated.samples import BatchOrders, Job, StackedSamples, Steps
 from fedstat.federated.schedules import Schedule
 
@@ -149,8 +149,7 @@ class _Crew:
         method, learner = self.work.method, self.work.learner
         if self.stacked:
             return closed_form(method, learner, self.work.samples.sample)
-        plain = not overrides(method, "objective") and type(learner) is Learner
-        return conv_chains.chain_of(learner.network) if plain else None
+        return conv_chains.chain_of(learner.network) if plain_loss(method, learner) else None
 
     @property
     def first(self) -> np.ndarray:
@@ -187,7 +186,8 @@ class _Crew:
             first = first if phase.first_epoch is None else phase.first_epoch
             if max(own):
                 steps = self.work.orders.of(self.jobs, first, own, phase.steps)
-                self.train(params, received, aux, phase, steps, moves)
+                if len(steps.places):
+                    self.train(params, received, aux, phase, steps, moves)
                 if finishes:
                     sums |= {name: sums.get(name, 0) + more for name, more in self.rate_sum(phase, steps).items()}
             first += max(epochs) if isinstance(epochs, tuple) else epochs  # whoever else is at hand
@@ -250,7 +250,7 @@ class _Crew:
             if taken == 0:
                 _lay_out(params, step)
                 with torch.no_grad():  # and the state like the leaves
-                    state |= {} if kept else optimizer.start({name: params[name] for name in phase.train})
+                    state |= {} if kept else started(optimizer, {name: params[name] for name in phase.train})
             if training.clip_norm is not None:
                 step = clip(step, training.clip_norm, stacked=self.stacked)
             if training.weight_decay:
