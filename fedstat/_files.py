@@ -9,6 +9,7 @@ writers apart.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -78,6 +79,12 @@ def link(old: Path, new: Path) -> None:
         raise
     except OSError:
         shutil.copyfile(old, new)
+
+
+def sha256(file: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal digits."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def recover(path: Path) -> None:

@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fedstat as fs
-from fedstat._files import atomic_file, atomic_folder, complete_folder
+from fedstat._files import atomic_file, atomic_folder, complete_folder, sha256
 from fedstat._random import stream
 from fedstat.federated import run_folder
-from fedstat.federated.run_folder import _MANIFEST, _SUMMED, _sha256, sole_writer
+from fedstat.federated.run_folder import _MANIFEST, _SUMMED, sole_writer
 from tests.support.clients import vector_clients
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
@@ -367,7 +367,7 @@ def test_damaged_and_hostile_runs_are_errors_that_name_the_file(saved, data, hos
     try:
         (folder / name).write_bytes(other)
         if hostile and name in (manifest := json.loads(before[_MANIFEST]))["sha256"]:
-            manifest["sha256"][name] = _sha256(folder / name)
+            manifest["sha256"][name] = sha256(folder / name)
             (folder / _MANIFEST).write_text(json.dumps(manifest))
         try:
             result = fs.load(folder)

@@ -281,11 +281,8 @@ class Server:
 
     def _update(self, ids: np.ndarray, start: Params, end: Params) -> Update:
         """Return an update as the simulation makes it (`fedstat.federated.run.Run.aggregate`)."""
-        n = self._weights[ids]
-        weight = n / n.sum() if self.method.weighting == "samples" else np.full(len(n), 1 / len(n))
         rng = self._seeds.stream("server", self.round)
-        leaf = next(iter(end.values()))
-        return Update(torch.from_numpy(ids), start, end, torch.from_numpy(weight).to(leaf.dtype), rng, self.network)
+        return Update.of(self.method, ids, self._weights[ids], start, end, rng, self.network)
 
     def _compare_uploads(self, belief: State, update: Update, replies: Packets) -> None:
         """Refuse replies that are not the method's message of what they say."""

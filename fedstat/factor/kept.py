@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fedstat._files import sha256
+
 _INDEX, _MANIFEST = "index.json", "manifest.json"
 
 
@@ -28,10 +30,9 @@ def check_listed(path: Path) -> None:
         sums = dict(json.loads((run / _MANIFEST).read_bytes())["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
         return  # no run, or another program's file of that name
-    with path.open("rb") as content:
-        expected = sums.get(path.relative_to(run).as_posix())
-        if expected not in (None, hashlib.file_digest(content, "sha256").hexdigest()):
-            raise ValueError(f"{path} is damaged: it is not the file that {run / _MANIFEST} lists.")
+    expected = sums.get(path.relative_to(run).as_posix())
+    if expected not in (None, sha256(path)):
+        raise ValueError(f"{path} is damaged: it is not the file that {run / _MANIFEST} lists.")
 
 
 def check_row(index: Path, version: str) -> None:

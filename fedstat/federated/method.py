@@ -108,6 +108,23 @@ class Update:
     rng: np.random.Generator
     network: Network
 
+    @classmethod
+    def of(
+        cls,
+        method: Method,
+        ids: np.ndarray,
+        n: np.ndarray,
+        start: Params,
+        end: Params,
+        rng: np.random.Generator,
+        network: Network,
+    ) -> Update:
+        """Weigh participants, of whom each has `n` (m,) training samples, as the method does."""
+        weight = n / n.sum() if method.weighting == "samples" else np.full(len(n), 1 / len(n))
+        leaf = next(iter(end.values()))
+        placed = torch.from_numpy(weight).to(leaf.device, leaf.dtype)
+        return cls(torch.from_numpy(ids).to(leaf.device), start, end, placed, rng, network)
+
 
 @dataclass(frozen=True, eq=False)
 class Federation:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from fedstat._files import complete_folder, link, reach_disk
+from fedstat._files import complete_folder, link, reach_disk, sha256
 from fedstat.federated.history import TEXT
 from fedstat.inference.formats.fedstat import marked
 
@@ -58,8 +58,7 @@ class Segment:
         file = folder / name
         file.parent.mkdir(exist_ok=True)
         table.to_parquet(file, index=False)
-        with file.open("rb") as content:
-            return cls(folder, name, hashlib.file_digest(content, "sha256").hexdigest(), len(table))
+        return cls(folder, name, sha256(file), len(table))
 
     def read(self, dtypes: Mapping[str, Any]) -> pd.DataFrame:
         """Return the rows, with columns of some types.

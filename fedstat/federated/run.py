@@ -126,17 +126,8 @@ class Run:
 
     def aggregate(self, t: int, ids: np.ndarray, start: Params, end: Params) -> tuple[Update, Traffic]:
         """Hand what participants trained in round t (from 0) to the method; return that, and what travelled."""
-        n = self.replicate.clients.train.n[ids]
-        weight = n / n.sum() if self.method.weighting == "samples" else np.full(len(n), 1 / len(n))
-        leaf = next(iter(end.values()))
-        update = Update(
-            ids=torch.from_numpy(ids).to(leaf.device),
-            start=start,
-            end=end,
-            weight=torch.from_numpy(weight).to(leaf.device, leaf.dtype),
-            rng=self.replicate.seeds.stream("server", t),
-            network=self.network,
-        )
+        n, rng = self.replicate.clients.train.n[ids], self.replicate.seeds.stream("server", t)
+        update = Update.of(self.method, ids, n, start, end, rng, self.network)
         down, up = self.method.download(self.state, update), self.method.upload(self.state, update)
         self.state = self.method.aggregate(self.state, update)
         for name, value in self.method.record(self.state).items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -23,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from fedstat._environment import environment
-from fedstat._files import complete_folder, locked, recover, replaced
+from fedstat._files import complete_folder, locked, recover, replaced, sha256
 from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import CLIENT_DTYPES, DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import State, device_of
@@ -192,7 +191,7 @@ def write_run(run: Saved, path: Path, who: Segment | None = None) -> dict[str, t
                 "tensors": list(tensors),
                 "rounds": {place: state.round for place, state in states.items()},
                 "kept": None if (kept := run.tables["metrics"].kept) is None else [[*k, t] for k, t in kept.items()],
-                "sha256": {name: _sha256(new / name) for name in others} | listed,
+                "sha256": {name: sha256(new / name) for name in others} | listed,
             }
             (new / _MANIFEST).write_text(json.dumps(manifest) + "\n")
     except (OSError, SafetensorError) as error:  # safetensors hides an OSError in its own error
@@ -319,7 +318,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder} is no complete fedstat run: {', '.join(missing)} is missing.")
     for name in sums:
         with _blaming(folder / name) as file:
-            if _sha256(file) != sums[name]:
+            if sha256(file) != sums[name]:
                 raise ValueError(f"it is not the file that {_MANIFEST} lists")
     return manifest
 
@@ -345,11 +344,6 @@ def _blaming(file: Path) -> Iterator[Path]:
         yield file
     except Exception as error:
         raise ValueError(f"{file} is damaged ({type(error).__name__}: {error}).") from error
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _version(folder: Path) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import IO, cast
 
+from fedstat._files import sha256
 from fedstat.data.datasets.base import Download, Source
 
 #: Files that were found to be the published ones in this process, each by what tells it from what is there later.
@@ -67,12 +68,6 @@ def check_found(source: Source, folder: Path) -> None:
 def note(path: Path, of: Path) -> None:
     """Note beside `path` the SHA-256 of the file `of`, for which none is published, so that a change is noticed."""
     _noted(path).write_text(sha256(of) + "\n")
-
-
-def sha256(path: Path) -> str:
-    """Return a file's SHA-256 in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _noted(path: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fedstat._files import complete_folder
+from fedstat._files import complete_folder, sha256
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.formats.tidy import COLUMNS, typed
 
@@ -214,9 +213,8 @@ def checked(path: Path, *names: str) -> Path:
     for name in chain.from_iterable(listed):
         if not (folder / name).is_file():
             raise ValueError(f"{folder} is no complete fedstat run: {name} is missing.")
-        with (folder / name).open("rb") as content:
-            if hashlib.file_digest(content, "sha256").hexdigest() != sums.get(name):
-                raise ValueError(f"{folder / name} is damaged: it is not the file that {_MANIFEST} lists.")
+        if sha256(folder / name) != sums.get(name):
+            raise ValueError(f"{folder / name} is damaged: it is not the file that {_MANIFEST} lists.")
     return folder
 
 
