@@ -39,6 +39,7 @@ WITHIN = 6
 def make(name: str, folder: Path) -> tuple[Workload, dict[str, np.ndarray]]:
     """Draw a workload and write it; return it with its test set."""
     arrays, sizes, file = draw(name), SIZES[name], folder / f"{name}.npz"
+    torch.manual_seed(0)
     built = (fs.models.mlp(100, 200, 1) if sizes.outputs == 1 else fs.models.two_conv(10))()
     start = {f"start/{key}": leaf for key, leaf in weights(built).items()}
     rounds, share = range(sizes.turns + 1), sizes.chosen / sizes.clients
@@ -130,15 +131,11 @@ def same(work: Workload, arrays: Mapping[str, np.ndarray], rows: list[Row]) -> b
     """Tell whether all test losses are those that fedstat reaches under other orders of batches; say so."""
     mean, deviation = noise(work, arrays)
     begun, _ = learnt(work, arrays, work.start)
-    off = [one for one in rows if one["peer"] != "matmul" and abs(one["test_loss"] - mean) > WITHIN * deviation]
+    far = {one["peer"]: (one["test_loss"] - mean) / deviation for one in rows if one["peer"] != "matmul"}
+    off = [f"{peer} ({away:+.1f} deviations)" for peer, away in far.items() if abs(away) > WITHIN]
     print(
         f"{work.name}: test loss {begun:.4f} at the start; {mean:.4f} with standard deviation {deviation:.1e} over "
-        f"{SEEDS} orders of batches; "
-        + (
-            "not the same: " + ", ".join(f"{one['peer']} {one['test_loss']:.4f}" for one in off)
-            if off
-            else "all the same"
-        )
+        f"{SEEDS} orders of batches; " + (f"not the same: {', '.join(off)}" if off else "all the same")
     )
     return not off
 
