@@ -11,6 +11,7 @@ Records hold arrays and numbers. Flower turns arrays into bytes as NumPy's ``.np
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 
@@ -21,6 +22,8 @@ from fedstat.export.client import Client
 from fedstat.export.packet import Ask, Packet, Refused
 from fedstat.export.server import Packets, Server
 from fedstat.export.talk import begin, introduced, measured
+
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # nothing is to be sent anywhere; Flower reads it at its import
 
 try:
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
