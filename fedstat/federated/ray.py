@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
+from math import ceil
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -45,7 +46,7 @@ from fedstat.federated.method import Predictor
 from fedstat.federated.network import Network, Params
 from fedstat.federated.samples import Job, StackedSamples
 
-#: Tasks for each processor (or share of a GPU), where clients train by themselves: the last ones fill the gaps.
+#: Most tasks for each processor (or share of a GPU), where clients train by themselves: the last ones fill the gaps.
 _TASKS = 4
 #: Networks that a worker keeps ready.
 _READY = 32
@@ -384,10 +385,12 @@ def _fits(connection: str, cores: int, gpus: float) -> bool:
 
 
 def _share(items: Sequence[Any], options: dict[str, Any]) -> int:
-    """Count the clients of a task, where what a client comes to does not depend on it."""
+    """Count the clients of a task, where that changes nothing but the time; workers should end together."""
     there = connected().cluster_resources()
     at_once = there.get("GPU", 0) / options["num_gpus"] if options["num_gpus"] else there.get("CPU", 1)
-    return -(-len(items) // max(1, _TASKS * int(at_once)))
+    workers = max(1, int(at_once))
+    sizes = {ceil(len(items) / (workers * tasks)) for tasks in range(1, _TASKS + 1)}
+    return min(sizes, key=lambda size: (ceil(ceil(len(items) / size) / workers) * size, size))
 
 
 def _gathered(waiting: Sequence[Any]) -> list[Any]:
