@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, TypeVar, get_args
 
@@ -106,7 +106,8 @@ def run_jobs(
     Raises
     ------
     Exception
-        That of the first job that fails; jobs that have not begun are dropped then. ChildProcessError if a worker
+        That of the first job that fails; jobs that have not begun are dropped then, those on a Ray cluster when this
+        process ends. ChildProcessError if a worker
         process is killed.
     """
     (where, gpus), results = _PLACE.get(), dict[int, T]()
@@ -155,13 +156,9 @@ def _run_by_ray(jobs: Sequence[Callable[[], T]], gpus: float, finish: Callable[[
         while waiting:
             (finished,), _ = ray.wait(list(waiting))
             finish(waiting.pop(finished), *ray.get(finished))
-    except BaseException as error:
-        for unfinished in waiting:
-            with suppress(Exception):
-                ray.cancel(unfinished)
-        if isinstance(error, ray.exceptions.RayTaskError):
-            raise error.cause from None
-        raise
+    except ray.exceptions.RayTaskError as error:
+        # no ray.cancel of the others: where it meets a task's end, Ray aborts this process (ray-project/ray#54785)
+        raise error.cause from None
 
 
 def connected() -> Any:

@@ -24,7 +24,6 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from math import ceil
@@ -394,14 +393,10 @@ def _share(items: Sequence[Any], options: dict[str, Any]) -> int:
 
 
 def _gathered(waiting: Sequence[Any]) -> list[Any]:
-    """Return what tasks come to; the first error, in their order, is raised as it was, and the other tasks end."""
+    """Return what tasks come to; the first error, in their order, is raised as it was."""
     ray = connected()
     try:
         return [ray.get(one) for one in waiting]
-    except BaseException as error:
-        for one in waiting:
-            with suppress(Exception):
-                ray.cancel(one)
-        if isinstance(error, ray.exceptions.RayTaskError):
-            raise error.cause from None
-        raise
+    except ray.exceptions.RayTaskError as error:
+        # no ray.cancel of the others: where it meets a task's end, Ray aborts this process (ray-project/ray#54785)
+        raise error.cause from None
