@@ -114,9 +114,8 @@ def main(rounds: int = 150, turns: int = 3) -> None:
         f"`python benchmarks/populations.py {rounds} {turns}`: {PARTICIPANTS} participants a round, {SAMPLES} samples "
         f"of {INPUTS} numbers each, a network of {INPUTS}-{HIDDEN}-2, batches of 10, one epoch; {turns} turn(s) of "
         f"{rounds} rounds after {WARM}, every cell in a fresh process. {setting()} "
-        '"Once" is what comes before the first round: hashing the samples '
-        'by which a run is known again, and the first states. "Save" is the processor time of a checkpoint of the '
-        "whole run from nothing."
+        '"Once" is what comes before the first round: hashing the samples by which a run is known again, and the first '
+        'states. "Save" is the processor time of a checkpoint of the whole run from nothing.'
     )
     publish("populations", pd.DataFrame(rows), "scale.md", notes)
 

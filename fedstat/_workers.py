@@ -107,8 +107,7 @@ def run_jobs(
     ------
     Exception
         That of the first job that fails; jobs that have not begun are dropped then, those on a Ray cluster when this
-        process ends. ChildProcessError if a worker
-        process is killed.
+        process ends. ChildProcessError if a worker process is killed.
     """
     (where, gpus), results = _PLACE.get(), dict[int, T]()
 
