@@ -1,4 +1,4 @@
-"""The recipes for trackers, run as printed: with the real tracker where it is installed, else with one that takes notes."""
+"""The recipes for trackers run as printed: with a tracker that takes notes, and with the real one where it is there."""
 
 import json
 import re
@@ -157,7 +157,7 @@ def test_mlflow_itself(run):
     tracker = mlflow.MlflowClient("sqlite:///mlflow.db")
     for (method, seed, name), values in expected(names).items():
         found = tracker.get_metric_history(names["ids"][method, seed], name)
-        assert [(metric.step, metric.value) for metric in found] == [(step, pytest.approx(value)) for step, value in values]
+        assert [(one.step, one.value) for one in found] == [(step, pytest.approx(value)) for step, value in values]
 
 
 @pytest.mark.slow

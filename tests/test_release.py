@@ -18,7 +18,8 @@ OLD = ROOT / "tests" / "data" / "run-1.0.0"
 
 
 def test_the_version_and_its_date_are_the_same_everywhere():
-    number, date = re.search(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M).groups()
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    number, date = re.search(r"^## (\S+) \((\S+)\)$", changes, re.M).groups()
     assert PROJECT["version"] == fs.__version__ == number
     assert re.search(r"^version: (.*)$", CITATION, re.M)[1] == number
     assert re.search(r"^date-released: (.*)$", CITATION, re.M)[1] == date
