@@ -84,9 +84,7 @@ def main() -> None:
         print(f"{options.name} at {options.scale} scale takes {time}", file=sys.stderr)
     try:
         with workers(options.executor, options.gpus):
-            tables = simulate(
-                options.name, options.scale, out, second_look=not options.evidence, device=options.device
-            )
+            tables = simulate(options.name, options.scale, out, second_look=not options.evidence, device=options.device)
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

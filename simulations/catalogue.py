@@ -94,7 +94,8 @@ def _figures() -> Iterator[str]:
     for entry in entries():
         shown = entry.shown
         command = f"python -m simulations {entry.study}" if entry.study else ""
-        yield f"{f'{entry.paper}, {shown.number}':<32}{command or shown.state:<42}{shown.state * bool(command)}".rstrip()
+        place = f"{entry.paper}, {shown.number}"
+        yield f"{place:<32}{command:<42}{shown.state}" if command else f"{place:<32}{shown.state}"
         yield _block("    ", shown.what)
         if shown.how:
             yield _block("    ", f"({shown.how})")

@@ -17,7 +17,6 @@ from fedstat.cli._report import report
 from fedstat.cli._run import run
 from fedstat.cli._sentences import Sentences, taught
 
-
 app = typer.Typer(cls=Sentences, no_args_is_help=True, pretty_exceptions_enable=False)
 
 

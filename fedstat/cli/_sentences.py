@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from click.exceptions import UsageError
+from click.exceptions import MissingParameter, UsageError
 from typer.core import TyperGroup
 
-#: How the messages of click begin or end that tell of a path which is not there.
-_ABSENT = re.compile(r"(?:File|Directory|Path|Folder) '(.+)' does not exist")
+#: What messages say of a path that will not do, with the path as a group.
+_ABSENT = re.compile(r"(?:^|')([^'\n]+?)'? does not exist(?=[.;]|$)")
+_FOLDER = re.compile(r"File '(.+)' is a directory")
+_NO_RESULTS = re.compile(r"^(.+?) holds no results that can be read")
+_NO_COLUMN = re.compile(r"^(.+?) has no column ")
 
 
-def taught(function: Callable[..., Any]) -> dict[str, str]:
+def taught(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the help of a command and its epilog, the examples of the docstring: help ends in what can be typed."""
     words, _, examples = (inspect.getdoc(function) or "").partition("\n\nExample")
     heading, *lines = (line.strip() for line in examples.splitlines() if line.strip("\b \n"))
-    return {"help": words, "epilog": "\n\n".join([f"Example{heading}", *lines])}
+    plain = words.replace("[", r"\[")  # of which rich would make markup
+    return {"help": plain, "epilog": "\n\n".join([f"Example{heading}", *lines])}
 
 
 class Sentences(TyperGroup):
@@ -32,34 +36,51 @@ class Sentences(TyperGroup):
         try:
             return super().invoke(ctx)
         except UsageError as error:
-            if absent := _ABSENT.search(error.message):
-                error.message = f"{error.message.rstrip('.')}{near(Path(absent[1]))}."
+            told: Any = error
+            if "Did you mean" in told.message and hasattr(told, "possibilities"):
+                told.possibilities = None  # typer has suggested already what click will suggest
+            told.message = _example(error) if isinstance(error, MissingParameter) else remedied(told.message)
             raise
         except BrokenPipeError:  # `| head` has read enough and closed the pipe
             raise
         except (ValueError, OSError, ImportError) as error:  # the last of an extra that is not installed
-            typer.echo(f"error: {error}", err=True)
+            typer.echo(f"error: {remedied(str(error))}", err=True)
             raise typer.Exit(1) from None
 
 
-def near(path: Path, ends: tuple[str, ...] = ()) -> str:
-    """Say which existing files the writer of a path may have meant; empty if there is none.
+def remedied(message: str) -> str:
+    """Return a message with what to type instead, where that can be told from the paths that are there."""
+    if found := _ABSENT.search(message):
+        end = near(Path(found[1]))
+        return f"{message.rstrip('.')}{end}{'.' * (not end.endswith('?'))}"
+    if found := _FOLDER.search(message):
+        inside = sorted(map(str, Path(found[1]).glob("*.toml")))
+        return f"{message.rstrip('.')}{'; name a file in it: ' * bool(inside)}{', '.join(inside[:5])}."
+    if found := _NO_RESULTS.search(message):
+        runs = sorted(str(file.parent) for file in Path(found[1]).glob("*/experiment.toml"))
+        return f"{message.rstrip('.')}{'; there are runs in it: ' * bool(runs)}{', '.join(runs[:5])}."
+    if (found := _NO_COLUMN.search(message)) and (run := Path(found[1]).parent / "experiment.toml").is_file():
+        return f"{found[1]} is a summary of the run in {run.parent}; name the folder: `fedstat compare {run.parent}`."
+    return message
 
-    Parameters
-    ----------
-    path : Path
-        What is not there.
-    ends : tuple of str
-        What names of files must end in; by default as the path does.
-    """
-    folder = next(place for place in (path.parent, *path.absolute().parents) if place.is_dir())
-    if folder != path.parent:
-        return f"; there is no folder {path.parent}"
-    wanted = ends or ((path.suffix,) if path.suffix else ("",))
+
+def _example(error: MissingParameter) -> str:
+    """Return how the command that lacks something is called."""
+    _, _, examples = (getattr(error.ctx and error.ctx.command, "epilog", None) or "").partition("\n\n")
+    return f"For example: {examples.splitlines()[0]}" if examples else error.message
+
+
+def near(path: Path) -> str:
+    """Say which existing files the writer of a path may have meant, or which folder on its way is missing."""
+    there = [place.is_dir() for place in path.parents]
+    if not there[0]:
+        missing = path.parents[there.index(True) - 1]
+        return f", nor does the folder {missing}{near(missing)}"
+    folder = path.parent
     try:
-        names = sorted(file.name for file in folder.iterdir() if not file.name.startswith(".")) if folder else []
+        names = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
     except OSError:
         return ""
-    fitting = [name for name in names if name.endswith(wanted)]
+    fitting = [name for name in names if path.suffix and name.endswith(path.suffix)]
     close = difflib.get_close_matches(path.name, names, 3) or fitting[:5]
-    return f"; there is {', '.join(str(path.with_name(name)) for name in close)}" if close else ""
+    return f"; did you mean {' or '.join(str(path.with_name(name)) for name in close)}?" if close else ""

@@ -169,9 +169,7 @@ def federate(
     return carry_out(ready, wanted, resume, folder, progress)
 
 
-def carry_out(
-    plan: Plan, wanted: Wanted, resume: Result | None, folder: str | Path | None, progress: Shown
-) -> Result:
+def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | Path | None, progress: Shown) -> Result:
     """Run what is all set, or continue it; it raises the errors of `federate`."""
     first = 0 if resume is None else resume.check_continues(plan.config, wanted.rounds)
     with (
