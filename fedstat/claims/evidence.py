@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeVar
 
 from fedstat.inference import clopper_pearson, number
 
-#: What evidence says of a statement: it "holds", proven; "holds-on-cases", true of all cases tried; is "supported" by an
-#: interval; "holds-only-if" a condition is added; is "refuted"; "ambiguous", if readings differ and none is nearest the
-#: letter; "undecided" or "not-checkable". ``typing.get_args(Verdict)`` lists them.
+#: What evidence says of a statement: it "holds", proven; "holds-on-cases", true of all that were tried; is "supported"
+#: by an interval; "holds-only-if" a condition is added; is "refuted"; "ambiguous", if readings differ and none is
+#: nearest the letter; "undecided" or "not-checkable". ``typing.get_args(Verdict)`` lists them.
 Verdict = Literal[
     "holds",
     "holds-on-cases",

@@ -161,7 +161,7 @@ def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
     --------
     >>> from fedstat.claims import Claim, explain, judge, sampled
     >>> claim = Claim(
-    ...     id="EX-01", paper="Powers", place="folklore", said_by="paper", severity="false", sensitivity="excess of one",
+    ...     id="EX-01", paper="Powers", place="folklore", said_by="paper", severity="false", sensitivity="any excess",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
     >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
@@ -170,7 +170,7 @@ def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
       statement    2^n ≥ n²
       assumes      none
       if it fails  false
-      sees         excess of one
+      sees         any excess
     """
     claim = judgement.claim
     by = "" if claim.said_by == "paper" else f", as {claim.said_by} states it"
