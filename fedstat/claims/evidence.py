@@ -365,6 +365,15 @@ def search(
 def probability(successes: int, n: int, *, at_least: float, what: str) -> Evidence:
     """Judge 'true with probability at least' from independent repeats, by one-sided 95% Clopper-Pearson limits.
 
+    Parameters
+    ----------
+    successes, n : int
+        How many of n independent repeats bore the statement out.
+    at_least : float
+        The claimed probability.
+    what : str
+        What was repeated, for the summary.
+
     Examples
     --------
     >>> from fedstat.claims import probability
@@ -531,6 +540,13 @@ def only_if(condition: str, given: Evidence, without: Evidence) -> Evidence:
 
     The verdict is "holds-only-if" if the evidence is favourable with the condition and refutes without it. If it is not
     favourable with the condition, that is the verdict; otherwise the verdict is that without the condition.
+
+    Parameters
+    ----------
+    condition : str
+        The condition in words.
+    given, without : Evidence
+        What was found where the condition holds, and of the statement as it stands.
 
     Examples
     --------

@@ -40,6 +40,13 @@ def chance_corrected(first: np.ndarray, second: np.ndarray) -> tuple[float, floa
 def auc(statistic: np.ndarray, positive: np.ndarray) -> float:
     """Return the probability that a positive unit has a larger statistic than a negative one (ties count half).
 
+    Parameters
+    ----------
+    statistic : ndarray, shape (units,)
+        A number for each unit.
+    positive : ndarray of bool, shape (units,)
+        True where a unit is positive.
+
     Examples
     --------
     >>> import numpy as np

@@ -219,6 +219,11 @@ def gini(values: np.ndarray) -> np.ndarray:
 
     It is the mean absolute difference of two values drawn with replacement, divided by twice the mean.
 
+    Parameters
+    ----------
+    values : ndarray, shape (..., K)
+        A value that is not negative for each of K clients.
+
     Examples
     --------
     >>> import numpy as np
@@ -237,6 +242,11 @@ def jain_index(values: np.ndarray) -> np.ndarray:
     """Return Jain's index ``(sum x)^2 / (K sum x^2)`` along the last axis: 1 if all are equal, 1 / K if one has all.
 
     All values zero are equal values: 1.
+
+    Parameters
+    ----------
+    values : ndarray, shape (..., K)
+        A value that is not negative for each of K clients.
 
     Examples
     --------

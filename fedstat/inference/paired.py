@@ -171,6 +171,15 @@ def sign_flip_test(a: ArrayLike, b: ArrayLike, *, draws: int = 99_999, seed: int
     Up to n = 20 it enumerates all 2^n sign patterns; beyond that it draws `draws` random patterns and counts the
     observed one among them, so that the test keeps its level.
 
+    Parameters
+    ----------
+    a, b : array_like, length n
+        One value per seed, in the same order of seeds.
+    draws : int
+        Random patterns beyond n = 20.
+    seed : int
+        Key of the draws.
+
     Examples
     --------
     Darwin's fifteen pairs of maize (1876), on which Fisher tried the test first: p = 0.0527, where t gives 0.0497.
@@ -199,6 +208,11 @@ def sign_flip_test(a: ArrayLike, b: ArrayLike, *, draws: int = 99_999, seed: int
 
 def holm(p: ArrayLike) -> np.ndarray:
     """Return the Holm-adjusted p-values; NaN, where no test was made, stays NaN.
+
+    Parameters
+    ----------
+    p : array_like, length m
+        The p-values of m tests.
 
     References
     ----------
