@@ -62,7 +62,11 @@ def summary(thing: Any) -> str:
 def remark(module: ModuleType, name: str) -> str:
     """Return what the comment above a constant says, on one line."""
     for own in [one for path, one in sys.modules.items() if path.startswith(f"{module.__name__}.")]:
-        if own and name in vars(own) and (found := ModuleAnalyzer.for_module(own.__name__).find_attr_docs().get(("", name))):
+        if (
+            own
+            and name in vars(own)
+            and (found := ModuleAnalyzer.for_module(own.__name__).find_attr_docs().get(("", name)))
+        ):
             return " ".join(" ".join(found).split())
     return ""
 

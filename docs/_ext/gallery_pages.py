@@ -71,7 +71,8 @@ def _facts(name: str, about: About) -> str:
     asked = ", ".join(filter(None, [about.paper, about.where])) or "all papers"
     lines = [f"- **Asks about**: {escaped(asked)}"]
     lines += [
-        f"- **{shown.number}**, {escaped(shown.what)}: {STATES[shown.state]}" + (f"; {escaped(shown.how)}" * bool(shown.how))
+        f"- **{shown.number}**, {escaped(shown.what)}: {STATES[shown.state]}"
+        + (f"; {escaped(shown.how)}" * bool(shown.how))
         for shown in about.shows
     ]
     if about.data:
@@ -104,11 +105,12 @@ def _raw(text: str, drawn: dict[bytes, Path]) -> str:
     if _PICTURE.search(text):
         raise ValueError(f"a picture stands outside of a figure with a caption: {_words(text)[:200]}")
     text = re.sub(r"<h([345])([^>]*)>[\d.]+\s", r"<h\1\2>", text)
-    text = text.replace("<table>", '<div class="table-wrapper"><table class="docutils">').replace("</table>", "</table></div>")
+    text = text.replace("<table>", '<div class="table-wrapper"><table class="docutils">').replace(
+        "</table>", "</table></div>"
+    )
     text = _CLAIM.sub(lambda claim: f'<a href="../trial/{claim[0]}.html">{claim[0]}</a>', text)
     text = re.sub(r'href="#study-(\w+)"', r'href="\1.html"', text)
     return "`````{raw} html\n" + re.sub(r"\n\s*\n", "\n", text) + "\n`````\n"
-
 
 
 def _words(text: str) -> str:
@@ -140,7 +142,10 @@ def _catalogue() -> str:
         if entry.paper != paper:
             lines += ["```\n"] * bool(paper)
             paper = entry.paper
-            lines += [f"### {escaped(paper)}\n", "```{list-table}\n:class: summary\n:widths: 12 30 14 44\n:header-rows: 1\n"]
+            lines += [
+                f"### {escaped(paper)}\n",
+                "```{list-table}\n:class: summary\n:widths: 12 30 14 44\n:header-rows: 1\n",
+            ]
             lines += ["* - Number\n  - What the paper shows\n  - State\n  - Where, and how ours differs"]
         where = f"[{escaped(entry.about.title)}]({entry.study}.md). " if entry.about else ""
         lines.append(

@@ -81,7 +81,9 @@ def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], 
             f"```text\n{plain(other.statement)}\n```\n"
         )
     if corrects:
-        parts.append(f"## What it stands in place of\n\n[{corrects}]({corrects}.md): {escaped(claims[corrects].words)}\n")
+        parts.append(
+            f"## What it stands in place of\n\n[{corrects}]({corrects}.md): {escaped(claims[corrects].words)}\n"
+        )
     parts += [
         "## Whether the check can fail, and pass\n",
         _checks("Broken on purpose, and refuted as it must be", judged["mutants"], claim.no_mutant),
