@@ -12,7 +12,7 @@ sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # pages are small, and several are made at once
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[1], os.environ.get("PYTHONPATH", "")]))  # for kernels
 
-import fedstat
+import fedstat  # noqa: E402
 
 project = "fedstat"
 author = "The fedstat developers"
