@@ -44,6 +44,7 @@ def judge_all(
     ClaimError
         If the claims cannot be read, one of `ids` is unknown, or one cannot be judged.
     """
+    ids = [ids] if isinstance(ids, str) else ids
     claims = _claims(path)
     unknown = [name for name in ids if name not in claims]
     if unknown:
