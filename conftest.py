@@ -18,7 +18,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return 0 if config.option.markexpr == "not slow" and all(map(Path.is_file, files)) else None
 
 
-@pytest.fixture(params=[2, pytest.param(10, marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.fixture(params=[2, pytest.param(5, marks=pytest.mark.slow)], ids=["few", "many"])
 def examples(request: pytest.FixtureRequest) -> int:
     """Populations on which each law of a method is tried."""
     return request.param

@@ -24,4 +24,4 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"fedstat has no {name!r}{f'; did you mean {found}?' if found else '.'}")
 
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

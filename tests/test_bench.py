@@ -312,9 +312,8 @@ def test_the_papers_arms_and_networks_can_be_built(made_up, cell):
     every = arms(cell.local_epochs, cell.rounds, cell.clients, cells.split_layers(cell), cells.offered(cell))
     assert len(every) == (35 if cell.name == "roles" else 42)
     for arm in every.values():
-        for setting in ("", *arm.settings):
-            if not setting or cell.name == "digits":
-                assert len(fs.describe(arm.at(setting), network, clients).table)
+        for setting in ("", *(arm.settings[:1] if cell.name == "digits" else ())):
+            assert len(fs.describe(arm.at(setting), network, clients).table)
     attention = every["FedAMP"].tuned["alpha"][2] * (cell.clients - 1)
     assert attention <= fs.methods.FedAMP.scale
 

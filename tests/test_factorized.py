@@ -106,7 +106,7 @@ def test_the_pull_of_strength_zero_leaves_fedper():
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [FedProxPrivateHead(), FedParaPrivateHead()])
 def test_private_heads_obey_the_laws(method):
-    fs.testing.check_method(method)
+    fs.testing.check_method(method, examples=5)
 
 
 def test_private_heads_stay_with_the_clients():

@@ -1,12 +1,14 @@
 """The front page does what it says: its programs and commands run as they are printed, in a folder of their own."""
 
 import hashlib
+import json
 import re
 import runpy
 import shlex
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,11 +21,14 @@ from typer.testing import CliRunner
 
 from fedstat.cli import app
 from fedstat.data.datasets import cifar10
+from simulations.split.numbers import findings
 from tests.support import dataset_files as files
 from tests.support.matrices import THURSTONE, THURSTONE_NAMES
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+SVG = ROOT / "docs" / "overview.svg"
+PAGE = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 PROGRAMS = [code for language, code in BLOCKS if language == "python"]
 (CONFIGURATION,) = (code for language, code in BLOCKS if language == "toml")
 COMMANDS = [
@@ -44,7 +49,6 @@ def clone(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     for folder in ("simulations", "theory_checks"):
         (tmp_path / folder).symlink_to(ROOT / folder)
-    (tmp_path / "primes.py").write_text(next(code for code in PROGRAMS if "PRIMES" in code))
     tests = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 9)) + 0.5 * rng.normal(size=(60, 9))
     pd.DataFrame(tests, columns=THURSTONE_NAMES).to_csv(tmp_path / "tests.csv", index=False)
     pd.DataFrame(THURSTONE, index=THURSTONE_NAMES, columns=THURSTONE_NAMES).to_csv(tmp_path / "r.csv")
@@ -69,6 +73,32 @@ def images(clone, monkeypatch):
     files.put(clone / "data", {f"{cifar10.SOURCE.folder}/{published.file}": raw})
     noise = replace(published, size=len(raw), sha256=hashlib.sha256(raw).hexdigest())
     monkeypatch.setattr(cifar10, "SOURCE", replace(cifar10.SOURCE, downloads=(noise,)))
+
+
+def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
+    """The words are typed; what they say is computed here."""
+    overview = runpy.run_path(str(ROOT / "docs" / "overview.py"))
+    overview["main"](tmp_path / "new.svg")
+    new, kept = (re.findall(r"<text[^>]*>([^<]+)", file.read_text()) for file in (tmp_path / "new.svg", SVG))
+    assert new == kept, "run python docs/overview.py"
+    claims = [claim for claim in json.loads(overview["LEDGER"].read_text()) if not claim["id"].endswith("c")]
+    n = Counter(map(overview["fate"], claims))
+    refuted = n["misprint"] + n["unstated condition"] + n["false"]
+    said = (
+        f"{len(claims)} statements of four papers, a square each: {n['stands']} stand, {n['part']} are true under a "
+        f"condition or in one reading, {refuted} are refuted, {n['false']} of these as false, and {n['open']} "
+        "are undecided"
+    )
+    assert said in " ".join(PAGE.split())
+
+    folder = ROOT / "reports" / "results" / "split"
+    tables = {file.stem: pd.read_csv(file) for file in folder.glob("*.csv")}
+    found, config = findings(tables), json.loads((folder / "config.json").read_text())
+    local, control = found["Local"], found["control"]
+    assert f"no more than {-local.mean:.2f} points" in PAGE
+    assert f"(95% interval {-local.high:.2f} to {-local.low:.2f})" in PAGE
+    assert f"worth {control.mean:.1f} points ({control.low:.1f} to {control.high:.1f})" in PAGE
+    assert config["samples"] == 8 * config["control_samples"]
 
 
 def run(command):

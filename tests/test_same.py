@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -203,7 +204,7 @@ def shown(folder, code, helper=HELPER, *, prompt=False, hashing=0):
 
 
 @pytest.mark.slow
-def test_code_has_one_hash_in_every_process_and_another_after_every_edit(tmp_path):
+def test_code_has_one_hash_in_every_process_and_another_after_every_edit(tmp_path, monkeypatch, capsys):
     first = shown(tmp_path / "a", CODE)
     moved = "# a comment\n\n\n" + CODE.replace('"""What it does."""', '"""What it does, in other words."""')
     assert shown(tmp_path / "b", moved, "# one\n" + HELPER, hashing=1) == first
@@ -221,8 +222,21 @@ def test_code_has_one_hash_in_every_process_and_another_after_every_edit(tmp_pat
         ('"words"', '"word"'),
         ("manual_seed(0)", "manual_seed(1)"),  # weights of a network
     ]
-    found = [shown(tmp_path / "d", CODE.replace(*edit)) for edit in edits]
-    found += [shown(tmp_path / "d", CODE, HELPER.replace(*edit)) for edit in (("FACTOR = 5", "FACTOR = 6"),)]
+
+    def here(folder, code, helper=HELPER):
+        """The same in this process, which has imported all that takes long."""
+        folder.mkdir()
+        (folder / "helper.py").write_text(helper)
+        (folder / "mine.py").write_text(code + SHOWN)
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(folder)
+            patch.delitem(sys.modules, "helper", raising=False)
+            runpy.run_path(str(folder / "mine.py"), run_name="__main__")
+        return capsys.readouterr().out.strip()
+
+    assert here(tmp_path / "d", CODE) == first
+    found = [here(tmp_path / f"e{k}", CODE.replace(*edit)) for k, edit in enumerate(edits)]
+    found.append(here(tmp_path / "f", CODE, HELPER.replace("FACTOR = 5", "FACTOR = 6")))
     assert len({first, *found}) == len(found) + 1
 
 

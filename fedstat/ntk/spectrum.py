@@ -37,6 +37,14 @@ def extreme_eigenvalues(h: np.ndarray, dps: int | None = None, *, device: str = 
     ------
     ValueError
         If `h` is not square, not symmetric or not finite, or `dps` is below 15.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.ntk import extreme_eigenvalues
+    >>> smallest, largest = extreme_eigenvalues(np.full((3, 3), 0.5) + np.eye(3) / 2)
+    >>> round(smallest, 12), round(largest, 12)  # of correlations of 1/2: 1 - 1/2 and 1 + 2/2
+    (0.5, 2.0)
     """
     if dps is not None:
         return _by_mpmath(h, dps)

@@ -38,6 +38,14 @@ def communication_fraction(beta: Number, *, atoms: int, coefficients: int, head:
     References
     ----------
     Filter decomposition, section A.2.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fedstat.theory import communication_fraction
+    >>> share = communication_fraction(Fraction(1, 5), atoms=100, coefficients=9_000, head=900)
+    >>> print(share, "of the parameters travel, not", Fraction(1, 5))
+    7/25 of the parameters travel, not 1/5
     """
     if not 0 < beta <= 1:
         raise ValueError(f"beta must be a share in (0, 1], got {beta}.")

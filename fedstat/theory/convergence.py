@@ -40,6 +40,16 @@ def convergence_factor(
     References
     ----------
     FedSplit, Theorem 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.theory import convergence_factor
+    >>> kernel = np.eye(4) / 2  # smallest eigenvalue 1/2
+    >>> convergence_factor(kernel, kernel, eta_g=1.0, eta_l=0.1, local_steps=5, clients=2)
+    0.8125
+
+    The claim is that a round takes off 18.75% of the squared residual: ``(1/4 + 1/2) / 2 / 2``.
     """
     _check(h_shared, h_personal, eta_g, eta_l, local_steps, clients)
     shared, personal = extreme_eigenvalues(h_shared)[0], extreme_eigenvalues(h_personal)[0]
@@ -51,9 +61,23 @@ def prescribed_step(h_shared: np.ndarray, h_personal: np.ndarray, *, local_steps
 
     ``(ls + lp) / (gs gp G N^2)`` with condition numbers gs, gp; zero if a kernel is singular.
 
+    Parameters
+    ----------
+    h_shared, h_personal : ndarray, shape (N, N)
+        Limit kernels of the shared and the personal units.
+    local_steps : int
+        G.
+
     References
     ----------
     FedSplit, Theorem 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.theory import prescribed_step
+    >>> prescribed_step(np.eye(100), np.eye(100), local_steps=5)  # tiny even for the best kernels: 2 / (5 * 100^2)
+    4e-05
     """
     _check(h_shared, h_personal, 1.0, 1.0, local_steps, 1)
     (low_s, high_s), (low_p, high_p) = extreme_eigenvalues(h_shared), extreme_eigenvalues(h_personal)
@@ -108,6 +132,17 @@ def linear_limit(
     References
     ----------
     FedSplit, section 3.2 (local and global update) and (4), with the kernels of Definition 1 held fixed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.theory import linear_limit
+    >>> kernel = np.eye(2) / 2
+    >>> squared = linear_limit(
+    ...     kernel, kernel, np.ones(2), eta_g=1.0, eta_l=0.5, local_steps=1, clients=2, rounds=3, per_client_mean=False
+    ... )
+    >>> squared.round(4)  # each round multiplies the residual by 1 - 1/8 - 1/4
+    array([2.    , 0.7812, 0.3052, 0.1192])
     """
     h_shared, h_personal = _check(h_shared, h_personal, eta_g, eta_l, local_steps, clients)
     samples = len(h_shared)

@@ -34,6 +34,15 @@ def complexity_term(h_shared: np.ndarray, h_personal: np.ndarray, y: np.ndarray,
     References
     ----------
     FedSplit, Theorem 2, first term of the bound.
+
+    Examples
+    --------
+    Four samples at two clients whose kernels are identities, so that the term is ``2 sqrt((2 / 4) 4 / 2)``:
+
+    >>> import numpy as np
+    >>> from fedstat.theory import complexity_term
+    >>> complexity_term(np.eye(4), np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), clients=2)
+    2.8284271247461903
     """
     h_shared, h_personal = kernels(h_shared, h_personal)
     y = np.asarray(y, dtype=np.float64)

@@ -28,6 +28,16 @@ def psnr(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> float:
     ------
     ValueError
         If the shapes differ, an image is empty or not finite, or `data_range` is not positive and finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.theory import psnr
+    >>> image = np.full((8, 8), 0.5)
+    >>> round(psnr(image, image + 0.1), 6)  # a mean squared error of 1/100 is 20 dB
+    20.0
+    >>> round(psnr(255 * image, 255 * image + 25.5, data_range=255.0), 6)
+    20.0
     """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if x.shape != y.shape or x.size == 0:

@@ -22,6 +22,14 @@ class LowRankOverhead(NamedTuple):
         Parameters of A and B over those of sigma; exact if the ratio was given as a fraction.
     forming_flops : int
         Floating-point operations of the product ``B A``, a multiplication and an addition counted as two.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fedstat.theory import low_rank_overhead
+    >>> found = low_rank_overhead(100, 100, None, Fraction(1, 4))
+    >>> print(found.rank, found.parameters, found.forming_flops)  # a square layer: twice the ratio of 1/4 in parameters
+    25 1/2 500000
     """
 
     rank: int
@@ -61,6 +69,15 @@ def low_rank_overhead(
     References
     ----------
     FedDecomp, equations (3) and (4).
+
+    Examples
+    --------
+    >>> from fedstat.theory import low_rank_overhead
+    >>> found = low_rank_overhead(64, 128, 3, 0.25)  # a convolution of 64 to 128 channels, 3 x 3
+    >>> found.rank, float(found.parameters)
+    (48, 0.375)
+
+    The low-rank part adds 37.5% to the parameters: a quarter of ``1 + 64 / 128``.
     """
     for name, size in (("in_features", in_features), ("out_features", out_features), ("kernel", kernel)):
         if size is None and name == "kernel":

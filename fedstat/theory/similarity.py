@@ -37,6 +37,18 @@ def factorized_average_weights(similarity: np.ndarray, *, threshold: float, scal
     References
     ----------
     Factorized-FL, equations (4) and (5), with the weight inside the sum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.theory import factorized_average_weights
+    >>> similarity = np.array([1.0, 0.9, 0.1])  # to itself, to a client alike, to a stranger
+    >>> factorized_average_weights(similarity, threshold=0.5, scale=5.0, exclude=True).round(3)
+    array([0.622, 0.378, 0.   ])
+    >>> factorized_average_weights(similarity, threshold=0.5, scale=5.0, exclude=False).round(3)
+    array([0.62 , 0.376, 0.004])
+
+    As the paper's text has it, a stranger still gets a little weight.
     """
     similarity = np.asarray(similarity, dtype=np.float64)
     if similarity.ndim != 1 or similarity.size == 0:

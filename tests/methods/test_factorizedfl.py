@@ -104,7 +104,7 @@ def unbiased():
     ids=["beta", "alpha text", "beta text"],
 )
 def test_its_variants_obey_the_laws(method):
-    check_method(method)
+    check_method(method, examples=5)
 
 
 @pytest.mark.parametrize("variant", ["alpha", "beta"])

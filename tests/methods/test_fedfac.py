@@ -39,6 +39,7 @@ def test_dynamic_fedfac_obeys_the_laws():
         all_shared=replace(fedfac, tau=0.0),
         all_personal=replace(fedfac, tau=np.inf),
         except_for=["one client"],
+        examples=5,
     )
 
 
@@ -47,7 +48,7 @@ def test_dynamic_fedfac_obeys_the_laws():
 def test_fedfac_by_agreement_obeys_the_laws(dynamic):
     fedfac = FedFac(layers=["hidden", "head"], tau=Count(2), statistic="agreement", dynamic=dynamic)
     limits = {"all_shared": replace(fedfac, tau=0.0), "all_personal": replace(fedfac, tau=np.inf)}
-    check_method(fedfac, **limits)
+    check_method(fedfac, **limits, examples=5)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -19,7 +19,7 @@ from tests.support.runs import FULL, assert_close, run, same, traffic
 
 @pytest.mark.slow
 def test_pfedpara_obeys_the_laws():
-    check_method(FedPara(personal=True, gamma=0.0, tanh=True))
+    check_method(FedPara(personal=True, gamma=0.0, tanh=True), examples=5)
 
 
 @pytest.mark.parametrize("options", [{}, {"personal": True, "gamma": 0.0, "tanh": True}])

@@ -35,6 +35,7 @@ def test_fedsplit_in_the_setting_of_the_theory_obeys_the_laws():
     check_method(
         FedSplit(shared_units=ALTERNATING, independent=True),
         except_for=["permutation", "clones"],
+        examples=5,
     )
 
 

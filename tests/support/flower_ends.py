@@ -1,4 +1,4 @@
-"""The two ends of a run as programs: ``python -m tests.support.flower_ends server|client FOLDER PORT... [NUMBER]``."""
+"""The ends of a run as programs: ``python -m tests.support.flower_ends server|client|stranger FOLDER PORTS NUMBER``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 import fedstat as fs
 from fedstat.data import Clients
 from fedstat.data.clients import Samples
+from fedstat.export import grpc
 from fedstat.federated.network import Model
 
 CLIENTS, ROUNDS, SEED, HOST = 3, 3, 5, "localhost"
@@ -91,6 +92,11 @@ def main(role: str, where: str, ports: list[int], number: int) -> None:
     """Play one end of all methods' runs, one after the other, each on its own port."""
     folder = Path(where)
     tls = folder / "tls"
+    if role == "stranger":  # trusts another authority
+        wrong = (folder / "other" / "ca.pem").read_bytes()
+        person = grpc._Client(end("FedAvg", number, folder))
+        grpc.start_client(server_address=f"{HOST}:{ports[0]}", client=person, root_certificates=wrong)
+        return
     for name, port in zip(METHODS, ports, strict=True):
         if role == "client":
             fs.export.flower.join(

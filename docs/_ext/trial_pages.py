@@ -1,0 +1,122 @@
+"""The papers on trial: a page for every claim and a table of all, from the committed ledger. Nothing is judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pages import escaped, write_pages
+from sphinx.application import Sphinx
+
+from fedstat.claims import Claim, plain, read_claims, read_ledger
+from theory_checks import FOLDER, LEDGER
+
+FRONT = Path(__file__).parent / "trial-front.md"
+SAID = {"paper": "the paper", "fedstat": "fedstat, in place of what the paper says"}
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Write the pages before Sphinx looks for them."""
+    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "trial", pages()))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def pages() -> dict[str, str]:
+    """Return all pages by file name."""
+    claims, ledger = read_claims(FOLDER), read_ledger(LEDGER)
+    corrects = {claim.corrected: name for name, claim in claims.items() if claim.corrected}
+    found = {f"{name}.md": _page(claim, ledger[name], claims, corrects.get(name)) for name, claim in claims.items()}
+    return found | {"index.md": _index(claims, ledger)}
+
+
+def _index(claims: Mapping[str, Claim], ledger: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            f"[{name}]({name}.md)",
+            escaped(claim.words),
+            escaped(claim.paper),
+            ledger[name]["verdict"],
+            _gravity(claim, ledger[name]),
+        ]
+        for name, claim in claims.items()
+    ]
+    head = ["Claim", "In words", "Paper", "Verdict", "If it fails"]
+    return FRONT.read_text() + _table(head, rows, "trial", "10 48 16 13 13")
+
+
+def _gravity(claim: Claim, judged: Mapping[str, Any]) -> str:
+    """Return how grave a failure is, where there is one to speak of."""
+    return claim.severity if judged["verdict"] in ("refuted", "holds-only-if", "ambiguous") else "–"
+
+
+def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], corrects: str | None) -> str:
+    said = SAID.get(claim.said_by, f"{claim.said_by}, who made a statement of a remark")
+    facts = [
+        ["Verdict", f"**{judged['verdict']}**" + _where(judged["condition"])],
+        ["Paper", escaped(claim.paper)],
+        ["Place", escaped(claim.place)],
+        ["Said by", escaped(said)],
+        ["If it fails", f"{claim.severity}"],
+        ["Assumptions", escaped(claim.assumptions)],
+        ["The check sees", escaped(claim.sensitivity)],
+        ["Cases", f"{judged['cases']:,}" if judged["cases"] else "–"],
+    ]
+    parts = [
+        "---\norphan: true\n---\n",
+        f"({claim.id.lower()})=\n# {claim.id}: {judged['verdict']}\n",
+        "[The papers on trial](index.md)\n",
+        f"> {escaped(claim.words)}\n",
+        f"```text\n{plain(claim.statement)}\n```\n",
+        _table(["", ""], facts, "facts", "22 78", header=False),
+        "## Readings\n\nThe first is nearest the letter.\n" if len(judged["readings"]) > 1 else "## Reading\n",
+        _readings(judged),
+    ]
+    if claim.flaw:
+        parts.append(f"## What goes wrong\n\n{escaped(claim.flaw)}\n")
+    if claim.corrected:
+        other = claims[claim.corrected]
+        parts.append(
+            f"## What is true in its place\n\n[{other.id}]({other.id}.md): {escaped(other.words)}\n\n"
+            f"```text\n{plain(other.statement)}\n```\n"
+        )
+    if corrects:
+        parts.append(
+            f"## What it stands in place of\n\n[{corrects}]({corrects}.md): {escaped(claims[corrects].words)}\n"
+        )
+    parts += [
+        "## Whether the check can fail, and pass\n",
+        _checks("Broken on purpose, and refuted as it must be", judged["mutants"], claim.no_mutant),
+        _checks("A case in which the same check passes", judged["controls"], ""),
+        "## Judge it again\n\nFrom a clone:\n",
+        f"```bash\npython -m theory_checks {claim.id}\n```\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _where(condition: str | None) -> str:
+    return f": {escaped(condition)}" if condition else ""
+
+
+def _readings(judged: Mapping[str, Any]) -> str:
+    rows = []
+    for name, verdict in judged["readings"].items():
+        found = escaped(judged["evidence"][name])
+        if name in judged["counterexamples"]:
+            found += f"<br>Counterexample: {escaped(judged['counterexamples'][name])}"
+        rows.append([escaped(name), verdict, found])
+    return _table(["Reading", "Verdict", "Evidence"], rows, "readings", "34 14 52")
+
+
+def _checks(what: str, found: Mapping[str, str], otherwise: str) -> str:
+    if not found:
+        return f"No broken variant: {escaped(otherwise)}\n" if otherwise else ""
+    rows = "".join(f"- {escaped(name)}: {escaped(summary)}\n" for name, summary in found.items())
+    return f"{what}:\n\n{rows}"
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]], name: str, widths: str, *, header: bool = True) -> str:
+    lines = ["```{list-table}", f":class: {name}", f":widths: {widths}", f":header-rows: {int(header)}", ""]
+    for row in [head, *rows] if header else rows:
+        lines += [f"{'* -' if first else '  -'} {cell}" for first, cell in zip([True, *[False] * 9], row, strict=False)]
+    return "\n".join([*lines, "```\n"])

@@ -1,0 +1,64 @@
+"""How the site is made: ``python -m sphinx -W --keep-going -j auto docs build/docs``.
+
+Every page's code is run anew, and nothing that is built asks the network for anything: fonts are the system's, formulas
+are MathML, and the search index lies beside the pages.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[1])]
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # pages are small, and several are made at once
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[1], os.environ.get("PYTHONPATH", "")]))  # for kernels
+
+import fedstat
+
+project = "fedstat"
+author = "The fedstat developers"
+copyright = "the fedstat developers, BSD-3-Clause"
+version = release = fedstat.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "mathml",
+    "api_pages",
+    "trial_pages",
+    "gallery_pages",
+]
+exclude_patterns = ["_ext", "**/.ipynb_checkpoints"]
+default_role = "py:obj"
+suppress_warnings = ["toc.empty_glob"]
+smartquotes = False
+
+# Pages with code
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 180
+nb_execution_in_temp = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_block", "attrs_inline"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+
+# Docstrings
+autodoc_typehints = "none"  # types stand in the docstrings, with shapes
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+
+html_theme = "furo"
+html_title = f"fedstat {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["trial.js"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True}
+copybutton_exclude = ".linenos, .gp, .go"
