@@ -9,10 +9,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import fedstat
 from pages import write_pages
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
+
+import fedstat
 
 #: The packages in the order in which a reader meets them.
 PACKAGES = (

@@ -57,9 +57,13 @@ def problems(folder: Path) -> list[str]:
             led_to = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not led_to.is_file():
                 found.append(f"{where}: {target} leads nowhere")
-            elif parts.fragment and led_to in pages and unquote(parts.fragment) not in pages[led_to].anchors:
-                if not (led_to.parent.name == "trial" and "=" in parts.fragment):  # the state of the filters
-                    found.append(f"{where}: {target} names no place on that page")
+            elif (
+                parts.fragment
+                and "=" not in parts.fragment
+                and led_to in pages
+                and unquote(parts.fragment) not in pages[led_to].anchors
+            ):
+                found.append(f"{where}: {target} names no place on that page")
     return sorted(set(found))
 
 
