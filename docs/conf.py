@@ -1,4 +1,4 @@
-"""How the site is made: ``python -m sphinx -W --keep-going -j auto docs build/docs``.
+"""How the site is made: ``python -m sphinx -W --keep-going docs build/docs``.
 
 Every page's code is run anew, and nothing that is built asks the network for anything: fonts are the system's, formulas
 are MathML, and the search index lies beside the pages.
@@ -32,7 +32,6 @@ extensions = [
 ]
 exclude_patterns = ["_ext", "**/.ipynb_checkpoints"]
 default_role = "py:obj"
-suppress_warnings = ["toc.empty_glob"]
 smartquotes = False
 
 # Pages with code

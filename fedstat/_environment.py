@@ -29,7 +29,7 @@ def environment(device: torch.device | None = None) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "packages": _versions(),
-        "device": _processor() if device is None or device.type == "cpu" else _accelerator(device),
+        "device": processor() if device is None or device.type == "cpu" else _accelerator(device),
         "threads": torch.get_num_threads(),
     }
 
@@ -47,7 +47,7 @@ def _accelerator(device: torch.device) -> str:
 
 
 @functools.cache
-def _processor() -> str:
+def processor() -> str:
     """Return the processor's model name, which Python itself does not know on Linux."""
     info = Path("/proc/cpuinfo")
     named = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None

@@ -82,7 +82,7 @@ def _study(name: str, fresh: Path | None, shown: Path) -> tuple[dict[str, Any], 
         "about": {"title": about.title, "paper": about.paper, "place": about.where},
         "committed": source == committed,
         "figures": {stem: f"/{target}" for stem, target in figures.items()},
-        "findings": {key: _finding(finding) for key, finding in findings.items()},
+        "findings": {key: finding.record() for key, finding in findings.items()},
         "second": _second(name, findings, again) if again and source == committed else [],
         "not_again": fresh is not None and again is None,  # for want of data
     }
@@ -128,10 +128,6 @@ def answers(beside: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         **{name: {key: sum(r[name][key] for r in beside) for key in beside[0][name]} for name in ("order", "sign")},
         "control": " or ".join(controls),
     }
-
-
-def _finding(finding: Finding) -> dict[str, str]:
-    return {"what": finding.what, "text": f"{finding.text} {finding.unit}".rstrip(), "sign": finding.sign}
 
 
 def _second(name: str, committed: dict[str, Finding], fresh: Path) -> list[dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from pathlib import Path
@@ -11,19 +12,38 @@ from fedstat._tables import read_config, write_tables
 from fedstat._warnings import plain_warnings
 from fedstat._workers import WHERE, workers
 from simulations import NAMES
-from simulations.catalogue import listing
-from simulations.studies import draw, evidence, simulate, study
+from simulations.captions import publish
+from simulations.catalogue import listing, names
+from simulations.studies import evidence, simulate, study
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help ends in a line for every study, which are read only then."""
+
+    def format_help(self) -> str:
+        return f"{super().format_help()}\nstudies:\n{names()}\n\nexample: python -m simulations split --scale quick\n"
+
+
+def _study(name: str) -> str:
+    """Return the name of a study, or `list`."""
+    if name in ("list", *NAMES):
+        return name
+    near = difflib.get_close_matches(name, ("list", *NAMES), 3)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    raise argparse.ArgumentTypeError(
+        f"there is no study {name!r}; {meant}`python -m simulations list` names all, by figure and by study."
+    )
 
 
 def main() -> None:
     """Run one study and say where its tables and figures are, or list all."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m simulations",
-        description="Run one study; finished parts are cached under --out, so an interrupted run continues. `list` "
-        "says which figure or table of which paper a study reproduces, what data it needs and how long it takes.",
-        epilog="example: python -m simulations split --scale quick",
+        description="Run one study; finished parts are cached under --out, so an interrupted run continues. Figures "
+        "come as SVG, PDF and PNG, each with its caption in a .txt. `list` says which command draws which figure or "
+        "table of which paper, what data that needs and how long it takes.",
     )
-    parser.add_argument("name", choices=("list", *NAMES), metavar="NAME", help=f"list, or one of {', '.join(NAMES)}")
+    parser.add_argument("name", type=_study, metavar="NAME", help="list, or one of the studies below")
     parser.add_argument(
         "--scale",
         choices=("smoke", "quick", "desk", "paper"),
@@ -42,7 +62,9 @@ def main() -> None:
     parser.add_argument(
         "--gpus", type=float, default=1.0, help="GPUs that a part reserves on Ray if --device is one (default: 1)"
     )
-    parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out"), help="output folder, with a folder for every scale (default: out)"
+    )
     parser.add_argument(
         "--evidence",
         type=Path,
@@ -57,24 +79,25 @@ def main() -> None:
         except BrokenPipeError:  # `| head` has read enough; what is left must not be written at exit either
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
+    out = options.out / options.scale
     if time := study(options.name).ABOUT.times.get(options.scale):
         print(f"{options.name} at {options.scale} scale takes {time}", file=sys.stderr)
     try:
         with workers(options.executor, options.gpus):
-            tables = simulate(
-                options.name, options.scale, options.out, second_look=not options.evidence, device=options.device
-            )
+            tables = simulate(options.name, options.scale, out, second_look=not options.evidence, device=options.device)
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        print(f"stopped; finished parts are kept in {options.out / 'cache'}: the same command goes on", file=sys.stderr)
+        print(f"stopped; finished parts are kept in {out / 'cache'}: the same command goes on", file=sys.stderr)
         sys.exit(130)
     chosen = evidence(options.name, tables)
-    folder = options.out / options.name
-    draw(options.name, chosen, folder)
+    folder = out / options.name
+    figures = publish(options.name, chosen, folder)
     if options.evidence:
         write_tables(options.evidence, chosen, read_config(folder))
     print(f"tables and figures: {folder}")
+    for file in figures:
+        print(f"  {file.stem}: .svg, .pdf, .png; its caption in {file.stem}.txt")
 
 
 if __name__ == "__main__":

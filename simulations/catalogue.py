@@ -77,19 +77,28 @@ def _place(number: str) -> tuple[str, int, str]:
 
 def listing() -> str:
     """Return the list of figures and tables, and of all studies with what they need, for a terminal."""
-    return "\n".join([*_figures(), "", "Studies", *_studies()])
+    return "\n".join([*_figures(), "", "Studies: python -m simulations NAME", *_studies()])
+
+
+def names() -> str:
+    """Return a line for every study: its name, its title and which figures or tables it shows."""
+    abouts = {name: study(name).ABOUT for name in in_order()}
+    return "\n".join(
+        _block(f"  {name:<17}", about.title + f" ({about.paper}, {about.where})" * bool(about.paper))
+        for name, about in abouts.items()
+    )
 
 
 def _figures() -> Iterator[str]:
-    paper = ""
+    """Yield a line that names paper, figure and command, so that a search for "Figure 6" finds all three together."""
     for entry in entries():
-        if entry.paper != paper:
-            yield f"{chr(10) * bool(paper)}{entry.paper}"
-            paper = entry.paper
         shown = entry.shown
-        yield _block(f"  {shown.number:<11}{shown.state:<11}{entry.study:<17}", shown.what)
+        command = f"python -m simulations {entry.study}" if entry.study else ""
+        place = f"{entry.paper}, {shown.number}"
+        yield f"{place:<32}{command:<42}{shown.state}" if command else f"{place:<32}{shown.state}"
+        yield _block("    ", shown.what)
         if shown.how:
-            yield _block(" " * 41, f"({shown.how})")
+            yield _block("    ", f"({shown.how})")
 
 
 def _studies() -> Iterator[str]:

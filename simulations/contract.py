@@ -118,6 +118,10 @@ class Finding:
         mean, low, high = (times * value for value in limits(difference))
         return cls(what, mean, low, high, unit=unit, digits=digits)
 
+    def record(self) -> dict[str, str]:
+        """Return what chapters print of it."""
+        return {"what": self.what, "text": f"{self.text} {self.unit}".rstrip(), "sign": self.sign}
+
     @property
     def sign(self) -> Sign:
         """Say on which side of the border the interval lies."""

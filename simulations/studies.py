@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: smoke: seconds; quick: minutes on two cores; desk: what two cores do in the background, where a paper's sizes need a
 #: GPU; paper: the paper's sizes.
 Scale = Literal["smoke", "quick", "desk", "paper"]
+
+_DPI = 200  # of what is made of pixels
+_UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 class Study(Protocol):
@@ -112,13 +115,14 @@ def evidence(name: str, tables: Tables) -> Tables:
     return chosen
 
 
-def draw(name: str, tables: Tables, folder: Path) -> dict[str, Path]:
-    """Draw the figures of committed tables as SVG; return the files by the figures' names."""
+def draw(name: str, tables: Tables, folder: Path, forms: Sequence[str] = ("svg",)) -> dict[str, Path]:
+    """Draw the figures of committed tables in these forms; return the files of the first by the figures' names."""
     files = {}
     for stem, figure in handed_over(name).figures(tables).items():
-        with atomic_file(folder / f"{stem}.svg") as path:
-            figure.savefig(path, format="svg", metadata={"Date": None})
-        files[stem] = folder / f"{stem}.svg"
+        for form in forms:
+            with atomic_file(folder / f"{stem}.{form}") as path:
+                figure.savefig(path, format=form, dpi=_DPI, metadata=_UNDATED.get(form))
+        files[stem] = folder / f"{stem}.{forms[0]}"
     return files
 
 

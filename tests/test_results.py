@@ -139,20 +139,42 @@ def test_the_history_of_many_checkpoints_is_that_of_one_run(tmp_path):
     assert (once.history["round"].diff().dropna() >= 0).all()
 
 
-def test_progress_shows_means_over_clients_and_runs(capsys, monkeypatch):
+def test_progress_shows_the_mean_of_every_method_over_clients_and_seeds(capsys, monkeypatch):
     history = run(1, progress=False).history
     assert capsys.readouterr().err == ""
     tables = [t for _, t in history.groupby(["method", "seed"], observed=True)]
-    means = [t.loc[t["metric"] == "accuracy", "value"].mean() for t in tables]
+    rows = history[history["metric"] == "accuracy"].astype({"method": str})
+    means = {m: t["value"].mean() for m, t in rows.groupby("method")}
     aside = tables[0].assign(client=-1, split="common", value=1e9)
-    text = in_brief([pd.concat([tables[0], aside]), *tables[1:]], 30, perf_counter() - 2)
-    assert f"accuracy {np.mean(means):.4g} (mean of 4 runs), 15 clients/s" in text
-    assert in_brief([], 30, perf_counter() - 2) == "15 clients/s"
+    text = in_brief([pd.concat([tables[0], aside]), *tables[1:]], 3, 30, perf_counter() - 2)
+    told = ", ".join(f"{m} {value:.4g}" for m, value in means.items())
+    assert text == f"test accuracy after round 1: {told} (means over 2 seeds), 15 clients/s"
+    many = pd.concat([tables[0].assign(method=f"m{i}", value=i / 10) for i in range(7)])
+    assert "best m6 0.6, worst m0 0 of 7 methods" in in_brief([many], 1, 30, 0.0)
+    assert in_brief([], 1, 30, perf_counter() - 2) == "15 clients/s"
     screen = io.StringIO()
     monkeypatch.setattr("fedstat._progress.Console", partial(Console, file=screen, force_terminal=True))
     run(1, progress=True)
     assert "1/1" in screen.getvalue()
-    assert "(mean of 4 runs)" in screen.getvalue()
+    assert "(means over 2 seeds)" in screen.getvalue()
+
+
+def test_a_log_has_lines_where_they_are_asked_for_or_a_run_is_long(capsys, monkeypatch):
+    times = iter(range(0, 10_000, 4))  # every look at the clock finds four more seconds gone
+    run(4)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("fedstat.federated.progress.perf_counter", lambda: float(next(times)))
+    run(4, progress="lines")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in lines] == [f"round {t} of 4" for t in range(1, 5)]
+    assert " gone, about " in lines[0]
+    assert lines[-1].endswith("about 0:00:00 left")
+    run(12)
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 <= len(lines) < 12
+    assert lines[-1].startswith("round 12 of 12: test accuracy: ")
+    with pytest.raises(ValueError, match="progress must be True, False, None or"):
+        run(1, progress="loud")
 
 
 def test_saving_replaces_runs_and_nothing_else(tmp_path):

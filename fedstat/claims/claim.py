@@ -20,7 +20,25 @@ SEVERITIES: tuple[Severity, ...] = ("misprint", "unstated condition", "false")
 
 
 class ClaimError(ValueError):
-    """A claim that cannot be judged: the message names its file and what is wrong with it."""
+    """A claim that cannot be judged: the message names its file and what is wrong with it.
+
+    Examples
+    --------
+    A check that cannot fail proves nothing:
+
+    >>> from fedstat.claims import Claim, ClaimError, judge, sampled
+    >>> claim = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="none",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> for name, add in (("n from 4 to 99", claim.reading), ("n^2 made n^3", claim.mutant)):
+    ...     check = add(name)(lambda: sampled(range(4, 100), lambda n: True, of="numbers"))
+    >>> try:
+    ...     judge(claim)
+    ... except ClaimError as error:
+    ...     print(error)
+    EX-01: its mutant 'n^2 made n^3' came out holds-on-cases, it must be refuted: true for all 96 numbers.
+    """
 
 
 @dataclass(frozen=True)
@@ -35,6 +53,18 @@ class Reading:
         Returns the evidence.
     natural : bool
         Whether the authors may have meant it. Where the letter falls, a natural reading that stands saves the claim.
+
+    Examples
+    --------
+    >>> from fedstat.claims import Claim, sampled
+    >>> claim = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> reading = claim.readings[0]
+    >>> reading.name, reading.natural, reading.check().verdict
+    ('n to 99', True, 'holds-on-cases')
     """
 
     name: str
@@ -74,6 +104,25 @@ class Claim:
         Whether the first reading is nearest the letter; if not, differing outcomes make the claim ambiguous.
     paper : str
         Where it comes from; by default what the folder's package calls `PAPER`, or the folder's name.
+
+    Examples
+    --------
+    A claim, what checks it, and a broken variant that its check must refute:
+
+    >>> from fedstat.claims import Claim, judge, sampled
+    >>> claim = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> @claim.reading("n from 4 to 99")
+    ... def letter(first=4):
+    ...     return sampled(range(first, 100), lambda n: 2**n >= n**2, of="numbers", show=lambda n: f"n = {n}")
+    >>> @claim.mutant("from n = 3 on")
+    ... def early():
+    ...     return letter(3)
+    >>> found = judge(claim)
+    >>> found.verdict, found.mutants["from n = 3 on"].counterexample
+    ('holds-on-cases', 'n = 3')
     """
 
     id: str
@@ -130,7 +179,20 @@ def _reads(reading: Reading) -> bool:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim with the evidence that its checks returned, by their names."""
+    """A claim with the evidence that its checks returned, by their names.
+
+    Examples
+    --------
+    >>> from fedstat.claims import Claim, judge, sampled
+    >>> claim = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> found = judge(claim)
+    >>> found.verdict, list(found.evidence), found.main.cases
+    ('holds-on-cases', ['n to 99'], 96)
+    """
 
     claim: Claim
     evidence: dict[str, Evidence]
@@ -182,6 +244,21 @@ def judge(claim: Claim, studies: Studies | None = None, *, with_mutant: bool = T
         If a check raises; if a mutant is not refuted, or a control does not come out favourable; if the claim is
         refuted, conditional or ambiguous and has no control: a check that cannot fail proves nothing, nor does one
         that cannot pass.
+
+    Examples
+    --------
+    >>> from fedstat.claims import Claim, judge, sampled
+    >>> claim = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="2^n is at least n^2.", statement="2^n >= n^2", flaw="At n = 3 it is 8, and 9 is larger.",
+    ... )
+    >>> def checked(numbers):
+    ...     return lambda: sampled(numbers, lambda n: 2**n >= n**2, of="numbers", show=lambda n: f"n = {n}")
+    >>> letter = claim.reading("every n")(checked(range(100)))
+    >>> control = claim.control("from 4 on")(checked(range(4, 100)))  # the check must be able to pass
+    >>> found = judge(claim)
+    >>> found.verdict, found.main.counterexample
+    ('refuted', 'n = 3')
     """
     studies = Studies(None) if studies is None else studies
     found = [_run(claim, "reading", claim.readings, studies)]

@@ -13,6 +13,9 @@ from typing import Any, Literal, TypeVar
 
 from fedstat.inference import clopper_pearson, number
 
+#: What evidence says of a statement: it "holds", proven; "holds-on-cases", true of all that were tried; is "supported"
+#: by an interval; "holds-only-if" a condition is added; is "refuted"; "ambiguous", if readings differ and none is
+#: nearest the letter; "undecided" or "not-checkable". ``typing.get_args(Verdict)`` lists them.
 Verdict = Literal[
     "holds",
     "holds-on-cases",
@@ -56,6 +59,15 @@ class Evidence:
         The smallest counterexample found, as numbers.
     needed : int or None
         For an undecided interval, how many cases would decide if the estimate stayed.
+
+    Examples
+    --------
+    >>> from fedstat.claims import sampled
+    >>> found = sampled(range(100), lambda n: n * n >= n, of="whole numbers")
+    >>> found.verdict, found.cases, found.counterexample
+    ('holds-on-cases', 100, None)
+    >>> print(found.summary)
+    true for all 100 whole numbers
     """
 
     verdict: Verdict
@@ -84,12 +96,37 @@ def enumeration(cases: Iterable[Case], holds: Callable[[Case], bool], *, of: str
         What was enumerated, in the plural.
     show : callable
         Writes a counterexample in words.
+
+    Examples
+    --------
+    >>> from itertools import product
+    >>> from fedstat.claims import enumeration
+    >>> bits = list(product([False, True], repeat=2))
+    >>> enumeration(bits, lambda c: (not (c[0] and c[1])) == (not c[0] or not c[1]), of="pairs of truth values").verdict
+    'holds'
+    >>> enumeration(bits, lambda c: (c[0] or c[1]) == (c[0] != c[1]), of="pairs of truth values").counterexample
+    '(True, True)'
     """
     return _case_by_case(cases, holds, of, show, "holds")
 
 
 def sampled(cases: Iterable[Case], holds: Callable[[Case], bool], *, of: str, show: Show = str) -> Evidence:
-    """Check cases of a family without end, which can refute but not prove; parameters as in `enumeration`."""
+    """Check cases of a family without end, which can refute but not prove; parameters as in `enumeration`.
+
+    Examples
+    --------
+    Euler's polynomial, whose first forty values are primes:
+
+    >>> from fedstat.claims import sampled
+    >>> def is_prime(n):
+    ...     value = n * n + n + 41
+    ...     return all(value % d for d in range(2, value))
+    >>> sampled(range(40), is_prime, of="whole numbers").verdict
+    'holds-on-cases'
+    >>> found = sampled(range(100), is_prime, of="whole numbers")
+    >>> found.verdict, found.counterexample, 40 * 40 + 40 + 41 == 41 * 41
+    ('refuted', '40', True)
+    """
     return _case_by_case(cases, holds, of, show, "holds-on-cases")
 
 
@@ -118,6 +155,14 @@ class Sides:
         The sides.
     names : tuple of str
         What they are.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fedstat.claims import Sides, compared
+    >>> halves = [Sides(f"{n} terms", sum(Fraction(1, 2**k) for k in range(1, n + 1)), 1) for n in (1, 2, 3)]
+    >>> print(compared(halves, of="sums", relation="<").summary)
+    true for all 3 sums; largest ratio of the two sides 0.875
     """
 
     case: str
@@ -131,7 +176,15 @@ class Sides:
 
 
 def exact(value: Any) -> str:
-    """Write an exact number as people do, or its decimals if it is long."""
+    """Write an exact number as people do, or its decimals if it is long.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fedstat.claims import exact
+    >>> exact(Fraction(2, 6)), exact(Fraction(3)), exact(Fraction(10**30 + 1, 3 * 10**30))
+    ('1/3', '3', '0.333333')
+    """
     fraction = Fraction(value)
     short = max(abs(fraction.numerator), fraction.denominator) < 10**6
     return (str(value) if short else f"{float(fraction):.6g}").replace("-", "−")
@@ -152,6 +205,19 @@ def compared(
         The claimed relation of left to right.
     every : bool
         Whether the cases are all that the statement is about; if not, they can refute but not prove.
+
+    Examples
+    --------
+    A harmonic sum of n terms is at most n:
+
+    >>> from fractions import Fraction
+    >>> from fedstat.claims import Sides, compared
+    >>> sums = [Sides(f"n = {n}", sum(Fraction(1, k) for k in range(1, n + 1)), n) for n in (1, 2, 4, 8)]
+    >>> found = compared(sums, of="harmonic sums")
+    >>> found.verdict
+    'holds-on-cases'
+    >>> print(found.summary)
+    true for all 4 harmonic sums; largest ratio of the two sides 1
     """
     true = {"<=": operator.le, "<": operator.lt, "==": operator.eq}[relation]
     ratios: list[float] = []
@@ -170,7 +236,17 @@ def compared(
 
 @contextmanager
 def searching(cases: int | None) -> Iterator[None]:
-    """Let every search inside the block try `cases` cases; None leaves each check its own number."""
+    """Let every search inside the block try `cases` cases; None leaves each check its own number.
+
+    Examples
+    --------
+    >>> from hypothesis import strategies as st
+    >>> from fedstat.claims import search, searching
+    >>> numbers = st.integers(0, 1000)
+    >>> with searching(20):  # a quick look, in place of the 200 cases of `search`
+    ...     print(search(numbers, lambda n: (n, n * n)).cases)
+    20
+    """
     token = _CASES.set(cases)
     try:
         yield
@@ -232,6 +308,16 @@ def search(
         What the sides are, for the summary.
     show : callable
         Writes a counterexample in words.
+
+    Examples
+    --------
+    >>> from hypothesis import strategies as st
+    >>> from fedstat.claims import search
+    >>> pairs = st.tuples(st.integers(0, 100), st.integers(0, 100))
+    >>> search(pairs, lambda p: (2 * p[0] * p[1], p[0] ** 2 + p[1] ** 2)).verdict
+    'holds-on-cases'
+    >>> search(pairs, lambda p: (p[0] * p[1], p[0] + p[1])).counterexample  # shrunk to the smallest pair
+    '(2, 3)'
     """
     from hypothesis import HealthCheck, given, settings, target
 
@@ -277,7 +363,25 @@ def search(
 
 
 def probability(successes: int, n: int, *, at_least: float, what: str) -> Evidence:
-    """Judge 'true with probability at least' from independent repeats, by one-sided 95% Clopper-Pearson limits."""
+    """Judge 'true with probability at least' from independent repeats, by one-sided 95% Clopper-Pearson limits.
+
+    Parameters
+    ----------
+    successes, n : int
+        How many of n independent repeats bore the statement out.
+    at_least : float
+        The claimed probability.
+    what : str
+        What was repeated, for the summary.
+
+    Examples
+    --------
+    >>> from fedstat.claims import probability
+    >>> [probability(hits, 20, at_least=0.8, what="coverage").verdict for hits in (20, 18, 10)]
+    ['supported', 'undecided', 'refuted']
+
+    All of 20 repeats bear a claim of 80% out, 18 leave it open, and 10 refute it.
+    """
     low, high = clopper_pearson(successes, n, _ONE_SIDED)
     verdict: Verdict = "supported" if low > at_least else "refuted" if high < at_least else "undecided"
     summary = (
@@ -308,6 +412,15 @@ def within(
         The quantity, for the summary.
     level : float
         The interval's confidence level, for the summary.
+
+    Examples
+    --------
+    >>> from fedstat.claims import within
+    >>> for low, high in ((0.01, 0.03), (-0.03, -0.01), (-0.01, 0.03)):
+    ...     print(within(low, high, (0, float("inf")), cases=10, what="gain").verdict)
+    supported
+    refuted
+    undecided
     """
     bottom, top = region
     if bottom <= low and high <= top:
@@ -342,6 +455,14 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
     ------
     ValueError
         If there are no parts, or one is itself conditional, ambiguous or not checkable.
+
+    Examples
+    --------
+    >>> from fedstat.claims import all_of, sampled, within
+    >>> proven = sampled(range(10), lambda n: n >= 0, of="numbers")
+    >>> open_ = within(-0.01, 0.05, (0, 1), cases=5, what="gain")
+    >>> all_of([proven, proven]).verdict, all_of([proven, open_]).verdict
+    ('holds-on-cases', 'undecided')
     """
     _plain(parts)
 
@@ -355,7 +476,17 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
 
 
 def both(*parts: Evidence) -> Evidence:
-    """Judge a conjunction of checks that back one another, each heard in its own words; see `all_of`."""
+    """Judge a conjunction of checks that back one another, each heard in its own words; see `all_of`.
+
+    Examples
+    --------
+    >>> from fedstat.claims import both, enumeration, sampled
+    >>> small = enumeration(range(2), lambda n: n * n == n, of="bits")
+    >>> large = sampled([0.0, 1.0], lambda x: x * x == x, of="floats")
+    >>> found = both(small, large)
+    >>> print(found.verdict, "-", found.summary)
+    holds-on-cases - true for all 2 bits; true for all 2 floats
+    """
     found = all_of(parts)
     if found.verdict == "refuted":
         return found
@@ -370,6 +501,14 @@ def any_of(parts: Sequence[Evidence]) -> Evidence:
     ------
     ValueError
         As `all_of`.
+
+    Examples
+    --------
+    >>> from fedstat.claims import any_of, enumeration
+    >>> even = enumeration(range(1, 9), lambda n: n % 2 == 0, of="numbers")
+    >>> small = enumeration(range(1, 9), lambda n: n < 9, of="numbers")
+    >>> even.verdict, small.verdict, any_of([even, small]).verdict
+    ('refuted', 'holds', 'holds')
     """
     _plain(parts)
     if all(part.verdict == "refuted" for part in parts):
@@ -401,6 +540,22 @@ def only_if(condition: str, given: Evidence, without: Evidence) -> Evidence:
 
     The verdict is "holds-only-if" if the evidence is favourable with the condition and refutes without it. If it is not
     favourable with the condition, that is the verdict; otherwise the verdict is that without the condition.
+
+    Parameters
+    ----------
+    condition : str
+        The condition in words.
+    given, without : Evidence
+        What was found where the condition holds, and of the statement as it stands.
+
+    Examples
+    --------
+    >>> from fedstat.claims import only_if, sampled
+    >>> def checked(numbers):
+    ...     return sampled(numbers, lambda n: 2**n >= n**2, of="numbers", show=lambda n: f"n = {n}")
+    >>> found = only_if("n is at least 4", given=checked(range(4, 100)), without=checked(range(100)))
+    >>> found.verdict, found.counterexample
+    ('holds-only-if', 'n = 3')
     """
     verdict: Verdict = without.verdict
     if given.verdict not in FAVOURABLE:
@@ -412,12 +567,28 @@ def only_if(condition: str, given: Evidence, without: Evidence) -> Evidence:
 
 
 def missing(what: str) -> Evidence:
-    """Leave a statement undecided because something that would decide it does not exist yet."""
+    """Leave a statement undecided because something that would decide it does not exist yet.
+
+    Examples
+    --------
+    >>> from fedstat.claims import missing
+    >>> found = missing("runs at the papers' size")
+    >>> print(found.verdict, "-", found.summary)
+    undecided - missing: runs at the papers' size
+    """
     return Evidence("undecided", f"missing: {what}", 0)
 
 
 def not_checkable(why: str) -> Evidence:
-    """Say that a statement cannot be checked here, and why."""
+    """Say that a statement cannot be checked here, and why.
+
+    Examples
+    --------
+    >>> from fedstat.claims import not_checkable
+    >>> found = not_checkable("the data are not public")
+    >>> print(found.verdict, "-", found.summary)
+    not-checkable - the data are not public
+    """
     return Evidence("not-checkable", why, 0)
 
 

@@ -27,6 +27,26 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
     ClaimError
         If there is no such file, it cannot be run or declares no claim; if a claim lacks a reading, or a mutant and
         the reason why there is none; if a field is not as it should be, or two claims have one id.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedstat.claims import read_claims
+    >>> text = '''
+    ... from fedstat.claims import Claim, sampled
+    ... POWERS = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2", no_mutant="It is an example.",
+    ... )
+    ... @POWERS.reading("n from 4 to 99")
+    ... def letter():
+    ...     return sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers")
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     size = (Path(folder) / "example_doubling.py").write_text(text)
+    ...     read_claims(folder)
+    {'EX-01': <claim EX-01>}
     """
     path = Path(path)
     if not path.exists():

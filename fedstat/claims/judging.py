@@ -43,6 +43,26 @@ def judge_all(
     ------
     ClaimError
         If the claims cannot be read, one of `ids` is unknown, or one cannot be judged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedstat.claims import judge_all
+    >>> text = '''
+    ... from fedstat.claims import Claim, sampled
+    ... POWERS = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2", no_mutant="It is an example.",
+    ... )
+    ... @POWERS.reading("n from 4 to 99")
+    ... def letter():
+    ...     return sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers")
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     size = (Path(folder) / "example_powers.py").write_text(text)
+    ...     [(j.claim.id, j.verdict) for j in judge_all(folder)]
+    [('EX-01', 'holds-on-cases')]
     """
     claims = _claims(path)
     unknown = [name for name in ids if name not in claims]

@@ -27,7 +27,20 @@ _WIDTH = 120
 
 
 def as_object(judgement: Judgement) -> dict[str, Any]:
-    """Return a judgement as plain values: the claim's id, source and severity, its verdict, and all evidence."""
+    """Return a judgement as plain values: the claim's id, source and severity, its verdict, and all evidence.
+
+    Examples
+    --------
+    >>> from fedstat.claims import Claim, as_object, judge, sampled
+    >>> claim = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> found = as_object(judge(claim))
+    >>> found["id"], found["verdict"], found["cases"], found["readings"]
+    ('EX-01', 'holds-on-cases', 96, {'n to 99': 'holds-on-cases'})
+    """
     claim = judgement.claim
     return {
         "id": claim.id,
@@ -49,25 +62,82 @@ def as_object(judgement: Judgement) -> dict[str, Any]:
 
 
 def write_ledger(judgements: Sequence[Judgement], path: str | Path) -> None:
-    """Write judgements as a JSON list, sorted by id."""
+    """Write judgements as a JSON list, sorted by id.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> from fedstat.claims import Claim, judge, sampled, write_ledger
+    >>> claim = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_ledger([judge(claim)], Path(folder) / "ledger.json")
+    ...     [(entry["id"], entry["cases"]) for entry in json.loads((Path(folder) / "ledger.json").read_text())]
+    [('EX-01', 96)]
+    """
     objects = sorted((as_object(j) for j in judgements), key=lambda o: o["id"])
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(objects, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_ledger(path: str | Path) -> dict[str, dict[str, Any]]:
-    """Read a ledger; its entries by id."""
+    """Read a ledger; its entries by id.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedstat.claims import Claim, judge, read_ledger, sampled, write_ledger
+    >>> claim = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_ledger([judge(claim)], Path(folder) / "ledger.json")
+    ...     read_ledger(Path(folder) / "ledger.json")["EX-01"]["verdict"]
+    'holds-on-cases'
+    """
     return {entry["id"]: entry for entry in json.loads(Path(path).read_text())}
 
 
 def table(judgements: Sequence[Judgement]) -> str:
-    """Return the ledger as text: verdicts, statements in words, the evidence of each reading; of several the counts."""
+    """Return the ledger as text: verdicts, statements in words, the evidence of each reading; of several the counts.
+
+    Examples
+    --------
+    >>> from fedstat.claims import Claim, judge, sampled, table
+    >>> claim = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> print(table([judge(claim)]))
+    EX-01   ● holds-on-cases  From n = 4 on 2^n is at least n^2.
+            true for all 96 numbers
+    """
     entries = [_entry(j) for j in sorted(judgements, key=lambda j: j.claim.id)]
     return "\n".join([*entries, "", count(judgements)] if len(judgements) > 1 else entries)
 
 
 def count(judgements: Sequence[Judgement]) -> str:
-    """Count the statements that stand, and those that do not, by how grave that is."""
+    """Count the statements that stand, and those that do not, by how grave that is.
+
+    Examples
+    --------
+    >>> from fedstat.claims import Claim, count, judge, sampled
+    >>> claim = Claim(
+    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> print(count([judge(claim)]))
+    1 statements: 1 stand.
+    """
     corrections = {j.claim.corrected for j in judgements} - {None}
     stated = [j for j in judgements if j.claim.id not in corrections]
     verdicts = Counter(MARKS[j.verdict] for j in stated)
@@ -86,6 +156,21 @@ def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
     """Return one claim at length: its source, statement, assumptions, mutants and controls, and what is true instead.
 
     `claims` holds the corrected statement by its id.
+
+    Examples
+    --------
+    >>> from fedstat.claims import Claim, explain, judge, sampled
+    >>> claim = Claim(
+    ...     id="EX-01", paper="Powers", place="folklore", said_by="paper", severity="false", sensitivity="any excess",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> print(explain(judge(claim), {}))
+    EX-01, Powers, folklore
+      statement    2^n ≥ n²
+      assumes      none
+      if it fails  false
+      sees         any excess
     """
     claim = judgement.claim
     by = "" if claim.said_by == "paper" else f", as {claim.said_by} states it"

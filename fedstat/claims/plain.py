@@ -36,7 +36,14 @@ _TOKEN = re.compile(
 
 
 def plain(statement: str) -> str:
-    """Return a statement in Typst mathematics as text: letters and signs for their names, quotes left out."""
+    """Return a statement in Typst mathematics as text: letters and signs for their names, quotes left out.
+
+    Examples
+    --------
+    >>> from fedstat.claims import plain
+    >>> print(plain("norm(w^t - w^*)^2 <= (1 - mu eta)^t norm(w^0 - w^*)^2"))
+    ‖w^t − w^∗‖² ≤ (1 − μ η)^t ‖w⁰ − w^∗‖²
+    """
     text, rest = _written(_TOKEN.findall(statement), until=None)
     assert not rest
     text = re.sub(r"\^(-?\d+)(?![\d/])", lambda power: power[1].translate(_POWERS), text.replace("^(−1)", "^-1"))

@@ -26,6 +26,18 @@ class Studies:
     ----------
     folder : Path or None
         Holds one folder of tables per study; None has no studies.
+
+    Examples
+    --------
+    A check asks for a study's tables by name, and who judges is told what is missing:
+
+    >>> from pathlib import Path
+    >>> from fedstat.claims import Studies
+    >>> try:
+    ...     losses = Studies(Path("results"))["wide"]["networks"]["loss"]
+    ... except FileNotFoundError as error:
+    ...     print(error)
+    results has no 'wide'; a folder with the tables of the study 'wide' is needed
     """
 
     def __init__(self, folder: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import shutil
 import textwrap
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedstat.cli._sentences import taught
+
 if TYPE_CHECKING:
     from fedstat.data.datasets.base import Source
     from fedstat.data.datasets.fetch import Show
@@ -18,13 +21,20 @@ if TYPE_CHECKING:
 data = typer.Typer(
     help="List the real data sets, and fetch them.\n\nThey lie under one root, each in its own folder: "
     "FEDSTAT_DATA if it is set, else the platform's cache folder.",
+    epilog="Examples:\n\nfedstat data list\n\nfedstat data fetch cifar10",
     no_args_is_help=True,
 )
 
 
-@data.command("list")
 def show(name: Annotated[str | None, typer.Argument(help="One data set: its files and terms.")] = None) -> None:
-    """Say which data sets are there, where, how large, and under which terms."""
+    """Say which data sets are there, where, how large, and under which terms.
+
+    Examples:
+
+    \b
+    fedstat data list
+    fedstat data list digits
+    """
     from fedstat.data.datasets import available, data_root
 
     root = data_root()
@@ -46,7 +56,9 @@ def _source(name: str) -> Source:
 
     sources = available()
     if name not in sources:
-        raise ValueError(f"there is no data set {name!r}; fedstat reads {', '.join(sources)}.")
+        close = difflib.get_close_matches(name, sources, 1)
+        meant = f"; did you mean {close[0]}?" if close else "."
+        raise ValueError(f"there is no data set {name!r}{meant} `fedstat data list` names all.")
     return sources[name]
 
 
@@ -83,13 +95,17 @@ def _size(paths: list[Path]) -> str:
     return decimal(sum(file.stat().st_size for file in files if file.is_file())) if files else ""
 
 
-@data.command()
 def fetch(name: Annotated[str, typer.Argument(help="As `fedstat data list` prints it.")]) -> None:
     """Download a data set from its official address.
 
     Goes on where an earlier download broke off, checks size and checksum,
     and keeps nothing that is not the published file. Archives are read in
     place and need no unpacking.
+
+    Example:
+
+    \b
+    fedstat data fetch cifar10
     """
     from fedstat.data.datasets import data_root
     from fedstat.data.datasets.fetch import fetch as fetch_source
@@ -121,3 +137,7 @@ def _progress() -> Iterator[Show | None]:
             bars.update(tasks[file], completed=done)
 
         yield show
+
+
+data.command("list", **taught(show))(show)
+data.command(**taught(fetch))(fetch)

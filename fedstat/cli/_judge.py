@@ -32,7 +32,11 @@ def judge(
     A claim is a fedstat.claims.Claim with its checks, as the documentation of that module shows; a mutant that its
     check must refute comes with it.
 
-    Example: fedstat judge my_claims EX-02 --cases 10000
+    Examples:
+
+    \b
+    fedstat judge my_claims.py
+    fedstat judge my_claims EX-02 --cases 10000
     """
     from fedstat._warnings import plain_warnings
     from fedstat._workers import workers

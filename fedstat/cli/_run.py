@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -122,7 +122,7 @@ def run(
                 say(f"\n{size}: {expected}\n")
             if dry_run:
                 return
-            _, summary = carry_out(setup, folder, progress=False if quiet else None, resume=resume)
+            _, summary = carry_out(setup, folder, progress=_progress(quiet), resume=resume)
     except FloatingPointError as error:
         raise ValueError(str(error)) from None
     except KeyboardInterrupt:
@@ -178,6 +178,11 @@ def _busy(what: str, quiet: bool) -> AbstractContextManager[Any]:
     from rich.console import Console
 
     return Console(stderr=True).status(what)
+
+
+def _progress(quiet: bool) -> Literal[False, "lines"] | None:
+    """Choose a bar for a terminal, and lines for a log."""
+    return False if quiet else None if sys.stderr.isatty() else "lines"
 
 
 def _stopped(folder: Path, rounds: int) -> str:

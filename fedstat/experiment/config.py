@@ -1,7 +1,63 @@
-"""What a configuration may say: the tables of an ``experiment.toml`` as frozen dataclasses.
+"""What a configuration may say: all keys of an ``experiment.toml``, by table.
 
-`fedstat.experiment.read` makes an `Experiment` of a file. All values are plain, so that `to_table` can write them
-back; `fedstat.experiment.build` makes data, network and methods of them.
+Above the tables
+    rounds              communication rounds; required
+    seed                a master seed or a list of them (0)
+    vary                what follows each seed: "partition", "initial weights", "participants", "batches" (all four)
+    participation       share of the clients in each round (1)
+    device, dtype       as in `fedstat.federate` ("cpu", "float32")
+    executor            "auto", "stacked", "per-client", "ray", or ``"mine.py:Name"`` ("auto")
+    checkpoint          rounds between checkpoints (by time)
+
+``[data]``, required: either `name` or `file`
+    name                a data set, as ``fedstat data list`` prints them
+    root                the folder that holds the data sets (``FEDSTAT_DATA``)
+    pool                deal the official test part, too (false)
+    file                one's own .csv with a header, or .npz with arrays
+    client, target      columns or arrays of a file ("client", "y")
+
+``[partition]``, required: who holds what
+    kind                one of the next, each with keys of its own; required
+        "iid"               clients
+        "dirichlet"         clients, alpha, min_size (10), tries (100)
+        "dirichlet-draws"   clients, alpha, train (500), held_out (100)
+        "shards"            clients, classes_per_client
+        "one-label"         clients
+        "group"             by (the only grouping), min_size (2)
+        "domains"           by ("superclass"), groups (those of CIFAR-100)
+    test                share of each client's own samples, "own classes" or "all" (0.2); not for "dirichlet-draws"
+    most_test           with "own classes", at most so many test samples for each client
+    validation          share that neither trains nor tests (0)
+    new_clients         share of the clients that are offered models after training (0)
+    permute_labels      give every client its own permutation of the labels (false)
+
+``[model]``, required
+    name                a network of `fedstat.models`, or ``"mine.py:Name"``; its arguments are further keys
+
+``[method.LABEL]``, at least one
+    name                a method of `fedstat.methods`, or ``"mine.py:Name"`` (the label); its options are further keys
+
+``[training]``, required
+    The arguments of `fedstat.Training`, such as lr, batch_size, local_epochs, optimizer, schedule, loss.
+
+``[evaluation]``
+    every               rounds between evaluations; the last ones are all evaluated (1)
+    last                the summary is the mean over so many last rounds (10)
+    common              test global models on the official test part as well (false)
+    metrics             what to measure beside the standard metrics: names, or ``"mine.py:name"``
+    trained             test models also as local training left them (false)
+    control             label of the method that the others are compared with (FedAvg, or the first)
+    margin              largest difference that counts as none
+
+``[stop]``
+    The arguments of `fedstat.Patience`: when a method under a seed ends early.
+
+``[plan]``
+    The arguments of `fedstat.inference.AnalysisPlan`: what will be compared; its arms are all methods.
+
+``fedstat new NAME`` makes a file to begin with, ``fedstat run FILE --dry-run`` prints one with all its defaults, and
+``--set TABLE.KEY=VALUE`` changes a value. `fedstat.experiment.read` makes an `Experiment` of a file, whose values are
+plain, so that `to_table` can write them back; `fedstat.experiment.build` makes data, network and methods of them.
 """
 
 from __future__ import annotations
@@ -17,6 +73,8 @@ from fedstat.data.partition import CIFAR100_DOMAINS
 from fedstat.federated import Patience, Training
 from fedstat.federated.seeds import SOURCES, Seeds, check_vary
 from fedstat.inference import AnalysisPlan
+
+__all__ = ["to_table"]  # what `help` shows beside the keys: of dataclasses it would list all that Python adds to them
 
 Counted = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]

@@ -26,13 +26,14 @@ from fedstat.federated import Result
 from fedstat.federated.federate import observed
 from fedstat.federated.fingerprint import of_clients, of_seeds
 from fedstat.federated.plan import make_plan
+from fedstat.federated.progress import Shown
 from fedstat.inference import compare
 
 #: Keys in which a run and the one that continues it may differ.
 _FREE = ("rounds", "checkpoint", "evaluation.control", "evaluation.margin")
 
 
-def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progress: bool | None = None) -> Result:
+def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progress: Shown = None) -> Result:
     """Run an experiment into a folder.
 
     The folder holds ``experiment.toml``, ``partition-SEED.npz`` and ``.svg``, ``run/`` (`fedstat.load` reads it),
@@ -48,7 +49,7 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
     resume : bool
         Continue what lies there, which must be the same experiment with as many rounds and seeds or fewer; only what is
         missing is run. A finished run is only summarised again; where nothing lies yet the run starts.
-    progress : bool, optional
+    progress : bool or "lines", optional
         As in `fedstat.federate`.
 
     Raises
@@ -112,7 +113,7 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
     return before
 
 
-def carry_out(setup: Setup, out: Path, progress: bool | None = None, *, resume: bool = False) -> tuple[Result, Summary]:
+def carry_out(setup: Setup, out: Path, progress: Shown = None, *, resume: bool = False) -> tuple[Result, Summary]:
     """Run, or continue, what was set up, in a folder of its own; then summarise it. Raises as `run`."""
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -123,7 +124,7 @@ def carry_out(setup: Setup, out: Path, progress: bool | None = None, *, resume: 
         return _carried_out(setup, out, progress, resume)
 
 
-def _carried_out(setup: Setup, out: Path, progress: bool | None, resume: bool) -> tuple[Result, Summary]:
+def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tuple[Result, Summary]:
     """Do as `carry_out`, for a caller that keeps others from the folder."""
     experiment = setup.experiment
     known = {"model": setup.model, "methods": setup.methods, "training": experiment.training}

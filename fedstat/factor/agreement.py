@@ -44,6 +44,17 @@ def intraclass_correlation(values: np.ndarray, *, centre: bool = True) -> np.nda
     ------
     ValueError
         If `values` has another number of axes, or entries that are not finite.
+
+    Examples
+    --------
+    Units at two clients: the same pattern, the same up to the client's level, and the opposite:
+
+    >>> import numpy as np
+    >>> from fedstat.factor import intraclass_correlation
+    >>> pattern = np.array([1.0, 2.0, 4.0])
+    >>> first, second = [pattern, pattern, pattern], [pattern, pattern + 5, -pattern]
+    >>> intraclass_correlation(np.array([first, second])).round(3)
+    array([ 1.,  1., -1.])
     """
     x = np.asarray(values, dtype=np.float64)
     if x.ndim not in (3, 4):

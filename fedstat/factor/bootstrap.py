@@ -40,6 +40,19 @@ class BootstrapInterval:
         Standard deviation over draws.
     low, high : ndarray
         Limits of the percentile interval.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import bootstrap_loadings
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(200, 1)) + rng.normal(size=(200, 4))  # loadings of sqrt(1/2)
+    >>> found = bootstrap_loadings(x, 1, draws=100).communalities  # the truth is 1/2
+    >>> np.column_stack([found.low, found.estimate, found.high]).round(2)
+    array([[0.38, 0.51, 0.62],
+           [0.41, 0.52, 0.65],
+           [0.39, 0.51, 0.67],
+           [0.31, 0.47, 0.63]])
     """
 
     estimate: np.ndarray
@@ -70,6 +83,16 @@ class LoadingBootstrap:
     draws, lost, unconverged : int
         Number of draws used, of those left out since a column was constant in them, and of those used whose analysis
         did not converge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import bootstrap_loadings
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(200, 1)) + rng.normal(size=(200, 4))
+    >>> found = bootstrap_loadings(x, 1, draws=100)
+    >>> found.congruence.round(2), found.loadings.error[:, 0].round(2)
+    (array([1.]), array([0.05, 0.04, 0.05, 0.06]))
     """
 
     loadings: BootstrapInterval
@@ -157,7 +180,8 @@ def bootstrap_loadings(
     the position, and the uncertainty of the position stays in.
 
     Intervals are percentiles of the draws. Over 80 samples of normal rows, three factors of four variables each with
-    loadings from 0.5 to 0.8, they covered: COVERAGE
+    loadings from 0.8 to 0.5, 95% intervals by 200 draws covered 93 to 94% of loadings and of communalities, at 200 and
+    at 500 rows alike, unrotated, after varimax and after oblimin.
 
     The rows must be independent. Those of a network's weights are not; `split_stability` draws clients instead.
 
@@ -181,6 +205,21 @@ def bootstrap_loadings(
     ValueError
         If `x` is no finite matrix with more rows than columns, or a column is constant, in all rows or in more than
         5% of the draws; if the factors are more than the columns identify, or another argument is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import bootstrap_loadings
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(200, 1)) + rng.normal(size=(200, 4))  # all loadings are sqrt(1/2), or 0.71
+    >>> print(bootstrap_loadings(x, 1, draws=200))
+    Bootstrap of 200 draws of the rows: estimates and 95% intervals, each alone
+                        PA1                   h2
+    V1  0.71 (0.63 to 0.80)  0.51 (0.39 to 0.64)
+    V2  0.72 (0.63 to 0.81)  0.52 (0.40 to 0.65)
+    V3  0.72 (0.63 to 0.81)  0.51 (0.39 to 0.66)
+    V4  0.69 (0.57 to 0.78)  0.47 (0.32 to 0.61)
+    Congruence of the draws' factors with these, mean: PA1 1.00
     """
     moments = Moments.of(x)
     x = np.asarray(x, dtype=np.float64)

@@ -29,6 +29,16 @@ def principal_components_loadings(r: np.ndarray, m: int) -> np.ndarray:
     ------
     ValueError
         If `m` is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import PrincipalAxis, principal_components_loadings
+    >>> r = np.full((4, 4), 0.49) + 0.51 * np.eye(4)  # one factor with loadings of 0.7
+    >>> principal_components_loadings(r, 1)[:, 0].round(3), PrincipalAxis(1).fit_correlation(r).loadings_[:, 0].round(3)
+    (array([0.786, 0.786, 0.786, 0.786]), array([0.7, 0.7, 0.7, 0.7]))
+
+    Principal components take a share of the specific variance as well, so their loadings are too large.
     """
     if not 1 <= m <= len(r):
         raise ValueError(f"m must lie between 1 and the {len(r)} variables, got {m}.")

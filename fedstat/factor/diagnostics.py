@@ -26,6 +26,14 @@ class SamplingAdequacy:
         The measure of all variables together, in [0, 1].
     variables : ndarray, shape (p,)
         The measure of each variable; NaN for a variable that is uncorrelated with all others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import kmo
+    >>> found = kmo(np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    >>> found.variables  # 1/2 for two variables alone; the third is uncorrelated
+    array([0.5, 0.5, nan])
     """
 
     overall: float
@@ -48,6 +56,14 @@ class Sphericity:
         p (p - 1) / 2.
     p : float
         The p-value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import bartlett
+    >>> found = bartlett(np.eye(3), rows=100)
+    >>> abs(found.statistic), found.degrees_of_freedom, found.p  # no correlation at all
+    (0.0, 3, 1.0)
     """
 
     statistic: float
@@ -77,6 +93,16 @@ def kmo(r: np.ndarray) -> SamplingAdequacy:
     ------
     ValueError
         If `r` is no correlation matrix, is singular, or is of a single variable.
+
+    Examples
+    --------
+    With correlations of 1/2 among four variables each pair's partial correlation is 1/4, so the measure is
+    ``0.25 / (0.25 + 0.0625)``:
+
+    >>> import numpy as np
+    >>> from fedstat.factor import kmo
+    >>> print(kmo(np.full((4, 4), 0.5) + np.eye(4) / 2))
+    Kaiser-Meyer-Olkin measure 0.800 (single variables 0.800 to 0.800)
     """
     r = check_correlation(r)
     # computed from R: factor_analyzer needs the rows, and inverts covariances, which depend on units
@@ -114,6 +140,18 @@ def bartlett(r: np.ndarray, rows: float) -> Sphericity:
     ------
     ValueError
         If `r` is no correlation matrix, is singular, or is of a single variable, or there are too few rows.
+
+    Examples
+    --------
+    Four variables with all correlations 1/2 have ``det R = 0.5^3 2.5``:
+
+    >>> import numpy as np
+    >>> from fedstat.factor import bartlett
+    >>> r = np.full((4, 4), 0.5) + np.eye(4) / 2
+    >>> print(bartlett(r, rows=50))
+    Bartlett's test of sphericity: chi square 54.47 with 6 degrees of freedom, p-value < 0.001
+    >>> print(round(-(50 - 1 - 13 / 6) * np.log(0.5**3 * 2.5), 2))  # by the formula
+    54.47
     """
     from scipy.stats import chi2
 
@@ -145,6 +183,16 @@ def root_mean_square_residual(r: np.ndarray, loadings: np.ndarray | Rotation) ->
     ------
     ValueError
         If `r` is no correlation matrix, is of a single variable, or shapes do not match.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import root_mean_square_residual
+    >>> r = np.full((4, 4), 0.49) + 0.51 * np.eye(4)
+    >>> print(round(root_mean_square_residual(r, np.full((4, 1), 0.7)), 6))  # the model that made them
+    0.0
+    >>> print(round(root_mean_square_residual(r, np.full((4, 1), 0.6)), 6))  # 0.49 - 0.36
+    0.13
     """
     r = check_correlation(r)
     loadings, phi = with_correlations(loadings)
@@ -178,6 +226,18 @@ def explained_variance(loadings: np.ndarray | Rotation) -> pd.DataFrame:
     ------
     ValueError
         If `loadings` is no finite matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import explained_variance
+    >>> explained_variance(np.array([[0.8, 0.0], [0.6, 0.0], [0.0, 0.5], [0.0, 0.5]])).round(3)
+                             PA1    PA2
+    SS loadings            1.000  0.500
+    Proportion Var         0.250  0.125
+    Cumulative Var         0.250  0.375
+    Proportion Explained   0.667  0.333
+    Cumulative Proportion  0.667  1.000
     """
     import pandas as pd
 

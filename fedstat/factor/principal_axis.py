@@ -30,11 +30,40 @@ _SHARE = 12  # ... and how many times fewer the factors must be
 
 
 class IdentificationWarning(UserWarning):
-    """The data do not determine the communalities."""
+    """The data do not determine the communalities.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from fedstat.factor import IdentificationWarning, PrincipalAxis
+    >>> r = np.full((4, 4), 0.36) + 0.64 * np.eye(4)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", IdentificationWarning)
+    ...     fit = PrincipalAxis(2).fit_correlation(r)  # the Ledermann bound of 4 variables is 1
+    >>> print(caught[0].message)
+    the data do not identify 2 factors of 4 variables (the Ledermann bound is 1): others may fit as well, and the
+    communalities returned depend on the start. Ask for fewer factors (n_factors, or a smaller contribution).
+    """
 
 
 class ConstantColumnWarning(UserWarning):
-    """Columns are left out that differ from row to row, but by no more than rounding may have left."""
+    """Columns are left out that differ from row to row, but by no more than rounding may have left.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from fedstat.factor import ConstantColumnWarning, PrincipalAxis
+    >>> x = np.random.default_rng(0).normal(size=(50, 4))
+    >>> x[:, 3] = 1e9 + 1e-7 * x[:, 3]  # all that is left of its spread is rounding
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", ConstantColumnWarning)
+    ...     fit = PrincipalAxis(1).fit(x)
+    >>> print(caught[0].message)
+    column 3: left out as constant, as it varies by no more than 1e-12 of its largest entry, which rounding may
+    leave. If such a spread is real, subtract the column's mean first.
+    """
 
 
 class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -34,6 +34,16 @@ class IntraclassCorrelation:
         The F statistic of the hypothesis that targets do not differ, and its degrees of freedom.
     p : float
         The p-value of that hypothesis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import icc
+    >>> found = icc(np.array([[1, 3], [2, 4], [5, 7], [6, 8]]), "consistency")  # raters differ by 2 throughout
+    >>> found.form, found.estimate
+    ('ICC(3,1)', 1.0)
+    >>> round(icc(np.array([[1, 3], [2, 4], [5, 7], [6, 8]]), "agreement").estimate, 3)
+    0.739
     """
 
     kind: str
@@ -91,6 +101,20 @@ def icc(
     ValueError
         If `ratings` is no finite matrix of at least two rows and columns, if all ratings are equal (or all
         differences lie between raters), or if another argument is out of range.
+
+    Examples
+    --------
+    Six targets rated by four raters (Shrout and Fleiss 1979, table 2), whose paper has 0.17, 0.29 and 0.71:
+
+    >>> import numpy as np
+    >>> from fedstat.factor import icc
+    >>> ratings = np.array([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]])
+    >>> for kind in ("one-way", "agreement", "consistency"):
+    ...     found = icc(ratings, kind)
+    ...     print(f"{found.form} {found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]")
+    ICC(1,1) 0.17 [-0.13, 0.72]
+    ICC(2,1) 0.29 [0.02, 0.76]
+    ICC(3,1) 0.71 [0.34, 0.95]
     """
     from scipy.stats import f as f_law
 

@@ -47,6 +47,16 @@ class Retention:
         The circumstances of the decision.
     first : int
         Number of factors that ``observed[0]`` belongs to, 0 or 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import kaiser_rule
+    >>> found = kaiser_rule(np.array([2.5, 0.5, 0.5, 0.5]))
+    >>> print(found)
+    Kaiser rule: 1 factor (eigenvalues above 1)
+    >>> found.observed, found.reference
+    (array([2.5, 0.5, 0.5, 0.5]), array([1., 1., 1., 1.]))
     """
 
     rule: str
@@ -102,6 +112,14 @@ def contribution_rule(eigenvalues: np.ndarray, contribution: float = 0.85) -> Re
     ------
     ValueError
         If `contribution` lies outside (0, 1], or no eigenvalue is positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import contribution_rule
+    >>> found = contribution_rule(np.array([2.0, 1.0, 0.6, 0.4]), contribution=0.85)
+    >>> found.n_factors, found.observed  # two factors reach only 75%
+    (3, array([0.5 , 0.75, 0.9 , 1.  ]))
     """
     values = np.maximum(_descending(eigenvalues), 0.0)
     if not 0 < contribution <= 1:
@@ -137,6 +155,16 @@ def kaiser_rule(eigenvalues: np.ndarray) -> Retention:
     ------
     ValueError
         If all eigenvalues exceed 1: those of R have mean 1, so some are missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import kaiser_rule
+    >>> noise = np.random.default_rng(0).normal(size=(100, 20))  # no factors at all
+    >>> print(kaiser_rule(np.linalg.eigvalsh(np.corrcoef(noise.T))))
+    Kaiser rule: 8 factors (eigenvalues above 1)
+
+    So many by chance alone; see `parallel_analysis`.
     """
     values = _descending(eigenvalues)
     above = values > 1 + _ROUNDING
@@ -190,6 +218,18 @@ def parallel_analysis(
     ValueError
         If the eigenvalues do not sum to p, `rows` is below 2 or not whole, `simulations` is below 1 or `quantile`
         lies outside (0, 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import parallel_analysis
+    >>> rng = np.random.default_rng(0)
+    >>> noise = rng.normal(size=(100, 20))
+    >>> print(parallel_analysis(np.linalg.eigvalsh(np.corrcoef(noise.T)), rows=100))
+    parallel analysis (of components): 0 factors (95% quantile of 100 simulations of 100 independent rows, seed 0)
+    >>> factor = noise + rng.normal(size=(100, 1))  # one factor in all variables
+    >>> print(parallel_analysis(np.linalg.eigvalsh(np.corrcoef(factor.T)), rows=100))
+    parallel analysis (of components): 1 factor (95% quantile of 100 simulations of 100 independent rows, seed 0)
     """
     values = _descending(eigenvalues)
     p = len(values)
@@ -236,6 +276,18 @@ def factor_parallel_analysis(
     ------
     ValueError
         If `r` is no correlation matrix, or another argument is out of range.
+
+    Examples
+    --------
+    Three factors with correlations of 0.6, which the analysis of components takes for one:
+
+    >>> import numpy as np
+    >>> from fedstat.factor import factor_parallel_analysis, parallel_analysis
+    >>> loadings = np.kron(np.eye(3), [[0.8], [0.7], [0.6]])
+    >>> r = loadings @ (0.6 + 0.4 * np.eye(3)) @ loadings.T
+    >>> np.fill_diagonal(r, 1.0)
+    >>> factor_parallel_analysis(r, rows=200).n_factors, parallel_analysis(np.linalg.eigvalsh(r), rows=200).n_factors
+    (3, 1)
     """
     r = check_correlation(r)
     p = len(r)
@@ -320,6 +372,17 @@ def minimum_average_partial(r: np.ndarray) -> Retention:
     ------
     ValueError
         If `r` is no correlation matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import minimum_average_partial
+    >>> loadings = np.kron(np.eye(2), np.full((4, 1), 0.8))
+    >>> r = loadings @ loadings.T
+    >>> np.fill_diagonal(r, 1.0)
+    >>> found = minimum_average_partial(r)
+    >>> found.n_factors, found.observed[:4].round(3)  # for 0 to 3 components; least at the two factors
+    (2, array([0.176, 0.112, 0.048, 0.109]))
     """
     r = check_correlation(r)
     p = len(r)
@@ -348,6 +411,12 @@ def ledermann_bound(p: int) -> int:
     """Return the largest m with ``(p - m)^2 >= p + m`` (Ledermann 1937).
 
     With more factors the model has more parameters than R has correlations, and communalities are not identified.
+
+    Examples
+    --------
+    >>> from fedstat.factor import ledermann_bound
+    >>> [ledermann_bound(p) for p in (3, 6, 9, 100)]
+    [1, 3, 5, 86]
     """
     if p < 1:
         raise ValueError(f"p must be at least 1, got {p}.")
@@ -379,6 +448,19 @@ def scree_plot(
     ------
     ValueError
         If there are fewer eigenvalues than factors that a rule retained or that were extracted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from fedstat.factor import kaiser_rule, parallel_analysis, scree_plot
+    >>> eigenvalues = np.array([2.5, 1.1, 0.6, 0.5, 0.3])
+    >>> rules = kaiser_rule(eigenvalues), parallel_analysis(eigenvalues, rows=50)
+    >>> axes = scree_plot(eigenvalues, *rules, ax=Figure().subplots())
+    >>> for text in axes.get_legend().get_texts()[-2:]:
+    ...     print(text.get_text())
+    1 factor: parallel analysis (of components)
+    2 factors: Kaiser rule
     """
     values = _descending(eigenvalues)
     counts = [rule.n_factors for rule in rules] + ([] if extracted is None else [extracted])

@@ -30,6 +30,18 @@ class Rotation:
     correlations : ndarray, shape (m, m), or None
         Correlations of the factors, ``Phi = T^{-1} T^{-1}'``. None after an orthogonal rotation, where they are zero.
         The communalities, the diagonal of ``(L T) Phi (L T)'``, are those of L.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import rotate
+    >>> simple = np.array([[0.8, 0.0], [0.7, 0.0], [0.0, 0.6], [0.0, 0.5]])
+    >>> turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    >>> found = rotate(simple @ turn)
+    >>> np.allclose(found.loadings, simple @ turn @ found.rotation), (found.loadings**2).sum(1).round(2)
+    (True, array([0.64, 0.49, 0.36, 0.25]))
+
+    Communalities are what they were before the rotation.
     """
 
     loadings: np.ndarray
@@ -65,6 +77,23 @@ def rotate(loadings: np.ndarray, method: str = "varimax") -> Rotation:
     ValueError
         If `method` is unknown, `loadings` is no finite matrix, or the method is oblique and factors are combinations
         of others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import rotate
+    >>> simple = np.array([[0.8, 0.1], [0.7, 0.2], [0.2, 0.6], [0.1, 0.5]])
+    >>> mixed = simple @ np.array([[0.6, -0.8], [0.8, 0.6]])
+    >>> mixed.round(2)
+    array([[ 0.56, -0.58],
+           [ 0.58, -0.44],
+           [ 0.6 ,  0.2 ],
+           [ 0.46,  0.22]])
+    >>> rotate(mixed, "varimax").loadings.round(2)
+    array([[0.8 , 0.12],
+           [0.69, 0.22],
+           [0.18, 0.61],
+           [0.08, 0.5 ]])
     """
     if method not in ORTHOGONAL + OBLIQUE:
         raise ValueError(f"method must be one of {', '.join(ORTHOGONAL + OBLIQUE)}, got {method!r}.")

@@ -61,6 +61,19 @@ class SplitStability:
         How many of the 1 + 3 B analyses did not converge, and how many had more factors than the data identify.
 
     A kappa is NaN if one of the two choices is all units, or none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import split_stability
+    >>> rng = np.random.default_rng(0)
+    >>> factor, own = rng.normal(size=(10, 1, 20)), rng.normal(size=(10, 8, 20))
+    >>> weights = own + 2 * factor * (np.arange(8) < 4)[:, None]
+    >>> found = split_stability(weights, contributions=[0.4], quantiles=[0.5], resamples=50)
+    >>> found.shared[0, 0]
+    array([ True,  True,  True,  True, False, False, False, False])
+    >>> found.probability[0, 0].round(2)
+    array([1., 1., 1., 1., 0., 0., 0., 0.])
     """
 
     contributions: tuple[float, ...]
@@ -197,6 +210,21 @@ def split_stability(
     ValueError
         If `weights` has another shape, fewer than two clients, fewer than two units that vary, or entries that are
         not finite; if another argument is out of range.
+
+    Examples
+    --------
+    Ten clients, and eight units with 20 inputs, of which the first four follow one factor:
+
+    >>> import numpy as np
+    >>> from fedstat.factor import split_stability
+    >>> rng = np.random.default_rng(0)
+    >>> factor, own = rng.normal(size=(10, 1, 20)), rng.normal(size=(10, 8, 20))
+    >>> weights = own + 0.7 * factor * (np.arange(8) < 4)[:, None]
+    >>> print(split_stability(weights, contributions=[0.25], quantiles=[0.5], resamples=50))
+    Cohen's kappa of which of 8 units are shared, mean (2.5% to 97.5%):
+    of 50 resamples of the clients with all of them, and of as many pairs of halves
+    contribution  factors  quantile             resamples                halves  cut at bound
+            0.25        2       0.5    0.64 ( 0.50 to 1.00)    0.41 ( 0.00 to 1.00)           0%
     """
     x = np.asarray(weights)
     if x.ndim < 3 or x.size == 0:

@@ -47,6 +47,26 @@ def loading_table(
     ------
     ValueError
         If `loadings` is no finite matrix, `names` or `communalities` do not match it, or `per_factor` is below 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import loading_table
+    >>> loadings = np.array([[0.1, 0.7], [0.8, 0.0], [0.6, 0.3]])
+    >>> print(loading_table(loadings, names=["letters", "sums", "series"]))
+             PA1  PA2   h2    u2 com
+    sums    0.80 0.00 0.64  0.36 1.0
+    series  0.60 0.30 0.45  0.55 1.5
+    letters 0.10 0.70 0.50  0.50 1.0
+    <BLANKLINE>
+                           PA1  PA2
+    SS loadings           1.01 0.58
+    Proportion Var        0.34 0.19
+    Cumulative Var        0.34 0.53
+    Proportion Explained  0.64 0.36
+    Cumulative Proportion 0.64 1.00
+    <BLANKLINE>
+    Mean item complexity 1.2
     """
     import pandas as pd
 

@@ -26,6 +26,15 @@ class Matching:
         -1 where a column was turned, else 1.
     coefficients : ndarray, shape (m,)
         Tucker's congruence of each matched pair, at least 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import match_factors
+    >>> reference = np.array([[0.8, 0.0], [0.7, 0.0], [0.0, 0.6], [0.0, 0.5]])
+    >>> found = match_factors(-reference[:, ::-1], reference)
+    >>> found.order, found.signs, found.coefficients  # swapped and turned, but the same factors
+    (array([1, 0]), array([-1., -1.]), array([1., 1.]))
     """
 
     loadings: np.ndarray
@@ -57,6 +66,17 @@ def congruence(a: np.ndarray | Rotation, b: np.ndarray | Rotation) -> np.ndarray
     ------
     ValueError
         If `a` or `b` is no finite matrix, or they have different numbers of variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import congruence
+    >>> loadings = np.array([[0.8, 0.0], [0.6, 0.0], [0.0, 0.6], [0.1, 0.7]])
+    >>> congruence(loadings, -2 * loadings).round(2)  # the sign and the size of a factor do not count
+    array([[-1.  , -0.08],
+           [-0.08, -1.  ]])
+
+    Tucker's coefficients of -1 on the diagonal: the same two factors, turned.
     """
     left, right = with_correlations(a)[0], with_correlations(b)[0]
     if len(left) != len(right):
@@ -80,6 +100,18 @@ def match_factors(loadings: np.ndarray, reference: np.ndarray) -> Matching:
     ------
     ValueError
         If shapes differ, or a matrix is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import match_factors
+    >>> reference = np.array([[0.8, 0.0], [0.7, 0.1], [0.1, 0.6], [0.0, 0.5]])
+    >>> again = np.array([[0.1, -0.7], [0.1, -0.8], [0.6, -0.1], [0.6, -0.2]])  # another sample's
+    >>> match_factors(again, reference).loadings
+    array([[0.7, 0.1],
+           [0.8, 0.1],
+           [0.1, 0.6],
+           [0.2, 0.6]])
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -125,6 +157,19 @@ def target_rotation(loadings: np.ndarray, target: np.ndarray, *, oblique: bool =
     ValueError
         If shapes differ; if the loadings are not finite, or a target is infinite or free everywhere in a column; if
         the rotation is oblique and factors are combinations of others, or it does not converge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.factor import target_rotation
+    >>> simple = np.array([[0.8, 0.1], [0.7, 0.2], [0.2, 0.6], [0.1, 0.5]])
+    >>> mixed = simple @ np.array([[0.6, -0.8], [0.8, 0.6]])
+    >>> target = np.array([[np.nan, 0], [np.nan, 0], [0, np.nan], [0, np.nan]])  # free where a loading is expected
+    >>> target_rotation(mixed, target).loadings.round(2)
+    array([[0.8 , 0.08],
+           [0.71, 0.18],
+           [0.22, 0.59],
+           [0.12, 0.5 ]])
     """
     from scipy.linalg import orthogonal_procrustes
 

@@ -28,6 +28,7 @@ from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.federated.network import Model
 from fedstat.federated.patience import Patience
 from fedstat.federated.plan import Plan, Population, make_plan, seeds_of
+from fedstat.federated.progress import Shown
 from fedstat.federated.recorder import Wanted, from_ranges
 from fedstat.federated.result import Result, load
 from fedstat.federated.run import Key
@@ -48,7 +49,7 @@ def extend(
     executor: ExecutorName | Executor | Elsewhere | None = None,
     folder: str | Path | None = None,
     checkpoint: int | None = None,
-    progress: bool | None = None,
+    progress: Shown = None,
 ) -> Result:
     """Run a finished run under more seeds: the same methods, network, clients, training and rounds.
 

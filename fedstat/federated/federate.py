@@ -12,7 +12,6 @@ from typing import Any
 
 from fedstat._checks import whole
 from fedstat._digest import digest
-from fedstat._progress import progress_bar
 from fedstat.federated.checkpoints import Checkpoints, sigterm_waits
 from fedstat.federated.executor import Elsewhere, Executor, ExecutorName
 from fedstat.federated.history import warn_of_missing
@@ -23,6 +22,7 @@ from fedstat.federated.network import Model
 from fedstat.federated.patience import Patience
 from fedstat.federated.plain import plain
 from fedstat.federated.plan import Plan, Population, choose_sources, make_plan
+from fedstat.federated.progress import Shown, shown
 from fedstat.federated.recorder import Recorder, Wanted
 from fedstat.federated.result import Result
 from fedstat.federated.rounds import loop
@@ -53,7 +53,7 @@ def federate(
     resume: Result | None = None,
     folder: str | Path | None = None,
     checkpoint: int | None = None,
-    progress: bool | None = None,
+    progress: Shown = None,
 ) -> Result:
     """Train methods on clients and evaluate every client's model.
 
@@ -124,8 +124,9 @@ def federate(
     checkpoint : int, optional
         Rounds between checkpoints. By default they go by time: the first after ten seconds, the next so that saving
         takes a twentieth of the time, at least ten seconds and at most ten minutes apart. Results do not depend on it.
-    progress : bool, optional
-        Show a progress bar; by default only on a terminal.
+    progress : bool or "lines", optional
+        Show a progress bar; by default only on a terminal, and elsewhere, once a run has taken ten seconds, a line now
+        and then on standard error. "lines" writes one after each round, but a second apart. False is silent.
 
     Returns
     -------
@@ -168,14 +169,12 @@ def federate(
     return carry_out(ready, wanted, resume, folder, progress)
 
 
-def carry_out(
-    plan: Plan, wanted: Wanted, resume: Result | None, folder: str | Path | None, progress: bool | None
-) -> Result:
+def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | Path | None, progress: Shown) -> Result:
     """Run what is all set, or continue it; it raises the errors of `federate`."""
     first = 0 if resume is None else resume.check_continues(plan.config, wanted.rounds)
     with (
         nullcontext() if folder is None else sole_writer(folder) as place,
-        progress_bar("rounds", wanted.rounds - first, progress) as advance,
+        shown(first, wanted.rounds, progress) as advance,
     ):
         if place is not None:
             check_free(place, None if resume is None else plan.config)

@@ -1,31 +1,110 @@
-"""Say in one line how a run is going."""
+"""Say how a run is going: a bar on a terminal, lines in a log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
+from fedstat._progress import progress_bar
 from fedstat.inference import complete_mean
 
+#: What `fedstat.federate` is told about progress.
+Shown = bool | Literal["lines"] | None
 
-def in_brief(evaluated: Sequence[pd.DataFrame], clients: int, since: float) -> str:
-    """Say in one line how the latest evaluation went: means over clients, and over methods and seeds if several.
+_ALL = 5  # methods that are named one by one
+_QUIET = 10.0  # seconds that a run may take before it writes lines that nobody asked for
+_PACE = 50  # lines of a long run are a fiftieth of its time apart
 
-    Each table holds one method under one seed; only the method's first estimand counts. `clients` is the number of
-    clients trained since the moment `since` of the performance counter.
+
+@contextmanager
+def shown(first: int, rounds: int, progress: Shown) -> Iterator[Callable[..., None]]:
+    """Yield what `fedstat._progress.progress_bar` yields, for rounds `first` + 1 to `rounds`.
+
+    Raises
+    ------
+    ValueError
+        If `progress` is none of True, False, None and "lines".
+    """
+    if progress not in (True, False, None, "lines"):
+        raise ValueError(f'progress must be True, False, None or "lines", got {progress!r}.')
+    if progress == "lines":
+        yield _Lines(first, rounds, 0.0)
+    elif progress is None and not sys.stderr.isatty():
+        yield _Lines(first, rounds, _QUIET)
+    else:
+        with progress_bar("rounds", rounds - first, progress) as advance:
+            yield advance
+
+
+class _Lines:
+    """Writes a line to standard error after a round, unless another came shortly before.
+
+    Parameters
+    ----------
+    first, rounds : int
+        Rounds that are done already, and rounds in all.
+    wait : float
+        Seconds before the first line; afterwards lines are so far apart at least, and a second.
+    """
+
+    def __init__(self, first: int, rounds: int, wait: float) -> None:
+        self.first, self.done, self.rounds, self.wait = first, first, rounds, wait
+        self.begun = perf_counter()
+        self.last: float | None = None
+
+    def __call__(self, note: Callable[[], str] = str, steps: int = 1) -> None:
+        """Count so many rounds, and write a line if one is due."""
+        self.done += steps
+        now = perf_counter()
+        gone = now - self.begun
+        if not steps or gone < self.wait:
+            return
+        due = self.last is None or now - self.last >= max(1.0, self.wait, gone / _PACE)
+        if due or self.done == self.rounds:
+            self.last = now
+            left = gone / (self.done - self.first) * (self.rounds - self.done)
+            times = f"{_clock(gone)} gone, about {_clock(left)} left"
+            print(f"round {self.done} of {self.rounds}: {note()}, {times}", file=sys.stderr, flush=True)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def in_brief(evaluated: Sequence[pd.DataFrame], round: int, clients: int, since: float) -> str:
+    """Say in one line how the latest evaluation went, for every method: the mean over its clients, and over seeds.
+
+    Of more than a few methods the best and the worst are named. Each table holds one method under one seed; only the
+    method's first estimand counts. The evaluation may be of an earlier round than `round`, and says so then. `clients`
+    is the number of clients trained since the moment `since` of the performance counter.
     """
     speed = f"{clients / (perf_counter() - since):.0f} clients/s"
     if not evaluated:
         return speed
     rows = pd.concat([table[table["estimand"] == table["estimand"].iloc[0]] for table in evaluated])
-    rows = rows[rows["split"] == rows["split"].iloc[0]]  # neither validation samples nor the common test set
-    means = complete_mean(rows, ["metric"])
-    known = [name for name in ("log_loss", "mse", "accuracy") if name in means]
-    shown = [
-        f"{name.replace('_', ' ')} {'missing' if np.isnan(means[name]) else f'{means[name]:.4g}'}" for name in known
-    ]
-    several = f" (mean of {len(evaluated)} runs)" if len(evaluated) > 1 else ""
-    return f"{', '.join(shown)}{several}, {speed}"
+    split = rows["split"].iloc[0]
+    rows = rows[rows["split"] == split]  # neither validation samples nor the common test set
+    metric = next((name for name in ("accuracy", "mse") if name in set(rows["metric"])), rows["metric"].iloc[0])
+    rows = rows[rows["metric"] == metric].astype({"method": str})
+    means = complete_mean(rows, ["method"])
+    told = {str(label): "missing" if np.isnan(value) else f"{value:.4g}" for label, value in means.items()}
+    if len(told) > _ALL:
+        known = means.dropna().sort_values(ascending=metric != "accuracy")
+        ends = {"best": known.index[0], "worst": known.index[-1]} if len(known) else {}
+        gaps = [f"{len(means) - len(known)} missing"] * (len(known) < len(means))
+        each = ", ".join([*(f"{end} {label} {told[str(label)]}" for end, label in ends.items()), *gaps])
+        each += f" of {len(told)} methods"
+    else:
+        each = ", ".join(f"{label} {value}" for label, value in told.items())
+    seeds = rows["seed"].nunique()
+    over = f" (means over {seeds} seeds)" if seeds > 1 else ""
+    at = int(rows["round"].iloc[0])
+    after = f" after round {at}" if at != round else ""
+    return f"{split} {metric}{after}: {each}{over}, {speed}"

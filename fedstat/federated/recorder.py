@@ -124,7 +124,7 @@ class Recorder:
                     f"SIGTERM came: {folder} holds round {round.number} of {self.wanted.rounds}; continue from there."
                 )
         self.trained += sum(len(sent.ids) for sent in round.sent)
-        self.advance(partial(in_brief, self.latest, self.trained, self.begun))
+        self.advance(partial(in_brief, self.latest, round.number, self.trained, self.begun))
 
     def save(self, rounds: int, folder: Path) -> None:
         """Write the run as it stands after so many rounds."""

@@ -20,6 +20,7 @@ from fedstat.federated.local import Training
 from fedstat.federated.metrics import LESS_IS_BETTER, Metric, choose_metrics
 from fedstat.federated.network import Model
 from fedstat.federated.plan import Population, choose_sources, make_plan, seeds_of, takes_two
+from fedstat.federated.progress import Shown
 from fedstat.federated.result import Result, load
 from fedstat.federated.run_folder import sole_writer
 from fedstat.federated.tuned import Check, Tuning, spread_of
@@ -37,7 +38,7 @@ class How(TypedDict, total=False):
     device: str
     executor: ExecutorName | Executor
     checkpoint: int | None
-    progress: bool | None
+    progress: Shown
 
 
 def tune(

@@ -49,6 +49,19 @@ class Comparison:
         What must be known to read the numbers.
     generalises : str
         What the result speaks of, as the design allows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import compare
+    >>> values = {"FedAvg": [0.71, 0.69, 0.70, 0.72], "Ditto": [0.80, 0.79, 0.81, 0.82]}
+    >>> rows = [(m, s, 0, v) for m, of in values.items() for s, v in enumerate(of)]
+    >>> found = compare(pd.DataFrame(rows, columns=["method", "seed", "client", "accuracy"]), control="FedAvg")
+    >>> found.differences[["difference", "low", "high", "outcome"]].round(3)
+                    difference    low   high    outcome
+    Ditto − FedAvg         0.1  0.087  0.113  different
+    >>> print(*found.conclusions)
+    Ditto (by 10.0 points [8.7, 11.3]) is better than FedAvg.
     """
 
     scores: Scores

@@ -49,6 +49,14 @@ class Design:
     References
     ----------
     Nadeau and Bengio (2003), Inference for the generalization error, Machine Learning 52.
+
+    Examples
+    --------
+    >>> from fedstat.inference import Design
+    >>> print(Design(clients="same", data="fixed").sentence())
+    The comparison speaks of other runs on these clients with these data, not of other clients or other data.
+    >>> print(Design(clients="same", data="fixed", over="clients").sentence())
+    The comparison speaks of other runs on other clients like these, which keep their data.
     """
 
     clients: Literal["same", "new"]

@@ -6,7 +6,14 @@ from collections.abc import Iterable
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Format a value with `digits` significant digits, e.g. ``−14.1``; NaN is a dash."""
+    """Format a value with `digits` significant digits, e.g. ``−14.1``; NaN is a dash.
+
+    Examples
+    --------
+    >>> from fedstat.inference import number
+    >>> number(3.14159), number(-14.123), number(float("nan"))
+    ('3.14', '−14.1', '–')
+    """
     return "–" if value != value else f"{value:.{digits}g}".replace("-", "−")
 
 
@@ -14,6 +21,12 @@ def interval(estimate: Iterable[float], digits: int) -> str:
     """Format a mean and its limits (mean, low, high) with `digits` decimals, e.g. ``1.2 [0.9, 1.5]``.
 
     NaN is a dash, and so are both limits where there is no interval: ``1.2 [–, –]``.
+
+    Examples
+    --------
+    >>> from fedstat.inference import interval
+    >>> interval((1.234, 0.9, 1.5), 1), interval((1.234, float("nan"), float("nan")), 1)
+    ('1.2 [0.9, 1.5]', '1.2 [–, –]')
     """
     # adding zero turns a rounded -0.0 into 0.0
     values = (round(float(value), digits) + 0.0 for value in estimate)
@@ -22,5 +35,12 @@ def interval(estimate: Iterable[float], digits: int) -> str:
 
 
 def p_value(p: float) -> str:
-    """Format a p-value with three decimals, or as ``< 0.001``; NaN is a dash."""
+    """Format a p-value with three decimals, or as ``< 0.001``; NaN is a dash.
+
+    Examples
+    --------
+    >>> from fedstat.inference import p_value
+    >>> p_value(0.0497), p_value(0.00002)
+    ('0.050', '< 0.001')
+    """
     return "–" if p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"

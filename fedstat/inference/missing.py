@@ -25,6 +25,17 @@ def complete_mean(rows: pd.DataFrame, by: Sequence[str], *, sort: bool = True) -
         The columns whose values the rows of a group have in common.
     sort : bool
         Whether to sort the groups; otherwise they come in the order of their first rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import complete_mean
+    >>> rows = pd.DataFrame({"method": ["A", "A", "B", "B"], "value": [0.7, 0.9, 0.8, float("nan")]})
+    >>> complete_mean(rows, ["method"])  # where a client's value is missing there is no mean over clients
+    method
+    A    0.8
+    B    NaN
+    Name: value, dtype: float64
     """
     marked = rows["value"].where(np.isfinite(rows["value"]), np.inf)
     means = marked.groupby([rows[name] for name in by], observed=True, sort=sort).mean()
@@ -44,6 +55,15 @@ def count_missing(rows: pd.DataFrame | Iterable[pd.DataFrame]) -> dict[str, str]
     dict of str
         By method, such as "3 of 60 values of accuracy are missing (infinite or NaN), the first at client 4 after round
         7 under seed 0".
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import count_missing
+    >>> rows = pd.DataFrame({"method": ["A", "A", "B"], "seed": 0, "round": 7, "client": [0, 4, 0],
+    ...     "metric": "accuracy", "value": [0.7, float("nan"), 0.8]})
+    >>> print(count_missing(rows)["A"])
+    1 of 2 values of accuracy are missing (infinite or NaN), the first at client 4 after round 7 under seed 0
     """
     values, missing, firsts = Counter[str](), Counter[str](), dict[str, Any]()
     for part in cast("Iterable[pd.DataFrame]", [rows] if hasattr(rows, "columns") else rows):

@@ -34,6 +34,13 @@ class PairedDifference:
         Number of pairs.
     level : float
         Confidence level of the interval.
+
+    Examples
+    --------
+    >>> from fedstat.inference import paired_difference
+    >>> found = paired_difference([0.81, 0.72, 0.90, 0.77], [0.79, 0.71, 0.87, 0.74])
+    >>> round(found.mean, 4), round(found.correlation, 3), round(found.p, 3)  # the pairs go together, so 4 are enough
+    (0.0225, 0.995, 0.018)
     """
 
     mean: float
@@ -71,6 +78,17 @@ def paired_difference(
     ------
     ValueError
         If lengths differ, fewer than two pairs are given, or values are not finite or lie outside the range.
+
+    Examples
+    --------
+    Student's sleep data (1908): hours gained by ten patients with two drugs.
+
+    >>> from fedstat.inference import paired_difference
+    >>> second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+    >>> first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+    >>> found = paired_difference(second, first)
+    >>> print(f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}], p = {found.p:.4f}")
+    1.58 [0.70, 2.46], p = 0.0028
     """
     from scipy import stats
 
@@ -121,6 +139,17 @@ def mean_interval(
     ------
     ValueError
         If fewer than two values are given, or one is not finite or lies outside the range.
+
+    Examples
+    --------
+    The hours of sleep that ten patients gained (Student 1908), and three accuracies, which cannot exceed 1:
+
+    >>> from fedstat.inference import mean_interval
+    >>> gained = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
+    >>> tuple(round(x, 2) for x in mean_interval(gained))
+    (1.58, 0.7, 2.46)
+    >>> tuple(round(x, 2) for x in mean_interval([0.99, 0.80, 1.00], within=(0.0, 1.0)))
+    (0.93, 0.65, 1.0)
     """
     from scipy import stats
 
@@ -141,6 +170,24 @@ def sign_flip_test(a: ArrayLike, b: ArrayLike, *, draws: int = 99_999, seed: int
 
     Up to n = 20 it enumerates all 2^n sign patterns; beyond that it draws `draws` random patterns and counts the
     observed one among them, so that the test keeps its level.
+
+    Parameters
+    ----------
+    a, b : array_like, length n
+        One value per seed, in the same order of seeds.
+    draws : int
+        Random patterns beyond n = 20.
+    seed : int
+        Key of the draws.
+
+    Examples
+    --------
+    Darwin's fifteen pairs of maize (1876), on which Fisher tried the test first: p = 0.0527, where t gives 0.0497.
+
+    >>> from fedstat.inference import paired_difference, sign_flip_test
+    >>> eighths = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]  # of an inch, crossed less selfed
+    >>> round(sign_flip_test(eighths, [0] * 15), 4), round(paired_difference(eighths, [0] * 15).p, 4)
+    (0.0527, 0.0497)
     """
     x, y = _pair(a, b)
     d = x - y
@@ -162,9 +209,20 @@ def sign_flip_test(a: ArrayLike, b: ArrayLike, *, draws: int = 99_999, seed: int
 def holm(p: ArrayLike) -> np.ndarray:
     """Return the Holm-adjusted p-values; NaN, where no test was made, stays NaN.
 
+    Parameters
+    ----------
+    p : array_like, length m
+        The p-values of m tests.
+
     References
     ----------
     Holm (1979), A simple sequentially rejective multiple test procedure.
+
+    Examples
+    --------
+    >>> from fedstat.inference import holm
+    >>> holm([0.01, 0.04, 0.03, 0.005]).round(3)  # 4 times the smallest, 3 times the next; never falling
+    array([0.03, 0.06, 0.06, 0.02])
     """
     values = np.asarray(p, dtype=float)
     adjusted = values.copy()

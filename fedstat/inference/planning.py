@@ -45,6 +45,13 @@ class SampleSize:
         What is to be found.
     comparisons : int
         Size of the family.
+
+    Examples
+    --------
+    >>> from fedstat.inference import plan
+    >>> found = plan([0.031, -0.012, 0.024, 0.005, 0.041], margin=0.01)
+    >>> found.seeds, found.low, found.high, round(found.sd, 4)
+    (38, 15, 295, 0.0212)
     """
 
     seeds: int

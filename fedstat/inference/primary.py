@@ -35,15 +35,36 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split
     --------
     It is what `agrees` takes, and its differences are what `looks` and `plan` take:
 
-    >>> table = primary_summary(result.history, "accuracy")  # doctest: +SKIP
-    >>> print(looks(table["FedPer"] - table["FedAvg"]))  # doctest: +SKIP
+    >>> import pandas as pd
+    >>> from fedstat.inference import primary_summary, read_results
+    >>> rows = [(m, s, c, 0.7 + 0.1 * (m == "FedPer") + 0.01 * s + 0.02 * c) for m in ("FedAvg", "FedPer")
+    ...     for s in range(3) for c in range(2)]
+    >>> table = pd.DataFrame(rows, columns=["method", "seed", "client", "accuracy"])
+    >>> primary_summary(read_results(table).history, "accuracy")
+    method  FedAvg  FedPer
+    seed
+    0         0.71    0.81
+    1         0.72    0.82
+    2         0.73    0.83
     """
     rows = primary_rows(history, metric, last=last, split=split)
     return complete_mean(rows, ["seed", "method"]).unstack("method")[list(dict.fromkeys(rows["method"]))]
 
 
 def primary_rows(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:
-    """Return those rows of a history that `primary_summary` averages: of all rounds if `last` is their number."""
+    """Return those rows of a history that `primary_summary` averages: of all rounds if `last` is their number.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import primary_rows, read_results
+    >>> values = {"round": range(4), "accuracy": [0.2, 0.5, 0.7, 0.8]}
+    >>> table = pd.DataFrame({"method": "FedAvg", "seed": 0, "client": 0, **values})
+    >>> primary_rows(read_results(table).history, "accuracy", last=2)[["round", "value"]]
+       round  value
+    2      2    0.7
+    3      3    0.8
+    """
     there = set(history["split"].unique())
     split = split or next((one for one in SPLITS if one in there), None)
     of_split = history[history["split"] == split]

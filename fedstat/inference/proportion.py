@@ -20,6 +20,13 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float,
     ------
     ValueError
         If a number is not whole or out of its range.
+
+    Examples
+    --------
+    >>> from fedstat.inference import clopper_pearson
+    >>> low, high = clopper_pearson(0, 100)
+    >>> low, round(high, 4)  # nothing found in 100 trials: the one-sided limit would be the rule of three's 0.03
+    (0.0, 0.0362)
     """
     from scipy import stats
 

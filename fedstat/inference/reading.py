@@ -39,6 +39,19 @@ class Measurements:
         The files, in words.
     notes : tuple of str
         What was assumed because the files do not say it, and what was not read.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import read_results
+    >>> table = pd.DataFrame({"method": ["A", "A", "B", "B"], "seed": [0, 1, 0, 1], "acc": [70, 72, 80, 81]})
+    >>> found = read_results(table, columns={"acc": "accuracy %"})
+    >>> found.history[["method", "seed", "metric", "value"]]
+      method  seed    metric  value
+    0      A     0  accuracy   0.70
+    1      A     1  accuracy   0.72
+    2      B     0  accuracy   0.80
+    3      B     1  accuracy   0.81
     """
 
     history: pd.DataFrame
@@ -97,6 +110,17 @@ def read_results(
         If a file is missing, empty, damaged or of no known format; if a column is missing or ambiguous; if a value is
         no number; if a measurement repeats; if shares and percent are mixed. The message names file, column, line and
         remedy.
+
+    Examples
+    --------
+    Another program's table, with its own names and in percent:
+
+    >>> import pandas as pd
+    >>> from fedstat.inference import compare, read_results
+    >>> table = pd.DataFrame({"algo": ["A"] * 3 + ["B"] * 3, "run": [0, 1, 2] * 2, "acc": [70, 72, 71, 80, 81, 82]})
+    >>> found = read_results(table, columns={"algo": "method", "run": "seed", "acc": "accuracy %"})
+    >>> print(*compare(found).conclusions)
+    B (by 10.0 points [7.5, 12.5]) is better than A.
     """
     import pandas as pd
 
@@ -194,6 +218,19 @@ def reduce_file(
     ------
     ValueError
         Those of `read_results` and `reduce`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from fedstat.inference import reduce_file
+    >>> table = pd.DataFrame({"method": "FedAvg", "seed": 0, "client": [0, 1], "round": 1, "accuracy": [0.5, 0.7]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "results.csv"
+    ...     table.to_csv(file, index=False)
+    ...     reduce_file(file).values[0, 0]
+    array([0.5, 0.7])
     """
     from fedstat.inference.formats.tidy import shares_reduced
 

@@ -46,6 +46,16 @@ class Reduced:
         How many values of each round are infinite or NaN.
     metric, split : str
         What was reduced.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import read_results, reduce
+    >>> table = pd.DataFrame({"method": "FedAvg", "seed": 0, "round": [0, 0, 1, 1], "client": [0, 1, 0, 1],
+    ...     "accuracy": [0.5, 0.5, 0.8, 0.6]})
+    >>> found = reduce([read_results(table).history], last=1)
+    >>> found.values[0, 0], found.curves[0, 0]  # by client in the last round; by round over clients
+    (array([0.8, 0.6]), array([0.5, 0.7]))
     """
 
     methods: tuple[tuple[str, str], ...]
@@ -70,6 +80,14 @@ def survey(batches: Iterable[Any]) -> dict[tuple[str, str], np.ndarray]:
     ----------
     batches : iterable of DataFrame or pyarrow.RecordBatch
         With the columns metric, split and round.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import read_results, survey
+    >>> table = pd.DataFrame({"method": "FedAvg", "seed": 0, "client": 0, "round": [5, 10], "accuracy": [0.5, 0.7]})
+    >>> survey([read_results(table).history])
+    {('accuracy', 'test'): array([ 5, 10])}
     """
     metrics, splits = _Index("metric"), _Index("split")
     found: dict[tuple[Hashable, Hashable], set[int]] = {}
@@ -117,6 +135,18 @@ def reduce(
     ValueError
         If metric or split is not in the table, or not given where there are several; if a row repeats (same method,
         estimand, seed, round and client); if a name or number of a row is missing; if `batches` is a generator.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import read_results, reduce
+    >>> table = pd.DataFrame({"method": "FedAvg", "seed": 0, "client": [0, 1] * 3, "round": [0, 0, 1, 1, 2, 2],
+    ...     "accuracy": [0.1, 0.2, 0.5, 0.7, 0.7, 0.9]})
+    >>> found = reduce([read_results(table).history], "accuracy", last=2)
+    >>> found.values[0, 0]  # each client's mean over the last two rounds
+    array([0.6, 0.8])
+    >>> found.curves[0, 0].round(2)
+    array([0.15, 0.6 , 0.8 ])
     """
     whole("last", last, 1)
     if known is None and isinstance(batches, Iterator):

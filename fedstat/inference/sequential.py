@@ -37,6 +37,17 @@ class Looks:
         Probability that the true mean lies in all intervals.
     planned : int
         Number of seeds at which the sequence was made narrowest.
+
+    Examples
+    --------
+    >>> from fedstat.inference import looks
+    >>> found = looks([0.031, 0.012, 0.024, 0.015, 0.041, 0.022, 0.019])
+    >>> found.table.tail(3).round(3)  # limits that hold at every look together
+            mean    low   high      p
+    seeds
+    5      0.025 -0.010  0.060  0.100
+    6      0.024  0.002  0.046  0.038
+    7      0.023  0.007  0.040  0.015
     """
 
     table: pd.DataFrame
@@ -169,6 +180,14 @@ def added_seeds(looked_at: Sequence[int], level: float = 0.95) -> str:
     str
         A sentence with the chance that the t interval excludes zero at one of the looks if there is no difference, by
         simulation of 20,000 runs with normal differences.
+
+    Examples
+    --------
+    >>> from fedstat.inference import added_seeds
+    >>> print(added_seeds([5, 10, 20]))
+    An interval for a fixed number of seeds allows one look. With looks at 5, 10 and 20 seeds the 95% interval
+    excludes zero at one of them in 12% of runs without any difference, in place of 5%. The intervals of
+    fedstat.inference.looks hold at every look.
     """
     from scipy import stats
 

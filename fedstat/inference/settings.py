@@ -47,6 +47,15 @@ class Ranks:
         Level of the critical difference.
     notes : tuple of str
         What the numbers rest on.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import ranks
+    >>> table = pd.DataFrame({"A": [0.9, 0.8, 0.7, 0.9], "B": [0.8, 0.7, 0.6, 0.8], "C": [0.7, 0.6, 0.65, 0.7]})
+    >>> found = ranks(table)  # one row per setting
+    >>> dict(zip(found.methods, found.mean_ranks.tolist(), strict=True)), round(found.critical_difference, 2)
+    ({'A': 1.0, 'B': 2.25, 'C': 2.75}, 1.66)
     """
 
     methods: tuple[str, ...]
@@ -93,18 +102,28 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
     ValueError
         If there are fewer than three methods or two settings, or a method is missing in some settings.
 
-    Examples
-    --------
-    Of runs on several data sets, each what `fedstat.federate` or `fedstat.load` returned:
-
-    >>> from fedstat.inference import primary_summary, ranks
-    >>> runs = {"digits": first, "wine": second, "faces": third}  # doctest: +SKIP
-    >>> means = {name: primary_summary(run.history, "accuracy").mean() for name, run in runs.items()}  # doctest: +SKIP
-    >>> print(ranks(pd.DataFrame(means).T))  # doctest: +SKIP
-
     References
     ----------
     J. Demsar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006.
+
+    Examples
+    --------
+    A row for each data set, such as the mean of a run's `primary_summary`:
+
+    >>> import pandas as pd
+    >>> from fedstat.inference import ranks
+    >>> data_sets = ["digits", "faces", "letters", "wine"]
+    >>> accuracy = {"Ditto": [0.9, 0.8, 0.7, 0.9], "FedPer": [0.8, 0.7, 0.6, 0.8], "FedAvg": [0.7, 0.6, 0.65, 0.7]}
+    >>> print(ranks(pd.DataFrame(accuracy, index=data_sets)))
+    Ditto   1.00
+    FedPer  2.25
+    FedAvg  2.75
+    <BLANKLINE>
+    Friedman (Iman-Davenport): F = 13, p 0.007, 4 settings
+    critical difference of mean ranks (Nemenyi): 1.66
+    not told apart: Ditto, FedPer; FedPer, FedAvg
+    The tests speak of settings like these 4: settings are the sample, whatever their seeds.
+    With fewer than 6 settings no Wilcoxon test can reach 5%.
     """
     import pandas as pd
     from scipy import stats

@@ -41,9 +41,16 @@ def by_source(
 
     Examples
     --------
-    >>> runs = [fs.federate(..., seed=range(8), vary=[source]) for source in sources]  # doctest: +SKIP
-    >>> table = by_source(runs)  # doctest: +SKIP
-    >>> print(components(table[table["method"] == "FedAvg"], sources=sources))  # doctest: +SKIP
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=4, seed=0)
+    >>> def run(source):
+    ...     given = dict(rounds=2, seed=range(3), vary=[source])
+    ...     return fs.federate(fs.methods.FedAvg(), fs.models.mlp(5, 4, 1), clients, fs.Training(lr=0.01), **given)
+    >>> table = fs.inference.by_source([run(source) for source in ("initial weights", "batches")])
+    >>> table[["initial weights", "batches"]].drop_duplicates().T  # what varied in the five runs, and what was held
+                     0  1  2  3  4
+    initial weights  0  1  2  0  0
+    batches          0  0  0  1  2
     """
     import pandas as pd
 

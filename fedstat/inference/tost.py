@@ -39,6 +39,13 @@ class Equivalence:
         Number of pairs.
     alpha : float
         Level of each one-sided test.
+
+    Examples
+    --------
+    >>> from fedstat.inference import equivalence
+    >>> found = equivalence([0.81, 0.79, 0.80, 0.82], [0.80, 0.80, 0.79, 0.82], margin=0.02)
+    >>> found.outcome, round(found.low, 3), round(found.high, 3)  # the 90% interval lies within 0.02 of zero
+    ('equivalent', -0.009, 0.014)
     """
 
     outcome: Outcome
@@ -77,6 +84,15 @@ def equivalence(a: ArrayLike, b: ArrayLike, *, margin: float, alpha: float = 0.0
     ------
     ValueError
         For a margin or level out of its range, and for values that `paired_difference` refuses.
+
+    Examples
+    --------
+    >>> from fedstat.inference import equivalence
+    >>> ours, theirs = [0.81, 0.79, 0.80, 0.82, 0.80], [0.80, 0.80, 0.79, 0.82, 0.81]
+    >>> print(equivalence(ours, theirs, margin=0.02))
+    equivalent (margin 0.02): 0.0000 [−0.0095, 0.0095] (90% interval, 5 pairs, p = 0.006)
+    >>> print(equivalence(ours, theirs, margin=0.005))
+    undecided (margin 0.005): 0.0000 [−0.0095, 0.0095] (90% interval, 5 pairs, p = 0.163)
     """
     from scipy import stats
 
@@ -108,6 +124,17 @@ class Equivalences:
         Largest difference that counts as none, and the chance of any wrong outcome that is accepted.
     seeds : int
         Number of pairs behind each row.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import equivalences
+    >>> values = {"A": [0.80, 0.81, 0.79, 0.80], "B": [0.80, 0.80, 0.79, 0.81], "C": [0.71, 0.70, 0.70, 0.72]}
+    >>> equivalences(pd.DataFrame(values), margin=0.03).table["outcome"]
+    A − B    equivalent
+    A − C     different
+    B − C     different
+    Name: outcome, dtype: str
     """
 
     table: pd.DataFrame
@@ -170,6 +197,23 @@ def equivalences(
     ------
     ValueError
         If the table has fewer than two methods or seeds or misses values, or the control is none of its columns.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import equivalences
+    >>> values = {"A": [0.80, 0.81, 0.79, 0.80], "B": [0.80, 0.80, 0.79, 0.81], "C": [0.71, 0.70, 0.70, 0.72]}
+    >>> print(equivalences(pd.DataFrame(values), margin=0.03, control="A"))
+    equivalence within 0.03, paired on 4 seeds
+    <BLANKLINE>
+       difference      low     high     p p (adjusted)     outcome
+    B           0 -0.01299  0.01299 0.003        0.005  equivalent
+    C     -0.0925  -0.1125 -0.07248 0.999        1.000   different
+    <BLANKLINE>
+    each by itself: B equivalent; intervals and p (adjusted) by Bonferroni over 2 comparisons: the chance of any
+    wrong 'equivalent' or 'different' is 0.05 at most
+    all at once: not shown; that every one is equivalent is another claim, which needs no adjustment
+    (intersection-union test: each p below 0.05)
     """
     import pandas as pd
 

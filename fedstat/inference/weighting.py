@@ -33,6 +33,17 @@ class BothWeightings:
         Confidence level of the limits.
     sentences : tuple of str
         Which question each row answers, and what the limits speak of.
+
+    Examples
+    --------
+    A large client that does well, and a small one that does not:
+
+    >>> from fedstat.inference import both_weightings
+    >>> found = both_weightings([[0.9, 0.5], [0.8, 0.6]], [[90, 10], [90, 10]])
+    >>> found.table["mean"].round(3)
+    clients equally    0.70
+    by samples         0.82
+    Name: mean, dtype: float64
     """
 
     table: pd.DataFrame
@@ -63,6 +74,19 @@ def both_weightings(
     ------
     ValueError
         If shapes differ, a value is missing at a client that has samples, or a seed has no client.
+
+    Examples
+    --------
+    >>> from fedstat.inference import both_weightings
+    >>> accuracy = [[0.90, 0.50], [0.80, 0.60], [0.88, 0.57]]  # three seeds, a large client and a small one
+    >>> print(both_weightings(accuracy, [[90, 10]] * 3))
+                      mean    low   high  seeds  effective clients
+    clients equally 0.7083 0.6725 0.7442      3             2.0000
+    by samples      0.8297 0.7219 0.9374      3             1.2195
+    <BLANKLINE>
+    Clients equally: what a client drawn at random can expect.
+    By samples: what a sample drawn at random can expect.
+    Limits at 95% are over seeds; clients of one run are not independent.
     """
     import pandas as pd
 

@@ -37,6 +37,19 @@ def typeset(template: Path, data: Mapping[str, Any], files: Mapping[str, Path], 
     ------
     ValueError
         If the target's suffix is another.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from datetime import date
+    >>> from pathlib import Path
+    >>> from fedstat.report import typeset
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     template, target = Path(folder) / "page.typ", Path(folder) / "page.pdf"
+    ...     size = template.write_text('#json("data.json").words')
+    ...     typeset(template, {"words": "FedPer is better."}, {}, target, day=date(2026, 1, 1))
+    ...     target.read_bytes()[:4]
+    b'%PDF'
     """
     import typst
 

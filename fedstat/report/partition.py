@@ -38,6 +38,16 @@ def who_holds_what(partition: Partition, y: np.ndarray, classes: Sequence[Any]) 
     -------
     matplotlib.figure.Figure
         170 mm wide; save it with ``figure.savefig``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedstat.data import Partition
+    >>> from fedstat.report import who_holds_what
+    >>> y = np.array([0, 0, 0, 1, 1, 1])
+    >>> figure = who_holds_what(Partition(train=(np.array([0, 1, 2]), np.array([3, 4, 5]))), y, ["cat", "dog"])
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()], figure.axes[0].get_xlabel()
+    (['cat', 'dog'], 'client')
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator

@@ -61,6 +61,13 @@ def prescribed_step(h_shared: np.ndarray, h_personal: np.ndarray, *, local_steps
 
     ``(ls + lp) / (gs gp G N^2)`` with condition numbers gs, gp; zero if a kernel is singular.
 
+    Parameters
+    ----------
+    h_shared, h_personal : ndarray, shape (N, N)
+        Limit kernels of the shared and the personal units.
+    local_steps : int
+        G.
+
     References
     ----------
     FedSplit, Theorem 1.

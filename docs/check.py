@@ -1,4 +1,4 @@
-"""Check built pages: ``python docs/_ext/check_site.py build/docs``.
+"""Check built pages: ``python docs/check.py build/docs``.
 
 No link inside the site may lead nowhere, no picture may lack words for those who cannot see it, and no page may ask the
 network for anything.
