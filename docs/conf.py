@@ -6,11 +6,15 @@ are MathML, and the search index lies beside the pages.
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[1])]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # pages are small, and several are made at once
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[1], os.environ.get("PYTHONPATH", "")]))  # for kernels
+# Pages run in folders of their own, where what they write is thrown away; inside the clone, which some of them read.
+tempfile.tempdir = str(Path(__file__).parents[1] / "build" / "pages")
+Path(tempfile.tempdir).mkdir(parents=True, exist_ok=True)
 
 import fedstat
 
