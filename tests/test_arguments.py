@@ -94,7 +94,7 @@ def test_numbers_of_numpy_run_as_pythons_do():
         (lambda: run({"a": "FedAvg"}), r"must be a fedstat Method, .* got 'FedAvg'\. .*fs\.methods\.find"),
         (lambda: run([fs.FedAvg, fs.Local]), "Did you pass the class"),
         (lambda: run(3), r"must be a fedstat Method, or several, got 3\. One is fs\.FedAvg\(\)"),
-        (lambda: run([fs.FedAvg(), fs.FedAvg()]), "two methods have the same class FedAvg"),
+        (lambda: run([fs.FedAvg(), fs.FedAvg()]), "two methods have the label 'FedAvg'"),
         (lambda: run(training=fs.Training(lr=1e300)), r"lr of Training must be at most 3\.403e\+38 in float32"),
         (lambda: run(fs.methods.FedProx(mu=1e39)), r"mu of FedProx must be at most 3\.403e\+38 in float32, got 1e\+39"),
         (lambda: fs.Training(lr=10**400), r"lr must be a number in \[0, inf\), got 1000"),

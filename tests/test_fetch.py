@@ -336,4 +336,4 @@ def test_the_command_line(tmp_path, monkeypatch):
     np.testing.assert_array_equal(datasets.read("mnist").y, [1, 2, 1, 2])
     unknown = run(["data", "fetch", "mnits"])
     assert unknown.exit_code == 1
-    assert "error: there is no data set 'mnits'; fedstat reads cifar10" in unknown.output
+    assert "error: there is no data set 'mnits'; did you mean mnist?" in unknown.output

@@ -143,6 +143,16 @@ class Claim:
     mutants: list[Reading] = field(default_factory=list, init=False)
     controls: list[Reading] = field(default_factory=list, init=False)
 
+    def __new__(cls, *args: object, **given: object) -> Claim:
+        """Say how checks are added to whoever passes them as arguments."""
+        for name in ("reading", "mutant", "control"):
+            if {name, f"{name}s"} & given.keys():
+                reason = "; where none exists, no_mutant= says why" if name == "mutant" else ""
+                raise ClaimError(
+                    f"{name} is no argument of Claim: a check is a function under @NAME.{name}('in words'){reason}."
+                )
+        return super().__new__(cls)
+
     def reading(self, name: str, *, natural: bool = True) -> Callable[[Check], Check]:
         """Add a reading; the first is nearest the letter, unless `nearest` is False."""
         return _adding(self.readings, name, natural)
@@ -165,7 +175,12 @@ class Claim:
 
 
 def _adding(checks: list[Reading], name: str, natural: bool = True) -> Callable[[Check], Check]:
+    if not isinstance(name, str) or not name.strip():
+        raise ClaimError(f"a check needs a name in words, as in @NAME.reading('in words'), got {name!r}.")
+
     def add(check: Check) -> Check:
+        if not callable(check):
+            raise ClaimError(f"the check {name!r} must be a function that returns Evidence, got {check!r}.")
         checks.append(Reading(name, check, natural))
         return check
 
@@ -260,6 +275,10 @@ def judge(claim: Claim, studies: Studies | None = None, *, with_mutant: bool = T
     >>> found.verdict, found.main.counterexample
     ('refuted', 'n = 3')
     """
+    if not isinstance(claim, Claim):
+        raise ClaimError(f"claim must be a fedstat.claims.Claim, got {claim!r}; judge_all(path) judges a file.")
+    if not claim.readings:
+        raise _error(claim, "it has no reading; add a check under @NAME.reading('in words')")
     studies = Studies(None) if studies is None else studies
     found = [_run(claim, "reading", claim.readings, studies)]
     for what, checks in (("mutant", claim.mutants), ("control", claim.controls)):

@@ -64,6 +64,7 @@ def judge_all(
     ...     [(j.claim.id, j.verdict) for j in judge_all(folder)]
     [('EX-01', 'holds-on-cases')]
     """
+    ids = [ids] if isinstance(ids, str) else ids
     claims = _claims(path)
     unknown = [name for name in ids if name not in claims]
     if unknown:

@@ -86,6 +86,9 @@ class Bits:
 
 
 Entry = Tensor | Selected | Sparse | Bits
+#: What travels in one direction, by name: a tensor (m, ...), sent whole, a `Selected` (the elements under a mask), a
+#: `Sparse` (the elements that are not zero) or `Bits` (truth values). An entry under a leaf's name is that leaf; what
+#: is something else needs a name of its own.
 Message = Mapping[str, Entry]
 
 

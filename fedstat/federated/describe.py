@@ -15,6 +15,7 @@ from fedstat.federated.local import Training
 from fedstat.federated.losses import choose_task
 from fedstat.federated.method import Method, State, Update
 from fedstat.federated.network import Model, Network, build
+from fedstat.federated.plan import check_one
 from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.run import Bench, start_run
@@ -70,6 +71,9 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
         If the method does not fit the network, or no shape of inputs is found that the network takes; pass `clients`
         then.
     """
+    check_one(method, "method")
+    if clients is not None and not isinstance(clients, Clients):
+        raise ValueError(f"clients must be Clients, as fs.data.from_arrays makes them, got {type(clients).__name__}.")
     if dtype not in ("float32", "float64"):
         raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
     kind = getattr(torch, dtype)

@@ -232,8 +232,7 @@ class Method:
     def init(self, network: Network, federation: Federation) -> State:
         """Return the state before the first round: server and clients start alike."""
         server, shared = self.leaves(network, federation), self.shared(network, federation)
-        if unknown := shared.keys() - server.keys():
-            raise ValueError(f"shared names unknown leaves {sorted(unknown)}; leaves are {', '.join(server)}.")
+        _check_masks(type(self).__name__, shared, server, len(federation.clients))
         kept = {name: leaf for name, leaf in server.items() if name in shared and not shared[name].all()}
         clients = ClientStore.filled(kept, len(federation.clients)) if kept else ClientStore.empty()
         return State(server, clients, shared)
@@ -349,6 +348,27 @@ class Method:
         machine has is refused before it begins.
         """
         return {}
+
+
+def _check_masks(of: str, shared: Params, server: Params, clients: int) -> None:
+    """Refuse masks that are no masks of stacked leaves, of `clients` rows or of one that stands for all."""
+    for step, value in (("leaves", server), ("shared", shared)):
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{of}.{step} must return a dict of tensors by leaf, got {type(value).__name__}.")
+    if unknown := shared.keys() - server.keys():
+        raise ValueError(f"shared names unknown leaves {sorted(unknown)}; leaves are {', '.join(server)}.")
+    for name, mask in shared.items():
+        if not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
+            got = f"dtype {mask.dtype}" if isinstance(mask, Tensor) else repr(mask)
+            raise ValueError(f"{of}.shared: the mask of {name} must be a tensor of bool, got {got}.")
+        shape = tuple(server[name].shape)
+        fits = mask.dim() == len(shape) + 1 and mask.shape[0] in (1, clients)
+        if not fits or any(n not in (1, m) for n, m in zip(mask.shape[1:], shape, strict=True)):
+            hint = "; put mask[None] for one mask that all clients share" if mask.dim() == len(shape) else ""
+            raise ValueError(
+                f"{of}.shared: the mask of {name} has shape {tuple(mask.shape)}; it must have a client axis first, of "
+                f"length 1 or {clients}, and then fit {shape}{hint}."
+            )
 
 
 def written_out(step: Step) -> Step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from inspect import signature
 
 import numpy as np
 import torch
@@ -392,11 +393,26 @@ def build(
     ValueError
         If the module has layers that the stacked engine cannot run, complex weights, or nothing to train.
     """
+    if not callable(model):
+        raise ValueError(
+            f"model must be an nn.Module or a function returning one, such as fs.models.mlp(3, 5, 2), got "
+            f"{repr(model) if isinstance(model, str) else type(model).__name__}."
+        )
     if isinstance(model, nn.Module):
         module = copied(model)
     else:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(int(rng.integers(2**62)))
+            try:
+                signature(model).bind()
+            except TypeError as error:
+                name = getattr(model, "__name__", repr(model))
+                raise ValueError(
+                    f"model is called without arguments, but {name} needs some ({error}); pass a function such as "
+                    f"lambda: {name}(...)."
+                ) from None
+            except ValueError:  # some callables do not tell what they take
+                pass
             module = model()
         if not isinstance(module, nn.Module):
             raise ValueError(f"model must be an nn.Module or a function returning one, got {type(module).__name__}.")

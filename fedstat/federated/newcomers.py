@@ -47,6 +47,10 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
         If a method has no rule for new clients, the network or a method of the result is unknown, or the new clients
         have other inputs or classes.
     """
+    if not isinstance(result, Result):
+        raise ValueError(f"result must be a Result, as fs.federate and fs.load return it, got {type(result).__name__}.")
+    if not isinstance(clients, Clients):
+        raise ValueError(f"clients must be Clients, as fs.data.from_arrays makes them, got {type(clients).__name__}.")
     check_device(device)
     chunk = None if chunk is None else whole("chunk", chunk, 1)
     dtype, mixed = floating(result.config["dtype"]), result.config["dtype"] == MIXED

@@ -195,22 +195,30 @@ def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[st
         listed = list(method) if isinstance(method, Iterable) and not isinstance(method, str) else [method]
         labels = [type(m).__name__ for m in listed]
     for m in listed:
-        if not isinstance(m, Method):
-            raise ValueError(f"method must be a fedstat Method, or several, got {m!r}. {_remedy(m)}")
+        check_one(m, "method")
     for label in labels:
         if not isinstance(label, str):
             raise ValueError(f"labels of methods must be text, got {label!r}.")
         if labels.count(label) > 1:
-            raise ValueError(f"two methods have the same class {label}; pass a mapping of labels to methods.")
+            raise ValueError(
+                f"two methods have the label {label!r}; give each its own, as in "
+                f"{{'{label} A': fs.methods.{label}(...), '{label} B': fs.methods.{label}(...)}}."
+            )
     if not listed:
         raise ValueError("method must hold at least one method.")
     return dict(zip(labels, listed, strict=True))
 
 
+def check_one(value: object, name: str) -> None:
+    """Refuse what is no method, and say what to pass instead."""
+    if not isinstance(value, Method):
+        raise ValueError(f"{name} must be a fedstat Method, or several, got {value!r}. {_remedy(value)}")
+
+
 def _remedy(value: object) -> str:
     """Say what to pass instead of something that is no method."""
     if isinstance(value, str):
-        return f"A name is none: fs.methods.find({value!r}) is the class, and calling it makes one."
+        return f"A name is none: fs.methods.find({value!r}) is the class, and fs.methods.find({value!r})() makes one."
     return "Did you pass the class? Call it to make one." if isinstance(value, type) else "One is fs.FedAvg()."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -116,7 +117,7 @@ class Result:
         return compare(self).clients(ax, method=method, against=against)
 
     def personal(
-        self, client: int, method: str | None = None, seed: int | None = None, estimand: str | None = None
+        self, client: int | str, method: str | None = None, seed: int | None = None, estimand: str | None = None
     ) -> nn.Module:
         """Return the model that `client` uses, in evaluation mode.
 
@@ -127,8 +128,8 @@ class Result:
 
         Parameters
         ----------
-        client : int
-            Position of the client.
+        client : int or str
+            The client's number, from 0, or its name, as the column ``name`` of ``clients`` has it.
         method, seed
             Which run; may be left out where there is only one.
         estimand : str, optional
@@ -140,15 +141,29 @@ class Result:
             If the run is not determined, the client or estimand does not exist, or the network is unknown.
         """
         key = self.key(method, seed)
-        clients = int(self.config["clients"][str(key[1])])
-        if not 0 <= client < clients:
-            raise ValueError(f"client must lie in 0..{clients - 1}, got {client}.")
+        client = self._number(client, key[1])
         state, network = self.final(key), self.network(key)
         one = torch.tensor([client], device=device_of(state))
         models = self.methods[key[0]].models(state, one, self.federations.get(key))
         if estimand is not None and estimand not in models:
             raise ValueError(f"estimand must be one of {', '.join(models)}, got {estimand!r}.")
         return as_module(models[estimand or next(iter(models))], Learner(network, self.config["loss"]))
+
+    def _number(self, client: object, seed: int) -> int:
+        """Return a client's number from its number or its name."""
+        if isinstance(client, Integral) and not isinstance(client, bool):
+            clients = int(self.config["clients"][str(seed)])
+            if 0 <= int(client) < clients:
+                return int(client)
+            raise ValueError(f"client must lie in 0..{clients - 1}, got {client}.")
+        who = self.clients[self.clients["seed"] == seed]
+        if isinstance(client, str) and (who["name"] == client).sum() == 1:
+            return int(who.loc[who["name"] == client, "client"].iloc[0])
+        named = ", ".join(f"{k} ({name})" for k, name in zip(who["client"].head(8), who["name"].head(8), strict=True))
+        raise ValueError(
+            f"client must be a number from 0 to {len(who) - 1} or the name of one client, got {client!r}; there are "
+            f"{named}{', ...' * (len(who) > 8)}."
+        )
 
     def rows(self, table: Literal["history", "traffic"]) -> Rows:
         """Return a table as it is kept: in files, in memory, or both; its ``parts()`` are read one after the other."""

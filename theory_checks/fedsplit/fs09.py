@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedstat.claims import Claim, Evidence, Studies
 from theory_checks.fedsplit.rates import guaranteed, networks
+from theory_checks.fedsplit.symbols import SYMBOLS
 
 FS09 = Claim(
     id="FS-09",
@@ -13,7 +14,8 @@ FS09 = Claim(
     "1 − (ρ₁λˢ + ρ₂λᵖ)/2 or more, where ρ₁ = η_g η_l G / C and ρ₂ = η_l G.",
     statement="norm(h(t) - y)^2 <= (1 - (rho_1 lambda^s + rho_2 lambda^p) / 2)^t norm(h(0) - y)^2",
     severity="false",
-    assumptions="η_g = 1, unit inputs, no two parallel, all clients take part; the hidden constant of the prescribed "
+    assumptions=SYMBOLS
+    + "; η_g = 1, unit inputs, no two parallel, all clients take part; the hidden constant of the prescribed "
     "step is one, and smaller ones only help; steps near the limit of stability itself break the bound and are not "
     "meant",
     sensitivity="a guaranteed share twice as large",

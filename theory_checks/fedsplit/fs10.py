@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fedstat.claims import Claim, Evidence, Sides, Studies, both, compared
 from theory_checks.fedsplit.designs import designs
+from theory_checks.fedsplit.fs09 import FS09
 from theory_checks.fedsplit.rates import guaranteed, networks
 
 _SIZES = tuple(range(1, 9))
@@ -67,7 +68,7 @@ FS10 = Claim(
     statement="norm(h(t) - y)^2 <= (1 - (rho_1 lambda^s + rho_2 lambda^p) / 2)^t norm(h(0) - y)^2 "
     'quad "for updates with" 1 / n',
     severity="unstated condition",
-    assumptions="as in FS-09",
+    assumptions=FS09.assumptions,
     sensitivity="any excess over the bound: arithmetic is exact in the first reading",
     flaw="The rate belongs to the update without 1/n (FS-08, FS-09). The mean over n samples divides the step by n, "
     "and from four samples per client on the four-fold slack of the bound no longer makes up for it, whatever the "
@@ -113,7 +114,7 @@ FS10C = Claim(
     words="With gradients of the client's mean loss the guaranteed share is to be divided by n.",
     statement="norm(h(t) - y)^2 <= (1 - (rho_1 lambda^s + rho_2 lambda^p) / (2 n))^t norm(h(0) - y)^2",
     severity="false",
-    assumptions="as in FS-09; it is FS-09 with the step η_l / n",
+    assumptions=FS09.assumptions + "; it is the bound for the accumulated update, with the step η_l / n",
     sensitivity="a guaranteed share twice as large",
 )
 

@@ -14,6 +14,7 @@ from fedstat.ntk import extreme_eigenvalues, infinite_gram, personal_gram
 from fedstat.theory.convergence import prescribed_step
 from theory_checks.fedsplit.data_sets import data_sets
 from theory_checks.fedsplit.designs import Design, designs
+from theory_checks.fedsplit.symbols import SYMBOLS
 
 #: Hidden units that a large machine holds.
 _UNITS = 10**9
@@ -37,7 +38,7 @@ FS11 = Claim(
     statement="m_2 = Omega((lambda^s)^(-4) N^4 log(N/delta)), quad eta_l = O((lambda^s + lambda^p) / "
     "(gamma^s gamma^p G N^2))",
     severity="unstated condition",
-    assumptions="the paper does not say 'in practice'; we ask",
+    assumptions=SYMBOLS + "; the paper does not say 'in practice'; we ask",
     sensitivity="none: the constants behind Ω and O are not given",
     corrected="FS-11c",
     no_mutant="no check is possible, so there is none to break",
@@ -62,7 +63,8 @@ FS11C = Claim(
     statement='N -> 2 N quad => quad m_2 -> 16 m_2 "or more", quad 1 / (rho_1 lambda^s + rho_2 lambda^p) -> '
     '4 / (rho_1 lambda^s + rho_2 lambda^p) "or more"',
     severity="false",
-    assumptions="the new samples come on top of the old ones, at the same clients; then smallest eigenvalues do not "
+    assumptions=SYMBOLS
+    + "; the new samples come on top of the old ones, at the same clients; then smallest eigenvalues do not "
     "grow and condition numbers do not fall, by Cauchy's interlacing; δ, G and η_g stay",
     sensitivity="an excess of one part in a thousand million",
 )

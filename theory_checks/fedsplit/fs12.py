@@ -12,6 +12,7 @@ from fedstat.ntk import extreme_eigenvalues
 from fedstat.theory.convergence import prescribed_step
 from theory_checks.fedsplit.designs import Design, designs, over_designs
 from theory_checks.fedsplit.growth import Deal, Inputs, exponent, more_clients, more_samples, on_a_sphere, orthonormal
+from theory_checks.fedsplit.symbols import SYMBOLS
 
 #: Exponents by which a doubling of N changes the ratio by less than a fifth.
 _LEVEL = -math.log2(1.2), math.log2(1.2)
@@ -26,7 +27,7 @@ def _ratio(inputs: Inputs, deal: Deal, power: int = 0) -> Evidence:
     def quantity(low: float, low_p: float, condition: float, clients: int, n: int) -> float:
         return condition / (1 + low_p / low) * n**power
 
-    return exponent(quantity, inputs, deal, _LEVEL, "ρ′/ρ₁ grows")
+    return exponent(quantity, inputs, deal, _LEVEL, "ρ′/ρ₁ (the step of FedAvg over FedSplit's) grows")
 
 
 FS12 = Claim(
@@ -37,7 +38,8 @@ FS12 = Claim(
     "when the sample is large.",
     statement='rho\' approx rho_1 quad "for large" N',
     severity="false",
-    assumptions="as the steps hide unknown constants, 'close when N is large' is read as a ratio that settles: it "
+    assumptions=SYMBOLS
+    + "; as the steps hide unknown constants, 'close when N is large' is read as a ratio that settles: it "
     "changes by less than a fifth when N doubles, an exponent of N within 0.26 of zero",
     sensitivity="an exponent outside −0.26 to 0.26",
     flaw="Both steps fall like 1/N², so N cancels from their ratio. What is left is the personal kernel's condition "
@@ -75,7 +77,7 @@ FS12C = Claim(
     "γᵖ is at least n/(2d); so the two part as the clients' samples grow, unless λᵖ/λˢ keeps pace.",
     statement="rho_1 / rho' prop (1 + lambda^p / lambda^s) / gamma^p, quad gamma^p >= n / (2 d)",
     severity="false",
-    assumptions="the hidden constants do not depend on the data",
+    assumptions=SYMBOLS + "; the hidden constants do not depend on the data",
     sensitivity="a ratio off by 1e-6; a bound on γᵖ three times as large",
 )
 

@@ -11,6 +11,7 @@ from theory_checks.fedsplit.rates import (
     exact_rates,
     guaranteed_rates,
 )
+from theory_checks.fedsplit.symbols import SYMBOLS
 
 _NAMES = ("FedAvg's rate", "FedSplit's")
 
@@ -21,7 +22,8 @@ FS13 = Claim(
     words="At equal step sizes FedSplit converges faster than FedAvg.",
     statement="rho_1 = rho' => 1 - (rho_1 lambda^s + rho_2 lambda^p) / 2 < 1 - rho' lambda^s / 2",
     severity="false",
-    assumptions="η_g = 1, two clients or more, steps so small that both converge (FedSplit's largest stable step is "
+    assumptions=SYMBOLS
+    + "; η_g = 1, two clients or more, steps so small that both converge (FedSplit's largest stable step is "
     "the smaller one); a rate is the share of the residual that its slowest part loses in a round, over the step",
     sensitivity="an excess of 1e-13",
 )

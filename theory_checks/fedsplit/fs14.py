@@ -10,6 +10,7 @@ from fedstat.theory.convergence import prescribed_step
 from theory_checks.fedsplit.designs import Design, designs
 from theory_checks.fedsplit.growth import Deal, Inputs, exponent, more_clients, more_samples, on_a_sphere, orthonormal
 from theory_checks.fedsplit.rates import ALL_SHARED, SPLIT, exact_rates
+from theory_checks.fedsplit.symbols import SYMBOLS
 
 
 def _advantage(inputs: Inputs, deal: Deal, power: int = 0) -> Evidence:
@@ -28,7 +29,8 @@ FS14 = Claim(
     words="FedSplit is guaranteed to converge faster than FedAvg, each at the step that its theorem prescribes.",
     statement="rho_1 lambda^s + rho_2 lambda^p > rho' lambda^s",
     severity="unstated condition",
-    assumptions="η_g = 1; as the constants hidden in the steps are unknown, it is asked whether the advantage lasts "
+    assumptions=SYMBOLS
+    + "; η_g = 1; as the constants hidden in the steps are unknown, it is asked whether the advantage lasts "
     "as the sample grows: a ratio of the two rates that does not fall with N",
     sensitivity="an exponent of N below zero by the half-width of its interval",
     flaw="FedSplit's prescribed step is divided by the personal kernel's condition number, FedAvg's is not. That "
@@ -72,7 +74,7 @@ FS14C = Claim(
     statement="(rho_1 lambda^s + rho_2 lambda^p) / (rho' lambda^s) prop (1 + lambda^p / lambda^s) (1 + C lambda^p / "
     "lambda^s) / gamma^p",
     severity="false",
-    assumptions="η_g = 1; the hidden constants do not depend on the data",
+    assumptions=SYMBOLS + "; η_g = 1; the hidden constants do not depend on the data",
     sensitivity="a relative difference of 1e-9",
 )
 

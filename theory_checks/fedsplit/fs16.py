@@ -9,6 +9,7 @@ from fedstat.claims import Claim, Evidence, all_of, within
 from fedstat.inference import mean_interval
 from fedstat.ntk import extreme_eigenvalues, personal_gram
 from theory_checks.fedsplit.designs import Design, designs, over_designs
+from theory_checks.fedsplit.symbols import SYMBOLS
 
 _CLIENTS, _SEEDS = 4, 30
 
@@ -28,7 +29,7 @@ def _change(owner: np.ndarray, *, groups: int, spread: float, claimed: tuple[flo
         own, dealt = (extreme_eigenvalues(personal_gram(x, c))[0] for c in (owner, rng.permutation(owner)))
         changes.append((own - dealt) / dealt)
     _, low, high = mean_interval(changes)
-    what = "relative change of λᵖ, from samples dealt at random"
+    what = "relative change of λᵖ (the personal kernel's smallest eigenvalue), from samples dealt at random"
     return within(low, high, claimed, cases=_SEEDS, what=what)
 
 
@@ -59,7 +60,8 @@ FS16 = Claim(
     "with heterogeneity, and vanishes where the clients' data are nearly identically distributed.",
     statement='rho_2 lambda^p "grows with heterogeneity, and" rho_2 lambda^p -> 0 "for identical distributions"',
     severity="unstated condition",
-    assumptions="the paper reports both observations and does not derive them from the theorem; whether the theorem "
+    assumptions=SYMBOLS
+    + "; the paper reports both observations and does not derive them from the theorem; whether the theorem "
     "could explain them is our question; 'vanishes' is read as at most a tenth of FedAvg's own term ρ₁λˢ, η_g = 1",
     sensitivity="the half-width of the interval, a tenth of λᵖ; any added term above a tenth of FedAvg's",
     flaw="The added term is the personal kernel's smallest eigenvalue. It knows the inputs and who holds them, and no "
@@ -108,7 +110,8 @@ FS16C = Claim(
     "with θ.",
     statement="lambda^p <= (pi - (pi - theta) cos theta) / (2 pi)",
     severity="false",
-    assumptions="unit inputs; the bound is the smaller eigenvalue of the block of the two inputs, by Cauchy's "
+    assumptions=SYMBOLS
+    + "; unit inputs; the bound is the smaller eigenvalue of the block of the two inputs, by Cauchy's "
     "interlacing",
     sensitivity="an excess of 1e-13; the half-width of the interval",
 )
@@ -122,7 +125,9 @@ def _nearest_pair(share: float = 1.0) -> Evidence:
         # off the diagonal the kernel is cos(theta) (pi - theta) / (2 pi)
         return extreme_eigenvalues(personal)[0], share * float(0.5 - shared[pairs].max())
 
-    return over_designs(sides, designs(n=2), ("λᵖ", "bound by the nearest pair"))
+    return over_designs(
+        sides, designs(n=2), ("smallest eigenvalue λᵖ of the personal kernel", "bound by the nearest pair")
+    )
 
 
 @FS16C.reading("the bound, for the nearest pair of inputs at one client")

@@ -73,7 +73,8 @@ FD13C = Claim(
     statement="EE norm(w^T - w^*)^2 <= 1/(gamma + T - 1) (gamma norm(w^1 - w^*)^2 + B/mu^2 sum_(t=1)^(T-1) "
     "1/(gamma + t)), quad eta_t = 1/(mu (gamma + t)), quad F - F^* <= L/2 norm(w - w^*)^2",
     severity="false",
-    assumptions="γ = max(8 L/μ, E); B with noise and the sampling term as in FD-14c and FD-18c",
+    assumptions="γ = max(8 L/μ, E); B with a term for the noise of stochastic gradients and one for the draw of "
+    "clients added (derived in FD-18c and FD-14c)",
     sensitivity="exact; the factor γ, and the sum as a whole, which is seen at the first drift or noise; of the "
     "terms of B only the noise is seen by itself: the others come from the inequalities of FD-14c",
 )

@@ -139,7 +139,8 @@ FD16C = Claim(
     statement="EE norm(w^t - w^*)^2 <= v/(gamma + t), quad v = max((beta^2 B)/(beta mu - 1), (gamma + 1) norm(w^1 - "
     "w^*)^2), quad 1/mu < beta <= (gamma + 1)/(4 L), quad gamma + 1 >= E",
     severity="false",
-    assumptions="B with noise and the sampling term as in FD-14c and FD-18c; β is not the protocol's",
+    assumptions="B with a term for the noise of stochastic gradients and one for the draw of clients added "
+    "(derived in FD-18c and FD-14c); β is not the protocol's",
     sensitivity="exact; the start in v, and β²B/(βμ − 1) in the recursions; of the terms of B federated averaging "
     "itself shows only the noise: the others come from the inequalities of FD-14c",
 )
