@@ -99,7 +99,7 @@ def _parts(body: str, drawn: dict[bytes, Path]) -> Iterator[str]:
 
 
 def _raw(text: str, drawn: dict[bytes, Path]) -> str:
-    """Return a piece of HTML with claims linked, tables that can be scrolled, and headings without numbers."""
+    """Return a piece of HTML as it is, claims linked, tables that can be scrolled, headings without numbers."""
     if not text.strip():
         return ""
     if _PICTURE.search(text):
@@ -122,8 +122,9 @@ def _index(names: list[str], pictures: Path) -> str:
     text = (
         "# Gallery\n\nEvery figure and table of the papers with its state, and every study with its pictures, the "
         "command that makes them, and what it found. Pictures are drawn from the committed tables. *Reproduced*: "
-        "measured at the paper's sizes and on its data. *In part*: on other data, at other sizes, or some of its panels. "
-        "Diagrams and summaries of data sets ask for no measurement.\n\n## The studies\n\n::::{grid} 1 2 2 3\n:gutter: 3\n\n"
+        "measured at the paper's sizes and on its data. *In part*: on other data, at other sizes, or some of "
+        "its panels. Diagrams and summaries of data sets ask for no measurement.\n\n## The studies\n\n"
+        "::::{grid} 1 2 2 3\n:gutter: 3\n\n"
     )
     for name in names:
         about = study(name).ABOUT

@@ -9,9 +9,10 @@ from pathlib import Path
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>$~^\"'&=:])")
 
 
-def escaped(text: str) -> str:
+def escaped(text: str, *, strip: bool = True) -> str:
     """Return plain text as Markdown that shows it as it is, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    shown = re.sub(r"\s+", " ", text)
+    return _SPECIAL.sub(r"\\\1", shown.strip() if strip else shown)
 
 
 def write_pages(folder: Path, pages: Mapping[str, str]) -> None:

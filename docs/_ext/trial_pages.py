@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,10 @@ def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], 
     facts = [
         ["Verdict", f"**{judged['verdict']}**" + _where(judged["condition"])],
         ["Paper", escaped(claim.paper)],
-        ["Place", escaped(claim.place)],
+        ["Place", _linked(claim.place, claims)],
         ["Said by", escaped(said)],
         ["If it fails", f"{claim.severity}"],
-        ["Assumptions", escaped(claim.assumptions)],
+        ["Assumptions", _linked(claim.assumptions, claims)],
         ["The check sees", escaped(claim.sensitivity)],
         ["Cases", f"{judged['cases']:,}" if judged["cases"] else "–"],
     ]
@@ -73,7 +74,7 @@ def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], 
         _readings(judged),
     ]
     if claim.flaw:
-        parts.append(f"## What goes wrong\n\n{escaped(claim.flaw)}\n")
+        parts.append(f"## What goes wrong\n\n{_linked(claim.flaw, claims)}\n")
     if claim.corrected:
         other = claims[claim.corrected]
         parts.append(
@@ -92,6 +93,12 @@ def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], 
         f"```bash\npython -m theory_checks {claim.id}\n```\n",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _linked(text: str, claims: Mapping[str, Claim]) -> str:
+    """Return plain text as Markdown, with the claims that it names linked."""
+    parts = re.split(r"\b([A-Z]{2}-\d\dc?)\b", text)
+    return "".join(f"[{part}]({part}.md)" if part in claims else escaped(part, strip=False) for part in parts)
 
 
 def _where(condition: str | None) -> str:
