@@ -16,7 +16,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[1], os.environ
 tempfile.tempdir = str(Path(__file__).parents[1] / "build" / "pages")
 Path(tempfile.tempdir).mkdir(parents=True, exist_ok=True)
 
-import fedstat  # noqa: E402
+import fedstat
 
 project = "fedstat"
 author = "The fedstat developers"
