@@ -68,7 +68,6 @@ def test_a_method_from_outside_is_checked_the_same_way(examples):
     check_method(FedAvgM(), all_shared=FedAvgM(beta=0.0), except_for=["one client"], examples=examples)
 
 
-@pytest.mark.slow
 def test_a_broken_method_is_caught_with_a_small_population():
     with pytest.raises(AssertionError, match=r"Forgetful breaks the law 'one client' on Case\(sizes=\(2,\), seed=0\)"):
         check_method(Forgetful())

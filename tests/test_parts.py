@@ -6,8 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import Phase as Step
-from hypothesis import settings
 from sklearn import metrics as sk
 from torch import nn
 
@@ -58,16 +56,6 @@ def test_optimisers_obey_the_laws(optimizer):
     fs.testing.check_optimizer(optimizer, examples=3)
 
 
-@pytest.fixture
-def found_is_enough():
-    """Leave out the search for the smallest example."""
-    settings.register_profile("found", settings.get_profile("repeatable"), phases=[Step.explicit, Step.generate])
-    settings.load_profile("found")
-    yield
-    settings.load_profile("repeatable")
-
-
-@pytest.mark.usefixtures("found_is_enough")
 @pytest.mark.parametrize("optimizer", [Nosy(), Restless()], ids=lambda o: type(o).__name__)
 def test_an_optimiser_that_sees_other_clients_is_found(optimizer):
     with pytest.raises(AssertionError, match=f"{type(optimizer).__name__} breaks the law '(alone|company)' on Case"):
@@ -271,7 +259,6 @@ def test_an_executor_of_ones_own_does_the_work():
         run(fs.FedAvg(), executor=object())
 
 
-@pytest.mark.usefixtures("found_is_enough")
 def test_an_executor_that_mistakes_clients_is_found():
     class Forgetful(fs.federated.Stacked):
         def train(self, work, start, jobs, moves):
