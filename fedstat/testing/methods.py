@@ -145,8 +145,8 @@ def search(law: Callable[[Case], None], complaint: str, examples: int, fewest: i
     except AssertionError as error:
         found = error
     # what breaks a law does so nearly always on few clients, too, and those are found sooner than by Hypothesis
-    for size, clients in product((2, 6), range(fewest, 5)):
-        hold(Case((size,) * clients, 0))
+    for samples, clients in product((2, 6), range(fewest, 5)):
+        hold(Case((samples,) * clients, 0))
     raise found
 
 
