@@ -1,5 +1,6 @@
 """What all tests share: Hypothesis repeats itself, torch uses one thread per process, small selections no workers."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Run named files of the quick lane in this process: workers would take longer to start than they save."""
     files = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
     return 0 if config.option.markexpr == "not slow" and all(map(Path.is_file, files)) else None
+
+
+@pytest.fixture(autouse=True)
+def figures_are_closed() -> Iterator[None]:
+    """Leave no figure to the tests that follow: matplotlib warns of many."""
+    yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
 
 
 @pytest.fixture(params=[2, pytest.param(5, marks=pytest.mark.slow)], ids=["few", "many"])

@@ -142,6 +142,7 @@ def test_claims_are_judged(command, clone, capsys, monkeypatch):
     """As printed but for long searches, cut to ten cases, and the whole ledger, which its own tests judge."""
     _, _, module, *claims = shlex.split(command.replace(" 10000", " 10"))
     monkeypatch.setattr(sys, "argv", [module, *(claims or ["FS-12"])])
+    monkeypatch.delitem(sys.modules, f"{module}.__main__", raising=False)  # runpy warns of what is imported already
     with pytest.raises(SystemExit) as left:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     assert not left.value.code
