@@ -18,6 +18,7 @@ from fedstat.data.clients import Clients, Samples
 from fedstat.data.masked import unmasked
 from fedstat.data.npz import read_npz
 from fedstat.data.partition import Partition, by_group
+from fedstat.data.prepare import FitOn, prepared
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +32,8 @@ def from_arrays(
     test: float = 0.2,
     validation: float = 0.0,
     seed: int = 0,
+    prepare: Any = None,
+    fit_on: FitOn = "pooled",
 ) -> Clients:
     """Make clients from samples and a client label for each.
 
@@ -48,6 +51,13 @@ def from_arrays(
         and, where a share is positive, at least one held-out sample.
     seed : int
         Decides which samples are held out.
+    prepare : "standard" or transformer, optional
+        How inputs are brought into shape: "standard" fills missing values with medians and standardises columns; or any
+        transformer of scikit-learn's, or a pipeline of them, which may take text and data frames. It is fitted on
+        training samples alone, on a copy.
+    fit_on : {"pooled", "client", "fitted"}
+        Fit it on all clients' training samples together, as if they had shared what it learns; on each client's own; or
+        take it as it is, fitted before, such as ``clients.transformer`` for clients that come later.
 
     Raises
     ------
@@ -60,7 +70,8 @@ def from_arrays(
     _check_labels("client", client)
     if np.shape(y) != client.shape:
         raise ValueError(f"y and client must have one entry per sample, got shapes {np.shape(y)} and {client.shape}.")
-    return from_indices(x, y, by_group(client), test=test, validation=validation, seed=seed)
+    how: dict[str, Any] = {"prepare": prepare, "fit_on": fit_on}
+    return from_indices(x, y, by_group(client), test=test, validation=validation, seed=seed, **how)
 
 
 def from_indices(
@@ -75,6 +86,8 @@ def from_indices(
     tokens: bool = False,
     classes: Sequence[Any] | None = None,
     common: np.ndarray | None = None,
+    prepare: Any = None,
+    fit_on: FitOn = "pooled",
 ) -> Clients:
     """Make clients from samples and a partition, or one index array per client.
 
@@ -101,6 +114,8 @@ def from_indices(
         The classes that the codes ``0..Q-1`` mean, if `y` holds such codes; classes that do not occur count as well.
     common : array of int, optional
         Samples of a test set that belongs to no client; they are kept once.
+    prepare, fit_on
+        As in `from_arrays`.
 
     Raises
     ------
@@ -108,25 +123,36 @@ def from_indices(
         As `from_arrays` does; also if an index or a label is out of range, a client has no test samples, or there is a
         `common` test set for clients that name the classes differently.
     """
-    x, y = unmasked("x", x), unmasked("y", y)
+    y = unmasked("y", y)
+    if prepare is None:
+        x = unmasked("x", x)
+    elif not hasattr(x, "iloc"):
+        x = np.asanyarray(x)
     if y.ndim != 1 or x.ndim < 1 or len(x) != len(y):
         raise ValueError(f"x and y must have one entry per sample, got shapes {x.shape} and {y.shape}.")
-    if x.dtype.kind not in "biuf":
-        raise ValueError(f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first.")
-    low, high = _range(x) if x.dtype.kind in "iu" else (0, 0)
-    if tokens and (x.dtype.kind not in "iu" or low < 0):
-        raise ValueError(f"x must hold tokens 0, 1, ..., got {x.dtype} from {low}.")
-    test, validation = number("test", test), number("validation", validation)
-    if not (test >= 0 and validation >= 0 and test + validation < 1):
-        raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
     y, meanings = coded(y, classes)
     if len(indices) == 0:
         raise ValueError("indices must hold at least one client.")
     partition = indices if isinstance(indices, Partition) else Partition(tuple(indices))
     if names is not None:
         partition = replace(partition, names=tuple(names))
+    test, validation = number("test", test), number("validation", validation)
+    if not (test >= 0 and validation >= 0 and test + validation < 1):
+        raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
     rows = _hold_out(partition, len(y), 0.0 if partition.test is not None else test, validation, seed)
-
+    transformer, told = None, ""
+    if prepare is not None:
+        if tokens or common is not None:
+            raise ValueError("prepare is for columns of numbers, not for tokens, nor for a common test set.")
+        x, y, rows, transformer, told = prepared(x, y, rows, prepare, fit_on)
+    if x.dtype.kind not in "biuf":
+        raise ValueError(
+            f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first, or give prepare a "
+            "ColumnTransformer with a OneHotEncoder."
+        )
+    low, high = _range(x) if x.dtype.kind in "iu" else (0, 0)
+    if tokens and (x.dtype.kind not in "iu" or low < 0):
+        raise ValueError(f"x must hold tokens 0, 1, ..., got {x.dtype} from {low}.")
     table = partition.labels
     if table is not None and (meanings is None or table.shape[1] != len(meanings)):
         raise ValueError(
@@ -157,6 +183,8 @@ def from_indices(
         names=partition.names,
         common=None if common is None else gathered([common]),
         labels=table,
+        prepared=told,
+        transformer=transformer,
     )
 
 
