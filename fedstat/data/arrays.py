@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+#: What stands for a missing value in a CSV file; only the first, nothing at all, where nothing will be imputed.
+_MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
+
+
 def from_arrays(
     x: np.ndarray,
     y: np.ndarray,
@@ -220,6 +224,12 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
     if np.issubdtype(y.dtype, np.floating):
         if not np.isfinite(y).all():
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")
+        if len(values := np.unique(y[:1000])) == 2 and np.isin(y, values).all():
+            warnings.warn(
+                f"y holds two floating numbers, {values[0]} and {values[1]}, which makes a regression. If they are "
+                "classes, give them as whole numbers, y.astype(int), or as text.",
+                stacklevel=3,
+            )
         return y, None
     _check_labels("y", y)
     if y.dtype.kind in "iu" and len(y) and int(y.max()) - int(y.min()) <= 2**16:  # without sorting
@@ -287,6 +297,8 @@ def from_csv(
     test: float = 0.2,
     validation: float = 0.0,
     seed: int = 0,
+    prepare: Any = None,
+    fit_on: FitOn = "pooled",
 ) -> Clients:
     """Read clients from a CSV file with a header, a client column, a target column and numeric inputs.
 
@@ -299,8 +311,11 @@ def from_csv(
         in the file, so that 01 and 1 are two clients; they are ordered as numbers if all of them are numbers. Targets
         that are all numbers make a regression, or a classification if they are whole; otherwise, or if both 01 and 1
         occur, they are text and make a classification.
-    test, validation, seed
+    test, validation, seed, fit_on
         As in `from_arrays`.
+    prepare : "standard" or transformer, optional
+        As in `from_arrays`. It is given a data frame, whose columns may hold text, and missing values where a cell is
+        empty or says NA, NaN or null.
 
     Raises
     ------
@@ -308,15 +323,21 @@ def from_csv(
         For ragged lines, missing columns, text or missing values in input columns; the message names the
         line or the column.
     """
-    x, y, owner, names = read_csv(path, client=client, target=target)
+    x, y, owner, names = read_csv(path, client=client, target=target, raw=prepare is not None)
+    how: dict[str, Any] = {"prepare": prepare, "fit_on": fit_on}
     try:
-        return from_indices(x, y, by_group(owner, order=names), test=test, validation=validation, seed=seed)
+        return from_indices(x, y, by_group(owner, order=names), test=test, validation=validation, seed=seed, **how)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def read_csv(path: str | Path, *, client: str, target: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """Read samples as `from_csv` does: inputs (N, d), targets (N,), the client of each (N,), and clients in order."""
+def read_csv(
+    path: str | Path, *, client: str, target: str, raw: bool = False
+) -> tuple[Any, np.ndarray, np.ndarray, list[str]]:
+    """Read samples as `from_csv` does: inputs (N, d), targets (N,), the client of each (N,), and clients in order.
+
+    With `raw`, inputs are a data frame, in which text and missing values may stand.
+    """
     import pandas as pd
 
     path = local("path", path)
@@ -328,16 +349,17 @@ def read_csv(path: str | Path, *, client: str, target: str) -> tuple[np.ndarray,
             warnings.simplefilter(
                 "ignore", pd.errors.DtypeWarning
             )  # a mixed column of numbers and text is refused below
+            header = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
+            empty = {name: list(_MISSING if raw and name not in (client, target) else _MISSING[:1]) for name in header}
             table = pd.read_csv(
                 path,
                 index_col=False,
                 on_bad_lines="error",
                 keep_default_na=False,
-                na_values=[""],
+                na_values=empty,
                 skip_blank_lines=False,
                 dtype={client: str, target: str},
             )
-        header = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path} is empty; a header line and at least one sample are needed.") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -352,16 +374,24 @@ def read_csv(path: str | Path, *, client: str, target: str) -> tuple[np.ndarray,
             raise ValueError(f"{path} has no column {name!r}; it has {reprlib.repr(list(table.columns))[1:-1]}.")
     if table.empty:
         raise ValueError(f"{path} has a header but no samples.")
-    if table.isna().any(axis=None):
-        row, column = np.argwhere(table.isna().to_numpy())[0]
-        raise ValueError(
-            f"{path}, line {row + 2}: no value in column {table.columns[column]!r} (a short line or a missing "
-            "value). Complete or drop such lines."
-        )
     inputs = table.drop(columns=[client, target])
+    needed = table[[client, target]] if raw else table
+    if needed.isna().any(axis=None):
+        row, column = np.argwhere(needed.isna().to_numpy())[0]
+        name = needed.columns[column]
+        impute = "" if name in (client, target) else ', or impute by prepare="standard"'
+        raise ValueError(
+            f"{path}, line {row + 2}: no value in column {name!r} (a short line or a missing value). Complete or drop "
+            f"such lines{impute}."
+        )
+    if raw:
+        return inputs, _targets(table[target]), *_owners(table[client])
     text = [name for name in inputs.columns if not pd.api.types.is_numeric_dtype(inputs[name])]
     if text:
-        raise ValueError(f"{path}: input column {text[0]!r} is not numeric. Encode or drop it.")
+        raise ValueError(
+            f"{path}: input column {text[0]!r} is not numeric. Drop it, or encode it: prepare= takes a "
+            "ColumnTransformer with a OneHotEncoder."
+        )
     if inputs.shape[1] == 0:
         raise ValueError(f"{path} has no input columns beside {client!r} and {target!r}.")
     return _narrowed(inputs.to_numpy(dtype=np.float64)), _targets(table[target]), *_owners(table[client])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def transformer_of(prepare: Any) -> Any:
         return make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
     if isinstance(prepare, type) or not (hasattr(prepare, "fit") and hasattr(prepare, "transform")):
         raise ValueError(
-            f'prepare must be "standard" or a transformer of scikit-learn\'s, such as StandardScaler(), got {prepare!r}.'
+            f'prepare must be "standard" or a transformer such as StandardScaler() of scikit-learn, got {prepare!r}.'
         )
     return prepare
 
@@ -88,8 +88,8 @@ def prepared(
             blocks.append(_apply(fitted[0], x, order[split], "all clients"))
     if len(widths := sorted({block.shape[1] for block in blocks})) > 1:
         raise ValueError(
-            f"prepare makes {widths[0]} to {widths[-1]} columns, by client, and all clients share one network. Name the "
-            'categories in the transformer, or use fit_on="pooled".'
+            f"prepare makes {widths[0]} to {widths[-1]} columns, by client, and all clients share one network. Name "
+            'the categories in the transformer, or use fit_on="pooled".'
         )
     start, numbered = 0, {}
     for split, parts in rows.items():
@@ -97,7 +97,9 @@ def prepared(
         numbered[split] = [np.arange(end - len(part), end) for part, end in zip(parts, ends.tolist(), strict=True)]
         start = int(ends[-1])
     kept = None if fit_on == "client" else fitted[0]
-    return np.concatenate(blocks), y[np.concatenate([*order.values()])], numbered, kept, f"{transformer}, {_WORDS[fit_on]}"
+    name = "medians for missing values, standardised columns" if isinstance(prepare, str) else str(transformer)
+    told = f"{' '.join(name.split())}, {_WORDS[fit_on]}"
+    return np.concatenate(blocks), y[np.concatenate([*order.values()])], numbered, kept, told
 
 
 def _take(x: Any, index: np.ndarray) -> Any:
@@ -119,7 +121,7 @@ def _apply(transformer: Any, x: Any, index: np.ndarray, whose: str) -> np.ndarra
         found = transformer.transform(_take(x, index))
     except (ValueError, TypeError) as error:
         raise ValueError(f"prepare cannot transform the samples of {whose}: {error}") from None
-    found = np.asarray(found.toarray() if sparse.issparse(found) else found)
+    found = np.asarray(cast(Any, found).toarray() if sparse.issparse(found) else found)
     if found.ndim != 2 or len(found) != len(index) or found.dtype.kind not in "biuf":
         raise ValueError(
             f"prepare must make numbers of shape ({len(index)}, columns), got {found.dtype} of shape {found.shape}."
