@@ -67,6 +67,46 @@ def test_a_csv_with_text_and_gaps(tmp_path):
     assert len(fs.data.from_csv(tmp_path / "gaps.csv", prepare="standard").train.y) == 72
 
 
+CONFIG = """
+rounds = 1
+[data]
+file = "t.csv"
+prepare = "mine.py:shape"
+[partition]
+kind = "group"
+new_clients = 0.4
+[model]
+name = "mlp"
+widths = [4]
+[method.FedAvg]
+[training]
+lr = 0.1
+"""
+MINE = """
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+def shape():
+    return make_column_transformer((OneHotEncoder(), ["sex"]), remainder=SimpleImputer())
+"""
+
+
+def test_an_experiment_prepares_a_file_and_clients_that_come_later_alike(tmp_path):
+    sex = np.where(RNG.random(90) < 0.5, "f", "m")
+    table = pd.DataFrame(HOLES, columns=list("abc")).assign(sex=sex, y=Y, client=CLIENT)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "e.toml").write_text(CONFIG)
+    experiment = fs.experiment.read(tmp_path / "e.toml")
+    clients, later = fs.experiment.population(experiment)
+    assert clients.train.x.shape[1] == later.train.x.shape[1] == 5
+    gaps = [one.x[:, 2] for one in splits(later).values()]  # filled with the means of those who train
+    filled = {float(v) for column in gaps for v in column} - {float(v) for v in HOLES[:, 0]}
+    assert filled == {float(clients.transformer.named_transformers_["remainder"].statistics_[0])}
+    fs.experiment.run(experiment, tmp_path / "out", progress=False)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
