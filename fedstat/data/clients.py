@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -262,7 +263,8 @@ class Clients:
                 line += f"   {share.min():>19.2f} / {np.median(share):>6.2f} / {share.max():.2f}"
                 line += f"   {(share == 1).sum():>17}"
             lines.append(line)
-        lines += ["", *([f"inputs prepared by {self.prepared}"] if self.prepared else []), self._overlap()]
+        told = f"inputs prepared by {self.prepared}" if self.prepared else ""
+        lines += ["", *textwrap.wrap(told, 120, subsequent_indent="  "), self._overlap()]
         return "\n".join(lines)
 
     def _overlap(self) -> str:
