@@ -18,9 +18,14 @@ from fedstat.data.clients import Clients, Samples
 from fedstat.data.masked import unmasked
 from fedstat.data.npz import read_npz
 from fedstat.data.partition import Partition, by_group
+from fedstat.data.prepare import FitOn, prepared
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+#: What stands for a missing value in a CSV file; only the first, nothing at all, where nothing will be imputed.
+_MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
 
 
 def from_arrays(
@@ -31,6 +36,8 @@ def from_arrays(
     test: float = 0.2,
     validation: float = 0.0,
     seed: int = 0,
+    prepare: Any = None,
+    fit_on: FitOn = "pooled",
 ) -> Clients:
     """Make clients from samples and a client label for each.
 
@@ -48,6 +55,13 @@ def from_arrays(
         and, where a share is positive, at least one held-out sample.
     seed : int
         Decides which samples are held out.
+    prepare : "standard" or transformer, optional
+        How inputs are brought into shape: "standard" fills missing values with medians and standardises columns; or any
+        transformer of scikit-learn's, or a pipeline of them, which may take text and data frames. It is fitted on
+        training samples alone, on a copy.
+    fit_on : {"pooled", "client", "fitted"}
+        Fit it on all clients' training samples together, as if they had shared what it learns; on each client's own; or
+        take it as it is, fitted before, such as ``clients.transformer`` for clients that come later.
 
     Raises
     ------
@@ -60,7 +74,8 @@ def from_arrays(
     _check_labels("client", client)
     if np.shape(y) != client.shape:
         raise ValueError(f"y and client must have one entry per sample, got shapes {np.shape(y)} and {client.shape}.")
-    return from_indices(x, y, by_group(client), test=test, validation=validation, seed=seed)
+    how: dict[str, Any] = {"prepare": prepare, "fit_on": fit_on}
+    return from_indices(x, y, by_group(client), test=test, validation=validation, seed=seed, **how)
 
 
 def from_indices(
@@ -75,6 +90,8 @@ def from_indices(
     tokens: bool = False,
     classes: Sequence[Any] | None = None,
     common: np.ndarray | None = None,
+    prepare: Any = None,
+    fit_on: FitOn = "pooled",
 ) -> Clients:
     """Make clients from samples and a partition, or one index array per client.
 
@@ -101,6 +118,8 @@ def from_indices(
         The classes that the codes ``0..Q-1`` mean, if `y` holds such codes; classes that do not occur count as well.
     common : array of int, optional
         Samples of a test set that belongs to no client; they are kept once.
+    prepare, fit_on
+        As in `from_arrays`.
 
     Raises
     ------
@@ -108,25 +127,36 @@ def from_indices(
         As `from_arrays` does; also if an index or a label is out of range, a client has no test samples, or there is a
         `common` test set for clients that name the classes differently.
     """
-    x, y = unmasked("x", x), unmasked("y", y)
+    y = unmasked("y", y)
+    if prepare is None:
+        x = unmasked("x", x)
+    elif not hasattr(x, "iloc"):
+        x = np.asanyarray(x)
     if y.ndim != 1 or x.ndim < 1 or len(x) != len(y):
         raise ValueError(f"x and y must have one entry per sample, got shapes {x.shape} and {y.shape}.")
-    if x.dtype.kind not in "biuf":
-        raise ValueError(f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first.")
-    low, high = _range(x) if x.dtype.kind in "iu" else (0, 0)
-    if tokens and (x.dtype.kind not in "iu" or low < 0):
-        raise ValueError(f"x must hold tokens 0, 1, ..., got {x.dtype} from {low}.")
-    test, validation = number("test", test), number("validation", validation)
-    if not (test >= 0 and validation >= 0 and test + validation < 1):
-        raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
     y, meanings = coded(y, classes)
     if len(indices) == 0:
         raise ValueError("indices must hold at least one client.")
     partition = indices if isinstance(indices, Partition) else Partition(tuple(indices))
     if names is not None:
         partition = replace(partition, names=tuple(names))
+    test, validation = number("test", test), number("validation", validation)
+    if not (test >= 0 and validation >= 0 and test + validation < 1):
+        raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
     rows = _hold_out(partition, len(y), 0.0 if partition.test is not None else test, validation, seed)
-
+    transformer, told = None, ""
+    if prepare is not None:
+        if tokens or common is not None:
+            raise ValueError("prepare is for columns of numbers, not for tokens, nor for a common test set.")
+        x, y, rows, transformer, told = prepared(x, y, rows, prepare, fit_on)
+    if x.dtype.kind not in "biuf":
+        raise ValueError(
+            f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first, or give prepare a "
+            "ColumnTransformer with a OneHotEncoder."
+        )
+    low, high = _range(x) if x.dtype.kind in "iu" else (0, 0)
+    if tokens and (x.dtype.kind not in "iu" or low < 0):
+        raise ValueError(f"x must hold tokens 0, 1, ..., got {x.dtype} from {low}.")
     table = partition.labels
     if table is not None and (meanings is None or table.shape[1] != len(meanings)):
         raise ValueError(
@@ -157,6 +187,8 @@ def from_indices(
         names=partition.names,
         common=None if common is None else gathered([common]),
         labels=table,
+        prepared=told,
+        transformer=transformer,
     )
 
 
@@ -192,6 +224,12 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
     if np.issubdtype(y.dtype, np.floating):
         if not np.isfinite(y).all():
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")
+        if len(values := np.unique(y[:1000])) == 2 and np.isin(y, values).all():
+            warnings.warn(
+                f"y holds two floating numbers, {values[0]} and {values[1]}, which makes a regression. If they are "
+                "classes, give them as whole numbers, y.astype(int), or as text.",
+                stacklevel=3,
+            )
         return y, None
     _check_labels("y", y)
     if y.dtype.kind in "iu" and len(y) and int(y.max()) - int(y.min()) <= 2**16:  # without sorting
@@ -259,6 +297,8 @@ def from_csv(
     test: float = 0.2,
     validation: float = 0.0,
     seed: int = 0,
+    prepare: Any = None,
+    fit_on: FitOn = "pooled",
 ) -> Clients:
     """Read clients from a CSV file with a header, a client column, a target column and numeric inputs.
 
@@ -271,8 +311,11 @@ def from_csv(
         in the file, so that 01 and 1 are two clients; they are ordered as numbers if all of them are numbers. Targets
         that are all numbers make a regression, or a classification if they are whole; otherwise, or if both 01 and 1
         occur, they are text and make a classification.
-    test, validation, seed
+    test, validation, seed, fit_on
         As in `from_arrays`.
+    prepare : "standard" or transformer, optional
+        As in `from_arrays`. It is given a data frame, whose columns may hold text, and missing values where a cell is
+        empty or says NA, NaN or null.
 
     Raises
     ------
@@ -280,15 +323,21 @@ def from_csv(
         For ragged lines, missing columns, text or missing values in input columns; the message names the
         line or the column.
     """
-    x, y, owner, names = read_csv(path, client=client, target=target)
+    x, y, owner, names = read_csv(path, client=client, target=target, raw=prepare is not None)
+    how: dict[str, Any] = {"prepare": prepare, "fit_on": fit_on}
     try:
-        return from_indices(x, y, by_group(owner, order=names), test=test, validation=validation, seed=seed)
+        return from_indices(x, y, by_group(owner, order=names), test=test, validation=validation, seed=seed, **how)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def read_csv(path: str | Path, *, client: str, target: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """Read samples as `from_csv` does: inputs (N, d), targets (N,), the client of each (N,), and clients in order."""
+def read_csv(
+    path: str | Path, *, client: str, target: str, raw: bool = False
+) -> tuple[Any, np.ndarray, np.ndarray, list[str]]:
+    """Read samples as `from_csv` does: inputs (N, d), targets (N,), the client of each (N,), and clients in order.
+
+    With `raw`, inputs are a data frame, in which text and missing values may stand.
+    """
     import pandas as pd
 
     path = local("path", path)
@@ -300,16 +349,17 @@ def read_csv(path: str | Path, *, client: str, target: str) -> tuple[np.ndarray,
             warnings.simplefilter(
                 "ignore", pd.errors.DtypeWarning
             )  # a mixed column of numbers and text is refused below
+            header = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
+            empty = {name: list(_MISSING if raw and name not in (client, target) else _MISSING[:1]) for name in header}
             table = pd.read_csv(
                 path,
                 index_col=False,
                 on_bad_lines="error",
                 keep_default_na=False,
-                na_values=[""],
+                na_values=empty,
                 skip_blank_lines=False,
                 dtype={client: str, target: str},
             )
-        header = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path} is empty; a header line and at least one sample are needed.") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -324,16 +374,24 @@ def read_csv(path: str | Path, *, client: str, target: str) -> tuple[np.ndarray,
             raise ValueError(f"{path} has no column {name!r}; it has {reprlib.repr(list(table.columns))[1:-1]}.")
     if table.empty:
         raise ValueError(f"{path} has a header but no samples.")
-    if table.isna().any(axis=None):
-        row, column = np.argwhere(table.isna().to_numpy())[0]
-        raise ValueError(
-            f"{path}, line {row + 2}: no value in column {table.columns[column]!r} (a short line or a missing "
-            "value). Complete or drop such lines."
-        )
     inputs = table.drop(columns=[client, target])
+    needed = table[[client, target]] if raw else table
+    if needed.isna().any(axis=None):
+        row, column = np.argwhere(needed.isna().to_numpy())[0]
+        name = needed.columns[column]
+        impute = "" if name in (client, target) else ', or impute by prepare="standard"'
+        raise ValueError(
+            f"{path}, line {row + 2}: no value in column {name!r} (a short line or a missing value). Complete or drop "
+            f"such lines{impute}."
+        )
+    if raw:
+        return inputs, _targets(table[target]), *_owners(table[client])
     text = [name for name in inputs.columns if not pd.api.types.is_numeric_dtype(inputs[name])]
     if text:
-        raise ValueError(f"{path}: input column {text[0]!r} is not numeric. Encode or drop it.")
+        raise ValueError(
+            f"{path}: input column {text[0]!r} is not numeric. Drop it, or encode it: prepare= takes a "
+            "ColumnTransformer with a OneHotEncoder."
+        )
     if inputs.shape[1] == 0:
         raise ValueError(f"{path} has no input columns beside {client!r} and {target!r}.")
     return _narrowed(inputs.to_numpy(dtype=np.float64)), _targets(table[target]), *_owners(table[client])

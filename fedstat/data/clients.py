@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -77,7 +78,8 @@ class Samples:
                     )
                 raise ValueError(
                     f"{name} must be finite; client {k}, sample {i} holds {block[tuple(where)]}. "
-                    "Drop or impute such samples first."
+                    'Drop such samples, or give fs.data.from_arrays or from_csv prepare="standard", which imputes '
+                    "by what training samples teach."
                 )
 
     @classmethod
@@ -188,6 +190,10 @@ class Clients:
         A test set that belongs to no client, as if of one client (K = 1).
     labels : ndarray of int, shape (K, Q), or None
         If clients name the classes differently: the class ``q`` of the data set is ``labels[k, q]`` at client `k`.
+    prepared : str
+        How inputs were brought into shape, in words; empty if they were taken as they are.
+    transformer : object or None
+        The fitted transformer of all clients that did it, for samples that come later.
     """
 
     train: Samples
@@ -198,6 +204,8 @@ class Clients:
     truth: Any = None
     common: Samples | None = None
     labels: np.ndarray | None = None
+    prepared: str = ""
+    transformer: Any = None
 
     def __post_init__(self) -> None:
         """Check that all splits hold samples of the same clients."""
@@ -255,7 +263,8 @@ class Clients:
                 line += f"   {share.min():>19.2f} / {np.median(share):>6.2f} / {share.max():.2f}"
                 line += f"   {(share == 1).sum():>17}"
             lines.append(line)
-        lines += ["", self._overlap()]
+        told = f"inputs prepared by {self.prepared}" if self.prepared else ""
+        lines += ["", *textwrap.wrap(told, 120, subsequent_indent="  "), self._overlap()]
         return "\n".join(lines)
 
     def _overlap(self) -> str:

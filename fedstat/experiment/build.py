@@ -21,8 +21,9 @@ from fedstat.data import Clients, Partition, datasets
 from fedstat.data.arrays import coded, read_csv
 from fedstat.data.datasets.base import Dataset
 from fedstat.data.npz import read_npz
+from fedstat.data.prepare import FitOn
 from fedstat.experiment import config
-from fedstat.experiment.reading import FACTS, executor, make_method, metrics, network
+from fedstat.experiment.reading import FACTS, executor, make_method, metrics, network, transformer
 from fedstat.federated import Method
 from fedstat.federated.executor import here
 from fedstat.federated.losses import choose_task
@@ -103,7 +104,8 @@ def set_up(experiment: config.Experiment) -> Setup:
         partitions[seed], clients[seed], later = _populate(experiment, dataset, seed)
         if later is not None:
             unseen[seed] = later
-    model, built = _network(experiment, dataset)
+    shape = next(iter(clients.values())).train.x.shape[1:]
+    model, built = _network(experiment, dataset, shape)
     methods = {label: make_method(choice) for label, choice in experiment.method.items()}
     more, work = metrics(experiment.evaluation), executor(experiment.executor)
     setup = Setup(
@@ -160,8 +162,13 @@ def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tup
     part = naming("partition", _deal, spec, dataset, experiment.data.pool, seed)
     new = _new_clients(spec, len(part), seed)
     gather = partial(_gather, spec=spec, dataset=dataset, seed=seed)
-    clients = naming("partition", gather, _some(part, ~new), common=common)
-    return part, clients, naming("partition", gather, _some(part, new)) if new.any() else None
+    how = {"prepare": transformer(experiment.data), "fit_on": experiment.data.fit_on}
+    clients = naming("partition", gather, _some(part, ~new), common=common, **how)
+    if not new.any():
+        return part, clients, None
+    if clients.transformer is not None:
+        how = {"prepare": clients.transformer, "fit_on": "fitted"}
+    return part, clients, naming("partition", gather, _some(part, new), **how)
 
 
 def naming(key: str, make: Any, *args: Any, **kwargs: Any) -> Any:
@@ -178,8 +185,9 @@ def _from_file(data: config.Source) -> Dataset:
     if not path.exists():
         raise FileNotFoundError(f"data.file: {path} does not exist.")
     if path.suffix.lower() == ".csv":
-        x, y, owner, names = read_csv(path, client=data.client, target=data.target)
-        if not (finite := np.isfinite(x).all(axis=1)).all():
+        raw = data.prepare is not None
+        x, y, owner, names = read_csv(path, client=data.client, target=data.target, raw=raw)
+        if not raw and not (finite := np.isfinite(x).all(axis=1)).all():
             raise ValueError(f"{path}: sample {finite.argmin()} holds an infinite number, or one beyond float32.")
         y, classes = naming(str(path), coded, y)
         held, own = np.zeros(len(y), dtype=bool), data.client
@@ -290,7 +298,14 @@ def _some(part: Partition, chosen: np.ndarray) -> Partition:
 
 
 def _gather(
-    part: Partition, *, spec: config.Dealing, dataset: Dataset, seed: int, common: np.ndarray | None = None
+    part: Partition,
+    *,
+    spec: config.Dealing,
+    dataset: Dataset,
+    seed: int,
+    common: np.ndarray | None = None,
+    prepare: Any = None,
+    fit_on: FitOn = "pooled",
 ) -> Clients:
     test = spec.test if isinstance(spec, config.Tested) and not isinstance(spec.test, str) else 0.0
     if part.test is None and test == 0:
@@ -305,13 +320,15 @@ def _gather(
         tokens=dataset.vocabulary is not None,
         classes=dataset.classes or None,
         common=common,
+        prepare=prepare,
+        fit_on=fit_on,
     )
 
 
-def _network(experiment: config.Experiment, dataset: Dataset) -> tuple[Factory, Network]:
+def _network(experiment: config.Experiment, dataset: Dataset, shape: Sequence[int]) -> tuple[Factory, Network]:
     """Return what builds the network, told about the data what it asks for, and what it builds."""
     function, given = network(experiment.model)
-    facts = _facts(dataset)
+    facts = _facts(dataset, shape)
     args: list[Any] = []
     named: dict[str, Any] = {}
     for p in inspect.signature(function).parameters.values():
@@ -383,9 +400,8 @@ def _check_margins(setup: Setup) -> None:
             raise ValueError(f"{name} must be below 1 for accuracies, got {margin:g}. A point is 0.01.")
 
 
-def _facts(dataset: Dataset) -> dict[str, int]:
-    """Return the facts about the data that a network may ask for, by name."""
-    shape: Sequence[int] = dataset.x.shape[1:]
+def _facts(dataset: Dataset, shape: Sequence[int]) -> dict[str, int]:
+    """Return the facts about the data that a network may ask for, by name; `shape` is that of one input."""
     facts = {"inputs": math.prod(shape), "classes": len(dataset.classes) or 1}
     if dataset.vocabulary is not None:
         facts["vocabulary"] = dataset.vocabulary

@@ -15,6 +15,8 @@ Above the tables
     pool                deal the official test part, too (false)
     file                one's own .csv with a header, or .npz with arrays
     client, target      columns or arrays of a file ("client", "y")
+    prepare             "standard" (impute medians, standardise columns) or a transformer, ``"mine.py:name"`` (none)
+    fit_on              whose training samples teach it: "pooled" or "client" ("pooled")
 
 ``[partition]``, required: who holds what
     kind                one of the next, each with keys of its own; required
@@ -98,6 +100,11 @@ class Source:
         Columns, or arrays, of a file.
     pool : bool
         Take the official training and test parts together; otherwise clients hold samples of the training part alone.
+    prepare : str, optional
+        How inputs are brought into shape by what training samples teach: "standard" or, as ``"mine.py:name"``, a
+        transformer of scikit-learn's or a function that makes one. Columns of a .csv may then hold text and gaps.
+    fit_on : {"pooled", "client"}
+        Whose training samples teach it: all clients' together, or each client's own.
     """
 
     name: str | None = None
@@ -106,6 +113,8 @@ class Source:
     client: str = "client"
     target: str = "y"
     pool: bool = False
+    prepare: str | None = None
+    fit_on: Literal["pooled", "client"] = "pooled"
 
     def __post_init__(self) -> None:
         """Check that there is one source."""
@@ -113,6 +122,8 @@ class Source:
             raise ValueError("give either name (a data set) or file (one's own .csv or .npz).")
         if self.file is not None and not self.file.lower().endswith((".csv", ".npz")):
             raise ValueError(f"file must end in .csv or .npz, got {self.file!r}.")
+        if self.prepare is not None and self.prepare != "standard" and ":" not in self.prepare:
+            raise ValueError(f'prepare must be "standard" or one\'s own, as "mine.py:name", got {self.prepare!r}.')
 
 
 @dataclass(frozen=True, kw_only=True)

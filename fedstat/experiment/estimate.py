@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import torch
@@ -178,7 +179,9 @@ def _per_client(setup: Setup) -> bool:
 
 def _data(setup: Setup) -> int:
     """Count the bytes of the data set, of every seed's clients, and of the engine's copies."""
-    total = setup.dataset.x.nbytes + setup.dataset.y.nbytes + sum(of.nbytes for of in setup.dataset.groups.values())
+    x: Any = setup.dataset.x  # a data frame of a .csv, if it is prepared
+    total = x.nbytes if hasattr(x, "nbytes") else int(x.memory_usage(deep=True).sum())
+    total += setup.dataset.y.nbytes + sum(of.nbytes for of in setup.dataset.groups.values())
     for clients in {id(of): of for of in (*setup.clients.values(), *setup.unseen.values())}.values():
         for name, samples in (*clients.splits.items(), ("common", clients.common)):
             if samples is not None:

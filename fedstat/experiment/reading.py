@@ -21,6 +21,7 @@ from torch import nn
 import fedstat as fs
 from fedstat._user_code import NOT_RUN, load_object, no_user_code
 from fedstat.data import datasets
+from fedstat.data.prepare import transformer_of
 from fedstat.experiment.config import KINDS, Choice, Dealing, Evaluation, Experiment, General, Source
 from fedstat.federated import Method, Patience, Training, schedules
 from fedstat.federated.executor import check_executor
@@ -110,6 +111,7 @@ def _names(table: Table) -> Iterator[tuple[str, Any]]:
         return table.get(key, {}) if isinstance(table, dict) else {}
 
     yield "executor", table.get("executor")
+    yield "data.prepare", inner(table.get("data"), "prepare")
     yield "model.name", inner(table.get("model"), "name")
     for label, options in table.get("method", {}).items() if isinstance(table.get("method"), dict) else ():
         yield f"method.{_quoted(label)}.name", inner(options, "name") or label
@@ -242,10 +244,28 @@ def _data(table: Table, folder: Path) -> Source:
     for name in ("root", "file"):
         if isinstance(data.get(name), str):
             data[name] = _absolute(folder, data[name])
+    data = {key: _own_file(value, folder) if key == "prepare" else value for key, value in data.items()}
     known = sorted(datasets.available())
     if isinstance(data.get("name"), str) and data["name"] not in known:
         raise ValueError(_no_such("data.name", data["name"], known))
-    return _validated(Source, data, "data")
+    source = _validated(Source, data, "data")
+    transformer(source)
+    return source
+
+
+def transformer(source: Source) -> Any:
+    """Return what prepares the inputs, a new one of an own function; None if they are taken as they are.
+
+    Raises
+    ------
+    ValueError
+        If there is no such object, or it is no transformer.
+    """
+    if source.prepare is None or ":" not in source.prepare:
+        return source.prepare
+    found = naming("data.prepare", load_object, source.prepare)
+    made = found() if callable(found) else found
+    return naming("data.prepare", transformer_of, made)
 
 
 def _training(table: Table, folder: Path) -> tuple[Training, dict[str, Any]]:

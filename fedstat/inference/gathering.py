@@ -39,6 +39,8 @@ class Gathered:
         Whether each run counts in the round that it kept.
     plans : frozenset of str
         The digests of the plans that the runs began with, "" of a run without.
+    majority : Scores or None
+        Beside accuracies the share of each client's most frequent class, where all runs tell it.
     """
 
     scores: Scores
@@ -47,6 +49,7 @@ class Gathered:
     notes: tuple[str, ...]
     kept: bool
     plans: frozenset[str]
+    majority: Scores | None
 
 
 def gather(
@@ -68,7 +71,7 @@ def gather(
         raise ValueError(
             f"{stopped} stopped early, and other runs did not: kept rounds and last rounds are different summaries."
         )
-    parts = {}
+    parts, majority = {}, {}
     for name, run in runs.items():
         # the state before training, round 0, is no part of a summary
         most = max(1, min(whole("last", last, 1), int(run.rounds[metric, split][-1])))
@@ -77,6 +80,9 @@ def gather(
         if shares is not found:
             notes.append(f"{name}: values of {metric} are in percent and divided by 100; a margin of 0.01 is a point.")
         parts[name] = choose_models(shares, estimand, name)
+        if metric == "accuracy" and ("majority_share", split) in run.rounds:
+            share = reduce(run.batches, "majority_share", split, last=most, known=run.rounds)
+            majority[name] = choose_models(share, estimand, name)
     labels = _labels(parts, across)
     windows = None if any(kept.values()) else _window(parts, last, across)
     if windows is None and not any(kept.values()):
@@ -98,6 +104,9 @@ def gather(
         tuple(notes),
         any(kept.values()),
         frozenset(str((run.config or {}).get("plan", "")) for run in runs.values()),
+        joined(majority, labels, "majority_share", split, windows)
+        if majority and set(majority) == set(parts)
+        else None,
     )
 
 

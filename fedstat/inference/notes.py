@@ -8,6 +8,7 @@ from typing import Any
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.conclusions import listed, size
 from fedstat.inference.gathering import Gathered
+from fedstat.inference.majority import below_majority
 from fedstat.inference.scores import Scores, still_changing
 from fedstat.inference.sequential import added_seeds
 
@@ -44,6 +45,7 @@ def notes_on(found: Gathered, level: float) -> list[str]:
     """Tell what must be known to read the numbers: gaps, short runs, unequal seeds, two weightings, few seeds."""
     scores = found.scores
     said = [f"{label}: {gaps}; the method has no mean and no difference." for label, gaps in scores.missing.items()]
+    said += [] if found.majority is None else below_majority(scores, found.majority, level)
     evaluated = scores.rounds[scores.rounds > 0]
     if len(scores.averaged) > 1 and len(scores.averaged) >= len(evaluated):
         said.append(

@@ -1,0 +1,135 @@
+"""Bring inputs into shape by what training samples teach: scaling, imputation, any transformer of scikit-learn's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+
+from fedstat._mapped import is_mapped
+
+#: On whose training samples a transformer is fitted: all clients' together, each client's own, or nobody's any more.
+FitOn = Literal["pooled", "client", "fitted"]
+#: Each split's sample numbers, client by client.
+Rows = dict[str, list[np.ndarray]]
+
+_WORDS = {
+    "pooled": "fitted on all clients' training samples together",
+    "client": "fitted on each client's own training samples",
+    "fitted": "fitted before",
+}
+
+
+def transformer_of(prepare: Any) -> Any:
+    """Return the transformer that is meant; "standard" fills missing values with medians and standardises columns.
+
+    Raises
+    ------
+    ValueError
+        If it is neither "standard" nor an object with ``fit`` and ``transform``.
+    """
+    if isinstance(prepare, str) and prepare == "standard":
+        from sklearn.impute import SimpleImputer
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        # a column that is empty at one client stays, since all clients share one network
+        return make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
+    if isinstance(prepare, type) or not (hasattr(prepare, "fit") and hasattr(prepare, "transform")):
+        raise ValueError(
+            f'prepare must be "standard" or a transformer such as StandardScaler() of scikit-learn, got {prepare!r}.'
+        )
+    return prepare
+
+
+def prepared(
+    x: Any, y: np.ndarray, rows: Mapping[str, Sequence[np.ndarray]], prepare: Any, fit_on: FitOn
+) -> tuple[np.ndarray, np.ndarray, Rows, Any, str]:
+    """Fit a transformer on training samples, and transform all samples that clients hold.
+
+    Parameters
+    ----------
+    x : array_like or DataFrame, shape (N, ...)
+        Inputs, which may have missing values and text, if the transformer takes them.
+    y : ndarray, shape (N,)
+        Targets, for transformers that are fitted with them.
+    rows : mapping of str to sequence of arrays of int
+        The sample numbers of each client in each split; "train" is what is learnt from.
+    prepare, fit_on
+        As `fedstat.data.from_arrays` has them.
+
+    Returns
+    -------
+    tuple
+        Inputs and targets of the samples that are held, their new numbers by split and client, the fitted transformer
+        (None if every client has its own), and what was done, in words.
+    """
+    from sklearn.base import clone
+
+    if fit_on not in get_args(FitOn):
+        raise ValueError(f"fit_on must be one of {', '.join(map(repr, get_args(FitOn)))}, got {fit_on!r}.")
+    if is_mapped(x):
+        raise ValueError("prepare would read all of x at once, which is mapped from a file. Store x prepared.")
+    transformer = transformer_of(prepare)
+    clients = range(len(rows["train"]))
+    if fit_on == "client":
+        fitted = [_fit(clone(transformer), x, y, rows["train"][k], f"client {k}") for k in clients]
+    else:
+        everybody = np.concatenate(rows["train"])
+        one = transformer if fit_on == "fitted" else _fit(clone(transformer), x, y, everybody, "all clients")
+        fitted = [one] * len(clients)
+    order = {split: np.concatenate(parts) for split, parts in rows.items()}
+    blocks = []
+    for split, parts in rows.items():
+        if fit_on == "client":
+            blocks += [_apply(fitted[k], x, part, f"client {k}") for k, part in enumerate(parts)]
+        else:
+            blocks.append(_apply(fitted[0], x, order[split], "all clients"))
+    if len(widths := sorted({block.shape[1] for block in blocks})) > 1:
+        raise ValueError(
+            f"prepare makes {widths[0]} to {widths[-1]} columns, by client, and all clients share one network. Name "
+            'the categories in the transformer, or use fit_on="pooled".'
+        )
+    start, numbered = 0, {}
+    for split, parts in rows.items():
+        ends = start + np.cumsum([len(part) for part in parts])
+        numbered[split] = [np.arange(end - len(part), end) for part, end in zip(parts, ends.tolist(), strict=True)]
+        start = int(ends[-1])
+    kept = None if fit_on == "client" else fitted[0]
+    name = "medians for missing values, standardised columns" if isinstance(prepare, str) else str(transformer)
+    told = f"{' '.join(name.split())}, {_WORDS[fit_on]}"
+    return np.concatenate(blocks), y[np.concatenate([*order.values()])], numbered, kept, told
+
+
+def _take(x: Any, index: np.ndarray) -> Any:
+    return x.iloc[index] if hasattr(x, "iloc") else x[index]
+
+
+def _fit(transformer: Any, x: Any, y: np.ndarray, index: np.ndarray, whose: str) -> Any:
+    try:
+        return transformer.fit(_take(x, index), y[index])
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"prepare cannot be fitted on the training samples of {whose}: {error}") from None
+
+
+def _apply(transformer: Any, x: Any, index: np.ndarray, whose: str) -> np.ndarray:
+    """Return transformed samples, shape (n, d), all finite."""
+    from scipy import sparse
+
+    try:
+        found = transformer.transform(_take(x, index))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"prepare cannot transform the samples of {whose}: {error}") from None
+    found = np.asarray(cast(Any, found).toarray() if sparse.issparse(found) else found)
+    if found.ndim != 2 or len(found) != len(index) or found.dtype.kind not in "biuf":
+        raise ValueError(
+            f"prepare must make numbers of shape ({len(index)}, columns), got {found.dtype} of shape {found.shape}."
+        )
+    found = found.astype(found.dtype if found.dtype.kind == "f" else np.float32, copy=False)
+    if not (finite := np.isfinite(found).all(axis=0)).all():
+        raise ValueError(
+            f"prepare leaves missing or infinite numbers in column {finite.argmin()} of {whose}. Impute them, as "
+            'prepare="standard" does.'
+        )
+    return found

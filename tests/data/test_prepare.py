@@ -1,0 +1,149 @@
+"""Inputs prepared by what training samples teach, and by nothing else."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import fedstat as fs
+
+RNG = np.random.default_rng(0)
+Y, CLIENT = RNG.integers(0, 2, 90), np.repeat([0, 1, 2], [20, 30, 40])
+X = RNG.normal(size=(90, 3)) * [1, 100, 5] + [0, 100, 3] + CLIENT[:, None]
+HOLES = np.where(RNG.random(X.shape) < 0.1, np.nan, X)
+
+
+def splits(clients):
+    return {name: samples for name, samples in clients.all_splits.items() if name != "common"}
+
+
+@pytest.mark.parametrize("fit_on", ["pooled", "client"])
+def test_training_samples_alone_are_learnt_from(fit_on):
+    plain = fs.data.from_arrays(X, Y, CLIENT, validation=0.2, seed=4)
+    found = fs.data.from_arrays(X, Y, CLIENT, validation=0.2, seed=4, prepare=StandardScaler(), fit_on=fit_on)
+    for name, samples in splits(plain).items():
+        got = splits(found)[name]
+        np.testing.assert_array_equal(got.n, samples.n)
+        np.testing.assert_array_equal(got.y, samples.y)
+        for k in range(3):
+            train = plain.train.x if fit_on == "pooled" else plain.train.client(k)[0]
+            due = (samples.client(k)[0] - train.mean(axis=0)) / train.std(axis=0)
+            np.testing.assert_allclose(got.client(k)[0], due, rtol=1e-5, atol=1e-5)
+    assert f"StandardScaler(), fitted on {dict(pooled='all', client='each')[fit_on]} client" in str(found)
+    assert (found.transformer is None) == (fit_on == "client")
+
+
+def test_what_is_held_out_changes_nothing_that_is_learnt():
+    plain = fs.data.from_arrays(np.arange(90.0)[:, None], Y, CLIENT)
+    tested = np.isin(np.arange(90.0), plain.test.x[:, 0])
+    wild = np.where(tested[:, None], 1e6, HOLES)
+    calm, other = (fs.data.from_arrays(x, Y, CLIENT, prepare="standard").train.x for x in (HOLES, wild))
+    np.testing.assert_array_equal(calm, other)
+
+
+def test_missing_values_are_imputed_and_clients_that_come_later_are_treated_alike():
+    clients = fs.data.from_arrays(HOLES, Y, CLIENT, prepare="standard")
+    assert np.isfinite(clients.test.x).all()
+    np.testing.assert_allclose(clients.train.x.mean(axis=0), 0, atol=1e-6)
+    later = fs.data.from_arrays(HOLES, Y, CLIENT, prepare=clients.transformer, fit_on="fitted")
+    np.testing.assert_array_equal(later.train.x, clients.train.x)
+    kind = SimpleImputer()
+    fs.data.from_arrays(HOLES, Y, CLIENT, prepare=kind)
+    assert not hasattr(kind, "statistics_")  # a copy is fitted
+
+
+def test_a_csv_with_text_and_gaps(tmp_path):
+    table = pd.DataFrame(HOLES, columns=list("abc")).assign(sex=np.where(Y, "f", "m"), y=Y, client=CLIENT)
+    table.to_csv(tmp_path / "t.csv", index=False, na_rep="NA")
+    encode = make_column_transformer((OneHotEncoder(), ["sex"]), remainder=SimpleImputer())
+    clients = fs.data.from_csv(tmp_path / "t.csv", prepare=encode)
+    np.testing.assert_array_equal(clients.train.x[:, 0], clients.train.y)
+    table.drop(columns="sex").to_csv(tmp_path / "gaps.csv", index=False)
+    with pytest.raises(ValueError, match=r"no value in column '.'.*or impute by prepare=\"standard\""):
+        fs.data.from_csv(tmp_path / "gaps.csv")
+    assert len(fs.data.from_csv(tmp_path / "gaps.csv", prepare="standard").train.y) == 72
+
+
+CONFIG = """
+rounds = 1
+[data]
+file = "t.csv"
+prepare = "mine.py:shape"
+[partition]
+kind = "group"
+new_clients = 0.4
+[model]
+name = "mlp"
+widths = [4]
+[method.FedAvg]
+[training]
+lr = 0.1
+"""
+MINE = """
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+def shape():
+    return make_column_transformer((OneHotEncoder(), ["sex"]), remainder=SimpleImputer())
+"""
+
+
+def test_an_experiment_prepares_a_file_and_clients_that_come_later_alike(tmp_path):
+    sex = np.where(RNG.random(90) < 0.5, "f", "m")
+    table = pd.DataFrame(HOLES, columns=list("abc")).assign(sex=sex, y=Y, client=CLIENT)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "e.toml").write_text(CONFIG)
+    experiment = fs.experiment.read(tmp_path / "e.toml")
+    clients, later = fs.experiment.population(experiment)
+    assert clients.train.x.shape[1] == later.train.x.shape[1] == 5
+    gaps = [one.x[:, 2] for one in splits(later).values()]  # filled with the means of those who train
+    filled = {float(v) for column in gaps for v in column} - {float(v) for v in HOLES[:, 0]}
+    assert filled == {float(clients.transformer.named_transformers_["remainder"].statistics_[0])}
+    fs.experiment.run(experiment, tmp_path / "out", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"prepare": StandardScaler}, 'prepare must be "standard" or a transformer'),
+        ({"prepare": "scale"}, 'prepare must be "standard"'),
+        ({"prepare": StandardScaler(), "fit_on": "test"}, "fit_on must be one of 'pooled', 'client', 'fitted', got"),
+        ({"prepare": StandardScaler()}, "leaves missing or infinite numbers in column"),
+        (
+            {"prepare": StandardScaler(), "fit_on": "fitted"},
+            "cannot transform the samples of all clients: .*not fitted",
+        ),
+        ({}, 'x must be finite; client 0, sample . holds nan.*prepare="standard"'),
+    ],
+)
+def test_what_cannot_be_prepared_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        fs.data.from_arrays(HOLES, Y, CLIENT, **given)
+
+
+def test_a_client_whose_categories_are_others_is_refused():
+    x = np.where(CLIENT[:, None] == 0, "a", np.where(X[:, :1] > 0, "b", "c")).astype(object)
+    with pytest.raises(ValueError, match=r"prepare makes \d to \d columns, by client.*fit_on=\"pooled\""):
+        fs.data.from_arrays(x, Y, CLIENT, prepare=OneHotEncoder(handle_unknown="ignore"), fit_on="client")
+
+
+def test_two_floating_outcomes_are_said_to_be_a_regression():
+    with pytest.warns(UserWarning, match=r"two floating numbers, 0.0 and 1.0, which makes a regression.*astype\(int\)"):
+        assert fs.data.from_arrays(X, Y.astype(float), CLIENT).classes is None
+
+
+@pytest.mark.parametrize(("prepare", "said"), [(None, True), ("standard", False)])
+def test_methods_below_the_majority_share_are_named(prepare, said):
+    x, y = load_breast_cancer(return_X_y=True)
+    clients = fs.data.from_arrays(x, y, np.arange(len(y)) % 5, prepare=prepare)
+    training = fs.Training(lr=0.1)
+    found = fs.federate(
+        fs.FedAvg(), fs.models.mlp(30, 8, 2), clients, training, rounds=12, seed=range(3), progress=False
+    )
+    notes = " ".join(fs.compare(found).notes)
+    assert ("Always naming a client's most frequent class beats FedAvg by" in notes) == said
