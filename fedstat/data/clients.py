@@ -26,6 +26,14 @@ class Samples:
         Labels ``0..Q-1`` (integer) or regression targets (floating).
     n : ndarray of int, shape (K,)
         How many samples each client has; their sum is N.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> samples = fs.data.Samples(np.arange(10.0).reshape(5, 2), np.array([0, 1, 0, 1, 1]), np.array([2, 3]))
+    >>> samples.client(1)[1]
+    array([0, 1, 1])
     """
 
     x: np.ndarray | Mapped
@@ -188,6 +196,13 @@ class Clients:
         A test set that belongs to no client, as if of one client (K = 1).
     labels : ndarray of int, shape (K, Q), or None
         If clients name the classes differently: the class ``q`` of the data set is ``labels[k, q]`` at client `k`.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.from_indices(*fs.data.digits(), fs.data.iid(100, 4))
+    >>> len(clients), clients.train.n.tolist(), clients.majority_share().max() < 0.5
+    (4, [20, 20, 20, 20], np.True_)
     """
 
     train: Samples

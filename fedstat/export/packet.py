@@ -22,7 +22,17 @@ _SELECTED, _BITS = "selected:", "bits:"
 
 
 class Refused(ValueError):
-    """Raised where a method cannot run with real clients, or a message is not what it must be."""
+    """Raised where a method cannot run with real clients, or a message is not what it must be.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> try:
+    ...     fs.export.Server(fs.methods.FedAMP(), fs.models.mlp(4, 3, 2), fs.Training(lr=0.1), clients=3)
+    ... except fs.export.Refused as error:
+    ...     print(str(error)[:60])
+    <fedstat.export.server.Server object at 0x7f846a4bd290>
+    """
 
 
 def refusal(method: object, why: str) -> Refused:
@@ -50,6 +60,14 @@ class Packet:
         Numbers and bytes by name; their bytes are those that the method's message counts.
     numbers : dict of int or float
         Scalars by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> packet = fs.export.Packet({'hidden.weight': np.zeros((2, 3), np.float32)}, {'samples': 12})
+    >>> packet.numbers['samples'], packet.arrays['hidden.weight'].nbytes
+    (12, 24)
     """
 
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)

@@ -27,6 +27,14 @@ class Selected:
         All elements, selected or not.
     mask : Tensor of bool, broadcastable to the shape of `values`
         True at the elements that travel.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fedstat.federated import Selected
+    >>> part = Selected(torch.arange(4.0), torch.tensor([True, False, True, False]))
+    >>> part.mask.sum().item()
+    2
     """
 
     values: Tensor
@@ -58,6 +66,13 @@ class Sparse:
     ----------
     values : Tensor of floats, shape (m, ...)
         All elements, zero or not.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fedstat.federated import Sparse
+    >>> Sparse(torch.tensor([0.0, 2.0, 0.0])).values.count_nonzero().item()
+    1
     """
 
     values: Tensor
@@ -75,6 +90,13 @@ class Bits:
     ----------
     mask : Tensor of bool, shape (m, ...)
         The values; all of them travel.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fedstat.federated import Bits
+    >>> Bits(torch.tensor([True, False, True])).mask.sum().item()
+    2
     """
 
     mask: Tensor

@@ -140,6 +140,14 @@ class Phase:
     state : str, optional
         The slot that holds the optimiser's state before and after the phase, for a method that keeps it from round to
         round (its ``leaves`` have there what ``training.steps.start`` returns); by default the state starts anew.
+
+    Examples
+    --------
+    First the head alone, for ten epochs:
+
+    >>> from fedstat.federated import Phase
+    >>> Phase(('head.weight', 'head.bias'), epochs=10, name='head').epochs
+    10
     """
 
     train: tuple[str, ...]

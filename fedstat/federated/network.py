@@ -42,6 +42,15 @@ class Network:
         Initial parts of those weights, by the name of the leaf.
     mixed : bool
         Whether layers compute in bfloat16.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> from fedstat.federated import build
+    >>> network = build(fs.models.mlp(4, 3, 2), np.random.default_rng(0))
+    >>> network.head, network.layers[network.head], network.bytes
+    ('head', ('head.weight', 'head.bias'), 92)
     """
 
     module: nn.Module
@@ -392,6 +401,15 @@ def build(
     ------
     ValueError
         If the module has layers that the stacked engine cannot run, complex weights, or nothing to train.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> from fedstat.federated import build
+    >>> network = build(fs.models.mlp(4, 3, 2), np.random.default_rng(0))
+    >>> sorted(network.initial())
+    ['head.bias', 'head.weight', 'hidden.bias', 'hidden.weight']
     """
     if not callable(model):
         raise ValueError(

@@ -66,6 +66,16 @@ class APFL(Method):
     a mix of both models' gradients in place of the mixture's, and shrinks it by a penalty ``0.01 alpha^2``; by default
     alpha is fixed. It evaluates the mixture with the local version of the shared model. PFLlib steps v along the
     gradient at v itself, and puts the mixture in its place after every round.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> method = fs.methods.APFL()
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
+    >>> sorted(result.history["estimand"].unique())
+    ['global', 'personal']
     """
 
     alpha: float = 0.5

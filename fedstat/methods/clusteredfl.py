@@ -56,6 +56,16 @@ class ClusteredFL(Method):
     The authors' code: from the second bisection on it takes places in a cluster for numbers of clients, an error that
     we do not repeat; it leaves out running statistics, and evaluates in training mode. Its learning rate decays by 0.99
     per round, as it does here with ``Training(lr_decay=0.99)``. The defaults that differ are named above.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> method = fs.methods.ClusteredFL()
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
+    >>> sorted(result.history["estimand"].unique())
+    ['cluster']
     """
 
     eps1: float = 0.4

@@ -65,6 +65,16 @@ class FedCAC(Method):
 
     The authors' code: there running statistics of batch norm stay with the client, of which the paper says nothing; we
     average them like the weights before them. Ties make more entries critical there, and all clients always take part.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> method = fs.methods.FedCAC()
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
+    >>> sorted(result.history["estimand"].unique())
+    ['personal']
     """
 
     tau: float = 0.5

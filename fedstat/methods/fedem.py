@@ -49,6 +49,16 @@ class FedEM(Method):
     The authors' code: it averages over all clients, absentees with the old components, which shortens the step below
     full participation; we average over participants, as in FedAvg. There a new client's weights take one step at each
     evaluation.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> method = fs.methods.FedEM()
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
+    >>> sorted(result.states["FedEM", 0].clients)
+    ['mixture/pi']
     """
 
     components: int = 3

@@ -113,6 +113,17 @@ class FedFac(Method):
 
     A new client gets LocalTrain ("personal": its personal units train alone, from the common start or, under `dynamic`,
     from the server's value) and, untrained, the mean of all clients' predicted probabilities ("ensemble").
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=6, d=5, units=8, samples=40, test=50, seed=0)
+    >>> method = fs.FedFac(layers=["hidden"], tau=fs.Count(3), kappa=0.6)
+    >>> network, training = fs.models.mlp(5, 8, 1), fs.Training(lr=0.05)
+    >>> result = fs.federate(method, network, clients, training, rounds=2, progress=False)
+    >>> (state,) = result.states.values()
+    >>> print(int(state.shared["hidden.weight"].flatten(1).all(1).sum()), "of 8 units are shared")
+    0 of 8 units are shared
     """
 
     layers: Sequence[str]

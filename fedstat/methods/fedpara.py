@@ -53,6 +53,16 @@ class FedPara(Method):
     The authors' code: it is a notebook with the convolution of FedPara, whose least rank we take. Its rank follows from
     the ratio of parameters that is wanted, ours from the paper's gamma; it factorises also where that saves nothing,
     where we leave a weight plain; and its factors start smaller, see `fedstat.parameterization.Hadamard`.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> method = fs.methods.FedPara()
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
+    >>> sorted(result.states["FedPara", 0].server)
+    ['head.bias', 'head.weight', 'hidden.bias', 'hidden.weight']
     """
 
     gamma: float = 0.5

@@ -58,6 +58,16 @@ class FedRoD(Method):
     The authors' code: their repository holds none. PFLlib starts the private head as a copy of the generic one, which
     doubles the logits; Fling trains the body on both losses and predicts with the private head alone, which is not the
     paper's method.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> method = fs.methods.FedRoD()
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 2), clients, training, rounds=2, progress=False)
+    >>> sorted(result.history["estimand"].unique())
+    ['global', 'personal']
     """
 
     gamma: float = 1.0

@@ -69,6 +69,16 @@ class PFedGate(Method):
     The authors' code: it gates by the mean scores of each test batch, so that a prediction depends on the others in
     it, and averages over all clients, absentees with the old model; we gate by the client or the sample, and average
     over participants, as in FedAvg. Their code lowers both rates on plateaus.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> method = fs.methods.PFedGate()
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
+    >>> sorted(result.history["estimand"].unique())
+    ['personal']
     """
 
     density: float = 0.5

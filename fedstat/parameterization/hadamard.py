@@ -127,6 +127,14 @@ def hadamard_rank(shape: tuple[int, ...], gamma: float) -> int | None:
     FedPara (ICLR 2022), section 3; the smallest rank is that of the authors' code, which has convolutions alone. With
     the root of the smaller of `out` and `in` a convolution of one input channel could have rank one, and all of its
     filters be multiples of one another.
+
+    Examples
+    --------
+    At 0 the least rank whose square reaches the larger side; more of it with gamma:
+
+    >>> from fedstat.parameterization import hadamard_rank
+    >>> hadamard_rank((256, 128), 0.0), hadamard_rank((256, 128), 0.5)
+    (16, 29)
     """
     check_shape(shape)
     if not 0 <= gamma <= 1:
