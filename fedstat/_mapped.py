@@ -36,9 +36,9 @@ class Mapped:
     >>> from pathlib import Path
     >>> import numpy as np
     >>> import fedstat as fs
-    >>> file = Path(tempfile.mkdtemp(), 'x.npy')
+    >>> file = Path(tempfile.mkdtemp(), "x.npy")
     >>> np.save(file, np.arange(12.0).reshape(6, 2))
-    >>> clients = fs.data.from_arrays(np.load(file, mmap_mode='r'), [0, 1] * 3, [0] * 3 + [1] * 3)
+    >>> clients = fs.data.from_arrays(np.load(file, mmap_mode="r"), [0, 1] * 3, [0] * 3 + [1] * 3)
     >>> type(clients.train.x).__name__, clients.train.x.shape
     ('Mapped', (4, 2))
     """

@@ -59,7 +59,7 @@ def from_arrays(
     >>> import numpy as np
     >>> import fedstat as fs
     >>> rng = np.random.default_rng(0)
-    >>> x, y, site = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), np.repeat(['Aachen', 'Bonn'], 30)
+    >>> x, y, site = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), np.repeat(["Aachen", "Bonn"], 30)
     >>> clients = fs.data.from_arrays(x, y, site)
     >>> clients.names, clients.train.n.tolist(), clients.test.n.tolist()
     (('Aachen', 'Bonn'), [24, 24], [6, 6])
@@ -303,10 +303,10 @@ def from_csv(
     >>> import tempfile
     >>> from pathlib import Path
     >>> import fedstat as fs
-    >>> file = Path(tempfile.mkdtemp(), 'patients.csv')
-    >>> rows = ['site,age,ill', 'Bonn,61,no', 'Bonn,70,yes', 'Aachen,55,no', 'Aachen,58,yes']
+    >>> file = Path(tempfile.mkdtemp(), "patients.csv")
+    >>> rows = ["site,age,ill", "Bonn,61,no", "Bonn,70,yes", "Aachen,55,no", "Aachen,58,yes"]
     >>> _ = file.write_text(chr(10).join(rows))
-    >>> clients = fs.data.from_csv(file, client='site', target='ill', test=0.5)
+    >>> clients = fs.data.from_csv(file, client="site", target="ill", test=0.5)
     >>> clients.names, clients.classes
     (('Aachen', 'Bonn'), ('no', 'yes'))
     """
@@ -425,7 +425,7 @@ def from_npz(
     >>> from pathlib import Path
     >>> import numpy as np
     >>> import fedstat as fs
-    >>> file = Path(tempfile.mkdtemp(), 'mine.npz')
+    >>> file = Path(tempfile.mkdtemp(), "mine.npz")
     >>> np.savez(file, x=np.eye(6), y=np.arange(6) % 2, client=np.arange(6) // 3)
     >>> fs.data.from_npz(file).train.n.tolist()
     [2, 2]

@@ -53,7 +53,7 @@ class Partition(Sequence[np.ndarray]):
     --------
     >>> import numpy as np
     >>> import fedstat as fs
-    >>> part = fs.data.Partition((np.array([0, 2]), np.array([1, 3, 4])), names=('Aachen', 'Bonn'))
+    >>> part = fs.data.Partition((np.array([0, 2]), np.array([1, 3, 4])), names=("Aachen", "Bonn"))
     >>> len(part), part.names[1], part.train[1].tolist()
     (2, 'Bonn', [1, 3, 4])
     """
@@ -446,7 +446,7 @@ def by_group(group: np.ndarray, *, min_size: int = 1, order: Sequence[str] | Non
     Examples
     --------
     >>> import fedstat as fs
-    >>> part = fs.data.by_group(['Bonn', 'Aachen', 'Bonn'])
+    >>> part = fs.data.by_group(["Bonn", "Aachen", "Bonn"])
     >>> list(zip(part.names, [i.tolist() for i in part.train]))
     [('Aachen', [1]), ('Bonn', [0, 2])]
     """
@@ -502,8 +502,8 @@ def domains(group: np.ndarray, domains: Mapping[str, Sequence[str]], clients: in
     --------
     >>> import numpy as np
     >>> import fedstat as fs
-    >>> group = np.array(['rose', 'tulip', 'bus', 'tram'] * 5)
-    >>> part = fs.data.domains(group, {'flowers': ['rose', 'tulip'], 'transport': ['bus', 'tram']}, 4)
+    >>> group = np.array(["rose", "tulip", "bus", "tram"] * 5)
+    >>> part = fs.data.domains(group, {"flowers": ["rose", "tulip"], "transport": ["bus", "tram"]}, 4)
     >>> [sorted(set(group[i].tolist())) for i in part.train]
     [['rose', 'tulip'], ['rose', 'tulip'], ['bus', 'tram'], ['bus', 'tram']]
     """

@@ -130,7 +130,7 @@ def random_quadratics(
     Examples
     --------
     >>> import fedstat as fs
-    >>> constants = {'smoothness': 4, 'convexity': 1, 'heterogeneity': 0.5}
+    >>> constants = {"smoothness": 4, "convexity": 1, "heterogeneity": 0.5}
     >>> found = fs.data.random_quadratics(clients=3, dimension=2, **constants, seed=0)
     >>> found.hessians.shape, found.centres.shape
     ((3, 2, 2), (3, 2))

@@ -26,12 +26,18 @@ class Refused(ValueError):
 
     Examples
     --------
+    >>> import tempfile
+    >>> import numpy as np
     >>> import fedstat as fs
+    >>> x = np.random.default_rng(0).normal(size=(3, 20, 4))
+    >>> data = fs.data.from_indices(x[0], (x[0, :, 0] > 0) * 1, [np.arange(20)], classes=[0, 1])
+    >>> how = {"number": 0, "clients": 3, "folder": tempfile.mkdtemp()}
+    >>> client = fs.export.Client(fs.methods.FedPer(), fs.models.mlp(4, 3, 2), data, fs.Training(lr=0.1), **how)
     >>> try:
-    ...     fs.export.Server(fs.methods.FedAMP(), fs.models.mlp(4, 3, 2), fs.Training(lr=0.1), clients=3)
+    ...     client.answer(fs.export.Packet({}, {"ask": 99}))
     ... except fs.export.Refused as error:
-    ...     print(str(error)[:60])
-    <fedstat.export.server.Server object at 0x7f846a4bd290>
+    ...     print(error)
+    the number 'ask' must be a whole number in 0..4, got 99.
     """
 
 
@@ -65,8 +71,8 @@ class Packet:
     --------
     >>> import numpy as np
     >>> import fedstat as fs
-    >>> packet = fs.export.Packet({'hidden.weight': np.zeros((2, 3), np.float32)}, {'samples': 12})
-    >>> packet.numbers['samples'], packet.arrays['hidden.weight'].nbytes
+    >>> packet = fs.export.Packet({"hidden.weight": np.zeros((2, 3), np.float32)}, {"samples": 12})
+    >>> packet.numbers["samples"], packet.arrays["hidden.weight"].nbytes
     (12, 24)
     """
 

@@ -30,11 +30,14 @@ class Selected:
 
     Examples
     --------
+    Two of four values travel, and no mask:
+
     >>> import torch
     >>> from fedstat.federated import Selected
-    >>> part = Selected(torch.arange(4.0), torch.tensor([True, False, True, False]))
-    >>> part.mask.sum().item()
-    2
+    >>> from fedstat.federated.codec import size
+    >>> mask = torch.tensor([True, False, True, False])
+    >>> size({"w": Selected(torch.ones(5, 4), mask)})
+    array([8, 8, 8, 8, 8])
     """
 
     values: Tensor
@@ -69,10 +72,15 @@ class Sparse:
 
     Examples
     --------
+    One value of 100 travels, with its position:
+
     >>> import torch
     >>> from fedstat.federated import Sparse
-    >>> Sparse(torch.tensor([0.0, 2.0, 0.0])).values.count_nonzero().item()
-    1
+    >>> from fedstat.federated.codec import size
+    >>> values = torch.zeros(2, 100)
+    >>> values[:, 7] = 0.5
+    >>> size({"w": Sparse(values)})
+    array([8, 8])
     """
 
     values: Tensor
@@ -93,10 +101,13 @@ class Bits:
 
     Examples
     --------
+    A hundred truth values take 13 bytes:
+
     >>> import torch
     >>> from fedstat.federated import Bits
-    >>> Bits(torch.tensor([True, False, True])).mask.sum().item()
-    2
+    >>> from fedstat.federated.codec import size
+    >>> size({"chosen": Bits(torch.ones(2, 100, dtype=torch.bool))})
+    array([13, 13])
     """
 
     mask: Tensor

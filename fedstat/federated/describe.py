@@ -39,7 +39,7 @@ class Description:
     --------
     >>> import fedstat as fs
     >>> found = fs.describe(fs.methods.FedPer(), fs.models.mlp(4, 3, 2))
-    >>> int(found.table['up'].sum())
+    >>> int(found.table["up"].sum())
     60
     """
 

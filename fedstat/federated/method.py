@@ -80,11 +80,10 @@ class State:
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
     >>> training = fs.Training(lr=0.1)
-    >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
-    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
-    >>> state = result.states['Ditto', 0]
-    >>> state.server['head.weight'].shape, len(state.clients) > 0
-    (torch.Size([1, 8]), True)
+    >>> result = fs.federate(fs.methods.FedPer(), fs.models.mlp(5, 8, 1), clients, training, rounds=3, progress=False)
+    >>> state = result.states["FedPer", 0]
+    >>> state.round, sorted(state.clients)
+    (3, ['head.bias', 'head.weight'])
     """
 
     server: Params
@@ -118,7 +117,7 @@ class Update:
     >>> training = fs.Training(lr=0.1)
     >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, training))
     >>> (update,) = now.updates.values()
-    >>> update.end['head.weight'].shape, update.weight.shape
+    >>> update.end["head.weight"].shape, update.weight.shape
     (torch.Size([4, 1, 8]), torch.Size([4]))
     """
 
@@ -208,6 +207,19 @@ class Predictor:
     outputs : callable
         ``outputs(learner, params, x)`` maps one client's leaves and inputs (B, ...) to outputs (B, Q): logits, or
         log-probabilities.
+
+    Examples
+    --------
+    The models that a method offers for evaluation, of clients 1 and 3:
+
+    >>> import torch
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> method = fs.methods.Ditto()
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1), rounds=1, progress=False)
+    >>> models = method.models(result.states["Ditto", 0], torch.tensor([1, 3]))
+    >>> {estimand: tuple(predictor.params["head.weight"].shape) for estimand, predictor in models.items()}
+    {'personal': (2, 1, 8), 'global': (2, 1, 8)}
     """
 
     params: Params
@@ -445,7 +457,7 @@ def stack(params: Params, clients: int) -> Params:
     --------
     >>> import torch
     >>> from fedstat.federated import stack
-    >>> stack({'w': torch.ones(2, 3)}, 5)['w'].shape
+    >>> stack({"w": torch.ones(2, 3)}, 5)["w"].shape
     torch.Size([5, 2, 3])
     """
     return {name: leaf.expand(clients, *leaf.shape) for name, leaf in params.items()}
@@ -456,12 +468,14 @@ def share_all_but(network: Network, personal: Collection[str]) -> Params:
 
     Examples
     --------
+    Leaves without a mask are shared; of these two, no element is:
+
     >>> import numpy as np
     >>> import fedstat as fs
     >>> from fedstat.federated import build, share_all_but
     >>> network = build(fs.models.mlp(4, 3, 2), np.random.default_rng(0))
-    >>> masks = share_all_but(network, ['head.weight', 'head.bias'])
-    >>> {name: bool(mask.all()) for name, mask in masks.items()}
+    >>> masks = share_all_but(network, ["head.weight", "head.bias"])
+    >>> {name: bool(mask.any()) for name, mask in masks.items()}
     {'head.weight': False, 'head.bias': False}
     """
     return {
@@ -478,8 +492,8 @@ def slot(params: Params, name: str) -> Params:
     --------
     >>> import torch
     >>> from fedstat.federated import slot
-    >>> list(slot({'w': torch.zeros(2), 'personal/w': torch.ones(2)}, 'personal'))
-    ['w']
+    >>> slot({"w": torch.zeros(2), "personal/w": torch.ones(2)}, "personal")
+    {'w': tensor([1., 1.])}
     """
     return {leaf.removeprefix(f"{name}/"): value for leaf, value in params.items() if leaf.startswith(f"{name}/")}
 
@@ -491,7 +505,7 @@ def without_slots(params: Params) -> Params:
     --------
     >>> import torch
     >>> from fedstat.federated import without_slots
-    >>> list(without_slots({'w': torch.zeros(2), 'personal/w': torch.ones(2)}))
+    >>> list(without_slots({"w": torch.zeros(2), "personal/w": torch.ones(2)}))
     ['w']
     """
     return {name: leaf for name, leaf in params.items() if "/" not in name}
@@ -509,7 +523,7 @@ def in_slot(params: Params, name: str) -> Params:
     --------
     >>> import torch
     >>> from fedstat.federated import in_slot
-    >>> list(in_slot({'w': torch.ones(2)}, 'personal'))
+    >>> list(in_slot({"w": torch.ones(2)}, "personal"))
     ['personal/w']
     """
     return {f"{name}/{leaf}": value for leaf, value in params.items()}

@@ -337,6 +337,19 @@ def parameterize(network: Network, forms: Mapping[str, Form], rng: np.random.Gen
     ------
     ValueError
         If a weight does not exist, is already parameterised, or has another shape than its form.
+
+    Examples
+    --------
+    A weight becomes the product of two vectors, and a sparse matrix beside it:
+
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> from fedstat.federated import build, parameterize
+    >>> from fedstat.parameterization import Rank1Sparse
+    >>> network = build(fs.models.mlp(16, 12, 2), np.random.default_rng(0))
+    >>> network = parameterize(network, {"hidden.weight": Rank1Sparse((12, 16), 1)}, np.random.default_rng(1))
+    >>> {name: tuple(shape) for name, shape in network.shapes.items() if "hidden" in name}
+    {'hidden.weight.u': (16, 1), 'hidden.weight.v': (1, 12), 'hidden.weight.mu': (16, 12), 'hidden.bias': (12,)}
     """
     weights, tensors = network.weights, dict(network.module.named_parameters())
     parts = dict(network.parts)

@@ -56,7 +56,7 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
     >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
     >>> unseen = fs.data.relu_mixture(clients=2, d=5, units=8, samples=20, test=50, seed=1)
     >>> offered = fs.newcomers(result, unseen)
-    >>> sorted(offered['estimand'].unique())
+    >>> sorted(offered["estimand"].unique())
     ['global', 'personal']
     """
     if not isinstance(result, Result):

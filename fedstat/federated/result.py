@@ -86,7 +86,7 @@ class Result:
     >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
     >>> result.states.keys()
     dict_keys([('FedAvg', 0), ('Ditto', 0)])
-    >>> type(result.personal(2, 'Ditto', 0)).__name__
+    >>> type(result.personal(2, "Ditto", 0)).__name__
     'MLP'
     """
 
@@ -333,7 +333,7 @@ def load(
     >>> training = fs.Training(lr=0.1)
     >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
     >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
-    >>> folder = Path(tempfile.mkdtemp(), 'run')
+    >>> folder = Path(tempfile.mkdtemp(), "run")
     >>> result.save(folder)
     >>> fs.load(folder).history.equals(result.history)
     True

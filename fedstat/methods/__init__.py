@@ -47,7 +47,7 @@ def find(name: str) -> type[Method]:
     Examples
     --------
     >>> import fedstat as fs
-    >>> fs.methods.find('Ditto')(penalty=0.1).penalty
+    >>> fs.methods.find("Ditto")(penalty=0.1).penalty
     0.1
     """
     if ":" in name:

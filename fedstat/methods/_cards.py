@@ -53,7 +53,7 @@ class Variant:
     Examples
     --------
     >>> import fedstat as fs
-    >>> variant = fs.methods.available()['FedPer'].variants[0]
+    >>> variant = fs.methods.available()["FedPer"].variants[0]
     >>> variant.personal, variant.up < 1
     ('head', True)
     """
@@ -86,7 +86,7 @@ class Card:
     Examples
     --------
     >>> import fedstat as fs
-    >>> fs.methods.available()['Ditto'].about
+    >>> fs.methods.available()["Ditto"].about
     'A shared model as FedAvg trains it, and a personal one that is pulled to it.'
     """
 

@@ -69,13 +69,15 @@ class APFL(Method):
 
     Examples
     --------
+    Every client learns its share of the personal model, from 1/2 on:
+
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> method = fs.methods.APFL()
-    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
-    >>> sorted(result.history["estimand"].unique())
-    ['global', 'personal']
+    >>> training, model = fs.Training(lr=0.3, local_epochs=5), fs.models.mlp(5, 8, 1)
+    >>> result = fs.federate(fs.methods.APFL(), model, clients, training, rounds=10, progress=False)
+    >>> shares = result.states["APFL", 0].clients["mixture/alpha"]
+    >>> shares.shape, bool((shares != 0.5).all())
+    (torch.Size([4, 1]), True)
     """
 
     alpha: float = 0.5

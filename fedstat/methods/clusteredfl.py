@@ -59,13 +59,16 @@ class ClusteredFL(Method):
 
     Examples
     --------
+    Two clients answer the other way round, and end in a cluster of their own:
+
+    >>> import numpy as np
     >>> import fedstat as fs
-    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> method = fs.methods.ClusteredFL()
-    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
-    >>> sorted(result.history["estimand"].unique())
-    ['cluster']
+    >>> x, client = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 4
+    >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0) ^ (client >= 2), client)
+    >>> method = fs.methods.ClusteredFL(eps1=0.5, eps2=0.5, relative=True, min_rounds=2)
+    >>> result = fs.federate(method, fs.models.mlp(3, 8, 2), clients, fs.Training(lr=0.3), rounds=8, progress=False)
+    >>> result.states["ClusteredFL", 0].memory["cluster"].tolist()
+    [1, 1, 2, 2]
     """
 
     eps1: float = 0.4

@@ -16,7 +16,7 @@ class Quantile:
     Examples
     --------
     >>> import fedstat as fs
-    >>> fs.FedFac(layers=['hidden'], tau=fs.Quantile(0.25)).tau
+    >>> fs.FedFac(layers=["hidden"], tau=fs.Quantile(0.25)).tau
     Quantile(q=0.25)
     """
 
@@ -34,7 +34,7 @@ class Count:
     Examples
     --------
     >>> import fedstat as fs
-    >>> fs.FedFac(layers=['hidden'], tau=fs.Count(3)).tau
+    >>> fs.FedFac(layers=["hidden"], tau=fs.Count(3)).tau
     Count(units=3)
     """
 

@@ -124,7 +124,7 @@ class FactorizedFL(Method):
     --------
     >>> import fedstat as fs
     >>> table = fs.describe(fs.methods.FactorizedFL(), fs.models.mlp(4, 3, 2)).table
-    >>> print(table[['leaf', 'shape', 'holder']].head(4).to_string(index=False))
+    >>> print(table[["leaf", "shape", "holder"]].head(4).to_string(index=False))
                 leaf shape holder
      hidden.weight.u   4x1 server
      hidden.weight.v   1x3 client

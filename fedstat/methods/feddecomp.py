@@ -69,7 +69,7 @@ class FedDecomp(Method):
     --------
     >>> import fedstat as fs
     >>> table = fs.describe(fs.methods.FedDecomp(), fs.models.mlp(40, 30, 2)).table
-    >>> print(table[['leaf', 'shape', 'holder']].head(4).to_string(index=False))
+    >>> print(table[["leaf", "shape", "holder"]].head(4).to_string(index=False))
                   leaf shape holder
     hidden.weight.full 30x40 server
        hidden.weight.a 18x40 client

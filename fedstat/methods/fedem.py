@@ -52,13 +52,15 @@ class FedEM(Method):
 
     Examples
     --------
+    Copies of the network are shared, and the client's own is how it mixes them:
+
     >>> import fedstat as fs
-    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> method = fs.methods.FedEM()
-    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
-    >>> sorted(result.states["FedEM", 0].clients)
-    ['mixture/pi']
+    >>> table = fs.describe(fs.methods.FedEM(components=2), fs.models.mlp(4, 3, 2)).table
+    >>> table.loc[table["leaf"].str.contains("head.bias|mixture"), ["leaf", "shape", "holder"]]
+              leaf shape  holder
+    3  0/head.bias     2  server
+    7  1/head.bias     2  server
+    8   mixture/pi     2  client
     """
 
     components: int = 3

@@ -116,14 +116,16 @@ class FedFac(Method):
 
     Examples
     --------
+    The units that are shared after each round:
+
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=6, d=5, units=8, samples=40, test=50, seed=0)
     >>> method = fs.FedFac(layers=["hidden"], tau=fs.Count(3), kappa=0.6)
     >>> network, training = fs.models.mlp(5, 8, 1), fs.Training(lr=0.05)
     >>> result = fs.federate(method, network, clients, training, rounds=2, progress=False)
-    >>> (state,) = result.states.values()
-    >>> print(int(state.shared["hidden.weight"].flatten(1).all(1).sum()), "of 8 units are shared")
-    0 of 8 units are shared
+    >>> result.records["FedFac", 0]["shared hidden"].astype(int)
+    array([[1, 1, 0, 0, 0, 0, 1, 0],
+           [1, 1, 0, 0, 0, 0, 1, 0]])
     """
 
     layers: Sequence[str]

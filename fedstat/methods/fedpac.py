@@ -69,7 +69,7 @@ class FedPAC(Method):
     >>> import fedstat as fs
     >>> network = fs.models.mlp(4, 3, 2)
     >>> table = fs.describe(fs.methods.FedPAC(), network).table
-    >>> print(table[['leaf', 'holder']].to_string(index=False))
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
              leaf  holder
     hidden.weight  server
       hidden.bias  server

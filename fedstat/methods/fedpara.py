@@ -56,13 +56,17 @@ class FedPara(Method):
 
     Examples
     --------
+    Half as many numbers travel as a full weight has:
+
     >>> import fedstat as fs
-    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> method = fs.methods.FedPara()
-    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
-    >>> sorted(result.states["FedPara", 0].server)
-    ['head.bias', 'head.weight', 'hidden.bias', 'hidden.weight']
+    >>> table = fs.describe(fs.methods.FedPara(gamma=0.0), fs.models.mlp(64, 64, 10)).table
+    >>> print(table[["leaf", "shape", "holder"]].head(5).to_string(index=False))
+                leaf shape holder
+    hidden.weight.x1  64x8 server
+    hidden.weight.y1  64x8 server
+    hidden.weight.x2  64x8 server
+    hidden.weight.y2  64x8 server
+         hidden.bias    64 server
     """
 
     gamma: float = 0.5

@@ -61,13 +61,18 @@ class FedRoD(Method):
 
     Examples
     --------
+    The clients' second heads:
+
     >>> import fedstat as fs
-    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> method = fs.methods.FedRoD()
-    >>> result = fs.federate(method, fs.models.mlp(5, 8, 2), clients, training, rounds=2, progress=False)
-    >>> sorted(result.history["estimand"].unique())
-    ['global', 'personal']
+    >>> table = fs.describe(fs.methods.FedRoD(), fs.models.mlp(4, 3, 2)).table
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
+                   leaf holder
+          hidden.weight server
+            hidden.bias server
+            head.weight server
+              head.bias server
+    private/head.weight client
+      private/head.bias client
     """
 
     gamma: float = 1.0

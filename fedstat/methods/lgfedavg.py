@@ -52,7 +52,7 @@ class LGFedAvg(Method):
     >>> import fedstat as fs
     >>> network = fs.models.mlp(4, 3, 2)
     >>> table = fs.describe(fs.methods.LGFedAvg(top=1), network).table
-    >>> print(table[['leaf', 'holder']].to_string(index=False))
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
              leaf holder
     hidden.weight client
       hidden.bias client

@@ -32,7 +32,7 @@ class Local(Method):
     >>> import fedstat as fs
     >>> network = fs.models.mlp(4, 3, 2)
     >>> table = fs.describe(fs.Local(), network).table
-    >>> print(table[['leaf', 'holder']].to_string(index=False))
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
              leaf holder
     hidden.weight client
       hidden.bias client

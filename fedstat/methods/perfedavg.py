@@ -48,10 +48,11 @@ class PerFedAvg(Method):
 
     Examples
     --------
+    A client's model is the shared one after a step on its own data; both are measured:
+
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> method = fs.methods.PerFedAvg()
+    >>> method, training = fs.methods.PerFedAvg(), fs.Training(lr=0.1)
     >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
     >>> sorted(result.history["estimand"].unique())
     ['global', 'personal']

@@ -58,10 +58,11 @@ class PFedSD(Method):
 
     Examples
     --------
+    The shared model is measured, and each client's as it was trained last:
+
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> method = fs.methods.PFedSD()
+    >>> method, training = fs.methods.PFedSD(), fs.Training(lr=0.1)
     >>> result = fs.federate(method, fs.models.mlp(5, 8, 2), clients, training, rounds=2, progress=False)
     >>> sorted(result.history["estimand"].unique())
     ['global', 'personal']

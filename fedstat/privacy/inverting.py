@@ -50,7 +50,7 @@ class Reconstruction:
     >>> clients = fs.data.from_arrays(x, y, np.arange(len(y)) % 20)
     >>> look = fs.privacy.Look(client=3)
     >>> (seen,) = fs.privacy.observe(fs.FedAvg(), fs.models.mlp(64, 32, 10), clients, fs.Training(lr=0.1), look)
-    >>> found = fs.privacy.invert(seen, labels='inferred', iterations=20)
+    >>> found = fs.privacy.invert(seen, labels="inferred", iterations=20)
     >>> found.x.shape, found.labels.shape
     ((1, 8, 8), (1,))
     """
@@ -139,7 +139,7 @@ def invert(
     >>> clients = fs.data.from_arrays(x, y, np.arange(len(y)) % 20)
     >>> look = fs.privacy.Look(client=3)
     >>> (seen,) = fs.privacy.observe(fs.FedAvg(), fs.models.mlp(64, 32, 10), clients, fs.Training(lr=0.1), look)
-    >>> found = fs.privacy.invert(seen, labels='inferred')
+    >>> found = fs.privacy.invert(seen, labels="inferred")
     >>> fs.privacy.psnr(seen.secret.x.numpy(), found.x) > 30
     True
     """
