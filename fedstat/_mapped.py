@@ -29,6 +29,18 @@ class Mapped:
         Where the rows lie in it.
     dtype : dtype
         What they become as they are read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> file = Path(tempfile.mkdtemp(), "x.npy")
+    >>> np.save(file, np.arange(12.0).reshape(6, 2))
+    >>> clients = fs.data.from_arrays(np.load(file, mmap_mode="r"), [0, 1] * 3, [0] * 3 + [1] * 3)
+    >>> type(clients.train.x).__name__, clients.train.x.shape
+    ('Mapped', (4, 2))
     """
 
     file: np.ndarray

@@ -67,6 +67,16 @@ def from_arrays(
     ------
     ValueError
         If lengths differ, values are masked or not finite, or a client has too few samples for the requested splits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> rng = np.random.default_rng(0)
+    >>> x, y, site = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), np.repeat(["Aachen", "Bonn"], 30)
+    >>> clients = fs.data.from_arrays(x, y, site)
+    >>> clients.names, clients.train.n.tolist(), clients.test.n.tolist()
+    (('Aachen', 'Bonn'), [24, 24], [6, 6])
     """
     client = unmasked("client", client)
     if client.ndim != 1 or len(client) == 0:
@@ -126,6 +136,14 @@ def from_indices(
     ValueError
         As `from_arrays` does; also if an index or a label is out of range, a client has no test samples, or there is a
         `common` test set for clients that name the classes differently.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> x, y = fs.data.digits()
+    >>> clients = fs.data.from_indices(x, y, fs.data.dirichlet(y, 5, 0.3, min_size=20, seed=0), validation=0.1)
+    >>> len(clients), clients.train.x.shape[1:], clients.classes[:3]
+    (5, (8, 8), (0, 1, 2))
     """
     y = unmasked("y", y)
     if prepare is None:
@@ -322,6 +340,18 @@ def from_csv(
     ValueError
         For ragged lines, missing columns, text or missing values in input columns; the message names the
         line or the column.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedstat as fs
+    >>> file = Path(tempfile.mkdtemp(), "patients.csv")
+    >>> rows = ["site,age,ill", "Bonn,61,no", "Bonn,70,yes", "Aachen,55,no", "Aachen,58,yes"]
+    >>> _ = file.write_text(chr(10).join(rows))
+    >>> clients = fs.data.from_csv(file, client="site", target="ill", test=0.5)
+    >>> clients.names, clients.classes
+    (('Aachen', 'Bonn'), ('no', 'yes'))
     """
     x, y, owner, names = read_csv(path, client=client, target=target, raw=prepare is not None)
     how: dict[str, Any] = {"prepare": prepare, "fit_on": fit_on}
@@ -446,6 +476,17 @@ def from_npz(
     ------
     ValueError
         If the file is corrupt, an array is missing or of another kind, or they do not belong together.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> file = Path(tempfile.mkdtemp(), "mine.npz")
+    >>> np.savez(file, x=np.eye(6), y=np.arange(6) % 2, client=np.arange(6) // 3)
+    >>> fs.data.from_npz(file).train.n.tolist()
+    [2, 2]
     """
     arrays = read_npz(path, {"x": "biuf", "y": "biufU", "client": "biuU"}, optional={"test": "b"})
     x, y, client = arrays["x"], arrays["y"], arrays["client"]

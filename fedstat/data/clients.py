@@ -27,6 +27,14 @@ class Samples:
         Labels ``0..Q-1`` (integer) or regression targets (floating).
     n : ndarray of int, shape (K,)
         How many samples each client has; their sum is N.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> samples = fs.data.Samples(np.arange(10.0).reshape(5, 2), np.array([0, 1, 0, 1, 1]), np.array([2, 3]))
+    >>> samples.client(1)[1]
+    array([0, 1, 1])
     """
 
     x: np.ndarray | Mapped
@@ -194,6 +202,13 @@ class Clients:
         How inputs were brought into shape, in words; empty if they were taken as they are.
     transformer : object or None
         The fitted transformer of all clients that did it, for samples that come later.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.from_indices(*fs.data.digits(), fs.data.iid(100, 4))
+    >>> len(clients), clients.train.n.tolist(), bool(clients.majority_share().max() < 0.5)
+    (4, [20, 20, 20, 20], True)
     """
 
     train: Samples

@@ -20,6 +20,13 @@ class GaussianTruth:
         Minimiser of the expected squared error: ``(Sigma + mu mu')^{-1} mu``.
     risk : float
         The smallest expected squared error, ``1 - mu' weights``.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> truth = fs.data.gaussian_task(mean=(1.0, 0.0), seed=0).truth
+    >>> truth.weights.round(2)
+    array([0.5, 0. ])
     """
 
     weights: np.ndarray
@@ -50,6 +57,13 @@ def gaussian_task(
         Common covariance of both classes (unstated in the paper; the identity by default).
     seed : int
         Seed; the data are a pure function of it.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.gaussian_task(clients=3, samples=50, seed=0)
+    >>> clients.truth.weights.round(3), round(clients.truth.risk, 3)
+    (array([0.222, 0.222]), 0.111)
     """
     mu = np.asarray(mean, dtype=float)
     sigma = np.eye(2) if covariance is None else np.asarray(covariance, dtype=float)

@@ -48,6 +48,14 @@ class Partition(Sequence[np.ndarray]):
     ------
     ValueError
         If the attributes do not belong together, or hold anything but sample numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> part = fs.data.Partition((np.array([0, 2]), np.array([1, 3, 4])), names=("Aachen", "Bonn"))
+    >>> len(part), part.names[1], part.train[1].tolist()
+    (2, 'Bonn', [1, 3, 4])
     """
 
     train: tuple[np.ndarray, ...]
@@ -166,7 +174,14 @@ def _numbers(name: str, parts: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def iid(samples: int, clients: int, *, seed: int = 0) -> Partition:
-    """Deal `samples` indices to `clients` at random, as evenly as possible."""
+    """Deal `samples` indices to `clients` at random, as evenly as possible.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> [len(part) for part in fs.data.iid(10, 3).train]
+    [4, 3, 3]
+    """
     _check(samples, clients)
     shuffled = stream(seed, "partition").permutation(samples)
     return Partition(tuple(np.sort(part) for part in np.array_split(shuffled, clients)))
@@ -188,6 +203,15 @@ def one_label_shards(y: np.ndarray, clients: int, *, seed: int = 0) -> Partition
     ------
     ValueError
         If `clients` is no multiple of the number of classes, or a class has fewer samples than clients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> y = np.repeat([0, 1, 2], 20)
+    >>> part = fs.data.one_label_shards(y, 6)
+    >>> [sorted(set(y[i].tolist())) for i in part.train]
+    [[0], [0], [1], [1], [2], [2]]
     """
     y = np.asarray(y)
     _check(len(y), clients)
@@ -225,6 +249,17 @@ def shards(y: np.ndarray, clients: int, classes_per_client: int, *, seed: int = 
     ------
     ValueError
         If there are fewer classes than `classes_per_client`, or a class has fewer samples than shards.
+
+    Examples
+    --------
+    Which classes each client holds:
+
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> y = np.repeat([0, 1, 2], 20)
+    >>> part = fs.data.shards(y, 3, 2, seed=0)
+    >>> [sorted(set(y[i].tolist())) for i in part.train]
+    [[1, 2], [0, 1], [0, 2]]
     """
     y = np.asarray(y)
     _check(len(y), clients)
@@ -282,6 +317,17 @@ def dirichlet(
     ------
     ValueError
         If no draw out of `tries` gives every client `min_size` samples.
+
+    Examples
+    --------
+    Samples of the three classes at each client:
+
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> y = np.repeat([0, 1, 2], 20)
+    >>> part = fs.data.dirichlet(y, 4, 0.3, min_size=5, seed=0)
+    >>> [np.bincount(y[i], minlength=3).tolist() for i in part.train]
+    [[12, 2, 3], [7, 4, 0], [0, 13, 1], [1, 1, 16]]
     """
     y = np.asarray(y)
     _check(len(y), clients)
@@ -342,6 +388,16 @@ def dirichlet_draws(
     ------
     ValueError
         If a class has no training or no test samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> y = np.repeat([0, 1, 2], 20)
+    >>> test = np.arange(60) % 4 == 0
+    >>> part = fs.data.dirichlet_draws(y, test, 3, 0.3, train=10, held_out=4, seed=0)
+    >>> [(len(a), len(b)) for a, b in zip(part.train, part.test)]
+    [(10, 4), (10, 4), (10, 4)]
     """
     y, test = np.asarray(y), _mask(test, len(y))
     _check_alpha(alpha)
@@ -386,6 +442,13 @@ def by_group(group: np.ndarray, *, min_size: int = 1, order: Sequence[str] | Non
     ------
     ValueError
         If no group has `min_size` samples, or one is not in `order`.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> part = fs.data.by_group(["Bonn", "Aachen", "Bonn"])
+    >>> list(zip(part.names, [i.tolist() for i in part.train]))
+    [('Aachen', [1]), ('Bonn', [0, 2])]
     """
     group = np.asarray(group)
     by_name = sorting(group)
@@ -434,6 +497,15 @@ def domains(group: np.ndarray, domains: Mapping[str, Sequence[str]], clients: in
     ------
     ValueError
         If `clients` is no multiple of the number of domains, or a group is unknown or in two domains.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> group = np.array(["rose", "tulip", "bus", "tram"] * 5)
+    >>> part = fs.data.domains(group, {"flowers": ["rose", "tulip"], "transport": ["bus", "tram"]}, 4)
+    >>> [sorted(set(group[i].tolist())) for i in part.train]
+    [['rose', 'tulip'], ['rose', 'tulip'], ['bus', 'tram'], ['bus', 'tram']]
     """
     group = np.asarray(group)
     listed = [name for names in domains.values() for name in names]
@@ -455,7 +527,19 @@ def domains(group: np.ndarray, domains: Mapping[str, Sequence[str]], clients: in
 
 
 def permute_labels(partition: Partition, classes: int, *, seed: int = 0) -> Partition:
-    """Give every client its own random permutation of the codes ``0..classes-1`` (Factorized-FL)."""
+    """Give every client its own random permutation of the codes ``0..classes-1`` (Factorized-FL).
+
+    Examples
+    --------
+    Class q of the data set has the code ``labels[k, q]`` at client k:
+
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> y = np.repeat([0, 1, 2], 20)
+    >>> fs.data.permute_labels(fs.data.iid(60, 2), 3, seed=0).labels
+    array([[1, 0, 2],
+           [0, 1, 2]])
+    """
     tables = [stream(seed, "labels", k).permutation(classes) for k in range(len(partition))]
     return replace(partition, labels=np.stack(tables))
 
@@ -483,6 +567,16 @@ def own_test(
     ------
     ValueError
         If a client has no test samples, or one of them is among its training samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> y = np.repeat([0, 1, 2], 20)
+    >>> test = np.arange(60) % 4 == 0
+    >>> part = fs.data.shards(y[~test], 3, 1).within(np.flatnonzero(~test))
+    >>> [len(i) for i in fs.data.own_test(part, y, test).test]
+    [5, 5, 5]
     """
     y, test = np.asarray(y), _mask(test, len(y))
     parts = []

@@ -34,6 +34,14 @@ def product_clients(
     ------
     ValueError
         If a count is below one, the probabilities do not make a law, or the function returns another shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> pairs = (np.array([[1.0, 1.0], [2.0, 0.5]]), np.array([0.5, 0.5]))
+    >>> fs.data.product_clients(pairs, clients=3, repeats=2, seed=0).shape
+    (2, 3, 2)
     """
     if min(clients, repeats) < 1:
         raise ValueError(f"clients and repeats must be at least 1, got {clients} and {repeats}.")

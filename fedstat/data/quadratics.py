@@ -27,6 +27,14 @@ class Quadratics:
     ------
     ValueError
         If the shapes do not fit, a number is not finite, or a Hessian is not symmetric and positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> clients = fs.data.Quadratics(np.array([[[1.0]], [[3.0]]]), np.array([[0.0], [4.0]]))
+    >>> clients.hessians.shape
+    (2, 1, 1)
     """
 
     hessians: np.ndarray
@@ -118,6 +126,14 @@ def random_quadratics(
     ------
     ValueError
         If an argument lies outside the range above.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> constants = {"smoothness": 4, "convexity": 1, "heterogeneity": 0.5}
+    >>> found = fs.data.random_quadratics(clients=3, dimension=2, **constants, seed=0)
+    >>> found.hessians.shape, found.centres.shape
+    ((3, 2, 2), (3, 2))
     """
     for name, count in (("clients", clients), ("dimension", dimension)):
         if count < 1:

@@ -34,6 +34,13 @@ class ReluTruth:
         True for the personal inputs, whose law differs between clients.
     offset : ndarray, shape (C,)
         Subtracted from each client's score before its sign is taken (zero unless ``balance="median"``).
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> truth = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0).truth
+    >>> truth.weights.shape, truth.personal_units.shape
+    ((4, 8, 5), (8,))
     """
 
     weights: np.ndarray
@@ -105,6 +112,13 @@ def relu_mixture(
     -----
     UserWarning
         If a client's majority class holds more than 95% of its test samples.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, shared_units=0.5, samples=20, test=50, seed=0)
+    >>> clients.train.x.shape, int(clients.truth.personal_units.sum())
+    ((80, 5), 4)
     """
     for name, share in (("shared_units", shared_units), ("shared_inputs", shared_inputs)):
         if not 0 <= share <= 1:

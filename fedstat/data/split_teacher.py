@@ -22,6 +22,13 @@ class TeacherTruth:
         Each client's own units.
     shared_output, personal_output : ndarray of +1 and -1
         Output weights, common to all clients.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> truth = fs.data.split_teacher(clients=2, d=4, shared=3, personal=2, seed=0).truth
+    >>> truth.shared_output.shape
+    (3,)
     """
 
     shared: np.ndarray
@@ -72,6 +79,13 @@ def split_teacher(
     ------
     ValueError
         If a count is too small or `noise` is negative.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.split_teacher(clients=2, samples=16, d=4, shared=3, personal=2, seed=0)
+    >>> clients.train.x.shape, clients.truth.shared.shape, clients.truth.personal.shape
+    ((32, 4), (3, 4), (2, 2, 4))
     """
     if min(clients, samples, test, d) < 1 or min(shared, personal) < 0 or shared + personal < 1:
         raise ValueError(

@@ -145,6 +145,30 @@ def population(experiment: config.Experiment, seed: int | None = None) -> tuple[
     ------
     ValueError, OSError
         As `fedstat.experiment.run`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedstat as fs
+    >>> file = Path(tempfile.mkdtemp(), "mine.toml")
+    >>> _ = file.write_text('''
+    ... rounds = 2
+    ... [data]
+    ... name = "digits"
+    ... [partition]
+    ... kind = "iid"
+    ... clients = 4
+    ... [model]
+    ... name = "mlp"
+    ... widths = [8]
+    ... [method.FedAvg]
+    ... [training]
+    ... lr = 0.1
+    ... ''')
+    >>> clients, later = fs.experiment.population(fs.experiment.read(file))
+    >>> len(clients), later
+    (4, None)
     """
     wanted = experiment.partition_seed(experiment.seeds[0] if seed is None else seed)
     _, clients, unseen = _populate(experiment, _read(experiment.data), wanted)

@@ -374,6 +374,29 @@ class Experiment(General):
         ``[plan]``: how the run will be analysed; its arms are all methods.
     parts : mapping of str to object
         Those entries of ``[training]`` that name an optimiser, a schedule or a loss, as a file would hold them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedstat as fs
+    >>> file = Path(tempfile.mkdtemp(), "mine.toml")
+    >>> _ = file.write_text('''
+    ... rounds = 2
+    ... [data]
+    ... name = "digits"
+    ... [partition]
+    ... kind = "iid"
+    ... clients = 4
+    ... [model]
+    ... name = "mlp"
+    ... widths = [8]
+    ... [method.FedAvg]
+    ... [training]
+    ... lr = 0.1
+    ... ''')
+    >>> fs.experiment.read(file).evaluated
+    [1, 2]
     """
 
     data: Source

@@ -75,6 +75,30 @@ def read(path: str | Path, changes: Table | None = None) -> Experiment:
     ------
     ValueError
         With a line for each thing that is wrong; it names the file, the key, its value and what is allowed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedstat as fs
+    >>> file = Path(tempfile.mkdtemp(), "mine.toml")
+    >>> _ = file.write_text('''
+    ... rounds = 2
+    ... [data]
+    ... name = "digits"
+    ... [partition]
+    ... kind = "iid"
+    ... clients = 4
+    ... [model]
+    ... name = "mlp"
+    ... widths = [8]
+    ... [method.FedAvg]
+    ... [training]
+    ... lr = 0.1
+    ... ''')
+    >>> experiment = fs.experiment.read(file, {"training": {"lr": 0.05}})
+    >>> experiment.rounds, experiment.training.lr
+    (2, 0.05)
     """
     path = Path(path)
     table = _table_of(path, changes)

@@ -59,6 +59,30 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
         another process; nothing is written then.
     FloatingPointError, Terminated
         As in `fedstat.federate`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedstat as fs
+    >>> file = Path(tempfile.mkdtemp(), "mine.toml")
+    >>> _ = file.write_text('''
+    ... rounds = 2
+    ... [data]
+    ... name = "digits"
+    ... [partition]
+    ... kind = "iid"
+    ... clients = 4
+    ... [model]
+    ... name = "mlp"
+    ... widths = [8]
+    ... [method.FedAvg]
+    ... [training]
+    ... lr = 0.1
+    ... ''')
+    >>> result = fs.experiment.run(fs.experiment.read(file), file.parent / "out", progress=False)
+    >>> sorted(path.name for path in (file.parent / "out").iterdir())
+    ['clients.csv', 'experiment.toml', 'partition-0.npz', 'partition-0.svg', 'run', 'summary.csv']
     """
     check_folder(Path(out), experiment, resume)
     setup = set_up(experiment)

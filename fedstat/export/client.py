@@ -57,6 +57,20 @@ class Client:
     ------
     ValueError
         If data, network and arguments do not fit together.
+
+    Examples
+    --------
+    What a client says of itself when it is asked:
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> x = np.random.default_rng(0).normal(size=(3, 20, 4))
+    >>> data = fs.data.from_indices(x[0], (x[0, :, 0] > 0) * 1, [np.arange(20)], classes=[0, 1])
+    >>> how = {"number": 0, "clients": 3, "folder": tempfile.mkdtemp()}
+    >>> client = fs.export.Client(fs.methods.FedPer(), fs.models.mlp(4, 3, 2), data, fs.Training(lr=0.1), **how)
+    >>> client.answer(fs.export.Packet({}, {"ask": 0})).numbers
+    {'number': 0, 'samples': 16, 'classes': 2}
     """
 
     def __init__(

@@ -22,7 +22,23 @@ _SELECTED, _BITS = "selected:", "bits:"
 
 
 class Refused(ValueError):
-    """Raised where a method cannot run with real clients, or a message is not what it must be."""
+    """Raised where a method cannot run with real clients, or a message is not what it must be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> x = np.random.default_rng(0).normal(size=(3, 20, 4))
+    >>> data = fs.data.from_indices(x[0], (x[0, :, 0] > 0) * 1, [np.arange(20)], classes=[0, 1])
+    >>> how = {"number": 0, "clients": 3, "folder": tempfile.mkdtemp()}
+    >>> client = fs.export.Client(fs.methods.FedPer(), fs.models.mlp(4, 3, 2), data, fs.Training(lr=0.1), **how)
+    >>> try:
+    ...     client.answer(fs.export.Packet({}, {"ask": 99}))
+    ... except fs.export.Refused as error:
+    ...     print(error)
+    the number 'ask' must be a whole number in 0..4, got 99.
+    """
 
 
 def refusal(method: object, why: str) -> Refused:
@@ -50,6 +66,14 @@ class Packet:
         Numbers and bytes by name; their bytes are those that the method's message counts.
     numbers : dict of int or float
         Scalars by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> packet = fs.export.Packet({"hidden.weight": np.zeros((2, 3), np.float32)}, {"samples": 12})
+    >>> packet.numbers["samples"], packet.arrays["hidden.weight"].nbytes
+    (12, 24)
     """
 
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)

@@ -67,6 +67,25 @@ class Server:
     ------
     ValueError
         If arguments are out of range.
+
+    Examples
+    --------
+    A round by hand, with the packets carried by the loop:
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> x = np.random.default_rng(0).normal(size=(3, 20, 4))
+    >>> setting = fs.methods.FedPer(), fs.models.mlp(4, 3, 2)
+    >>> training, folder, ends = fs.Training(lr=0.1), tempfile.mkdtemp(), []
+    >>> for k in range(3):
+    ...     data = fs.data.from_indices(x[k], (x[k, :, 0] > 0) * 1, [np.arange(20)], classes=[0, 1])
+    ...     ends.append(fs.export.Client(*setting, data, training, number=k, clients=3, folder=folder))
+    >>> server = fs.export.Server(*setting, training, clients=3)
+    >>> asked = list(server.opening({k: ends[k].answer(fs.export.Packet({}, {"ask": 0})) for k in range(3)}))
+    >>> server.aggregate({k: ends[k].answer(packet) for k, packet in server.requests().items()})
+    >>> server.round
+    1
     """
 
     def __init__(

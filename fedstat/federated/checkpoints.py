@@ -48,6 +48,15 @@ class Terminated(SystemExit):
     """Raised when SIGTERM ends a run, after its last finished round was saved.
 
     If no code catches it the process ends with status 143, as if SIGTERM had ended it at once.
+
+    Examples
+    --------
+    >>> from fedstat.federated import Terminated
+    >>> try:
+    ...     raise Terminated("ended after round 7; the same call continues it")
+    ... except Terminated as end:
+    ...     print(end, end.code)
+    ended after round 7; the same call continues it 143
     """
 
     def __init__(self, message: str) -> None:

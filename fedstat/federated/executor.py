@@ -72,6 +72,22 @@ class Executor(Protocol):
     """An object that does the clients' work.
 
     The built-in ones are `Stacked` and `PerClient`; a class of one's own has the same two verbs.
+
+    Examples
+    --------
+    An executor that does the work of a built-in one, and counts:
+
+    >>> import fedstat as fs
+    >>> class Counting(fs.federated.Stacked):
+    ...     jobs = 0
+    ...     def train(self, work, start, jobs, moves):
+    ...         self.jobs += len(jobs)
+    ...         return super().train(work, start, jobs, moves)
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> executor, training = Counting(), fs.Training(lr=0.1)
+    >>> _ = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, training, executor=executor))
+    >>> executor.jobs
+    4
     """
 
     @property
@@ -117,6 +133,16 @@ class Stacked:
     chunk : int, optional
         Clients of a chunk; by default as many as fill a fixed number of bytes. It matters for rounding alone, which
         batch norm in float32 amplifies.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> how = {"executor": fs.federated.Stacked()}
+    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, training, **how))
+    >>> now.number
+    1
     """
 
     chunk: int | None = None
@@ -154,6 +180,16 @@ class PerClient:
     Each worker thread computes with one thread of torch's and with its own copy of the module, because
     ``functional_call`` puts weights into the module while it runs. What a client comes to does not depend on how many
     workers there are.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> how = {"executor": fs.federated.PerClient()}
+    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, training, **how))
+    >>> now.number
+    1
     """
 
     together: ClassVar[bool] = False

@@ -83,6 +83,17 @@ def extend(
         If the run is not finished, something that is needed is not given, or it is not the run's; the message names it.
     OSError, FloatingPointError, Terminated
         As `federate`.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
+    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> more = fs.extend(result, seeds=2, progress=False)
+    >>> sorted(more.states)
+    [('Ditto', 0), ('Ditto', 1), ('FedAvg', 0), ('FedAvg', 1)]
     """
     if not isinstance(result, Result):
         raise ValueError(f"result must be a Result, as fs.load returns it, got {result!r}.")

@@ -151,6 +151,20 @@ def federate(
         rate are named. The last checkpoint stays.
     Terminated
         After SIGTERM, with `folder`: all finished rounds are saved. It is a SystemExit of status 143.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
+    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> result.history.query("metric == 'accuracy'").groupby(["method", "estimand"], observed=True).size()
+    method  estimand
+    Ditto   global      12
+            personal    12
+    FedAvg  global      12
+    dtype: int64
     """
     rounds, evaluated = whole("rounds", rounds, 1), _evaluated_rounds(evaluate_at, rounds)
     checkpoints = Checkpoints(None if checkpoint is None else whole("checkpoint", checkpoint, 1))

@@ -140,6 +140,14 @@ class Phase:
     state : str, optional
         The slot that holds the optimiser's state before and after the phase, for a method that keeps it from round to
         round (its ``leaves`` have there what ``training.steps.start`` returns); by default the state starts anew.
+
+    Examples
+    --------
+    First the head alone, for ten epochs:
+
+    >>> from fedstat.federated import Phase
+    >>> Phase(("head.weight", "head.bias"), epochs=10, name="head").epochs
+    10
     """
 
     train: tuple[str, ...]
@@ -177,6 +185,17 @@ class Batch:
         True only if every row is known to be a sample, of this client and of all that are stacked with it.
     noise : Tensor of int64, shape (), optional
         The key of what dropout draws, of each batch its own; without it dropout drops nothing.
+
+    Examples
+    --------
+    The last row is padding, and counts for nothing:
+
+    >>> import torch
+    >>> from fedstat.federated import Batch
+    >>> valid = torch.tensor([True, True, False])
+    >>> batch = Batch(torch.ones(3, 2), torch.tensor([0, 1, 1]), valid, rows=torch.arange(3))
+    >>> batch.mean(torch.tensor([1.0, 3.0, 100.0]))
+    tensor(2.)
     """
 
     x: Tensor
@@ -206,6 +225,17 @@ class ClientData:
         Inputs and targets.
     valid, held_out : Tensor of bool, shape (n_max,)
         True at samples that train, and at those that the method keeps from training.
+
+    Examples
+    --------
+    A mean over the samples that train, such as ``prepare`` and ``finish`` may need:
+
+    >>> import torch
+    >>> from fedstat.federated import ClientData
+    >>> valid = torch.tensor([True, True, False])
+    >>> data = ClientData(torch.ones(3, 2), torch.tensor([0, 1, 1]), valid, held_out=torch.zeros(3, dtype=torch.bool))
+    >>> data.mean(torch.tensor([1.0, 3.0, 100.0]))
+    tensor(2.)
     """
 
     x: Tensor
@@ -240,6 +270,20 @@ class Context:
         By leaf that trained, the sum of the learning rates of all steps that the client took, with their decay and
         schedule: without momentum it is what turns a leaf's change into a mean gradient. In ``finish`` alone, else
         empty.
+
+    Examples
+    --------
+    A force that pulls every leaf to the value which the client received:
+
+    >>> import fedstat as fs
+    >>> class Pulled(fs.Method):
+    ...     def objective(self, learner, params, batch, context):
+    ...         far = sum((params[name] - context.received[name]).square().sum() for name in learner.network.trainable)
+    ...         return learner.loss(params, batch) + 0.1 * far
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> now = next(fs.rounds(Pulled(), fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1)))
+    >>> now.number
+    1
     """
 
     received: Params
@@ -260,6 +304,18 @@ class Learner:
         What outputs mean: logits of classes, one logit of two classes, or a number.
     losses : callable
         Loss per sample, (B,), of outputs (B, Q) and targets (B,); by default the task's own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> import fedstat as fs
+    >>> from fedstat.federated import Batch, Learner, build
+    >>> network = build(fs.models.mlp(4, 3, 2), np.random.default_rng(0))
+    >>> batch = Batch(torch.ones(5, 4), torch.zeros(5, dtype=torch.int64), torch.ones(5).bool(), torch.arange(5))
+    >>> loss = Learner(network, "cross_entropy").loss(network.initial(), batch)
+    >>> loss.shape, bool(loss > 0)
+    (torch.Size([]), True)
     """
 
     network: Network

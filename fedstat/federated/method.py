@@ -74,6 +74,16 @@ class State:
         What else the method remembers, such as a server's momentum.
     round : int
         The number of rounds completed.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> result = fs.federate(fs.methods.FedPer(), fs.models.mlp(5, 8, 1), clients, training, rounds=3, progress=False)
+    >>> state = result.states["FedPer", 0]
+    >>> state.round, sorted(state.clients)
+    (3, ['head.bias', 'head.weight'])
     """
 
     server: Params
@@ -99,6 +109,16 @@ class Update:
         The server's randomness of this round.
     network : Network
         The network that is trained.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, training))
+    >>> (update,) = now.updates.values()
+    >>> update.end["head.weight"].shape, update.weight.shape
+    (torch.Size([4, 1, 8]), torch.Size([4]))
     """
 
     ids: Tensor
@@ -153,6 +173,17 @@ class Federation:
     statistics : callable
         ``statistics(params, ids)`` returns the running statistics of batch norm of clients `ids` from one pass over
         all their training samples, under leaves `params` (m, ...); it returns nothing without batch norm.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> class Curious(fs.FedAvg):
+    ...     def init(self, network, federation):
+    ...         print(len(federation.clients.train.n), "clients")
+    ...         return super().init(network, federation)
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> _ = next(fs.rounds(Curious(), fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1)))
+    4 clients
     """
 
     clients: Clients
@@ -176,6 +207,19 @@ class Predictor:
     outputs : callable
         ``outputs(learner, params, x)`` maps one client's leaves and inputs (B, ...) to outputs (B, Q): logits, or
         log-probabilities.
+
+    Examples
+    --------
+    The models that a method offers for evaluation, of clients 1 and 3:
+
+    >>> import torch
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> method = fs.methods.Ditto()
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1), rounds=1, progress=False)
+    >>> models = method.models(result.states["Ditto", 0], torch.tensor([1, 3]))
+    >>> {estimand: tuple(predictor.params["head.weight"].shape) for estimand, predictor in models.items()}
+    {'personal': (2, 1, 8), 'global': (2, 1, 8)}
     """
 
     params: Params
@@ -198,6 +242,18 @@ class Method:
         Aggregation weights p_k: proportional to the participants' training samples, or equal.
     server_lr : float
         The server's step eta_g in ``w <- w + eta_g sum_k p_k (w_k - w)``.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import fedstat as fs
+    >>> from fedstat.federated import share_all_but
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class PrivateHead(fs.Method):
+    ...     def shared(self, network, federation):
+    ...         return share_all_but(network, network.layers[network.head])
+    >>> fs.describe(PrivateHead(), fs.models.mlp(4, 3, 2)).table["holder"].tolist()
+    ['server', 'server', 'client', 'client']
     """
 
     weighting: Literal["samples", "uniform"] = "samples"
@@ -395,12 +451,33 @@ def overrides(method: Method, name: str) -> bool:
 
 
 def stack(params: Params, clients: int) -> Params:
-    """Give one client's leaves to K clients, (K, ...), without copies."""
+    """Give one client's leaves to K clients, (K, ...), without copies.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fedstat.federated import stack
+    >>> stack({"w": torch.ones(2, 3)}, 5)["w"].shape
+    torch.Size([5, 2, 3])
+    """
     return {name: leaf.expand(clients, *leaf.shape) for name, leaf in params.items()}
 
 
 def share_all_but(network: Network, personal: Collection[str]) -> Params:
-    """Return masks under which the leaves in `personal` stay with the client and all others are shared."""
+    """Return masks under which the leaves in `personal` stay with the client and all others are shared.
+
+    Examples
+    --------
+    Leaves without a mask are shared; of these two, no element is:
+
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> from fedstat.federated import build, share_all_but
+    >>> network = build(fs.models.mlp(4, 3, 2), np.random.default_rng(0))
+    >>> masks = share_all_but(network, ["head.weight", "head.bias"])
+    >>> {name: bool(mask.any()) for name, mask in masks.items()}
+    {'head.weight': False, 'head.bias': False}
+    """
     return {
         name: torch.zeros((1, *[1] * len(shape)), dtype=torch.bool, device=network.device)
         for name, shape in network.shapes.items()
@@ -409,12 +486,28 @@ def share_all_but(network: Network, personal: Collection[str]) -> Params:
 
 
 def slot(params: Params, name: str) -> Params:
-    """Return one slot's leaves by their own names: ``slot(params, "personal")["w"]`` is ``params["personal/w"]``."""
+    """Return one slot's leaves by their own names: ``slot(params, "personal")["w"]`` is ``params["personal/w"]``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fedstat.federated import slot
+    >>> slot({"w": torch.zeros(2), "personal/w": torch.ones(2)}, "personal")
+    {'w': tensor([1., 1.])}
+    """
     return {leaf.removeprefix(f"{name}/"): value for leaf, value in params.items() if leaf.startswith(f"{name}/")}
 
 
 def without_slots(params: Params) -> Params:
-    """Return the network's own leaves, without those of slots."""
+    """Return the network's own leaves, without those of slots.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fedstat.federated import without_slots
+    >>> list(without_slots({"w": torch.zeros(2), "personal/w": torch.ones(2)}))
+    ['w']
+    """
     return {name: leaf for name, leaf in params.items() if "/" not in name}
 
 
@@ -424,7 +517,15 @@ def squared_distance(params: Params, anchor: Params, names: Collection[str]) -> 
 
 
 def in_slot(params: Params, name: str) -> Params:
-    """Return leaves under the names that they have in a slot; the inverse of `slot`."""
+    """Return leaves under the names that they have in a slot; the inverse of `slot`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fedstat.federated import in_slot
+    >>> list(in_slot({"w": torch.ones(2)}, "personal"))
+    ['personal/w']
+    """
     return {f"{name}/{leaf}": value for leaf, value in params.items()}
 
 

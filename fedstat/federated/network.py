@@ -42,6 +42,15 @@ class Network:
         Initial parts of those weights, by the name of the leaf.
     mixed : bool
         Whether layers compute in bfloat16.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> from fedstat.federated import build
+    >>> network = build(fs.models.mlp(4, 3, 2), np.random.default_rng(0))
+    >>> network.head, network.layers[network.head], network.bytes
+    ('head', ('head.weight', 'head.bias'), 92)
     """
 
     module: nn.Module
@@ -328,6 +337,19 @@ def parameterize(network: Network, forms: Mapping[str, Form], rng: np.random.Gen
     ------
     ValueError
         If a weight does not exist, is already parameterised, or has another shape than its form.
+
+    Examples
+    --------
+    A weight becomes the product of two vectors, and a sparse matrix beside it:
+
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> from fedstat.federated import build, parameterize
+    >>> from fedstat.parameterization import Rank1Sparse
+    >>> network = build(fs.models.mlp(16, 12, 2), np.random.default_rng(0))
+    >>> network = parameterize(network, {"hidden.weight": Rank1Sparse((12, 16), 1)}, np.random.default_rng(1))
+    >>> {name: tuple(shape) for name, shape in network.shapes.items() if "hidden" in name}
+    {'hidden.weight.u': (16, 1), 'hidden.weight.v': (1, 12), 'hidden.weight.mu': (16, 12), 'hidden.bias': (12,)}
     """
     weights, tensors = network.weights, dict(network.module.named_parameters())
     parts = dict(network.parts)
@@ -392,6 +414,15 @@ def build(
     ------
     ValueError
         If the module has layers that the stacked engine cannot run, complex weights, or nothing to train.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> from fedstat.federated import build
+    >>> network = build(fs.models.mlp(4, 3, 2), np.random.default_rng(0))
+    >>> sorted(network.initial())
+    ['head.bias', 'head.weight', 'hidden.bias', 'hidden.weight']
     """
     if not callable(model):
         raise ValueError(

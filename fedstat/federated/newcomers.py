@@ -46,6 +46,18 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
     ValueError
         If a method has no rule for new clients, the network or a method of the result is unknown, or the new clients
         have other inputs or classes.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
+    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> unseen = fs.data.relu_mixture(clients=2, d=5, units=8, samples=20, test=50, seed=1)
+    >>> offered = fs.newcomers(result, unseen)
+    >>> sorted(offered["estimand"].unique())
+    ['global', 'personal']
     """
     if not isinstance(result, Result):
         raise ValueError(f"result must be a Result, as fs.federate and fs.load return it, got {type(result).__name__}.")

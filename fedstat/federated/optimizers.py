@@ -70,6 +70,12 @@ class SGD:
         Heavy-ball momentum, in [0, 1).
     nesterov : bool
         Step along ``g + momentum v`` instead of along the velocity v.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.Training(lr=0.1, optimizer=fs.SGD(0.9, nesterov=True)).optimizer
+    SGD(momentum=0.9, nesterov=True)
     """
 
     momentum: float = 0.0
@@ -107,6 +113,12 @@ class Adam:
         Decay rates of the two moments, each in [0, 1).
     eps : float
         Added to the root of the second moment; positive.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.Training(lr=0.001, optimizer=fs.Adam((0.9, 0.95))).optimizer
+    Adam(betas=(0.9, 0.95), eps=1e-08)
     """
 
     betas: tuple[float, float] = (0.9, 0.999)
@@ -152,6 +164,12 @@ class AdamW(Adam):
     decay : float
         Every step shrinks weights by the factor ``1 - lr * decay``; not negative. The ``weight_decay`` of `Training`
         is another thing, a penalty whose gradient goes through the moments.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.Training(lr=0.001, optimizer=fs.AdamW(decay=0.01)).optimizer
+    AdamW(betas=(0.9, 0.999), eps=1e-08, decay=0.01)
     """
 
     decay: float = 0.01

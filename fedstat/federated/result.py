@@ -76,6 +76,18 @@ class Result:
         How the run is to be analysed, as written down before its first round.
     federations : dict
         Per (method label, seed), the `Federation` that the run saw; empty after loading.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
+    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> result.states.keys()
+    dict_keys([('FedAvg', 0), ('Ditto', 0)])
+    >>> type(result.personal(2, "Ditto", 0)).__name__
+    'MLP'
     """
 
     history: pd.DataFrame
@@ -311,6 +323,20 @@ def load(
         the run's; the message names the file. Hidden files do not count.
     OSError
         If another process replaces the folder faster than it can be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
+    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> folder = Path(tempfile.mkdtemp(), "run")
+    >>> result.save(folder)
+    >>> fs.load(folder).history.equals(result.history)
+    True
     """
     saved = read_run(folder)
     specs = saved.config["methods"]

@@ -58,6 +58,18 @@ class ClientStore(Mapping[str, Tensor]):
         Bytes set aside for rows, in memory or on disk; shared by all stores written from one another.
     versions : tuple of str
         Every client's content as a hash: equal exactly where the rows are, bit for bit.
+
+    Examples
+    --------
+    Writing returns a new store, and leaves the old one as it was:
+
+    >>> import torch
+    >>> from fedstat.federated import ClientStore
+    >>> store = ClientStore.filled({"w": torch.zeros(2)}, clients=1000)
+    >>> ids = torch.tensor([3, 7])
+    >>> new = store.write(ids, {"w": torch.ones(2, 2)})
+    >>> new.rows(ids)["w"].sum().item(), store.rows(ids)["w"].sum().item()
+    (4.0, 0.0)
     """
 
     def __init__(self, space: _RowSpace, slots: _Slots) -> None:

@@ -51,6 +51,19 @@ class Check:
     test_optimism : tuple of float or None
         As `optimism`, of the trial that test samples would have chosen: its test score under the tuning seeds less that
         under the fresh ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> x = np.random.default_rng(0).normal(size=(200, 3))
+    >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0) * 1, np.arange(200) % 5, validation=0.2)
+    >>> tuning = fs.tune(
+    ...     fs.FedAvg(), {"lr": [0.001, 0.3]}, fs.models.mlp(3, 8, 2), clients, fs.Training(lr=0.1),
+    ...     rounds=3, seed=range(2), fresh=range(10, 12), last=1,
+    ... )
+    >>> tuning.check.chosen, tuning.check.runner_up, tuning.check.split
+    ('lr=0.3', 'lr=0.001', 'test')
     """
 
     chosen: str
@@ -133,6 +146,19 @@ class Tuning:
         The tuning seeds.
     level : float
         Of the intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> x = np.random.default_rng(0).normal(size=(200, 3))
+    >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0) * 1, np.arange(200) % 5, validation=0.2)
+    >>> tuning = fs.tune(
+    ...     fs.FedAvg(), {"lr": [0.001, 0.3]}, fs.models.mlp(3, 8, 2), clients, fs.Training(lr=0.1),
+    ...     rounds=3, seed=range(2), fresh=range(10, 12), last=1,
+    ... )
+    >>> tuning.best, tuning.training.lr, len(tuning.table)
+    ({'lr': 0.3}, 0.3, 2)
     """
 
     best: dict[str, Any]

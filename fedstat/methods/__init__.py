@@ -20,6 +20,18 @@ def available() -> Cards:
         A mapping of names to cards, which say what a method is and, of each of its variants, what is personal, what
         travels in a round and is kept between rounds, what it needs, and where it came out among the others. Its
         ``table`` is a DataFrame with a row for each variant.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> found = fs.methods.available()
+    >>> len(found), found["FedRep"].source
+    (26, 'Collins et al. 2021')
+    >>> found.table.loc[["FedAvg", "FedPer"], ["personal", "up", "down"]]
+           personal      up    down
+    method
+    FedAvg  nothing  1.0000  1.0000
+    FedPer     head  0.9121  0.9121
     """
     return cards(_found())
 
@@ -31,6 +43,12 @@ def find(name: str) -> type[Method]:
     ------
     ValueError
         If there is no such method, file or class.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.methods.find("Ditto")(penalty=0.1).penalty
+    0.1
     """
     if ":" in name:
         cls = load_object(name)

@@ -49,6 +49,13 @@ class Variant:
     came_out : mapping of str to str
         By data set of the study `bench` the side of Local and of FedAvg on which the method's accuracy lies, at equal
         budgets and by simultaneous intervals; a data set is missing where the variant was not measured.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> variant = fs.methods.available()["FedPer"].variants[0]
+    >>> variant.personal, variant.up < 1
+    ('head', True)
     """
 
     options: str
@@ -75,6 +82,12 @@ class Card:
         Whose it is: the first work that its docstring cites; empty if there is none.
     variants : tuple of Variant
         The method as it stands and with options that make another one of it; empty where nothing was measured.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.methods.available()["Ditto"].about
+    'A shared model as FedAvg trains it, and a personal one that is pulled to it.'
     """
 
     name: str
@@ -84,7 +97,15 @@ class Card:
 
 
 class Cards(Mapping[str, Card]):
-    """Methods by name, each with its card; ``print`` shows the table."""
+    """Methods by name, each with its card; ``print`` shows the table.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> cards = fs.methods.available()
+    >>> [name for name, card in cards.items() if "validation" in card.variants[0].needs]
+    ['FedFOMO']
+    """
 
     def __init__(self, cards: Mapping[str, Card]) -> None:
         self._cards = dict(cards)

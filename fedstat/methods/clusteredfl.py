@@ -56,6 +56,19 @@ class ClusteredFL(Method):
     The authors' code: from the second bisection on it takes places in a cluster for numbers of clients, an error that
     we do not repeat; it leaves out running statistics, and evaluates in training mode. Its learning rate decays by 0.99
     per round, as it does here with ``Training(lr_decay=0.99)``. The defaults that differ are named above.
+
+    Examples
+    --------
+    Two clients answer the other way round, and end in a cluster of their own:
+
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> x, client = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 4
+    >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0) ^ (client >= 2), client)
+    >>> method = fs.methods.ClusteredFL(eps1=0.5, eps2=0.5, relative=True, min_rounds=2)
+    >>> result = fs.federate(method, fs.models.mlp(3, 8, 2), clients, fs.Training(lr=0.3), rounds=8, progress=False)
+    >>> result.states["ClusteredFL", 0].memory["cluster"].tolist()
+    [1, 1, 2, 2]
     """
 
     eps1: float = 0.4

@@ -11,7 +11,14 @@ from fedstat._checks import number, whole
 
 @dataclass(frozen=True)
 class Quantile:
-    """Cut at the `q`-quantile of the statistic (linear interpolation); units that tie with the cut are shared."""
+    """Cut at the `q`-quantile of the statistic (linear interpolation); units that tie with the cut are shared.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.FedFac(layers=["hidden"], tau=fs.Quantile(0.25)).tau
+    Quantile(q=0.25)
+    """
 
     q: float
 
@@ -22,7 +29,14 @@ class Quantile:
 
 @dataclass(frozen=True)
 class Count:
-    """Share exactly as many units as `units` says, those with the largest statistic; of ties the lower index wins."""
+    """Share exactly as many units as `units` says, those with the largest statistic; of ties the lower index wins.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.FedFac(layers=["hidden"], tau=fs.Count(3)).tau
+    Count(units=3)
+    """
 
     units: int
 

@@ -53,6 +53,16 @@ class Ditto(Method):
     The authors' code: both models take plain SGD steps on the same batches, as here. It averages uniformly, we by
     samples, so that w is FedAvg's; on request it chooses lambda in every step on validation samples, while ours is
     given.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> method = fs.methods.Ditto(penalty=0.5)
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
+    >>> sorted(result.history["estimand"].unique())
+    ['global', 'personal']
     """
 
     penalty: float = 0.75

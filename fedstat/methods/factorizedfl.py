@@ -119,6 +119,17 @@ class FactorizedFL(Method):
     overwrites a client's last upload by the client's mean before it takes the means of those that follow, whose
     neighbours then depend on the clients' order; ours do not. It counts the entries of mu above `sparsity` as sent,
     though all are; here all are counted. Momentum lives on under SGD; Adam's state is new in every round.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> table = fs.describe(fs.methods.FactorizedFL(), fs.models.mlp(4, 3, 2)).table
+    >>> print(table[["leaf", "shape", "holder"]].head(4).to_string(index=False))
+                leaf shape holder
+     hidden.weight.u   4x1 server
+     hidden.weight.v   1x3 client
+    hidden.weight.mu   4x3 client
+         hidden.bias     3 server
     """
 
     reading: Literal["code", "text"] = "code"

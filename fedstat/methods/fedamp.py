@@ -67,6 +67,19 @@ class FedAMP(Method):
 
     The authors' code: none was found. PFLlib pulls by the distance itself and mixes the last participants' models
     alone, both unlike the paper; its clients start from their own models, as ours do.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> method = fs.methods.FedAMP()
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
+    >>> result.traffic[["round", "client", "bytes_up", "bytes_down"]].head(3)
+       round  client  bytes_up  bytes_down
+    0      1       0       228         228
+    1      1       1       228         228
+    2      1       2       228         228
     """
 
     penalty: float = 1.0

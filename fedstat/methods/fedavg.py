@@ -58,6 +58,18 @@ class FedAvg(Method):
 
     The authors' code: none was found. That of FedProx, which has FedAvg too, weighs participants by samples, as here;
     FedRep's fine-tunes the head for ten epochs after the last round, so that `part` has both.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.mlp(4, 3, 2)
+    >>> table = fs.describe(fs.FedAvg(), network).table
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
+             leaf holder
+    hidden.weight server
+      hidden.bias server
+      head.weight server
+        head.bias server
     """
 
     fine_tune: int = 0

@@ -34,6 +34,22 @@ class FedBN(Method):
 
     The authors' code: it takes one over the number of clients as weights, which is our default; it knows batch norm by
     its name, and so misses one that is named otherwise.
+
+    Examples
+    --------
+    Batch norm stays with the clients:
+
+    >>> import fedstat as fs
+    >>> network = fs.models.cnn(8, 2, channels=(1, 1), hidden=2, norm=True)
+    >>> table = fs.describe(fs.methods.FedBN(), network).table
+    >>> print(table[["leaf", "holder"]].head(6).to_string(index=False))
+                  leaf holder
+          conv1.weight server
+            conv1.bias server
+          norm1.weight client
+            norm1.bias client
+    norm1.running_mean client
+     norm1.running_var client
     """
 
     weighting: Literal["samples", "uniform"] = "uniform"

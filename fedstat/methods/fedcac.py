@@ -65,6 +65,15 @@ class FedCAC(Method):
 
     The authors' code: there running statistics of batch norm stay with the client, of which the paper says nothing; we
     average them like the weights before them. Ties make more entries critical there, and all clients always take part.
+
+    Examples
+    --------
+    Beside the leaves the clients send a bit for each element: critical to them, or not.
+
+    >>> import fedstat as fs
+    >>> table = fs.describe(fs.methods.FedCAC(), fs.models.mlp(40, 30, 2)).table
+    >>> table.groupby("holder")["up"].sum().to_dict()
+    {'message': 163, 'server': 5168}
     """
 
     tau: float = 0.5

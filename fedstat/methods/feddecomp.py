@@ -64,6 +64,17 @@ class FedDecomp(Method):
 
     The authors' code: it gives the dense rank as a number (4 of 10 classes on CIFAR-10 in its notes, which is
     ``dense_ratio=0.4`` where the paper has 0.6); its momentum is new in every round, as here.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> table = fs.describe(fs.methods.FedDecomp(), fs.models.mlp(40, 30, 2)).table
+    >>> print(table[["leaf", "shape", "holder"]].head(4).to_string(index=False))
+                  leaf shape holder
+    hidden.weight.full 30x40 server
+       hidden.weight.a 18x40 client
+       hidden.weight.b 30x18 client
+           hidden.bias    30 server
     """
 
     conv_ratio: float = 0.6

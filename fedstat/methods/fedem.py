@@ -49,6 +49,18 @@ class FedEM(Method):
     The authors' code: it averages over all clients, absentees with the old components, which shortens the step below
     full participation; we average over participants, as in FedAvg. There a new client's weights take one step at each
     evaluation.
+
+    Examples
+    --------
+    Copies of the network are shared, and the client's own is how it mixes them:
+
+    >>> import fedstat as fs
+    >>> table = fs.describe(fs.methods.FedEM(components=2), fs.models.mlp(4, 3, 2)).table
+    >>> table.loc[table["leaf"].str.contains("head.bias|mixture"), ["leaf", "shape", "holder"]]
+              leaf shape  holder
+    3  0/head.bias     2  server
+    7  1/head.bias     2  server
+    8   mixture/pi     2  client
     """
 
     components: int = 3

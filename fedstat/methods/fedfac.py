@@ -113,6 +113,19 @@ class FedFac(Method):
 
     A new client gets LocalTrain ("personal": its personal units train alone, from the common start or, under `dynamic`,
     from the server's value) and, untrained, the mean of all clients' predicted probabilities ("ensemble").
+
+    Examples
+    --------
+    The units that are shared after each round:
+
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=6, d=5, units=8, samples=40, test=50, seed=0)
+    >>> method = fs.FedFac(layers=["hidden"], tau=fs.Count(3), kappa=0.6)
+    >>> network, training = fs.models.mlp(5, 8, 1), fs.Training(lr=0.05)
+    >>> result = fs.federate(method, network, clients, training, rounds=2, progress=False)
+    >>> result.records["FedFac", 0]["shared hidden"].astype(int)
+    array([[1, 1, 0, 0, 0, 0, 1, 0],
+           [1, 1, 0, 0, 0, 0, 1, 0]])
     """
 
     layers: Sequence[str]

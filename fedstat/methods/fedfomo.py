@@ -54,6 +54,19 @@ class FedFOMO(Local):
     The authors' code: there gains and distances count from the model before the last local training, and the model
     trained since, which is one of the M, competes with the others for a place in the mix; ours go on from the trained
     model, so that a client whom no candidate helps trains as if alone. Affinities add scaled benefits there.
+
+    Examples
+    --------
+    It looks at validation samples:
+
+    >>> import fedstat as fs
+    >>> x, y = fs.data.digits()
+    >>> clients = fs.data.from_indices(x, y, fs.data.iid(200, 4), validation=0.3)
+    >>> result = fs.federate(
+    ...     fs.methods.FedFOMO(), fs.models.mlp(64, 8, 10), clients, fs.Training(lr=0.1), rounds=2, progress=False
+    ... )
+    >>> sorted(result.history["estimand"].unique())
+    ['personal']
     """
 
     candidates: int = 5

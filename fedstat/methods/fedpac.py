@@ -63,6 +63,21 @@ class FedPAC(Method):
     The authors' code: where rounding makes the programme's matrix indefinite it drops eigenvalues below 0.01, and a
     client whose programme fails keeps its own head; neither can happen here. Their code prints the participants'
     accuracy before and after local training, not that of all clients after the aggregation.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.mlp(4, 3, 2)
+    >>> table = fs.describe(fs.methods.FedPAC(), network).table
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
+             leaf  holder
+    hidden.weight  server
+      hidden.bias  server
+      head.weight  client
+        head.bias  client
+        centroids message
+                h message
+                V message
     """
 
     penalty: float = 1.0

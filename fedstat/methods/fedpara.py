@@ -53,6 +53,20 @@ class FedPara(Method):
     The authors' code: it is a notebook with the convolution of FedPara, whose least rank we take. Its rank follows from
     the ratio of parameters that is wanted, ours from the paper's gamma; it factorises also where that saves nothing,
     where we leave a weight plain; and its factors start smaller, see `fedstat.parameterization.Hadamard`.
+
+    Examples
+    --------
+    Half as many numbers travel as a full weight has:
+
+    >>> import fedstat as fs
+    >>> table = fs.describe(fs.methods.FedPara(gamma=0.0), fs.models.mlp(64, 64, 10)).table
+    >>> print(table[["leaf", "shape", "holder"]].head(5).to_string(index=False))
+                leaf shape holder
+    hidden.weight.x1  64x8 server
+    hidden.weight.y1  64x8 server
+    hidden.weight.x2  64x8 server
+    hidden.weight.y2  64x8 server
+         hidden.bias    64 server
     """
 
     gamma: float = 0.5

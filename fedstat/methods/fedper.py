@@ -36,6 +36,18 @@ class FedPer(Method):
 
     The authors' code: none was found. FedRep's authors compare with the method as it is here: clients train all weights
     together, and the server averages by samples.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.mlp(4, 3, 2)
+    >>> table = fs.describe(fs.methods.FedPer(), network).table
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
+             leaf holder
+    hidden.weight server
+      hidden.bias server
+      head.weight client
+        head.bias client
     """
 
     layers: Sequence[str] | None = None

@@ -46,6 +46,20 @@ class FedProx(FedAvg):
 
     The authors' code: it has the same pull, in plain SGD, and averages by samples. There some of the participants,
     stragglers, train for fewer epochs; here all train for equally many, so that budgets are equal.
+
+    Examples
+    --------
+    The stronger the force, the less the clients move away from what they received:
+
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> model, training = fs.models.mlp(5, 8, 1), fs.Training(lr=0.3, local_epochs=5, batch_size=4)
+    >>> for mu in 0.0, 0.3, 3.0:
+    ...     (update,) = next(fs.rounds(fs.methods.FedProx(mu=mu), model, clients, training)).updates.values()
+    ...     print(mu, round((update.end["head.weight"] - update.start["head.weight"]).norm().item(), 2))
+    0.0 1.47
+    0.3 0.75
+    3.0 0.12
     """
 
     mu: float = 0.1

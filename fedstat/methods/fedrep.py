@@ -47,6 +47,18 @@ class FedRep(FedPer):
 
     The authors' code: there one SGD with momentum serves both parts, and decay spares biases; here the optimiser is new
     in each part, as in every phase of every method, so that nothing moves a part that stands still.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.mlp(4, 3, 2)
+    >>> table = fs.describe(fs.methods.FedRep(), network).table
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
+             leaf holder
+    hidden.weight server
+      hidden.bias server
+      head.weight client
+        head.bias client
     """
 
     head_epochs: int = 10

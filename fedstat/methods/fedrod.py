@@ -58,6 +58,21 @@ class FedRoD(Method):
     The authors' code: their repository holds none. PFLlib starts the private head as a copy of the generic one, which
     doubles the logits; Fling trains the body on both losses and predicts with the private head alone, which is not the
     paper's method.
+
+    Examples
+    --------
+    The clients' second heads:
+
+    >>> import fedstat as fs
+    >>> table = fs.describe(fs.methods.FedRoD(), fs.models.mlp(4, 3, 2)).table
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
+                   leaf holder
+          hidden.weight server
+            hidden.bias server
+            head.weight server
+              head.bias server
+    private/head.weight client
+      private/head.bias client
     """
 
     gamma: float = 1.0

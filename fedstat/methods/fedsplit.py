@@ -50,6 +50,18 @@ class FedSplit(Method):
     as ours do, but the accumulated updates that its Theorem 1 speaks of do not: the theorem's eta_l is our ``lr / n``.
 
     The authors' code: none runs with given shared units; see `FedFac`, which finds them.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> method = fs.FedSplit(shared_units={"hidden": [True, True, False]})
+    >>> table = fs.describe(method, fs.models.mlp(4, 3, 2)).table
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
+             leaf             holder
+    hidden.weight server 8, client 4
+      hidden.bias server 2, client 1
+      head.weight             server
+        head.bias             server
     """
 
     shared_units: SharedUnits | Callable[[Federation], SharedUnits]

@@ -96,6 +96,20 @@ class FilterDecomp(Method):
     the slow group.
 
     The authors' code: none was found. The paper's network has no norm layers.
+
+    Examples
+    --------
+    With atoms of the clients' own beside the shared ones:
+
+    >>> import fedstat as fs
+    >>> method = fs.methods.FilterDecomp(atoms=4, personal=True)
+    >>> table = fs.describe(method, fs.models.cnn(8, 10)).table
+    >>> print(table.loc[table["leaf"].str.contains("conv1"), ["leaf", "shape", "holder"]].to_string(index=False))
+                        leaf shape holder
+          conv1.weight.alpha 4x8x1 server
+          conv1.weight.atoms 3x3x4 server
+                  conv1.bias     8 server
+    local/conv1.weight.atoms 3x3x4 client
     """
 
     atoms: int = 9

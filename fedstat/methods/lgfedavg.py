@@ -46,6 +46,18 @@ class LGFedAvg(Method):
     The authors' code: on colour images it shares the convolutions, contrary to the paper, which we follow. It starts
     from a model that FedAvg has trained, and reports the models that were best on the test samples; we start from
     common random weights and choose no model, so that budgets and estimates compare.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.mlp(4, 3, 2)
+    >>> table = fs.describe(fs.methods.LGFedAvg(top=1), network).table
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
+             leaf holder
+    hidden.weight client
+      hidden.bias client
+      head.weight server
+        head.bias server
     """
 
     top: int = 2

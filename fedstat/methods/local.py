@@ -26,6 +26,18 @@ class Local(Method):
 
     The authors' code: the method is nobody's. The codes of FedFOMO and FedPAC train it in the rounds of participation,
     too.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.mlp(4, 3, 2)
+    >>> table = fs.describe(fs.Local(), network).table
+    >>> print(table[["leaf", "holder"]].to_string(index=False))
+             leaf holder
+    hidden.weight client
+      hidden.bias client
+      head.weight client
+        head.bias client
     """
 
     def shared(self, network: Network, federation: Federation) -> Params:

@@ -45,6 +45,17 @@ class PerFedAvg(Method):
 
     The authors' code: none was found. Two public re-implementations adapt the evaluated model on the samples that it
     is then tested on; ours adapts on training samples.
+
+    Examples
+    --------
+    A client's model is the shared one after a step on its own data; both are measured:
+
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> method, training = fs.methods.PerFedAvg(), fs.Training(lr=0.1)
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
+    >>> sorted(result.history["estimand"].unique())
+    ['global', 'personal']
     """
 
     weighting: Literal["samples", "uniform"] = "uniform"

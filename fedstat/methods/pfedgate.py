@@ -69,6 +69,15 @@ class PFedGate(Method):
     The authors' code: it gates by the mean scores of each test batch, so that a prediction depends on the others in
     it, and averages over all clients, absentees with the old model; we gate by the client or the sample, and average
     over participants, as in FedAvg. Their code lowers both rates on plateaus.
+
+    Examples
+    --------
+    Clients receive the whole network, and send the part alone that their gate let through:
+
+    >>> import fedstat as fs
+    >>> found = fs.describe(fs.methods.PFedGate(density=0.5), fs.models.mlp(40, 30, 2))
+    >>> bool(found.table["up"].sum() <= found.table["down"].sum() / 2)
+    True
     """
 
     density: float = 0.5

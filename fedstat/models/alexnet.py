@@ -31,6 +31,13 @@ def alexnet(classes: int, *, channels: int = 3, side: int = 32) -> Factory:
     ------
     ValueError
         If the images are narrower than 8 pixels.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.alexnet(10)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    1822602
     """
     if side < 8:
         raise ValueError(f"side must be at least 8 pixels (three poolings), got {side}.")

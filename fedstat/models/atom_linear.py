@@ -14,6 +14,13 @@ def atom_linear(inputs: int) -> Factory:
     """Build one output without bias whose weight is the product of a coefficient and an atom, ``w = alpha D``.
 
     Averaging its two leaves separately is the aggregation of the filter-decomposition paper.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.atom_linear(3)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    4
     """
     return partial(AtomLinear, inputs)
 

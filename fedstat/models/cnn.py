@@ -20,6 +20,13 @@ def cnn(
 
     The layers are ``conv1``, ``conv2``, ``hidden`` and ``head``; with `norm` the batch norms ``norm1`` and ``norm2``
     follow the convolutions.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.cnn(8, 10)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    3658
     """
     if side < 4:
         raise ValueError(f"side must be at least 4 pixels (two poolings), got {side}.")
@@ -58,6 +65,13 @@ def two_conv(
     ------
     ValueError
         If nothing is left of the images after the second pooling.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.two_conv(10)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    582026
     """
     left = _pooled(_pooled(side, padding), padding)
     if left < 1:

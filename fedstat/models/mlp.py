@@ -16,6 +16,13 @@ def mlp(inputs: int, *widths: int) -> Factory:
 
     ``mlp(100, 200, 1)`` has the layers ``hidden`` (200 units) and ``head`` (1 output); with more hidden layers
     they are ``hidden1``, ``hidden2``, ...
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.mlp(64, 32, 10)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    2410
     """
     if not widths or min(inputs, *widths) < 1:
         raise ValueError(f"mlp needs an input size and at least one width, all positive; got {(inputs, *widths)}.")

@@ -32,6 +32,13 @@ def lstm(
         Width of the embedding, of the LSTM layers and of the dense layer below the head.
     layers : int
         Number of LSTM layers.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.lstm(80, vocabulary=80)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    885712
     """
     sizes = {"embedding": embedding, "hidden": hidden, "layers": layers, "dense": dense}
     return partial(NextToken, "lstm", classes, vocabulary=vocabulary, **sizes)
@@ -46,6 +53,13 @@ def gru(
     ----------
     classes, vocabulary, embedding, hidden, layers, dense : int
         See `lstm`.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.gru(80, vocabulary=80)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    686032
     """
     sizes = {"embedding": embedding, "hidden": hidden, "layers": layers, "dense": dense}
     return partial(NextToken, "gru", classes, vocabulary=vocabulary, **sizes)
@@ -60,6 +74,13 @@ def rnn(
     ----------
     classes, vocabulary, embedding, hidden, layers, dense : int
         See `lstm`.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.rnn(80, vocabulary=80)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    286672
     """
     sizes = {"embedding": embedding, "hidden": hidden, "layers": layers, "dense": dense}
     return partial(NextToken, "rnn", classes, vocabulary=vocabulary, **sizes)

@@ -30,6 +30,13 @@ def resnet8(classes: int, *, channels: int = 3) -> Factory:
         Outputs.
     channels : int
         Channels of the images, which may have any width.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.resnet8(10)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    1235274
     """
     return partial(ResNet, classes, channels=channels, blocks=(1, 1, 1), stem=7)
 
@@ -38,6 +45,13 @@ def resnet10(classes: int, *, channels: int = 3) -> Factory:
     """Build FedDecomp's network for CIFAR-100 and Tiny ImageNet: `resnet8` with a fourth stage, of 512 channels.
 
     For 100 classes 4,957,092 weights train, and 5,760 statistics go with them.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.resnet10(100)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    4957092
     """
     return partial(ResNet, classes, channels=channels, blocks=(1, 1, 1, 1), stem=7)
 
@@ -60,6 +74,13 @@ def resnet18(classes: int, *, channels: int = 3) -> Factory:
     References
     ----------
     He, Zhang, Ren and Sun, "Deep residual learning for image recognition", CVPR 2016.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.resnet18(10)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    11173962
     """
     return partial(ResNet, classes, channels=channels, blocks=(2, 2, 2, 2), stem=3)
 

@@ -25,6 +25,13 @@ def resnet9(classes: int, *, channels: int = 3) -> Factory:
         Outputs.
     channels : int
         Channels of the images, which must be at least 12 pixels wide.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.resnet9(10)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    2571338
     """
     return partial(ResNet9, classes, channels=channels)
 

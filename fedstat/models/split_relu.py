@@ -17,6 +17,13 @@ def split_relu(inputs: int, *, personal: int, shared: int, antisymmetric: bool =
     by ``1 / sqrt(personal)``, the `shared` others by ``1 / sqrt(shared)``. Output weights are fixed, +1 and -1 in turn.
     With `antisymmetric` each unit with +1 starts equal to the next one with -1, so that the output starts at zero; both
     counts must then be even.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.split_relu(10, personal=5, shared=7)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    132
     """
     if min(personal, shared) < 0 or personal + shared < 1:
         raise ValueError(f"personal and shared must not be negative nor both zero, got {personal} and {shared}.")

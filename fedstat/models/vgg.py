@@ -39,6 +39,13 @@ def vgg16(classes: int, *, channels: int = 3, side: int = 32) -> Factory:
     ----------
     Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", ICLR 2015,
     configuration D.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> network = fs.models.vgg16(10)()
+    >>> sum(leaf.numel() for leaf in network.parameters())
+    15253578
     """
     if side < 32:
         raise ValueError(f"side must be at least 32 pixels (five poolings), got {side}.")

@@ -42,6 +42,21 @@ class Atoms:
     ----------
     "Overcome data heterogeneity in federated learning with filter decomposition", section 4; the
     initial values are our choice.
+
+    Examples
+    --------
+    The canonical start is the network's own weight:
+
+    >>> import numpy as np
+    >>> import torch
+    >>> from fedstat.parameterization import Atoms
+    >>> form = Atoms((8, 1, 3, 3), atoms=9, basis="canonical")
+    >>> weight = torch.randn(8, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    >>> parts = form.parts(weight, np.random.default_rng(0))
+    >>> {name: tuple(part.shape) for name, part in parts.items()}
+    {'alpha': (9, 8, 1), 'atoms': (3, 3, 9)}
+    >>> torch.equal(form.compose(parts), weight)
+    True
     """
 
     shape: tuple[int, ...]

@@ -21,6 +21,27 @@ class Form(Protocol):
 
     Any object with these three members is a form. The axes of a weight are torch's: (out, in) for a dense or
     recurrent layer, (out, in, k, k) for a convolution, where `in` counts the inputs of one group.
+
+    Examples
+    --------
+    A form of one's own, a weight that is a number times a fixed matrix:
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import torch
+    >>> import fedstat as fs
+    >>> from fedstat.federated import build, parameterize
+    >>> @dataclass(frozen=True)
+    ... class Scaled:
+    ...     shape: tuple[int, ...]
+    ...     def parts(self, weight, rng):
+    ...         return {"scale": weight.new_ones(())}
+    ...     def compose(self, parts):
+    ...         return parts["scale"] * torch.eye(*self.shape).to(parts["scale"])
+    >>> network = build(fs.models.mlp(4, 3, 2), np.random.default_rng(0))
+    >>> network = parameterize(network, {"hidden.weight": Scaled((3, 4))}, np.random.default_rng(1))
+    >>> {name: tuple(shape) for name, shape in network.shapes.items()}
+    {'hidden.weight.scale': (), 'hidden.bias': (3,), 'head.weight': (2, 3), 'head.bias': (2,)}
     """
 
     @property

@@ -49,6 +49,21 @@ class LowRankSum:
     References
     ----------
     FedDecomp, equations (2) to (4), which leave arrangement and scale open.
+
+    Examples
+    --------
+    The low-rank summand starts at zero:
+
+    >>> import numpy as np
+    >>> import torch
+    >>> from fedstat.parameterization import LowRankSum
+    >>> form = LowRankSum((32, 64), ratio=0.25)
+    >>> weight = torch.ones(32, 64)
+    >>> parts = form.parts(weight, np.random.default_rng(0))
+    >>> {name: tuple(part.shape) for name, part in parts.items()}
+    {'full': (32, 64), 'a': (8, 64), 'b': (32, 8)}
+    >>> torch.equal(form.compose(parts), parts["full"])
+    True
     """
 
     shape: tuple[int, ...]

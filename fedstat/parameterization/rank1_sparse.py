@@ -46,6 +46,20 @@ class Rank1Sparse:
     References
     ----------
     Factorized-FL, section 4.1, equation (3).
+
+    Examples
+    --------
+    At the start the weight has rank one, as its sparse part is zero:
+
+    >>> import numpy as np
+    >>> import torch
+    >>> from fedstat.parameterization import Rank1Sparse
+    >>> form = Rank1Sparse((32, 64), rank=1, reading="text")
+    >>> parts = form.parts(torch.ones(32, 64), np.random.default_rng(0))
+    >>> {name: tuple(part.shape) for name, part in parts.items()}
+    {'u': (64, 1), 'v': (1, 32), 'mu': (64, 32)}
+    >>> int(torch.linalg.matrix_rank(form.compose(parts)))
+    1
     """
 
     shape: tuple[int, ...]

@@ -36,6 +36,14 @@ class Look:
         Samples in each step on the leaves that the client sends.
     steps : int
         How many such steps it takes before it sends them.
+
+    Examples
+    --------
+    Client 3's message of the third round, after one step on one sample:
+
+    >>> import fedstat as fs
+    >>> fs.privacy.Look(client=3, round=2)
+    Look(client=3, round=2, batch=1, steps=1)
     """
 
     client: int = 0
@@ -95,6 +103,17 @@ class Observation:
         Of local training.
     secret : Secret
         What the attacker does not know.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> x, y = fs.data.digits()
+    >>> clients = fs.data.from_arrays(x, y, np.arange(len(y)) % 20)
+    >>> look = fs.privacy.Look(client=3)
+    >>> (seen,) = fs.privacy.observe(fs.FedAvg(), fs.models.mlp(64, 32, 10), clients, fs.Training(lr=0.1), look)
+    >>> seen.lr, seen.secret.x.shape
+    (0.1, torch.Size([1, 8, 8]))
     """
 
     look: Look
@@ -162,6 +181,17 @@ def observe(
     ValueError
         If updates are no gradients (an optimiser other than SGD, clipping, a schedule, dropout), a client has too few
         samples, the network takes no real inputs, or the method sends no leaf that trains; and as `fedstat.federate`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> x, y = fs.data.digits()
+    >>> clients = fs.data.from_arrays(x, y, np.arange(len(y)) % 20)
+    >>> look = fs.privacy.Look(client=3)
+    >>> (seen,) = fs.privacy.observe(fs.FedAvg(), fs.models.mlp(64, 32, 10), clients, fs.Training(lr=0.1), look)
+    >>> sorted(seen.update)
+    ['head.bias', 'head.weight', 'hidden.bias', 'hidden.weight']
     """
     looks = [looks] if isinstance(looks, Look) else list(looks)
     _rates(training)

@@ -32,7 +32,16 @@ _TIGHT, _ROUNDING = 1e-12, 1e-8
 
 @dataclass(frozen=True)
 class Case:
-    """One example for a law: the number of samples of each client, and the seed of data and run."""
+    """One example for a law: the number of samples of each client, and the seed of data and run.
+
+    Examples
+    --------
+    What a broken law is shown on, two clients with two and five samples:
+
+    >>> import fedstat as fs
+    >>> fs.testing.Case(sizes=(2, 5), seed=3)
+    Case(sizes=(2, 5), seed=3)
+    """
 
     sizes: tuple[int, ...]
     seed: int
@@ -94,6 +103,13 @@ def check_method(
         If a law is broken; the message names the law and the smallest example found.
     ValueError
         If `except_for` or the method's ``exempt`` names no law.
+
+    Examples
+    --------
+    Silence is the good outcome:
+
+    >>> import fedstat as fs
+    >>> fs.testing.check_method(fs.methods.FedPer(), examples=1)
     """
     network = model or type(method).example_model or mlp(INPUTS, UNITS, CLASSES)
     laws: dict[str, Callable[[Case], None]] = {

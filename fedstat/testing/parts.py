@@ -52,6 +52,13 @@ def check_optimizer(optimizer: Optimizer, *, examples: int = 10) -> None:
     ------
     AssertionError
         If a law is broken; the message names it and the smallest set of clients found.
+
+    Examples
+    --------
+    Silence is the good outcome:
+
+    >>> import fedstat as fs
+    >>> fs.testing.check_optimizer(fs.SGD(0.9), examples=1)
     """
     training = Training(lr=0.05, optimizer=optimizer, batch_size=3, local_epochs=2)
     laws = {
@@ -121,6 +128,16 @@ def check_loss(loss: Loss, *, classes: int | None = None, outputs: int | None = 
     ------
     AssertionError
         If a law is broken; the message says which.
+
+    Examples
+    --------
+    Silence is the good outcome:
+
+    >>> import torch
+    >>> import fedstat as fs
+    >>> def squared(outputs, y):
+    ...     return (outputs.softmax(-1) - torch.nn.functional.one_hot(y, 3)).square().sum(-1)
+    >>> fs.testing.check_loss(squared, classes=3)
     """
     h, y = _outputs_and_targets(classes, outputs)
     values = loss(h, y)
@@ -153,6 +170,15 @@ def check_metric(metric: Metric, *, classes: int | None = None, outputs: int | N
     ------
     AssertionError
         If a law is broken; the message says which.
+
+    Examples
+    --------
+    Silence is the good outcome:
+
+    >>> import fedstat as fs
+    >>> def second_guess(outputs, y):
+    ...     return (outputs.topk(2).indices == y[:, None]).any(-1).double().mean()
+    >>> fs.testing.check_metric(second_guess, classes=3)
     """
     h, y = _outputs_and_targets(classes, outputs)
     given = h.clone(), y.clone()

@@ -11,7 +11,15 @@ from fedstat.data.datasets.base import Dataset, Source
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    """Return scikit-learn's 1,797 handwritten digits: images (N, 8, 8) in [0, 1] and labels (N,)."""
+    """Return scikit-learn's 1,797 handwritten digits: images (N, 8, 8) in [0, 1] and labels (N,).
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> x, y = fs.data.digits()
+    >>> x.shape, y.shape, float(x.max())
+    ((1797, 8, 8), (1797,), 1.0)
+    """
     (file,) = _find(Path())  # its reader would import all of scikit-learn
     table = np.loadtxt(file, delimiter=",", dtype=np.int64)
     return (table[:, :-1].reshape(-1, 8, 8) / 16).astype(np.float32), table[:, -1]
