@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
@@ -77,11 +76,9 @@ def test_a_configuration_is_valid_and_its_network_fits_its_data(path, line):
     if line:
         assert experiment != read(path)
     shape, classes, vocabulary = DATA[experiment.data.name]
-    data = SimpleNamespace(
-        name=experiment.data.name, x=np.zeros((1, *shape)), classes=("",) * classes, vocabulary=vocabulary
-    )
+    data = SimpleNamespace(name=experiment.data.name, classes=("",) * classes, vocabulary=vocabulary)
     with torch.device("meta"):
-        _, network = _network(replace(experiment, device="meta"), data)
+        _, network = _network(replace(experiment, device="meta"), data, shape)
     weights = sum(shape.numel() for shape in network.weights.values())
     assert weights == WEIGHTS[experiment.model.name, experiment.data.name]
     for choice in experiment.method.values():

@@ -116,7 +116,7 @@ def test_codes_of_clients_are_text_as_they_stand_in_a_csv(tmp_path, codes, names
         (["1", "01"], ("01", "1")),
         (["1", "one"], ("1", "one")),
         (["1", "2.5"], None),
-        (["1", "1.0", "2"], None),
+        (["1", "1.0", "2.5"], None),
     ],
 )
 def test_targets_of_a_csv_are_numbers_unless_that_would_merge_them(tmp_path, targets, classes):

@@ -242,7 +242,7 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
     if np.issubdtype(y.dtype, np.floating):
         if not np.isfinite(y).all():
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")
-        if len(values := np.unique(y[:1000])) == 2 and np.isin(y, values).all():
+        if len(values := np.unique(y[:1000])) == 2 and (values % 1 == 0).all() and np.isin(y, values).all():
             warnings.warn(
                 f"y holds two floating numbers, {values[0]} and {values[1]}, which makes a regression. If they are "
                 "classes, give them as whole numbers, y.astype(int), or as text.",
