@@ -22,7 +22,7 @@ from fedstat.federated.executor import NAMES, Elsewhere, Executor, ExecutorName
 from fedstat.federated.federate import carry_out, measured_splits, observed
 from fedstat.federated.fingerprint import differences, of_seeds
 from fedstat.federated.history import appended
-from fedstat.federated.local import Training
+from fedstat.federated.local import AnyTraining
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.federated.network import Model
@@ -42,7 +42,7 @@ def extend(
     clients: Population | None = None,
     model: Model | None = None,
     methods: Mapping[str, Method] | None = None,
-    training: Training | None = None,
+    training: AnyTraining | None = None,
     metrics: Mapping[str, Metric] | Iterable[str] = (),
     chunk: int | None = None,
     device: str | None = None,
@@ -157,7 +157,7 @@ def _missing(there: Sequence[int], wanted: int | Iterable[int]) -> list[int]:
 
 
 def _known(
-    result: Result, model: Model | None, methods: Mapping[str, Method] | None, training: Training | None
+    result: Result, model: Model | None, methods: Mapping[str, Method] | None, training: AnyTraining | None
 ) -> Result:
     """Complete what a result knows of its run, and refuse one that knows too little."""
     known = {**result.methods, **(methods or {})}

@@ -15,7 +15,7 @@ from fedstat._digest import digest
 from fedstat.federated.checkpoints import Checkpoints, sigterm_waits
 from fedstat.federated.executor import Elsewhere, Executor, ExecutorName
 from fedstat.federated.history import warn_of_missing
-from fedstat.federated.local import Training
+from fedstat.federated.local import AnyTraining
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.network import Model
@@ -34,7 +34,7 @@ def federate(
     method: Method | Sequence[Method] | Mapping[str, Method],
     model: Model,
     clients: Population,
-    training: Training,
+    training: AnyTraining,
     *,
     rounds: int,
     participation: float = 1.0,
@@ -69,8 +69,8 @@ def federate(
         whose own weights every seed starts from.
     clients : Clients, or callable
         The data, or a function from a seed to data; or from two seeds, that of the data and that of the partition.
-    training : Training
-        Local training, the same for all methods.
+    training : Training, or mapping of label to Training
+        Local training, the same for all methods or each with its own.
     rounds : int
         Communication rounds in total, those of `resume` included.
     participation : float

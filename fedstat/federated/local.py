@@ -104,6 +104,15 @@ class Training:
         return SGD(self.momentum) if self.optimizer == "sgd" else OPTIMIZERS[self.optimizer]()
 
 
+#: Local training of all methods, or of each by its label.
+AnyTraining = Training | Mapping[str, Training]
+
+
+def training_of(training: AnyTraining, label: str) -> Training:
+    """Return the local training of the method with a label."""
+    return training if isinstance(training, Training) else training[label]
+
+
 def _one_or_each(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
     """Check a number, or one for each client."""
     if isinstance(value, list | tuple) and len(value):

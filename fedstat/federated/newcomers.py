@@ -10,6 +10,7 @@ from torch import Tensor
 from fedstat._checks import whole
 from fedstat.data import Clients
 from fedstat.federated.history import COLUMNS
+from fedstat.federated.local import training_of
 from fedstat.federated.method import Predictor, on_device, stack
 from fedstat.federated.network import MIXED, Network, check_device, floating
 from fedstat.federated.plain import plain
@@ -69,9 +70,10 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
     if result.training is None:
         raise ValueError("this result does not know its loss, optimiser or schedule; load it with training=...")
     samples = StackedSamples.stack([clients.train], dtype, device)
-    bench = Bench(result.config["loss"], result.training, samples, result.config["executor"], chunk)
     tables = []
     for key in result.states:
+        training = training_of(result.training, key[0])
+        bench = Bench(result.config["loss"], training, samples, result.config["executor"], chunk)
         if result.model is None or key[0] not in result.methods:
             result.network(key)  # says what is missing
         assert result.model is not None

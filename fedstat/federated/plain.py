@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from fedstat.federated import optimizers, schedules
-from fedstat.federated.local import Training
+from fedstat.federated.local import AnyTraining, Training
 from fedstat.federated.method import Method
 from fedstat.federated.network import Model
 
@@ -20,7 +20,7 @@ from fedstat.federated.network import Model
 def describe_run(
     methods: Mapping[str, Method],
     model: Model,
-    training: Training,
+    training: AnyTraining,
     seeds: Sequence[int],
     participation: float,
     dtype: str,
@@ -77,8 +77,16 @@ def revived_method(spec: Any) -> Any:
     return spec
 
 
-def revived_training(spec: Any) -> Training | None:
-    """Rebuild local training from its description; None if its loss, optimiser or schedule is not fedstat's own."""
+def revived_training(spec: Any) -> AnyTraining | None:
+    """Rebuild local training from its description; None if a loss, optimiser or schedule is not fedstat's own."""
+    if not isinstance(spec, Mapping) or isinstance(spec.get("type"), str):
+        return _revived_training(spec)
+    made = {label: _revived_training(one) for label, one in spec.items()}
+    known = {label: one for label, one in made.items() if one is not None}
+    return known if len(known) == len(made) else None
+
+
+def _revived_training(spec: Any) -> Training | None:
     if not isinstance(spec, Mapping):
         return None
     known: dict[str, Any] = {

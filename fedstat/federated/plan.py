@@ -22,7 +22,7 @@ from fedstat.data import Clients
 from fedstat.federated import fingerprint
 from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, check_executor
 from fedstat.federated.history import clients_table
-from fedstat.federated.local import Training
+from fedstat.federated.local import AnyTraining, Training, training_of
 from fedstat.federated.losses import LossName, choose_task
 from fedstat.federated.method import Method, State
 from fedstat.federated.network import MIXED, Model, check_device, floating
@@ -49,8 +49,8 @@ class Plan:
         By label.
     model : callable or nn.Module
         What builds the network.
-    training : Training
-        Local training.
+    training : Training, or mapping of str to Training
+        Local training, of all methods or by label.
     replicates : mapping of int to Replicate
         Data and initial network of each seed.
     participation : float
@@ -71,7 +71,7 @@ class Plan:
 
     methods: Mapping[str, Method]
     model: Model
-    training: Training
+    training: AnyTraining
     replicates: Mapping[int, Replicate]
     participation: float
     task: LossName
@@ -92,7 +92,10 @@ class Plan:
         """Make ready all runs, from `states` or from their methods' starts; tell `note` which one is next."""
         distinct = {replicate.offset: replicate.clients.train for replicate in self.replicates.values()}
         samples = StackedSamples.stack(list(distinct.values()), floating(self.dtype), self.device)
-        bench = Bench(self.task, self.training, samples, self.executor, self.chunk)
+        trained = {label: training_of(self.training, label) for label in self.methods}
+        benches = {  # methods of equal training have one in common, by which they may train as one stack
+            digest(how): Bench(self.task, how, samples, self.executor, self.chunk) for how in trained.values()
+        }
         runs, keys = {}, [(label, seed) for label in self.methods for seed in self.replicates]
         for label, seed in keys:  # before the first method trains anybody
             check_size(label, self.methods[label], self.replicates[seed].network, len(self.replicates[seed].clients))
@@ -100,6 +103,7 @@ class Plan:
             if note is not None:
                 note(key)
             state = None if states is None else states[key]
+            bench = benches[digest(trained[key[0]])]
             runs[key] = start_run(key, self.methods[key[0]], self.replicates[key[1]], bench, state)
         return runs
 
@@ -108,7 +112,7 @@ def make_plan(
     method: Method | Sequence[Method] | Mapping[str, Method],
     model: Model,
     clients: Population,
-    training: Training,
+    training: AnyTraining,
     participation: float,
     seed: int | Iterable[int],
     chunk: int | None,
@@ -130,22 +134,27 @@ def make_plan(
     """
     participation = number("participation", participation, "(0, 1]")
     chunk = None if chunk is None else whole("chunk", chunk, 1)
-    if not isinstance(training, Training):
-        raise ValueError(f"training must be a fedstat Training, got {training!r}.")
     check_executor(executor)
     check_device(device)
     methods, seeds = _labels(method), seeds_of(seed)
-    _check_range(dtype, training, *methods.values())
+    trained = _trained(training, methods)
+    first_label = next(iter(methods))
+    training = trained[first_label] if all(one == trained[first_label] for one in trained.values()) else trained
+    _check_range(dtype, *trained.values(), *methods.values())
     keyed = [Seeds(s, seeds[0] if first is None else first, vary) for s in seeds]
     replicates = _replicates(clients, model, keyed, dtype, device)
     for each in replicates.values():
-        _check_each(training, len(each.clients))
-    tasks = {choose_task(training.loss, *_shape(replicate)) for replicate in replicates.values()}
+        for one in trained.values():
+            _check_each(one, len(each.clients))
+    tasks = {choose_task(one.loss, *_shape(replicate)) for replicate in replicates.values() for one in trained.values()}
     if len(tasks) > 1:
-        raise ValueError(f"clients(seed) must return one task for all seeds, got losses {', '.join(sorted(tasks))}.")
+        raise ValueError(
+            f"clients(seed) and training must make one task for all seeds and methods, got losses "
+            f"{', '.join(sorted(tasks))}."
+        )
     (task,) = tasks
-    one = replicates[seeds[0]]
-    executor, known = _rehearsed(RayExecutor() if executor == "ray" else executor, one)
+    first_of_all = replicates[seeds[0]]
+    executor, known = _rehearsed(RayExecutor() if executor == "ray" else executor, first_of_all)
     config = {
         **describe_run(methods, model, training, seeds, participation, dtype),
         "executor": known,
@@ -171,7 +180,9 @@ def _rehearsed(
     return executor, executor
 
 
-def _hashes(methods: Mapping[str, Method], training: Training, replicates: Mapping[int, Replicate]) -> dict[str, Any]:
+def _hashes(
+    methods: Mapping[str, Method], training: AnyTraining, replicates: Mapping[int, Replicate]
+) -> dict[str, Any]:
     """Return what must be the same for a run to be continued, by seed and label."""
     distinct = {replicate.offset: replicate.clients for replicate in replicates.values()}
     data = {offset: fingerprint.of_clients(held) for offset, held in distinct.items()}
@@ -183,7 +194,9 @@ def _hashes(methods: Mapping[str, Method], training: Training, replicates: Mappi
             for s, replicate in replicates.items()
         },
         "code": {label: digest(m) for label, m in methods.items()},
-        "training_code": digest(training),
+        "training_code": digest(training)
+        if isinstance(training, Training)
+        else {label: digest(one) for label, one in training.items()},
         "python": platform.python_version(),  # bytecode, by which own code is hashed, is of one version
     }
 
@@ -207,6 +220,22 @@ def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[st
     if not listed:
         raise ValueError("method must hold at least one method.")
     return dict(zip(labels, listed, strict=True))
+
+
+def _trained(training: AnyTraining, methods: Mapping[str, Method]) -> dict[str, Training]:
+    """Return the local training of each method; refuse what is none, or no method's."""
+    if isinstance(training, Mapping) and set(training) != set(methods):
+        missing, more = [m for m in methods if m not in training], [m for m in training if m not in methods]
+        wrong = f"{missing[0]!r} is missing" if missing else f"there is no method {more[0]!r}"
+        raise ValueError(
+            f"training must be one Training, or one for each of the labels {', '.join(methods)}; {wrong}. One that all "
+            "but a few share is {label: fs.Training(...) for label in methods}."
+        )
+    found = {label: training[label] if isinstance(training, Mapping) else training for label in methods}
+    for one in found.values():
+        if not isinstance(one, Training):
+            raise ValueError(f"training must be a fedstat Training, or one for each method by label, got {one!r}.")
+    return found
 
 
 def check_one(value: object, name: str) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.layers import copied
-from fedstat.federated.local import Learner, Training
+from fedstat.federated.local import AnyTraining, Learner
 from fedstat.federated.method import Federation, Method, Predictor, State, device_of
 from fedstat.federated.network import MIXED, Model, Network, Params, build, floating
 from fedstat.federated.plain import revived_factory, revived_method, revived_training
@@ -70,8 +70,9 @@ class Result:
         The network; None after loading a run of a network that is not fedstat's own.
     methods : dict
         The methods by label, as far as they are known after loading.
-    training : Training or None
-        Local training; None after loading a run with a loss, optimiser or schedule that is not fedstat's own.
+    training : Training, mapping of label to Training, or None
+        Local training of all methods, or of each; None after loading a run with a loss, optimiser or schedule that is
+        not fedstat's own.
     plan : AnalysisPlan, optional
         How the run is to be analysed, as written down before its first round.
     federations : dict
@@ -99,7 +100,7 @@ class Result:
     kept: dict[Key, State] = field(default_factory=dict)
     model: Model | None = None
     methods: Mapping[str, Method] = field(default_factory=dict)
-    training: Training | None = None
+    training: AnyTraining | None = None
     plan: AnalysisPlan | None = None
     federations: Mapping[Key, Federation] = field(default_factory=dict)
 
@@ -301,7 +302,7 @@ def load(
     folder: str | Path,
     model: Model | None = None,
     methods: Mapping[str, Method] | None = None,
-    training: Training | None = None,
+    training: AnyTraining | None = None,
 ) -> Result:
     """Read a run that `Result.save` or a checkpoint wrote, while another process goes on with it or not.
 
@@ -313,7 +314,7 @@ def load(
         The network, needed for `Result.personal` if it is not one of `fedstat.models`.
     methods : mapping of label to Method, optional
         The methods, needed for `Result.personal` where they are not fedstat's own.
-    training : Training, optional
+    training : Training, or mapping of label to Training, optional
         Local training, needed for `newcomers` where its loss, optimiser or schedule is not fedstat's own.
 
     Raises

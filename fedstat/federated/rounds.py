@@ -17,7 +17,7 @@ import torch
 from fedstat._random import stream
 from fedstat.federated.executor import Elsewhere, Executor, ExecutorName
 from fedstat.federated.history import COLUMNS, Traffic, traffic_table
-from fedstat.federated.local import Training
+from fedstat.federated.local import AnyTraining
 from fedstat.federated.method import Method, State, Update
 from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.network import Model, Params
@@ -115,7 +115,7 @@ def rounds(
     method: Method | Sequence[Method] | Mapping[str, Method],
     model: Model,
     clients: Population,
-    training: Training,
+    training: AnyTraining,
     *,
     participation: float = 1.0,
     seed: int | Iterable[int] = 0,

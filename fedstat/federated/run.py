@@ -234,13 +234,13 @@ def make_federation(method: Method, replicate: Replicate, bench: Bench) -> Feder
 def stacks(runs: Sequence[Run]) -> list[list[Run]]:
     """Group runs that train as one stack: one method under several seeds, and methods whose local steps are FedAvg's.
 
-    A module with frozen weights or constants of its own trains apart from those of other seeds, and clients that train
-    by themselves gain nothing from a larger stack.
+    Methods of different local training train apart. A module with frozen weights or constants of its own trains apart
+    from those of other seeds, and clients that train by themselves gain nothing from a larger stack.
     """
     found: dict[object, list[Run]] = {}
     for run in runs:
         alike = is_plain(run.method) and run.network is run.replicate.network
-        which = (None if alike else run.key[0], run.network.constants and run.replicate.seed)
+        which = (run.bench if alike else run.key[0], run.network.constants and run.replicate.seed)
         together = run.bench.executor_of(run.network).together
         found.setdefault(which if together else run.key, []).append(run)
     return list(found.values())

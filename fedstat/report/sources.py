@@ -104,7 +104,7 @@ def methods_of(sources: Sequence[Source]) -> list[list[str]]:
 
 
 def settings_of(sources: Sequence[Source]) -> list[list[str]]:
-    """Return rows of a name and its value for what all methods of a run have in common; runs that differ are named."""
+    """Return rows of a name and its value, but for the methods' parameters; runs that differ are named."""
     tables = {source.name: dict(_settings(source)) for source in sources if source.config}
     keys = list(dict.fromkeys(key for table in tables.values() for key in table))
     rows = []
@@ -131,8 +131,11 @@ def _settings(source: Source) -> list[tuple[str, str]]:
         inner += [f"{k} = {plain(v)}" for k, v in model.get("kwargs", {}).items()]
         model = f"{str(model.get('factory', '')).rpartition('.')[2]}({', '.join(inner)})"
     found.append(("network", str(model)))
-    training = {key: value for key, value in config["training"].items() if key != "type"}
-    found.append(("local training", f"{_listing(training)}; loss {config['loss']}"))
+    training = config["training"]
+    each = {"": training} if isinstance(training.get("type"), str) else {f" of {k}": one for k, one in training.items()}
+    for whose, one in each.items():
+        listed = _listing({key: value for key, value in one.items() if key != "type"})
+        found.append((f"local training{whose}", f"{listed}; loss {config['loss']}"))
     found.append(("rounds", str(config["rounds"])))
     found.append(("share of clients in a round", f"{100 * config['participation']:g}%"))
     found.append(("seeds", ", ".join(map(str, config["seeds"]))))

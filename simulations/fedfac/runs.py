@@ -355,7 +355,7 @@ def _newcomers(job: Job, result: fs.Result, new: Clients) -> pd.DataFrame:
             methods[arm] = replace(method, fine_tune=epochs)
         elif isinstance(method, FedRep):
             methods[arm] = replace(method, head_epochs=epochs)
-    assert result.training is not None
+    assert isinstance(result.training, fs.Training)
     known = _only(replace(result, training=replace(result.training, local_epochs=epochs)), methods)
     table = fs.newcomers(known, new, device=job.device).rename(columns={"method": "arm"})
     table = table.astype({"arm": str, "estimand": str, "metric": str})
