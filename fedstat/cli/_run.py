@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import tempfile
 import tomllib
@@ -58,7 +59,8 @@ def run(
     The folder receives the configuration with all defaults, who held what
     (partition-SEED.npz, .svg), the run itself (run/, for fedstat.load), a
     line for every client (clients.csv), the comparison (summary.csv) and
-    the differences of all pairs of methods (pairs.csv).
+    the differences of all pairs of methods (pairs.csv). A table [tune] has
+    parameters chosen on validation samples first (tuning.csv, .txt).
     Python files that the configuration names are run, with your rights;
     --dry-run runs none of them and lists them instead. A table [plan] says
     beforehand what will be compared, such as control, margin and seeds.
@@ -117,9 +119,10 @@ def run(
             if done < experiment.rounds:
                 left = {"round": experiment.rounds - done, "method": len(setup.methods), "seed": len(experiment.seeds)}
                 size = ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in left.items())
+                before = "" if done else _tuned(experiment)
                 with _busy("rehearsing a few batches", quiet):
                     expected = estimate(setup, done)
-                say(f"\n{size}: {expected}\n")
+                say(f"\n{before}{size}: {expected}\n")
             if dry_run:
                 return
             _, summary = carry_out(setup, folder, progress=_progress(quiet), resume=resume)
@@ -133,6 +136,17 @@ def run(
         raise typer.Exit(143) from None
     typer.echo(str(summary))
     typer.echo(f"\n{folder}")
+
+
+def _tuned(experiment: Any) -> str:
+    """Say what is tuned before the run."""
+    tune = experiment.tune
+    if tune is None:
+        return ""
+    trials = {label: math.prod(map(len, grid.values())) for label, grid in experiment.grids.items() if grid}
+    listed = ", ".join(f"{label} {count}" for label, count in trials.items())
+    seeds = ", ".join(map(str, tune.seeds))
+    return f"tuning first, in trials of {tune.rounds} rounds under the seeds {seeds}: {listed}; then\n"
 
 
 def _listed(config: Path, code: dict[str, str]) -> str:

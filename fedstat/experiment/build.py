@@ -6,9 +6,9 @@ import inspect
 import json
 import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from fedstat.experiment import config
 from fedstat.experiment.reading import FACTS, executor, make_method, metrics, network, transformer
 from fedstat.federated import Method
 from fedstat.federated.executor import here
+from fedstat.federated.local import AnyTraining
 from fedstat.federated.losses import choose_task
 from fedstat.federated.metrics import Metric
 from fedstat.federated.network import Network, build, check_device
@@ -55,6 +56,8 @@ class Setup:
         It, as the first seed starts it.
     methods : dict of str to Method
         By label.
+    training : Training, or dict of str to Training
+        Local training, of all methods or by label.
     metrics : dict of str to callable
         What is measured beside the standard metrics.
     executor : str or Executor
@@ -69,6 +72,7 @@ class Setup:
     model: Factory
     network: Network
     methods: Mapping[str, Method]
+    training: AnyTraining
     metrics: Mapping[str, Metric]
     executor: Any
 
@@ -77,6 +81,13 @@ class Setup:
         """A few inputs as the engine stores them."""
         first = next(iter(self.clients.values()))
         return inputs_to_device(first.train.x[:2], self.network.dtype, self.network.device)
+
+    def tuning_clients(self) -> Clients | Callable[[int, int], Clients]:
+        """Return the clients that tuning trains: those of the run, or dealt anew for its seeds where the run's are."""
+        if "partition" not in self.experiment.vary:
+            return self.clients[self.experiment.seeds[0]]
+        drawn = lru_cache(maxsize=None)(lambda seed: _populate(self.experiment, self.dataset, seed)[1])
+        return lambda data, partition: drawn(partition)
 
     def dealt(self, data: int, partition: int) -> Clients:
         """Return the clients of a seed of the partition, as `fedstat.federate` asks for them; the data have no seed."""
@@ -117,6 +128,7 @@ def set_up(experiment: config.Experiment) -> Setup:
         model,
         built,
         methods,
+        experiment.trainings,
         more,
         work,
     )
@@ -389,7 +401,8 @@ def _check_fit(setup: Setup) -> None:
     outputs = naming("model", outputs_of, network, train, name)
     classes = setup.dataset.classes
     try:
-        choose_task(setup.experiment.training.loss, len(classes) or None, outputs)
+        for training in setup.experiment.trainings.values():
+            choose_task(training.loss, len(classes) or None, outputs)
     except ValueError as error:  # with the labels themselves: one of them may be a slip of the pen
         labels = f" The classes of {setup.dataset.name} are {reprlib.repr(list(classes))[1:-1]}." if classes else ""
         raise ValueError(f"model: {error}{labels}") from None
@@ -399,11 +412,12 @@ def _check_fit(setup: Setup) -> None:
 
 def _check_stop(setup: Setup) -> None:
     """Refuse a rule for stopping that looks at what is not measured."""
-    stop, loss = setup.experiment.stop, setup.experiment.training.loss
+    stop = setup.experiment.stop
     if stop is None:
         return
+    own_loss = all(callable(training.loss) for training in setup.experiment.trainings.values())
     standard = ("accuracy", "balanced_accuracy", "log_loss", "majority_share") if setup.dataset.classes else ("mse",)
-    known = [*standard, *(["loss"] if callable(loss) else []), *setup.metrics]
+    known = [*standard, *(["loss"] if own_loss else []), *setup.metrics]
     if stop.metric not in known:
         raise ValueError(f"stop.metric must be one of {', '.join(known)}, got {json.dumps(stop.metric)}.")
     if stop.split == "validation" and not setup.experiment.partition.validation:

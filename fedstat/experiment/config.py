@@ -38,6 +38,8 @@ Above the tables
 
 ``[method.LABEL]``, at least one
     name                a method of `fedstat.methods`, or ``"mine.py:Name"`` (the label); its options are further keys
+    training            what differs from ``[training]`` for this method, such as ``{ lr = 0.01 }`` (nothing)
+    grid                values to choose from by ``[tune]``, such as ``{ penalty = [0.1, 1.0] }`` (none)
 
 ``[training]``, required
     The arguments of `fedstat.Training`, such as lr, batch_size, local_epochs, optimizer, schedule, loss.
@@ -53,6 +55,14 @@ Above the tables
 
 ``[stop]``
     The arguments of `fedstat.Patience`: when a method under a seed ends early.
+
+``[tune]``: before the run, choose parameters on validation samples, as `fedstat.tune` does; ``tuning.csv`` tells how
+    grid                values that every method chooses from, such as ``{ lr = [0.01, 0.03, 0.1] }`` (none)
+    seed                a seed or a list of them, none of the run's; required
+    rounds              rounds of a trial (those of the run)
+    last                rounds averaged (as for the evaluation)
+    metric              what is chosen by ("accuracy", or "mse" of a regression)
+    fresh               seeds under which choice and runner-up run again, to see how optimistic the choice was (none)
 
 ``[plan]``
     The arguments of `fedstat.inference.AnalysisPlan`: what will be compared; its arms are all methods.
@@ -271,6 +281,58 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MethodChoice(Choice):
+    """``[method.LABEL]``: a method, and what is its own of local training and of tuning.
+
+    Parameters
+    ----------
+    training : dict
+        The entries of ``[training]`` that differ for this method, as a file would hold them.
+    grid : dict of list
+        The values that tuning chooses from, beside those of ``[tune]``.
+    """
+
+    training: Mapping[str, Any] = field(default_factory=dict)
+    grid: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tune:
+    """``[tune]``: parameters that are chosen on validation samples before the run, see `fedstat.tune`.
+
+    The seeds deal clients anew where the partition varies, so that a sample which tests under one seed of the run may
+    have validated under a seed of tuning. An official test part, or a partition that does not vary, keeps them apart.
+
+    Parameters
+    ----------
+    seed : int or list of int
+        The seeds of tuning, none of the run's.
+    grid : mapping of str to list
+        The values of parameters that every method has, such as the learning rate.
+    rounds : int, optional
+        Rounds of a trial; by default those of the run.
+    last : int, optional
+        How many of the last rounds are averaged; by default as for the run.
+    metric : str, optional
+        What is chosen by: "accuracy", or "mse" of a regression, by default.
+    fresh : list of int
+        Further seeds, under which the choice and the runner-up run once more.
+    """
+
+    seed: Seed | Annotated[tuple[Seed, ...], Field(min_length=1)]
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    rounds: Counted | None = None
+    last: Counted | None = None
+    metric: str | None = None
+    fresh: tuple[Seed, ...] = ()
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """All seeds of tuning."""
+        return (self.seed,) if isinstance(self.seed, int) else self.seed
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """``[evaluation]``: when models are tested, and on what.
 
@@ -368,6 +430,10 @@ class Experiment(General):
     ----------
     data, partition, model, method, training, evaluation
         The tables; methods by label.
+    trainings : mapping of str to Training
+        Local training of each method by label: `training`, but for what is its own.
+    tune : Tune, optional
+        ``[tune]``: what is chosen before the run.
     stop : Patience, optional
         ``[stop]``: when a method under a seed ends early.
     plan : AnalysisPlan, optional
@@ -402,12 +468,20 @@ class Experiment(General):
     data: Source
     partition: Dealing
     model: Choice
-    method: Mapping[str, Choice]
+    method: Mapping[str, MethodChoice]
     training: Training
+    trainings: Mapping[str, Training]
     evaluation: Evaluation = field(default_factory=Evaluation)
+    tune: Tune | None = None
     stop: Patience | None = None
     plan: AnalysisPlan | None = None
     parts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def grids(self) -> dict[str, dict[str, Any]]:
+        """What tuning chooses from, by label: the values of all methods, and each one's own."""
+        common = {} if self.tune is None else self.tune.grid
+        return {label: {**common, **choice.grid} for label, choice in self.method.items()}
 
     @property
     def evaluated(self) -> list[int]:
@@ -421,10 +495,14 @@ class Experiment(General):
 def to_table(experiment: Experiment) -> dict[str, Any]:
     """Return the configuration as a TOML file would hold it, with every default filled in."""
     table = asdict(experiment)
+    del table["trainings"]
     table["training"] |= table.pop("parts")
     table["partition"] = {"kind": experiment.partition.kind, **table["partition"]}
     table["model"] = {"name": experiment.model.name, **experiment.model.options}
-    table["method"] = {label: {"name": c.name, **c.options} for label, c in experiment.method.items()}
+    table["method"] = {
+        label: {"name": c.name, **c.options, **{k: v for k in ("training", "grid") if (v := getattr(c, k))}}
+        for label, c in experiment.method.items()
+    }
     return _plain(table)
 
 

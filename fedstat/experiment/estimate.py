@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import fedstat as fs
 from fedstat._mapped import Mapped
 from fedstat.data import Clients, Samples
 from fedstat.experiment.build import Setup, naming
+from fedstat.experiment.config import Experiment
 from fedstat.federated.cost import COPIES, chunk_size, cost
 from fedstat.federated.executor import choose, here
 from fedstat.federated.method import State, is_plain
@@ -68,7 +70,7 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
     FloatingPointError
         If losses become infinite or NaN already.
     """
-    experiment, training = setup.experiment, setup.experiment.training
+    experiment = setup.experiment
     clients = setup.clients[experiment.seeds[0]]
     chosen = len(participants(experiment.seeds[0], 0, len(clients), experiment.participation))
     count = max(2, min(chosen, _chunk(setup)), *(method.fewest for method in setup.methods.values()))
@@ -92,7 +94,8 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
         start, a_round, evaluation = _timed(setup, batch)
         a_round *= _steps(setup, clients.train) / _steps(setup, batch.train)
     a_round *= chosen / count
-    forward = a_round / (chosen * clients.train.n.mean() * np.mean(training.local_epochs)) * _FORWARD
+    epochs = np.mean([np.mean(training.local_epochs) for training in experiment.trainings.values()])
+    forward = a_round / (chosen * clients.train.n.mean() * epochs) * _FORWARD
     evaluation += forward * sum(
         int(of.n.sum()) for of in (clients.test, clients.validation, clients.common) if of is not None
     )
@@ -100,8 +103,20 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
     seconds = start + (experiment.rounds - done) * a_round + evaluations * evaluation
     rows, disk = _rows(states, len(clients), chosen)
     runs = len(experiment.seeds)
+    tuning = 0.0 if done else _tuning(experiment, start, a_round, evaluation)
     memory = _data(setup) + runs * rows + _stacks(setup, states, chosen) + _history(setup, len(clients))
-    return Estimate(runs * seconds, int(memory), runs * disk)
+    return Estimate(runs * seconds + tuning, int(memory), runs * disk)
+
+
+def _tuning(experiment: Experiment, start: float, a_round: float, evaluation: float) -> float:
+    """Count the seconds of all trials; a method's share of a round is an equal one."""
+    tune = experiment.tune
+    if tune is None:
+        return 0.0
+    rounds, last = tune.rounds or experiment.rounds, tune.last or experiment.evaluation.last
+    a_run = start + rounds * a_round + min(last, rounds) * evaluation
+    trials = {label: math.prod(map(len, grid.values())) for label, grid in experiment.grids.items() if grid}
+    return sum(trials.values()) * len(tune.seeds) * a_run / len(experiment.method)
 
 
 def _rehearse(setup: Setup, clients: Clients) -> tuple[float, list[State]]:
@@ -133,7 +148,7 @@ def _loop(setup: Setup, clients: Clients) -> Iterator[Round]:
         setup.methods,
         setup.model,
         clients,
-        experiment.training,
+        {label: experiment.trainings[label] for label in setup.methods},
         seed=experiment.seeds[0],
         dtype=experiment.dtype,
         executor=here(setup.executor),
@@ -148,17 +163,20 @@ def _first(clients: Clients, count: int, most: int) -> Clients:
 
 
 def _steps(setup: Setup, samples: Samples) -> float:
-    """Steps of an epoch, mean over clients; those that train as one chunk all wait for the longest."""
-    steps = -(-samples.n // _batch_size(setup))
-    chunk = min(_chunk(setup), len(steps))
-    longest = np.maximum.reduceat(steps, np.arange(0, len(steps), chunk))
-    return float(np.repeat(longest, chunk)[: len(steps)].mean())
+    """Steps of an epoch, mean over clients and methods; those that train as one chunk all wait for the longest."""
+    chunk = min(_chunk(setup), len(samples.n))
+    of_methods = []
+    for training in setup.experiment.trainings.values():
+        steps = -(-samples.n // training.batch_size)
+        longest = np.maximum.reduceat(steps, np.arange(0, len(steps), chunk))
+        of_methods.append(np.repeat(longest, chunk)[: len(steps)].mean())
+    return float(np.mean(of_methods))
 
 
 def _batch_size(setup: Setup) -> int:
-    """Count the samples of a step: at most those of the largest client."""
+    """Count the samples of the largest step of any method: at most those of the largest client."""
     largest = max(int(clients.train.n.max()) for clients in setup.clients.values())
-    return min(setup.experiment.training.batch_size, largest)
+    return min(max(training.batch_size for training in setup.experiment.trainings.values()), largest)
 
 
 def _chunk(setup: Setup) -> int:

@@ -22,9 +22,20 @@ import fedstat as fs
 from fedstat._user_code import NOT_RUN, load_object, no_user_code
 from fedstat.data import datasets
 from fedstat.data.prepare import transformer_of
-from fedstat.experiment.config import KINDS, Choice, Dealing, Evaluation, Experiment, General, Source
+from fedstat.experiment.config import (
+    KINDS,
+    Choice,
+    Dealing,
+    Evaluation,
+    Experiment,
+    General,
+    MethodChoice,
+    Source,
+    Tune,
+)
 from fedstat.federated import Method, Patience, Training, schedules
 from fedstat.federated.executor import check_executor
+from fedstat.federated.grid import Grid, place_of
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.federated.optimizers import OPTIMIZERS
 from fedstat.federated.ray import RayExecutor
@@ -35,7 +46,7 @@ Table = Mapping[str, Any]
 
 #: What a network is told about the data, where it has a parameter of that name for a whole number.
 FACTS = ("inputs", "side", "channels", "vocabulary", "classes")
-_TABLES = ("data", "partition", "model", "method", "training", "evaluation", "stop", "plan")
+_TABLES = ("data", "partition", "model", "method", "training", "evaluation", "tune", "stop", "plan")
 #: Entries of ``[training]`` that may name a class or an object, and those that are known by a name.
 _PARTS: dict[str, Mapping[str, Any]] = {
     "optimizer": OPTIMIZERS,
@@ -137,11 +148,13 @@ def _names(table: Table) -> Iterator[tuple[str, Any]]:
     yield "executor", table.get("executor")
     yield "data.prepare", inner(table.get("data"), "prepare")
     yield "model.name", inner(table.get("model"), "name")
+    trainings = {"training": table.get("training")}
     for label, options in table.get("method", {}).items() if isinstance(table.get("method"), dict) else ():
         yield f"method.{_quoted(label)}.name", inner(options, "name") or label
-    for part in _PARTS:
-        value = inner(table.get("training"), part)
-        yield f"training.{part}", value.get("name") if isinstance(value, dict) else value
+        trainings[f"method.{_quoted(label)}.training"] = inner(options, "training")
+    for key, part in ((key, part) for key in trainings for part in _PARTS):
+        value = inner(trainings[key], part)
+        yield f"{key}.{part}", value.get("name") if isinstance(value, dict) else value
     named = inner(table.get("evaluation"), "metrics")
     for name in named if isinstance(named, list) else ():
         yield "evaluation.metrics", name
@@ -203,16 +216,18 @@ def parse(table: Table, folder: Path) -> Experiment:
     chosen = {label: attempt(_method, methods, label, folder) for label in methods}
     if table.get("method") == {}:
         problems.append("[method] is empty; name at least one, such as [method.FedAvg].")
-    training = attempt(_training, table, folder)
+    base = attempt(lambda: _training(_table(table, "training"), folder))
     evaluation = attempt(_evaluation, table, folder)
     stop = attempt(lambda: _validated(Patience, _table(table, "stop"), "stop") if "stop" in table else None)
     plan = attempt(_plan, table, list(methods)) if "plan" in table else None
+    tune = attempt(lambda: _validated(Tune, _table(table, "tune"), "tune") if "tune" in table else None)
     if run is not None and evaluation is not None and evaluation.every > run.rounds:
         problems.append(f"evaluation.every must be at most rounds = {run.rounds}, got {evaluation.every}.")
     work = None if run is None else attempt(_executor, run.executor, folder)
     labels = list(_table({"method": {}, **table}, "method"))
     if evaluation is not None and labels and evaluation.control not in (None, *labels):
         problems.append(_no_such("evaluation.control", evaluation.control, labels))
+    own = attempt(_trainings, table, chosen, folder) if base is not None else {}
     if problems:
         raise ValueError("\n".join(problems))
     made: dict[str, Any] = {
@@ -220,15 +235,19 @@ def parse(table: Table, folder: Path) -> Experiment:
         "partition": partition,
         "model": model,
         "method": chosen,
-        "training": None if training is None else training[0],
-        "parts": None if training is None else training[1],
+        "training": None if base is None else base[0],
+        "parts": None if base is None else base[1],
+        "trainings": own,
         "evaluation": evaluation,
+        "tune": tune if tune is None else _filled_in(tune, run, evaluation),
         "stop": stop,
         "plan": plan,
     }
     general = {f.name: getattr(run, f.name) for f in fields(General)}
     general["executor"] = work
-    return Experiment(**general, **made)
+    experiment = Experiment(**general, **made)
+    _check_tuning(experiment)
+    return experiment
 
 
 def make_method(choice: Choice, key: str = "method") -> Method:
@@ -292,19 +311,83 @@ def transformer(source: Source) -> Any:
     return naming("data.prepare", transformer_of, made)
 
 
-def _training(table: Table, folder: Path) -> tuple[Training, dict[str, Any]]:
+def _training(table: Table, folder: Path, at: str = "training") -> tuple[Training, dict[str, Any]]:
     """Make local training of its table; return it, and those entries that name an object, as a file would hold them."""
-    settings = dict(_table(table, "training"))
+    settings = dict(table)
     objects, named = {}, {}
     for key, known in _PARTS.items():
         value = settings.get(key)
         if isinstance(value, dict) or (isinstance(value, str) and ":" in value):
-            choice = _choice(value if isinstance(value, dict) else {"name": value}, f"training.{key}", folder)
-            objects[key] = _made(choice, f"training.{key}", known)
+            choice = _choice(value if isinstance(value, dict) else {"name": value}, f"{at}.{key}", folder)
+            objects[key] = _made(choice, f"{at}.{key}", known)
             named[key] = {"name": choice.name, **choice.options} if choice.options else choice.name
             del settings[key]
-    training = _validated(Training, settings, "training", _PARTS)
-    return _naming_fields("training", replace, training, **objects), named
+    training = _validated(Training, settings, at, _PARTS)
+    return _naming_fields(at, replace, training, **objects), named
+
+
+def _trainings(table: Table, chosen: Mapping[str, MethodChoice | None], folder: Path) -> dict[str, Training]:
+    """Return the local training of each method: that of all, but for what is its own."""
+    common = _table(table, "training")
+    return {
+        label: _training({**common, **choice.training}, folder, _own("training", label))[0]
+        for label, choice in chosen.items()
+        if choice is not None
+    }
+
+
+def _own(what: str, label: str) -> str:
+    """Return the key of something that is a method's own."""
+    return f"method.{_quoted(label)}.{what}"
+
+
+def _filled_in(tune: Tune, run: Any, evaluation: Any) -> Tune:
+    """Take from the run what tuning does not say, so that a longer run keeps its choices."""
+    return replace(tune, rounds=tune.rounds or run.rounds, last=tune.last or evaluation.last)
+
+
+def _check_tuning(experiment: Experiment) -> None:
+    """Refuse tuning that has nothing to choose from, no samples to choose by, or seeds of the run."""
+    tune, grids = experiment.tune, {label: grid for label, grid in experiment.grids.items() if grid}
+    if tune is None:
+        if grids:
+            raise ValueError(f"{_own('grid', next(iter(grids)))} needs a table [tune], with a seed such as [100, 101].")
+        return
+    if not grids:
+        raise ValueError(
+            "tune.grid is missing; it lists values for all methods, such as { lr = [0.01, 0.03, 0.1] }, unless methods "
+            "have grids of their own."
+        )
+    if not experiment.partition.validation:
+        raise ValueError("tune needs validation samples to choose by, such as partition.validation = 0.2.")
+    named: dict[int, str] = {}
+    for key, seeds in {"seed": experiment.seeds, "tune.seed": tune.seeds, "tune.fresh": tune.fresh}.items():
+        for seed in seeds:
+            if seed in named:
+                raise ValueError(f"{key} holds {seed}, as {named[seed]} does; they must be different seeds.")
+            named[seed] = key
+    for label, grid in grids.items():
+        grid_of(experiment, label, grid)
+
+
+def grid_of(experiment: Experiment, label: str, grid: Mapping[str, Any]) -> Grid:
+    """Return what the tuning of a method chooses from, with values as the method has them.
+
+    Raises
+    ------
+    ValueError
+        If there is no such parameter, or a value does not fit it.
+    """
+    choice, key = experiment.method[label], _own("grid", label)
+    method, training = make_method(choice, f"method.{_quoted(label)}"), experiment.trainings[label]
+    values: dict[str, list[Any]] = {}
+    for name, listed in grid.items():
+        if not isinstance(listed, list | tuple):
+            raise ValueError(f"{key}.{name} must be a list of values, got {_shown(listed)}.")
+        whose, own = naming(key, partial(place_of, method), name)
+        changed = (replace(choice, options={**choice.options, own: value}) for value in listed)
+        values[name] = [getattr(make_method(one, key), own) for one in changed] if whose == "method" else list(listed)
+    return naming(key, lambda values: Grid.of(method, training, values, None, None), values)
 
 
 def _made(choice: Choice, key: str, known: Mapping[str, Any]) -> Any:
@@ -405,10 +488,17 @@ def _model(table: Table, folder: Path) -> Choice:
     return _filled(choice, network(choice)[1])
 
 
-def _method(methods: Table, label: str, folder: Path) -> Choice:
+def _method(methods: Table, label: str, folder: Path) -> MethodChoice:
     key = f"method.{_quoted(label)}"
-    choice = _choice({"name": label, **_table(methods, label, key)}, key, folder)
-    return _filled(choice, asdict(make_method(choice, key)))
+    table = dict(_table(methods, label, key))
+    own = {name: dict(_table({name: table.pop(name, {})}, name, f"{key}.{name}")) for name in ("training", "grid")}
+    choice = _choice({"name": label, **table}, key, folder)
+    filled = _filled(choice, asdict(make_method(choice, key)))
+    for part, value in own["training"].items():
+        if part in _PARTS:
+            inner = {**value, "name": _own_file(value.get("name"), folder)} if isinstance(value, dict) else value
+            own["training"][part] = _own_file(inner, folder)
+    return MethodChoice(name=filled.name, options=filled.options, **own)
 
 
 def _filled(choice: Choice, options: Table) -> Choice:
@@ -471,7 +561,7 @@ def _validated(cls: type[T], table: Table, key: str, beside: Iterable[str] = ())
         (made,) = TypeAdapter(tuple[cls], config=_STRICT).validate_json(json.dumps([table], default=_no_text))  # type: ignore[valid-type]
         return made
     except ValidationError as error:
-        names = [*beside, *(f.name for f in fields(cls) if f.init)]  # type: ignore[arg-type]
+        names = list(dict.fromkeys([*beside, *(f.name for f in fields(cls) if f.init)]))  # type: ignore[arg-type]
         raise ValueError("\n".join(_sentences(error, table, key, names))) from None
     except Exception as error:  # a class of one's own may fail in any way
         raise ValueError(f"{key}: {type(error).__name__}: {_line(error)}") from None

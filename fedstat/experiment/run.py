@@ -22,6 +22,7 @@ from fedstat.experiment.build import Setup, set_up
 from fedstat.experiment.config import Experiment, to_table
 from fedstat.experiment.estimate import estimate
 from fedstat.experiment.summaries import Summary, per_client, summarise
+from fedstat.experiment.tuning import chosen_for
 from fedstat.federated import Result
 from fedstat.federated.federate import observed
 from fedstat.federated.fingerprint import of_clients, of_seeds
@@ -151,7 +152,7 @@ def carry_out(setup: Setup, out: Path, progress: Shown = None, *, resume: bool =
 def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tuple[Result, Summary]:
     """Do as `carry_out`, for a caller that keeps others from the folder."""
     experiment = setup.experiment
-    known = {"model": setup.model, "methods": setup.methods, "training": experiment.training}
+    known = {"model": setup.model, "methods": setup.methods, "training": setup.training}
     before = _kept(out, experiment, resume, **known)
     files = {seed: out / f"partition-{seed}.npz" for seed in setup.partitions}
     for seed, file in files.items():
@@ -165,10 +166,13 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
         raise ValueError(f"{noted} is damaged: {error}. Put back what was there.") from None
     if any(unseen.get(seed) != hashes for seed, hashes in known_unseen.items()):
         raise ValueError(f"{noted} holds hashes of other samples: those of new clients have changed since.")
+    if before is None:
+        _write_experiment(out, experiment)
+    setup, tuned = chosen_for(setup, out, progress)
     if before is not None:
+        before = replace(before, methods=setup.methods, training=setup.training)
         before.check_same(of_seeds(_config(setup), before.config["seeds"]))
-    with atomic_file(out / "experiment.toml") as path:
-        path.write_bytes(seal(tomli_w.dumps(to_table(experiment))))
+        _write_experiment(out, experiment)
     if unseen:
         with atomic_file(noted) as path:
             path.write_text(json.dumps(unseen, indent=2) + "\n", encoding="utf-8")
@@ -180,7 +184,7 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
             setup.methods,
             setup.model,
             setup.dealt,
-            experiment.training,
+            setup.training,
             rounds=experiment.rounds,
             participation=experiment.participation,
             seed=experiment.seeds if before is None else before.config["seeds"],
@@ -214,7 +218,12 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
     if setup.dataset.classes:
         for seed, file in files.items():
             _draw_partition(file.with_suffix(".svg"), setup.partitions[seed], setup)
-    return before, _summarised(setup, before, out)
+    return before, _summarised(setup, before, out, tuned)
+
+
+def _write_experiment(out: Path, experiment: Experiment) -> None:
+    with atomic_file(out / "experiment.toml") as path:
+        path.write_bytes(seal(tomli_w.dumps(to_table(experiment))))
 
 
 def _config(setup: Setup) -> dict[str, Any]:
@@ -224,7 +233,7 @@ def _config(setup: Setup) -> dict[str, Any]:
         setup.methods,
         setup.model,
         setup.dealt,
-        experiment.training,
+        setup.training,
         experiment.participation,
         experiment.seeds,
         None,
@@ -251,7 +260,7 @@ def _draw_partition(path: Path, partition: Partition, setup: Setup) -> None:
     plt.close(figure)
 
 
-def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
+def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
     """Write the tables of a finished run."""
     last = setup.experiment.evaluation.last
     offered, notes = _offered(setup, result)
@@ -279,6 +288,7 @@ def _summarised(setup: Setup, result: Result, out: Path) -> Summary:
         comparison,
         last=last,
         newcomers=offered,
+        tuned=tuned,
         notes=notes,
         lossy=setup.dataset.lossy,
     )

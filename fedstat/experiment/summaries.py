@@ -156,6 +156,7 @@ def summarise(
     *,
     last: int,
     newcomers: pd.DataFrame | None = None,
+    tuned: str = "",
     notes: tuple[str, ...] = (),
     lossy: str = "",
 ) -> Summary:
@@ -175,6 +176,8 @@ def summarise(
         Its rounds.
     newcomers : DataFrame, optional
         As `fedstat.newcomers` returns it.
+    tuned : str
+        How parameters were chosen; empty if that is not known.
     notes : tuple of str
         What else must be known.
     lossy : str
@@ -193,7 +196,8 @@ def summarise(
     summed = not comparison.estimand.startswith("mse") and "kept" not in history
     papers = [*_papers(history, sizes), *_global(history)] if summed else []
     how_long = "each until its patience ended" if "kept" in history else "for the same rounds"
-    said = [f"all methods ran with the settings given, {how_long}; whether they were tuned is not known here."]
+    chosen = tuned or "whether they were tuned is not known here"
+    said = [f"all methods ran with the settings given, {how_long}; {chosen}."]
     if papers:
         few, most = int(test_sizes.min()), int(test_sizes.max())
         said.append(

@@ -94,7 +94,7 @@ class Grid:
         """Make the method and the training of an assignment."""
         split: dict[str, dict[str, Any]] = {"method": {}, "training": {}}
         for name, value in values.items():
-            whose, own = _place(self.maker, name)
+            whose, own = place_of(self.maker, name)
             split[whose][own] = value
         method = (
             replace(self.maker, **split["method"]) if isinstance(self.maker, Method) else self.maker(**split["method"])
@@ -171,8 +171,8 @@ def _steps(order: Sequence[str | Sequence[str]] | None, names: Iterable[str]) ->
     return steps
 
 
-def _place(maker: Maker, name: str) -> tuple[str, str]:
-    """Return whose parameter a name of the grid means, the method's or the training's, and its own name."""
+def place_of(maker: Maker, name: str) -> tuple[str, str]:
+    """Return whose parameter a name of the grid means, "method" or "training", and its own name; ValueError if none."""
     own, free = _parameters(maker)
     trained = [field.name for field in fields(Training)]
     whose, _, rest = name.partition(".")
@@ -194,7 +194,7 @@ def _place(maker: Maker, name: str) -> tuple[str, str]:
 
 def _start(maker: Maker, training: Training, name: str, first: Any) -> Any:
     """Return a parameter's value before its step: the method's or training's, or the first of the grid without one."""
-    whose, own = _place(maker, name)
+    whose, own = place_of(maker, name)
     if whose == "training":
         return getattr(training, own)
     default = _parameters(maker)[0].get(own, MISSING)
