@@ -45,7 +45,7 @@ def test_every_public_class_and_function_has_an_example(package):
 def test_public_constants_are_explained_where_they_are_defined():
     """Aliases and tables have no docstring of their own: a comment says what they are, what uses them shows them."""
     found = {name for package in PACKAGES for name, item in public(package).items() if constant(item)}
-    assert found >= {"CIFAR100_DOMAINS", "Message"}
+    assert "CIFAR100_DOMAINS" in found
     explained = {name for module in MODULES for name in commented(importlib.import_module(module))}
     assert not found - explained
 

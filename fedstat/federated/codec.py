@@ -7,8 +7,9 @@ nothing else is: names, shapes and scalars such as sample counts are not, as in 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -119,10 +120,50 @@ class Bits:
 
 
 Entry = Tensor | Selected | Sparse | Bits
-#: What travels in one direction, by name: a tensor (m, ...), sent whole, a `Selected` (the elements under a mask), a
-#: `Sparse` (the elements that are not zero) or `Bits` (truth values). An entry under a leaf's name is that leaf; what
-#: is something else needs a name of its own.
-Message = Mapping[str, Entry]
+
+
+class Message(Protocol):
+    """What travels in one direction, by name: any dict of such entries is a message.
+
+    An entry is a tensor (m, ...), sent whole; a `Selected`, the elements under a mask; a `Sparse`, the elements that
+    are not zero; or `Bits`, truth values. An entry under a leaf's name is that leaf: what is something else, such as a
+    correction of the same shape, needs a name of its own.
+
+    Examples
+    --------
+    Two clients send their weights whole, and a correction of them beside it:
+
+    >>> import torch
+    >>> from fedstat.federated import Message
+    >>> from fedstat.federated.codec import size
+    >>> message: Message = {"head.weight": torch.ones(2, 3), "correction/head.weight": torch.zeros(2, 3)}
+    >>> size(message)
+    array([24, 24])
+    """
+
+    def __getitem__(self, name: str, /) -> Entry:
+        """Return the entry of a name."""
+        ...
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names."""
+        ...
+
+    def __contains__(self, name: object, /) -> bool:
+        """Tell whether there is an entry of a name."""
+        ...
+
+    def keys(self) -> KeysView[str]:
+        """Return the names."""
+        ...
+
+    def values(self) -> ValuesView[Entry]:
+        """Return the entries."""
+        ...
+
+    def items(self) -> ItemsView[str, Entry]:
+        """Return the entries with their names."""
+        ...
 
 
 def size(message: Message) -> np.ndarray:
