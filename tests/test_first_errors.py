@@ -91,6 +91,20 @@ def test_a_mask_of_another_form_is_named(clients: fs.data.Clients, masks: Any, w
         _run(clients, _mine(shared=lambda self, network, federation: masks))
 
 
+@pytest.mark.parametrize(
+    "step",
+    ["init", "parameterize", "receive", "prepare", "phases", "objective", "constrain", "finish", "download", "upload",
+     "aggregate", "models", "predict"],
+)  # fmt: skip
+def test_a_step_without_return_is_named(clients: fs.data.Clients, step: str) -> None:
+    def forgetful(self: fs.Method, *args: Any, **named: Any) -> None:
+        getattr(fs.Method, step)(self, *args, **named)
+
+    forgetful.__qualname__ = f"Mine.{step}"
+    with pytest.raises(ValueError, match=rf"Mine\.{step} must return .*, got NoneType"):
+        _run(clients, _mine(**{step: forgetful}))
+
+
 def test_a_mask_with_a_row_for_each_client_serves(clients: fs.data.Clients) -> None:
     each = {"hidden.weight": torch.arange(4).view(4, 1, 1) < 2, "head.bias": torch.zeros(1, 1, dtype=torch.bool)}
     assert _run(clients, _mine(shared=lambda self, network, federation: each)).states

@@ -241,7 +241,11 @@ def chunk_outputs(size: int, learner: Learner, predictor: Predictor, x: Tensor) 
     piece = max(_SAMPLES, _CPU_BLOCK // each) if x.device.type == "cpu" else block
 
     def single(params: Params, inputs: Tensor) -> Tensor:
-        return predictor.outputs(learner, params, inputs)
+        outputs = predictor.outputs(learner, params, inputs)
+        if not isinstance(outputs, Tensor):
+            what = getattr(predictor.outputs, "__qualname__", "the outputs of a predictor")
+            raise ValueError(f"{what} must return a tensor of outputs, got {type(outputs).__name__}.")
+        return outputs
 
     pieces = [p for whole in x.split(block, 1) for p in whole.tensor_split(max(1, whole.shape[1] // piece), 1)]
     return torch.cat([torch.vmap(single)(predictor.params, network.inputs(p)) for p in pieces], dim=1)

@@ -56,6 +56,7 @@ from fedstat.federated.network import Model, Network, Params
 from fedstat.federated.store import ClientStore
 
 Step = TypeVar("Step", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -404,6 +405,13 @@ class Method:
         machine has is refused before it begins.
         """
         return {}
+
+
+def returned(method: Method, step: str, value: T, kind: Any, what: str) -> T:
+    """Return what a step of a method returned, or say what it should have been: most often ``return`` is missing."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{type(method).__name__}.{step} must return {what}, got {type(value).__name__}.")
+    return value
 
 
 def _check_masks(of: str, shared: Params, server: Params, clients: int) -> None:

@@ -18,7 +18,7 @@ from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, choose
 from fedstat.federated.history import Traffic
 from fedstat.federated.local import Learner, Phase, Training
 from fedstat.federated.losses import LossName
-from fedstat.federated.method import Federation, Method, Predictor, State, Update, is_plain, on_device
+from fedstat.federated.method import Federation, Method, Predictor, State, Update, is_plain, on_device, returned
 from fedstat.federated.metrics import Metric
 from fedstat.federated.network import Network, Params
 from fedstat.federated.replicate import Replicate
@@ -122,14 +122,17 @@ class Run:
 
     def receive(self, ids: np.ndarray) -> Params:
         """Return what the participants start from, stacked (m, ...)."""
-        return self.method.receive(self.state, torch.from_numpy(ids).to(self.network.device))
+        start = self.method.receive(self.state, torch.from_numpy(ids).to(self.network.device))
+        return returned(self.method, "receive", start, Mapping, "a dict of tensors by leaf")
 
     def aggregate(self, t: int, ids: np.ndarray, start: Params, end: Params) -> tuple[Update, Traffic]:
         """Hand what participants trained in round t (from 0) to the method; return that, and what travelled."""
         n, rng = self.replicate.clients.train.n[ids], self.replicate.seeds.stream("server", t)
         update = Update.of(self.method, ids, n, start, end, rng, self.network)
         down, up = self.method.download(self.state, update), self.method.upload(self.state, update)
-        self.state = self.method.aggregate(self.state, update)
+        for step, message in (("download", down), ("upload", up)):
+            returned(self.method, step, message, Mapping, "a dict of entries by name")
+        self.state = returned(self.method, "aggregate", self.method.aggregate(self.state, update), State, "a State")
         for name, value in self.method.record(self.state).items():
             self.records.setdefault(name, []).append(value.cpu().numpy())
         return update, Traffic(self.key, t + 1, ids, size(up), size(down))
@@ -144,7 +147,8 @@ class Run:
         """Measure every client's models on its samples of a split; on the common test set the global models alone."""
 
         def models(some: Tensor) -> dict[str, Predictor]:
-            return self.method.models(state, some, self.federation)
+            found = self.method.models(state, some, self.federation)
+            return returned(self.method, "models", found, Mapping, "a dict of predictors by estimand")
 
         def shared(one: Tensor) -> dict[str, Predictor]:
             return {name: model for name, model in models(one).items() if name == "global"}
@@ -191,13 +195,14 @@ def start_run(key: Key, method: Method, replicate: Replicate, bench: Bench, stat
         )
     federation = make_federation(method, replicate, bench)
     state = method.init(federation.network, federation) if state is None else state
-    state = on_device(state, str(federation.network.device))
+    state = on_device(returned(method, "init", state, State, "a State"), str(federation.network.device))
     return Run(key, method, replicate, bench, federation, state)
 
 
 def make_federation(method: Method, replicate: Replicate, bench: Bench) -> Federation:
     """Give a method its view of a replicate's clients, and the means to train them."""
     network = method.parameterize(replicate.network, replicate.seeds.stream("parts"))
+    returned(method, "parameterize", network, Network, "a Network")
     device = network.device
 
     def warmup(start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:

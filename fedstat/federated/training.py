@@ -23,7 +23,7 @@ from fedstat.federated.descent import Descent
 from fedstat.federated.executor import Executor
 from fedstat.federated.layers import MaskedBatchNorm
 from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
-from fedstat.federated.method import Method, in_slot, overrides, slot
+from fedstat.federated.method import Method, in_slot, overrides, returned, slot
 from fedstat.federated.network import Network, Params
 from fedstat.federated.optimizers import Rate, along_clients, clip, move, started
 from fedstat.federated.samples import BatchOrders, Job, StackedSamples, Steps
@@ -77,7 +77,9 @@ def train(
     FloatingPointError
         If a loss, weights or running statistics became infinite or NaN; client, round and learning rate are named.
     """
-    phases = method.phases(learner.network, training, round) if phases is None else phases
+    if phases is None:
+        found = method.phases(learner.network, training, round)
+        phases = returned(method, "phases", found, tuple | list, "a tuple of phases")
     for phase in phases:
         rates = phase.lr if isinstance(phase.lr, Mapping) else {}
         if unknown := {*phase.train, *rates} - start.keys() or (rates and set(phase.train) - rates.keys()):
@@ -169,10 +171,12 @@ class _Crew:
         data = self.data() if prepares or finishes else {}
 
         def prepared(p: Params, d: Mapping[str, Tensor]) -> tuple[Params, Params]:
-            return method.prepare(learner, p, ClientData(**d))
+            found = method.prepare(learner, p, ClientData(**d))
+            return returned(method, "prepare", found, tuple, "the leaves and what the steps need beside them")
 
         def finished(p: Params, r: Params, a: Params, d: Mapping[str, Tensor], sums: Params) -> Params:
-            return method.finish(learner, p, ClientData(**d), Context(r, a, "finish", sums))
+            found = method.finish(learner, p, ClientData(**d), Context(r, a, "finish", sums))
+            return returned(method, "finish", found, Mapping, "a dict of tensors by leaf")
 
         params, aux, sums = received, dict[str, Tensor](), dict[str, Tensor]()
         if prepares:
@@ -278,7 +282,8 @@ class _Crew:
         method = self.work.method
 
         def constrained(p: Params, r: Params, a: Params) -> Params:
-            return method.constrain(p, Context(r, a, phase.name))
+            found = method.constrain(p, Context(r, a, phase.name))
+            return returned(method, "constrain", found, Mapping, "a dict of tensors by leaf")
 
         found = self.each(constrained)(params, context.received, context.aux)
         for name in found:
@@ -377,7 +382,8 @@ class _Gradients:
         def loss(
             full: bool, p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor, key: Tensor
         ) -> Tensor:
-            return method.objective(learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, context.phase))
+            loss = method.objective(learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, context.phase))
+            return returned(method, "objective", loss, Tensor, "a tensor, the loss")
 
         self.losses = {full: crew.each(partial(loss, full)) for full in (True, False)}
 
