@@ -85,8 +85,8 @@ def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
     n = Counter(map(overview["fate"], claims))
     refuted = n["misprint"] + n["unstated condition"] + n["false"]
     said = (
-        f"{len(claims)} statements of four papers, a square each: {n['stands']} stand, {n['part']} are true under a "
-        f"condition or in one reading, {refuted} are refuted, {n['false']} of these as false, and {n['open']} "
+        f"{len(claims)} statements of four papers and of the literature on FedAvg, a square each: {n['stands']} stand, "
+        f"{n['part']} are true under a condition or in one reading, {refuted} are refuted, {n['false']} of these as false, and {n['open']} "
         "are undecided"
     )
     assert said in " ".join(PAGE.split())
