@@ -86,8 +86,8 @@ def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
     refuted = n["misprint"] + n["unstated condition"] + n["false"]
     said = (
         f"{len(claims)} statements of four papers and of the literature on FedAvg, a square each: {n['stands']} stand, "
-        f"{n['part']} are true under a condition or in one reading, {refuted} are refuted, {n['false']} of these as false, and {n['open']} "
-        "are undecided"
+        f"{n['part']} are true under a condition or in one reading, {refuted} are refuted, {n['false']} of these as "
+        f"false, and {n['open']} are undecided"
     )
     assert said in " ".join(PAGE.split())
 
