@@ -211,3 +211,10 @@ def test_the_list_and_the_help_lead_to_a_figure_by_its_number(monkeypatch, capsy
         capsys.readouterr().out
     )
     assert "`python -m simulations list`" in flat(fedstat().output)
+
+
+def test_a_claim_on_training_says_where_tables_lie():
+    folder = str(ROOT / "theory_checks" / "fedsplit")
+    done = fedstat("judge", folder, "FS-09", "--cases", 1)
+    assert done.exit_code == 1
+    assert f"`fedstat judge {folder} FS-09 --results reports/results`" in flat(done.output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -40,10 +41,16 @@ def judge(
     """
     from fedstat._warnings import plain_warnings
     from fedstat._workers import workers
-    from fedstat.claims import as_object, explain, judge_all, read_claims, table
+    from fedstat.claims import ClaimError, as_object, explain, judge_all, read_claims, table
 
-    with plain_warnings(), workers(executor):
-        judgements = judge_all(path, ids or (), studies=results, cases=cases)
+    try:
+        with plain_warnings(), workers(executor):
+            judgements = judge_all(path, ids or (), studies=results, cases=cases)
+    except ClaimError as error:
+        if "no folder of tables was given" not in str(error):
+            raise
+        line = shlex.join(["fedstat", "judge", str(path), *(ids or ()), "--results", "reports/results"])
+        raise ClaimError(f"{error} A checkout of the sources has one: `{line}`.") from None
     if as_json:
         typer.echo(json.dumps([as_object(j) for j in judgements], indent=2, ensure_ascii=False))
         return
