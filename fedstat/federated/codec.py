@@ -131,12 +131,12 @@ class Message(Protocol):
 
     Examples
     --------
-    Two clients send their weights whole, and a correction of them beside it:
+    Two clients send three weights each, and corrections of them, in bytes:
 
     >>> import torch
     >>> from fedstat.federated import Message
     >>> from fedstat.federated.codec import size
-    >>> message: Message = {"head.weight": torch.ones(2, 3), "correction/head.weight": torch.zeros(2, 3)}
+    >>> message: Message = {"w": torch.ones(2, 3), "correction/w": torch.zeros(2, 3)}
     >>> size(message)
     array([24, 24])
     """
