@@ -146,7 +146,8 @@ def make_plan(
     for each in replicates.values():
         for one in trained.values():
             _check_each(one, len(each.clients))
-    tasks = {choose_task(one.loss, *_shape(replicate)) for replicate in replicates.values() for one in trained.values()}
+    shapes = {_shape(replicate) for replicate in replicates.values()}
+    tasks = {choose_task(one.loss, *shape) for shape in shapes for one in trained.values()}
     if len(tasks) > 1:
         raise ValueError(
             f"clients(seed) and training must make one task for all seeds and methods, got losses "
