@@ -147,3 +147,24 @@ def test_methods_below_the_majority_share_are_named(prepare, said):
     )
     notes = " ".join(fs.compare(found).notes)
     assert ("Always naming a client's most frequent class beats FedAvg by" in notes) == said
+
+
+def test_standard_encodes_text_and_gaps_in_it(tmp_path):
+    stage = RNG.choice(["I", "II", "III"], 90)
+    table = pd.DataFrame(HOLES, columns=list("abc")).assign(stage=stage, y=Y, client=CLIENT)
+    table.loc[:4, "stage"] = None
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.drop(columns=list("abc")).fillna("I").to_csv(tmp_path / "full.csv", index=False)
+    with pytest.raises(
+        ValueError, match=r"column 'stage' is not numeric.*prepare=\"standard\" makes a column for each"
+    ):
+        fs.data.from_csv(tmp_path / "full.csv")
+    clients = fs.data.from_csv(tmp_path / "t.csv", prepare="standard")
+    assert "standardised columns, a column for each word of stage, fitted on all" in clients.prepared
+    words = clients.train.x[:, :4]  # I, II, III and none
+    np.testing.assert_array_equal(words.sum(axis=1), 1)
+    assert set(np.unique(words)) == {0, 1}
+    np.testing.assert_allclose(clients.train.x[:, 4:].mean(axis=0), 0, atol=1e-6)
+    ids = table.assign(stage=[f"patient {k}" for k in range(90)])
+    ids.to_csv(tmp_path / "ids.csv", index=False)
+    assert fs.data.from_csv(tmp_path / "ids.csv", prepare="standard").train.x.shape[1] == 3 + 32

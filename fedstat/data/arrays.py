@@ -18,7 +18,7 @@ from fedstat.data.clients import Clients, Samples
 from fedstat.data.masked import unmasked
 from fedstat.data.npz import read_npz
 from fedstat.data.partition import Partition, by_group
-from fedstat.data.prepare import FitOn, prepared
+from fedstat.data.prepare import FitOn, prepared, text_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,9 +56,9 @@ def from_arrays(
     seed : int
         Decides which samples are held out.
     prepare : "standard" or transformer, optional
-        How inputs are brought into shape: "standard" fills missing values with medians and standardises columns; or any
-        transformer of scikit-learn's, or a pipeline of them, which may take text and data frames. It is fitted on
-        training samples alone, on a copy.
+        How inputs are brought into shape: "standard" fills missing values with medians, standardises columns and makes
+        a column for each word of a data frame's text; or any transformer of scikit-learn's, or a pipeline of them. It
+        is fitted on training samples alone, on a copy.
     fit_on : {"pooled", "client", "fitted"}
         Fit it on all clients' training samples together, as if they had shared what it learns; on each client's own; or
         take it as it is, fitted before, such as ``clients.transformer`` for clients that come later.
@@ -416,11 +416,10 @@ def read_csv(
         )
     if raw:
         return inputs, _targets(table[target]), *_owners(table[client])
-    text = [name for name in inputs.columns if not pd.api.types.is_numeric_dtype(inputs[name])]
-    if text:
+    if text := text_columns(inputs):
         raise ValueError(
-            f"{path}: input column {text[0]!r} is not numeric. Drop it, or encode it: prepare= takes a "
-            "ColumnTransformer with a OneHotEncoder."
+            f'{path}: input column {text[0]!r} is not numeric. Drop it, or encode it: prepare="standard" makes a '
+            "column for each of its words, and a transformer of scikit-learn's what you like."
         )
     if inputs.shape[1] == 0:
         raise ValueError(f"{path} has no input columns beside {client!r} and {target!r}.")

@@ -21,8 +21,14 @@ _WORDS = {
 }
 
 
-def transformer_of(prepare: Any) -> Any:
-    """Return the transformer that is meant; "standard" fills missing values with medians and standardises columns.
+#: Columns that "standard" makes of one column of text at most; rare words share the last.
+_CATEGORIES = 32
+
+
+def transformer_of(prepare: Any, x: Any = None) -> Any:
+    """Return the transformer that is meant, which is "standard" for the columns of `x`.
+
+    It fills missing numbers with medians and standardises; of text it makes a column for each word, or for none.
 
     Raises
     ------
@@ -30,17 +36,30 @@ def transformer_of(prepare: Any) -> Any:
         If it is neither "standard" nor an object with ``fit`` and ``transform``.
     """
     if isinstance(prepare, str) and prepare == "standard":
+        from sklearn.compose import make_column_transformer
         from sklearn.impute import SimpleImputer
         from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
+        from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
         # a column that is empty at one client stays, since all clients share one network
-        return make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
+        numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
+        if not (text := text_columns(x)):
+            return numbers
+        known = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=_CATEGORIES, sparse_output=False)
+        words = make_pipeline(SimpleImputer(strategy="constant", fill_value="(none)"), known)
+        return make_column_transformer((words, text), remainder=numbers)
     if isinstance(prepare, type) or not (hasattr(prepare, "fit") and hasattr(prepare, "transform")):
         raise ValueError(
             f'prepare must be "standard" or a transformer such as StandardScaler() of scikit-learn, got {prepare!r}.'
         )
     return prepare
+
+
+def text_columns(x: Any) -> list[str]:
+    """Return the columns of a data frame that hold no numbers; arrays have none."""
+    from pandas.api.types import is_numeric_dtype
+
+    return [name for name in getattr(x, "columns", ()) if not is_numeric_dtype(x[name])]
 
 
 def prepared(
@@ -71,7 +90,7 @@ def prepared(
         raise ValueError(f"fit_on must be one of {', '.join(map(repr, get_args(FitOn)))}, got {fit_on!r}.")
     if is_mapped(x):
         raise ValueError("prepare would read all of x at once, which is mapped from a file. Store x prepared.")
-    transformer = transformer_of(prepare)
+    transformer = transformer_of(prepare, x)
     clients = range(len(rows["train"]))
     if fit_on == "client":
         fitted = [_fit(clone(transformer), x, y, rows["train"][k], f"client {k}") for k in clients]
@@ -98,6 +117,8 @@ def prepared(
         start = int(ends[-1])
     kept = None if fit_on == "client" else fitted[0]
     name = "medians for missing values, standardised columns" if isinstance(prepare, str) else str(transformer)
+    if isinstance(prepare, str) and (text := text_columns(x)):
+        name += f", a column for each word of {', '.join(text)}"
     told = f"{' '.join(name.split())}, {_WORDS[fit_on]}"
     return np.concatenate(blocks), y[np.concatenate([*order.values()])], numbered, kept, told
 

@@ -15,7 +15,7 @@ Above the tables
     pool                deal the official test part, too (false)
     file                one's own .csv with a header, or .npz with arrays
     client, target      columns or arrays of a file ("client", "y")
-    prepare             "standard" (impute medians, standardise columns) or a transformer, ``"mine.py:name"`` (none)
+    prepare             "standard" (impute, standardise, encode text) or a transformer, ``"mine.py:name"`` (none)
     fit_on              whose training samples teach it: "pooled" or "client" ("pooled")
 
 ``[partition]``, required: who holds what
