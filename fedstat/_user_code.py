@@ -42,6 +42,8 @@ def load_object(name: str) -> Any:
     path = Path(file)
     spec = importlib.util.spec_from_file_location(f"{OWN}{path.stem}", path)
     if not path.is_file() or spec is None or spec.loader is None:
+        if path.suffix == ".py" and not path.exists():
+            raise ValueError(f"{file} does not exist.")
         raise ValueError(f"{file!r} is no Python file; {name!r} should read like mine.py:Name.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up there

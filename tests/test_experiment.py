@@ -60,7 +60,7 @@ def written(folder, table):
         ({"method": {"FedProx": {"mu": "x"}}}, r'^method\.FedProx\.mu must be a number, got "x"\.$'),
         ({"method": {"FedProx": {"server_lr": -1}}}, r"^method\.FedProx: server_lr must be a number in \(0, inf\)"),
         ({"method": {"F": {"name": "FedFac", "layers": ["a"], "tau": {"q": 2}}}}, r"^method\.F\.tau: a quantile must"),
-        ({"method": {"F": {"name": "no.py:F"}}}, r"^method\.F: '.*no\.py' is no Python file"),
+        ({"method": {"F": {"name": "no.py:F"}}}, r"^method\.F: .*no\.py does not exist"),
         ({"training__lr": -1}, r"^training: lr must be a number in \[0, inf\), got -1\.0\.$"),
         ({"training__optimiser": "sgd"}, r"^there is no key training\.optimiser \(did you mean optimizer\?\)"),
         ({"evaluation": {"every": 4}}, r"^evaluation\.every must be at most rounds = 3, got 4\.$"),

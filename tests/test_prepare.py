@@ -168,3 +168,25 @@ def test_standard_encodes_text_and_gaps_in_it(tmp_path):
     ids = table.assign(stage=[f"patient {k}" for k in range(90)])
     ids.to_csv(tmp_path / "ids.csv", index=False)
     assert fs.data.from_csv(tmp_path / "ids.csv", prepare="standard").train.x.shape[1] == 3 + 32
+
+
+def test_samples_that_are_split_anew_are_known_again_though_prepared_otherwise(tmp_path):
+    pd.DataFrame(HOLES, columns=list("abc")).assign(y=Y, client=CLIENT).to_csv(tmp_path / "t.csv", index=False)
+    pd.DataFrame(X, columns=list("abc")).assign(y=Y, client=CLIENT).to_csv(tmp_path / "full.csv", index=False)
+
+    def compared(file, **how):
+        def drawn(seed):
+            return fs.data.from_csv(tmp_path / file, seed=seed, test=0.3, **how)
+
+        result = fs.federate(
+            [fs.FedAvg(), fs.Local()], fs.models.mlp(3, 4, 2), drawn, fs.Training(lr=0.1), rounds=2, seed=range(3),
+            progress=False,
+        )  # fmt: skip
+        return fs.compare(result)
+
+    for file in ("t.csv", "full.csv"):
+        for fit_on in ("pooled", "client"):
+            found = compared(file, prepare="standard", fit_on=fit_on)
+            said = " ".join(str(found).split())
+            assert "other runs on these clients with other samples of theirs" in said
+            assert "for the overlap of splits of the same samples the interval allows" in said

@@ -1,6 +1,7 @@
 """``[tune]`` and a method's own training: what a file asks for is what `fedstat.tune` and `federate` do by hand."""
 
 import tomllib
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -82,18 +83,32 @@ def test_the_run_is_that_of_the_values_which_tune_chooses(tmp_path):
 
 
 def test_a_tuned_run_is_continued_with_its_choices(tmp_path):
-    experiment = read(written(tmp_path))
     whole = run(read(written(tmp_path), {"rounds": 6}), tmp_path / "whole", progress=False)
-    run(experiment, tmp_path / "out", progress=False)
+    text = FILE.replace("rounds = 3\n", "").replace("rounds = 4", "rounds = 3")  # tuning takes them from the run
+    run(read(written(tmp_path, text)), tmp_path / "out", progress=False)
     before = (tmp_path / "out" / "tuning.csv").read_bytes()
-    longer = read(written(tmp_path), {"rounds": 6})
+    longer = read(written(tmp_path, text), {"rounds": 6})
     pd.testing.assert_frame_equal(
         run(longer, tmp_path / "out", resume=True, progress=False).history.query("round > 4").reset_index(drop=True),
         whole.history.query("round > 4").reset_index(drop=True),
     )
     assert (tmp_path / "out" / "tuning.csv").read_bytes() == before
     with pytest.raises(ValueError, match=r"method\.Ditto\.grid\.penalty was \[0\.1, 1\.0\] and is \[0\.1, 2\.0\]"):
-        run(read(written(tmp_path), {"method.Ditto.grid.penalty": [0.1, 2.0]}), tmp_path / "out", resume=True)
+        run(read(written(tmp_path, text), {"method.Ditto.grid.penalty": [0.1, 2.0]}), tmp_path / "out", resume=True)
+
+
+def test_seeds_of_tuning_are_none_of_the_run(tmp_path):
+    with pytest.raises(ValueError, match=r"tune\.seed holds 100, as seed does"):
+        replace(read(written(tmp_path)), seed=tuple(range(102)))
+
+
+def test_a_tuning_that_fails_leaves_a_folder_that_says_so(tmp_path):
+    diverging = {"method": {"FedAvg": {}}, "evaluation.control": "FedAvg", "tune.grid": {"lr": [1e18, 1e19]}}
+    with pytest.raises(FloatingPointError, match="tune, FedAvg: training diverged at every value of lr"):
+        run(read(written(tmp_path), diverging), tmp_path / "out", progress=False)
+    lower = read(written(tmp_path), {**diverging, "tune.grid": {"lr": [0.1, 0.3]}})
+    with pytest.raises(ValueError, match="It holds no round of a run yet: remove it, or take another"):
+        run(lower, tmp_path / "out", resume=True, progress=False)
 
 
 def test_one_grid_for_all_is_an_equal_budget_and_said_so(tmp_path):
@@ -117,7 +132,7 @@ def test_what_is_read_is_written_back():
     experiment = parse(table, ".")
     again = parse(to_table(experiment), ".")
     assert again == experiment
-    assert to_table(experiment)["tune"]["last"] == 2
+    assert to_table(experiment)["tune"] == {"seed": [100, 101], "grid": {}, "rounds": 3, "fresh": []}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +142,13 @@ def test_what_is_read_is_written_back():
         ({"tune.fresh": [101]}, "tune.fresh holds 101, as tune.seed does"),
         ({"partition.validation": 0}, "tune needs validation samples to choose by, such as partition.validation = 0.2"),
         ({"method": {"Local": {}}}, r"tune\.grid is missing; it lists values for all methods"),
-        ({"tune.grid": {"penalty": [1, 2]}}, r"method\.FedFac\.grid: grid: there is no parameter 'penalty'"),
+        (
+            {"tune.grid": {"penalty": [1, 2]}},
+            r"tune\.grid: there is no parameter 'penalty'; .* What FedFac lacks goes under \[method\.LABEL\]",
+        ),
+        ({"tune.grid": {"lrr": [0.1, 0.3]}}, r"tune\.grid: there is no parameter 'lrr' \(did you mean lr\?\)"),
+        ({"tune.grid": {"lr": [0.1, -1.0]}}, r"tune\.grid: lr must be a number in \[0, inf\), got -1"),
+        ({"method.Ditto.grids": {"lr": [1]}}, r"no key method\.Ditto\.grids \(did you mean grid\?\)"),
         ({"tune.grid": {"lr": 0.1}}, r"tune\.grid\.lr must be a list, got 0\.1"),
         ({"method.Ditto.grid": {"penalty": 0.1}}, r"method\.Ditto\.grid\.penalty must be a list of values, got 0\.1"),
         ({"method.Ditto.grid": {"penalty": [0.1]}}, r"method\.Ditto\.grid: grid\['penalty'\] holds one value, 0\.1"),

@@ -60,7 +60,9 @@ def run(
     (partition-SEED.npz, .svg), the run itself (run/, for fedstat.load), a
     line for every client (clients.csv), the comparison (summary.csv) and
     the differences of all pairs of methods (pairs.csv). A table [tune] has
-    parameters chosen on validation samples first (tuning.csv, .txt).
+    parameters chosen on validation samples first (tuning.csv, tuning.txt,
+    and every trial in tuning/). All keys of the file:
+    python -m pydoc fedstat.experiment.config
     Python files that the configuration names are run, with your rights;
     --dry-run runs none of them and lists them instead. A table [plan] says
     beforehand what will be compared, such as control, margin and seeds.
@@ -146,7 +148,8 @@ def _tuned(experiment: Any) -> str:
     trials = {label: math.prod(map(len, grid.values())) for label, grid in experiment.grids.items() if grid}
     listed = ", ".join(f"{label} {count}" for label, count in trials.items())
     seeds = ", ".join(map(str, tune.seeds))
-    return f"tuning first, in trials of {tune.rounds} rounds under the seeds {seeds}: {listed}; then\n"
+    rounds = tune.rounds or experiment.rounds
+    return f"tuning first, in trials of {rounds} rounds under the seeds {seeds}: {listed}; then\n"
 
 
 def _listed(config: Path, code: dict[str, str]) -> str:

@@ -162,11 +162,11 @@ def from_indices(
     if not (test >= 0 and validation >= 0 and test + validation < 1):
         raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
     rows = _hold_out(partition, len(y), 0.0 if partition.test is not None else test, validation, seed)
-    transformer, told = None, ""
+    transformer, told, given = None, "", dict[str, np.ndarray]()
     if prepare is not None:
         if tokens or common is not None:
             raise ValueError("prepare is for columns of numbers, not for tokens, nor for a common test set.")
-        x, y, rows, transformer, told = prepared(x, y, rows, prepare, fit_on)
+        x, y, rows, transformer, told, given = prepared(x, y, rows, prepare, fit_on)
     if x.dtype.kind not in "biuf":
         raise ValueError(
             f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first, or give prepare a "
@@ -207,6 +207,7 @@ def from_indices(
         labels=table,
         prepared=told,
         transformer=transformer,
+        given=given,
     )
 
 

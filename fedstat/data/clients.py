@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -202,6 +203,9 @@ class Clients:
         How inputs were brought into shape, in words; empty if they were taken as they are.
     transformer : object or None
         The fitted transformer of all clients that did it, for samples that come later.
+    given : mapping of str to ndarray of uint64
+        By split, a hash of every input as it was before it was prepared, by which samples are known again that another
+        seed deals, and therefore prepares, otherwise; empty if inputs were taken as they are.
 
     Examples
     --------
@@ -221,6 +225,7 @@ class Clients:
     labels: np.ndarray | None = None
     prepared: str = ""
     transformer: Any = None
+    given: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that all splits hold samples of the same clients."""

@@ -64,7 +64,7 @@ def text_columns(x: Any) -> list[str]:
 
 def prepared(
     x: Any, y: np.ndarray, rows: Mapping[str, Sequence[np.ndarray]], prepare: Any, fit_on: FitOn
-) -> tuple[np.ndarray, np.ndarray, Rows, Any, str]:
+) -> tuple[np.ndarray, np.ndarray, Rows, Any, str, dict[str, np.ndarray]]:
     """Fit a transformer on training samples, and transform all samples that clients hold.
 
     Parameters
@@ -82,7 +82,7 @@ def prepared(
     -------
     tuple
         Inputs and targets of the samples that are held, their new numbers by split and client, the fitted transformer
-        (None if every client has its own), and what was done, in words.
+        (None if every client has its own), what was done, in words, and by split a hash of each input as it was given.
     """
     from sklearn.base import clone
 
@@ -120,7 +120,17 @@ def prepared(
     if isinstance(prepare, str) and (text := text_columns(x)):
         name += f", a column for each word of {', '.join(text)}"
     told = f"{' '.join(name.split())}, {_WORDS[fit_on]}"
-    return np.concatenate(blocks), y[np.concatenate([*order.values()])], numbered, kept, told
+    hashes = _hashes(x)
+    given = {split: hashes[index] for split, index in order.items()}
+    return np.concatenate(blocks), y[np.concatenate([*order.values()])], numbered, kept, told, given
+
+
+def _hashes(x: Any) -> np.ndarray:
+    """Hash every input as it was given, shape (N,), equal in all processes."""
+    import pandas as pd
+
+    table = x if hasattr(x, "iloc") else pd.DataFrame(np.asarray(x).reshape(len(x), -1))
+    return pd.util.hash_pandas_object(table, index=False).to_numpy(np.uint64)
 
 
 def _take(x: Any, index: np.ndarray) -> Any:

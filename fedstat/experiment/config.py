@@ -477,6 +477,18 @@ class Experiment(General):
     plan: AnalysisPlan | None = None
     parts: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Check that tuning has seeds of its own."""
+        super().__post_init__()
+        if self.tune is None:
+            return
+        named: dict[int, str] = {}
+        for key, seeds in {"seed": self.seeds, "tune.seed": self.tune.seeds, "tune.fresh": self.tune.fresh}.items():
+            for seed in seeds:
+                if seed in named:
+                    raise ValueError(f"{key} holds {seed}, as {named[seed]} does; they must be different seeds.")
+                named[seed] = key
+
     @property
     def grids(self) -> dict[str, dict[str, Any]]:
         """What tuning chooses from, by label: the values of all methods, and each one's own."""

@@ -239,7 +239,7 @@ def parse(table: Table, folder: Path) -> Experiment:
         "parts": None if base is None else base[1],
         "trainings": own,
         "evaluation": evaluation,
-        "tune": tune if tune is None else _filled_in(tune, run, evaluation),
+        "tune": tune,
         "stop": stop,
         "plan": plan,
     }
@@ -261,7 +261,7 @@ def make_method(choice: Choice, key: str = "method") -> Method:
     known = fs.methods.available()
     if ":" not in choice.name and choice.name not in known:
         raise ValueError(_no_such(f"{key}.name", choice.name, known, 'or one\'s own, as "mine.py:Name"'))
-    return _validated(naming(key, fs.methods.find, choice.name), choice.options, key, ("name",))
+    return _validated(naming(key, fs.methods.find, choice.name), choice.options, key, ("name", "training", "grid"))
 
 
 def network(choice: Choice) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -341,11 +341,6 @@ def _own(what: str, label: str) -> str:
     return f"method.{_quoted(label)}.{what}"
 
 
-def _filled_in(tune: Tune, run: Any, evaluation: Any) -> Tune:
-    """Take from the run what tuning does not say, so that a longer run keeps its choices."""
-    return replace(tune, rounds=tune.rounds or run.rounds, last=tune.last or evaluation.last)
-
-
 def _check_tuning(experiment: Experiment) -> None:
     """Refuse tuning that has nothing to choose from, no samples to choose by, or seeds of the run."""
     tune, grids = experiment.tune, {label: grid for label, grid in experiment.grids.items() if grid}
@@ -360,12 +355,6 @@ def _check_tuning(experiment: Experiment) -> None:
         )
     if not experiment.partition.validation:
         raise ValueError("tune needs validation samples to choose by, such as partition.validation = 0.2.")
-    named: dict[int, str] = {}
-    for key, seeds in {"seed": experiment.seeds, "tune.seed": tune.seeds, "tune.fresh": tune.fresh}.items():
-        for seed in seeds:
-            if seed in named:
-                raise ValueError(f"{key} holds {seed}, as {named[seed]} does; they must be different seeds.")
-            named[seed] = key
     for label, grid in grids.items():
         grid_of(experiment, label, grid)
 
@@ -378,16 +367,26 @@ def grid_of(experiment: Experiment, label: str, grid: Mapping[str, Any]) -> Grid
     ValueError
         If there is no such parameter, or a value does not fit it.
     """
-    choice, key = experiment.method[label], _own("grid", label)
+    choice = experiment.method[label]
     method, training = make_method(choice, f"method.{_quoted(label)}"), experiment.trainings[label]
     values: dict[str, list[Any]] = {}
     for name, listed in grid.items():
+        key = _own("grid", label) if name in choice.grid else "tune.grid"
         if not isinstance(listed, list | tuple):
             raise ValueError(f"{key}.{name} must be a list of values, got {_shown(listed)}.")
-        whose, own = naming(key, partial(place_of, method), name)
-        changed = (replace(choice, options={**choice.options, own: value}) for value in listed)
-        values[name] = [getattr(make_method(one, key), own) for one in changed] if whose == "method" else list(listed)
-    return naming(key, lambda values: Grid.of(method, training, values, None, None), values)
+        try:
+            whose, own = place_of(method, name)
+            changed = (replace(choice, options={**choice.options, own: value}) for value in listed)
+            values[name] = (
+                [getattr(make_method(one, key), own) for one in changed] if whose == "method" else list(listed)
+            )
+            Grid.of(method, training, {name: values[name]}, None, None)
+        except ValueError as error:
+            alone = "" if key != "tune.grid" else f" What {label} lacks goes under [method.LABEL], as its own grid."
+            said = _line(error).removeprefix("grid: ")
+            lacking = said.startswith("there is no parameter")
+            raise ValueError(said if said.startswith(key) else f"{key}: {said}{alone * lacking}") from None
+    return Grid.of(method, training, values, None, None)
 
 
 def _made(choice: Choice, key: str, known: Mapping[str, Any]) -> Any:

@@ -38,7 +38,8 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
     """Run an experiment into a folder.
 
     The folder holds ``experiment.toml``, ``partition-SEED.npz`` and ``.svg``, ``run/`` (`fedstat.load` reads it),
-    ``clients.csv`` and ``summary.csv``; where there are new clients, ``new-clients.csv`` and hashes of their samples. A
+    ``clients.csv``, ``summary.csv`` and ``pairs.csv``; where there are new clients, ``new-clients.csv`` and hashes of
+    their samples; where parameters were tuned first, ``tuning.csv``, ``tuning.txt`` and all trials in ``tuning/``. A
     process that is killed leaves a folder that `resume` continues.
 
     Parameters
@@ -100,7 +101,7 @@ def check_folder(out: Path, experiment: Experiment, resume: bool) -> int:
     ValueError
         If it holds something else, or is not to be continued.
     """
-    before = _kept(out, experiment, resume)
+    before = _kept(out, settled(out, experiment), resume)
     return 0 if before is None else int(before.config["rounds"])
 
 
@@ -125,8 +126,13 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
     keys = [key for key in (was | now) if was.get(key) != now.get(key) and key not in _FREE]
     if keys:
         differing = "; ".join(f"{key} was {was.get(key)!r} and is {now.get(key)!r}" for key in keys)
+        begun = (
+            ""
+            if complete_folder(out / "run").exists()
+            else " It holds no round of a run yet: remove it, or take another."
+        )
         raise ValueError(
-            f"{out} holds another experiment: {differing}. Only {', '.join(_FREE)} and further seeds may differ."
+            f"{out} holds another experiment: {differing}. Only {', '.join(_FREE)} and further seeds may differ.{begun}"
         )
     if not complete_folder(out / "run").exists():
         return None
@@ -151,7 +157,8 @@ def carry_out(setup: Setup, out: Path, progress: Shown = None, *, resume: bool =
 
 def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tuple[Result, Summary]:
     """Do as `carry_out`, for a caller that keeps others from the folder."""
-    experiment = setup.experiment
+    experiment = settled(out, setup.experiment)
+    setup = replace(setup, experiment=experiment)
     known = {"model": setup.model, "methods": setup.methods, "training": setup.training}
     before = _kept(out, experiment, resume, **known)
     files = {seed: out / f"partition-{seed}.npz" for seed in setup.partitions}
@@ -219,6 +226,18 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
         for seed, file in files.items():
             _draw_partition(file.with_suffix(".svg"), setup.partitions[seed], setup)
     return before, _summarised(setup, before, out, tuned)
+
+
+def settled(out: Path, experiment: Experiment) -> Experiment:
+    """Fill in what tuning takes from the run; one that is continued keeps what it had, and with it its choices."""
+    tune = experiment.tune
+    if tune is None:
+        return experiment
+    file = out / "experiment.toml"
+    was = tomllib.loads(unseal(file)).get("tune", {}) if file.exists() else {}
+    rounds = tune.rounds or was.get("rounds", experiment.rounds)
+    last = tune.last or was.get("last", experiment.evaluation.last)
+    return replace(experiment, tune=replace(tune, rounds=rounds, last=last))
 
 
 def _write_experiment(out: Path, experiment: Experiment) -> None:

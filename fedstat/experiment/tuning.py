@@ -17,6 +17,11 @@ from fedstat.federated.grid import shown
 from fedstat.federated.local import training_of
 from fedstat.federated.progress import Shown
 
+_MIXED = (
+    "; seeds deal samples anew, so that some that test under a seed of the run validated under one of tuning: an "
+    'official test part (partition.test = "all"), or vary without "partition", keeps them apart'
+)
+
 
 def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, str]:
     """Tune the methods that have something to choose, and return the set-up with the choices, and how they were made.
@@ -65,9 +70,17 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
     table = pd.concat([_rows(label, tuning) for label, tuning in found.items()], ignore_index=True)
     with atomic_file(out / "tuning.csv") as path:
         table.to_csv(path, index=False)
+    told = _words(found, list(methods)) + (_MIXED if _mixes(setup) else "")
     with atomic_file(out / "tuning.txt") as path:
-        path.write_text("\n\n".join(f"{label}\n\n{tuning}" for label, tuning in found.items()) + "\n", encoding="utf-8")
-    return replace(setup, methods=methods, training=training), _words(found, list(methods))
+        each = [f"{label}\n\n{tuning}" for label, tuning in found.items()]
+        path.write_text("\n\n".join([f"{told[0].upper()}{told[1:]}.", *each]) + "\n", encoding="utf-8")
+    return replace(setup, methods=methods, training=training), told
+
+
+def _mixes(setup: Setup) -> bool:
+    """Tell whether samples that test under a seed of the run may have validated under a seed of tuning."""
+    test = getattr(setup.experiment.partition, "test", "all")
+    return "partition" in setup.experiment.vary and not isinstance(test, str)
 
 
 def _rows(label: str, tuning: Tuning) -> pd.DataFrame:

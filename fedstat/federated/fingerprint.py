@@ -37,14 +37,15 @@ def of_clients(clients: Clients) -> dict[str, str]:
     ``pool`` and ``train_pool`` hash the inputs of all samples, and of the training samples, whoever holds them;
     ``held`` what each client holds in all its splits; ``sketch`` has the eight smallest hashes of single inputs, of
     which two draws from the same samples share some. By these one knows data that are dealt or split anew from new
-    data.
+    data. Inputs that were prepared count as they were given, since other training samples prepare them otherwise.
     """
     samples = {name: _of_samples(of) for name, of in clients.all_splits.items()}
     truth = {} if clients.truth is None else {"truth": digest(clients.truth)}
     sums, least = dict[str, np.ndarray](), np.zeros(0, np.uint64)
     for name, of in clients.splits.items():
         sums[name], ends = np.zeros(len(of.n), np.uint64), np.cumsum(of.n)  # by client
-        for first, hashes in _hashes(of):
+        given = clients.given.get(name)
+        for first, hashes in _hashes(of) if given is None else [(0, given)]:
             whose = np.searchsorted(ends, np.arange(first, first + len(hashes)), side="right")
             np.add.at(sums[name], whose, hashes)
             least = _least(np.concatenate([least, hashes]))

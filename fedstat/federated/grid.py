@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -75,7 +76,7 @@ class Grid:
     ) -> Grid:
         """Check arguments that are those of `fedstat.tune`; it raises its errors."""
         if not isinstance(maker, Method) and not callable(maker):
-            raise ValueError(f"method must be a Method, its class or a function that makes one, got {maker!r}.")
+            raise ValueError(f"method must be one Method, its class or a function that makes one, got {maker!r}.")
         if not isinstance(training, Training):
             raise ValueError(f"training must be a fedstat Training, got {training!r}.")
         if not isinstance(values, Mapping) or not values:
@@ -186,8 +187,10 @@ def place_of(maker: Maker, name: str) -> tuple[str, str]:
         return ("method" if name in own else "training"), name
     if free and name.isidentifier():
         return "method", name
+    close = difflib.get_close_matches(name, [*own, *trained], 1)
+    near = f" (did you mean {close[0]}?)" if close else ""
     raise ValueError(
-        f"grid: there is no parameter {name!r}; the method has {', '.join(own) or 'none'}, the training "
+        f"grid: there is no parameter {name!r}{near}; the method has {', '.join(own) or 'none'}, the training "
         f"{', '.join(trained)}."
     )
 

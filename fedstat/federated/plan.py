@@ -226,11 +226,11 @@ def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[st
 def _trained(training: AnyTraining, methods: Mapping[str, Method]) -> dict[str, Training]:
     """Return the local training of each method; refuse what is none, or no method's."""
     if isinstance(training, Mapping) and set(training) != set(methods):
-        missing, more = [m for m in methods if m not in training], [m for m in training if m not in methods]
-        wrong = f"{missing[0]!r} is missing" if missing else f"there is no method {more[0]!r}"
+        wrong = [f"{label!r} is missing" for label in methods if label not in training]
+        wrong += [f"there is no method {label!r}" for label in training if label not in methods]
         raise ValueError(
-            f"training must be one Training, or one for each of the labels {', '.join(methods)}; {wrong}. One that all "
-            "but a few share is {label: fs.Training(...) for label in methods}."
+            f"training must be one Training, or a mapping with one for each of the labels {', '.join(methods)}; "
+            f"{', '.join(wrong)}."
         )
     found = {label: training[label] if isinstance(training, Mapping) else training for label in methods}
     for one in found.values():

@@ -213,6 +213,9 @@ class Tuning:
         if len(self.steps) > 1:
             held = ", ".join(f"{name}={shown(self.start[name])}" for step in self.steps[1:] for name in step)
             told.append(f"Order: {order}, the best of the earlier ones held; to begin with {held}.")
+        last = self.table[self.table["step"] == self.table["step"].max()]
+        if (ties := int((last["mean"] == mean).sum())) > 1:
+            told.append(f"{ties} trials come to this value; the first of them was taken.")
         for name, value in self.ends.items():
             told.append(f"{name}={shown(value)} is an end of its grid: a value beyond it may be better.")
         if lost := int(self.table["mean"].isna().sum()):

@@ -35,6 +35,8 @@ from fedstat.report.sources import (
 
 TEMPLATE = Path(__file__).parent / "runs.typ"
 #: Rows of differences that are printed.
+#: Said where nothing is known of how parameters came about.
+_UNTUNED = "Whether methods were tuned is not known here."
 _ROWS = 60
 #: Measures of inequality over clients that are printed, and whether they are told in points.
 _MEASURES = {"sd": True, "worst decile": True, "Gini": False, "share that loses": True}
@@ -203,6 +205,7 @@ def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]
         "differences": None if differences is None else _cells(differences.without(["p (sign flips)", "p (t)"])),
         "methods": _given(["method", "class", "hyper-parameters"], methods_of(sources)),
         "settings": _given(["setting", "value"], settings_of(sources)),
+        "tuned": list(dict.fromkeys(source.tuned or _UNTUNED for source in sources if source.config)),
         "sizes": None
         if clients is None
         else _given(["split", "samples of all", "least", "median", "most"], sizes_of(clients)),

@@ -34,6 +34,8 @@ class Source:
         A picture of who holds what, under the seed ``picture_seed``.
     picture_seed : str
         Empty without a picture.
+    tuned : str
+        How parameters were chosen before the run; empty if that is not known.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Source:
     traffic: pd.DataFrame | None = None
     picture: Path | None = None
     picture_seed: str = ""
+    tuned: str = ""
 
 
 def read_source(path: Path) -> Source:
@@ -85,6 +88,7 @@ def read_source(path: Path) -> Source:
         traffic=runs.traffic(folder),
         picture=None if first is None else pictures[first],
         picture_seed="" if first is None else str(first),
+        tuned=tuned.read_text(encoding="utf-8").partition("\n")[0] if (tuned := path / "tuning.txt").is_file() else "",
     )
 
 
