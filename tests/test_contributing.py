@@ -58,7 +58,7 @@ def test_what_is_no_method_is_refused(tmp_path):
     (tmp_path / "other.py").write_text("class FedOdd: pass")
     for name, message in (
         ("FedNothing", "there is no method 'FedNothing'; built in are"),
-        ("nowhere.py:FedOdd", "is no Python file"),
+        ("nowhere.py:FedOdd", "does not exist"),
         (f"{tmp_path / 'other.py'}:FedOdd", "defines no subclass of fedstat.Method called 'FedOdd'"),
     ):
         with pytest.raises(ValueError, match=message):
