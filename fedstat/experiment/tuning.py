@@ -17,6 +17,7 @@ from fedstat.federated.grid import shown
 from fedstat.federated.local import training_of
 from fedstat.federated.progress import Shown
 
+#: Said where samples that test under a seed of the run may have validated under a seed of tuning.
 _MIXED = (
     "; seeds deal samples anew, so that some that test under a seed of the run validated under one of tuning: an "
     'official test part (partition.test = "all"), or vary without "partition", keeps them apart'
@@ -64,8 +65,10 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
                     checkpoint=experiment.checkpoint,
                     progress=progress,
                 )
-            except (ValueError, FloatingPointError) as error:
-                raise type(error)(f"tune, {label}: {error}") from None
+            except FloatingPointError as error:
+                raise FloatingPointError(f"tune, {label}: {error}") from None
+            except ValueError as error:
+                raise ValueError(f"tune, {label}: {error}") from None
             methods[label], training[label] = found[label].method, found[label].training
     table = pd.concat([_rows(label, tuning) for label, tuning in found.items()], ignore_index=True)
     with atomic_file(out / "tuning.csv") as path:
