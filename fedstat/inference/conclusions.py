@@ -186,7 +186,7 @@ def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
 def _equivalent(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable[str]:
     same = rows[rows["outcome"] == "equivalent"]
     if margin is not None and len(same):
-        pairs = listed(f"{row['method']} and {row['against']}" for _, row in same.iterrows())
+        pairs = "; ".join(f"{row['method']} and {row['against']}" for _, row in same.iterrows())
         yield f"Equivalent, to within {size(margin, scores)}: {pairs}."
 
 
