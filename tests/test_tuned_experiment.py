@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import fedstat as fs
+from fedstat.cli._run import _stopped
 from fedstat.experiment import population, read, run
 from fedstat.experiment.config import to_table
 from fedstat.experiment.reading import parse
@@ -172,3 +173,13 @@ def test_a_grid_without_tuning_is_refused():
     del table["tune"]
     with pytest.raises(ValueError, match=r"method\.Ditto\.grid needs a table \[tune\], with a seed such as"):
         parse(table, ".")
+
+
+def test_a_log_names_what_is_tuned_and_a_stop_what_is_kept(tmp_path, capsys):
+    run(read(written(tmp_path)), tmp_path / "out", progress="lines")
+    said = capsys.readouterr().err
+    order = [said.index(words) for words in ("tuning Ditto\n", "tuning FedFac\n", "the run, with what was chosen\n")]
+    assert order == sorted(order)
+    assert "round 4 of 4: test accuracy: Ditto" in said[order[-1] :]
+    (tmp_path / "begun" / "tuning").mkdir(parents=True)
+    assert "stopped while tuning" in _stopped(tmp_path / "begun", 4)

@@ -107,7 +107,8 @@ def run(
     if not dry_run:
         _check_writable(folder)
     if resume and not dry_run and not done:
-        typer.echo(f"{folder} holds no finished round to continue from: the run starts with round 1", err=True)
+        tuned = " once tuning, which goes on where it was, is over" * (folder / "tuning").exists()
+        typer.echo(f"{folder} holds no finished round to continue from: the run starts with round 1{tuned}", err=True)
     try:
         with plain_warnings():
             name = experiment.data.name or Path(str(experiment.data.file)).name
@@ -208,6 +209,8 @@ def _stopped(folder: Path, rounds: int) -> str:
     if saved.exists():
         done = tomllib.loads(saved.read_text(encoding="utf-8"))["rounds"]
         return f"stopped; the last checkpoint in {folder} holds round {done} of {rounds}, continue with --resume"
+    if (folder / "tuning").exists() and not (folder / "tuning.csv").exists():
+        return f"stopped while tuning; what is done is kept in {folder / 'tuning'}, continue with --resume"
     return (
         "stopped before the first checkpoint: nothing to continue from, --resume starts again; --set checkpoint=1 "
         "saves after every round"

@@ -15,7 +15,7 @@ from fedstat.experiment.reading import grid_of
 from fedstat.federated import Tuning
 from fedstat.federated.grid import shown
 from fedstat.federated.local import training_of
-from fedstat.federated.progress import Shown
+from fedstat.federated.progress import Shown, announce
 
 #: Said where samples that test under a seed of the run may have validated under a seed of tuning.
 _MIXED = (
@@ -44,6 +44,7 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
     for number, (label, values) in enumerate(experiment.grids.items(), 1):
         if values:
             grid = grid_of(experiment, label, values)
+            announce(f"tuning {label}", progress)
             try:
                 found[label] = fs.tune(
                     grid.maker,
@@ -70,6 +71,7 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
             except ValueError as error:
                 raise ValueError(f"tune, {label}: {error}") from None
             methods[label], training[label] = found[label].method, found[label].training
+    announce("the run, with what was chosen", progress)
     table = pd.concat([_rows(label, tuning) for label, tuning in found.items()], ignore_index=True)
     with atomic_file(out / "tuning.csv") as path:
         table.to_csv(path, index=False)

@@ -42,6 +42,12 @@ def shown(first: int, rounds: int, progress: Shown) -> Iterator[Callable[..., No
             yield advance
 
 
+def announce(what: str, progress: Shown) -> None:
+    """Say what the rounds to come are of, where they are shown from the first one on."""
+    if progress in (True, "lines") or (progress is None and sys.stderr.isatty()):
+        print(what, file=sys.stderr, flush=True)
+
+
 class _Lines:
     """Writes a line to standard error after a round, unless another came shortly before.
 
@@ -93,7 +99,7 @@ def in_brief(evaluated: Sequence[pd.DataFrame], round: int, clients: int, since:
     rows = rows[rows["split"] == split]  # neither validation samples nor the common test set
     metric = next((name for name in ("accuracy", "mse") if name in set(rows["metric"])), rows["metric"].iloc[0])
     rows = rows[rows["metric"] == metric].astype({"method": str})
-    means = complete_mean(rows, ["method"])
+    means = complete_mean(rows, ["method"], sort=False)
     told = {str(label): "missing" if np.isnan(value) else f"{value:.4g}" for label, value in means.items()}
     if len(told) > _ALL:
         known = means.dropna().sort_values(ascending=metric != "accuracy")
