@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from fedstat.inference import PairedDifference, interval
+from fedstat.inference import PairedDifference, interval, number
+from simulations.estimates import Estimate, limits, reason, times
 
-Sign = Literal["more", "less", "unclear"]
-#: What a second look says of a finding: the same, the opposite, no longer resolved, or resolved only now.
-Outcome = Literal["same", "reversed", "lost", "gained"]
+Sign = Literal["more", "less", "unclear", "undefined"]
+#: What a second look says of a finding: the same, the opposite, no longer resolved, resolved only now; or there is no
+#: estimate in one of the two.
+Outcome = Literal["same", "reversed", "lost", "gained", "undefined"]
 #: What became of a figure or table: all of it measured, some of it, nothing; or there is nothing to measure.
 State = Literal["reproduced", "in part", "not", "diagram", "summary"]
 
@@ -100,6 +103,8 @@ class Finding:
         Stands behind the numbers.
     digits : int
         Decimals that are shown.
+    why : str
+        The reason if it is undefined: mean, limits or all of them are NaN then.
     """
 
     what: str
@@ -109,33 +114,45 @@ class Finding:
     border: float = 0.0
     unit: str = ""
     digits: int = 2
+    why: str = ""
 
     @classmethod
     def of(
-        cls, what: str, difference: PairedDifference, times: float = 1.0, unit: str = "", digits: int = 2
+        cls,
+        what: str,
+        estimate: Estimate | PairedDifference,
+        factor: float = 1.0,
+        unit: str = "",
+        digits: int = 2,
+        border: float = 0.0,
     ) -> Finding:
-        """Make a finding of a paired difference, whose border is zero."""
-        mean, low, high = (times * value for value in limits(difference))
-        return cls(what, mean, low, high, unit=unit, digits=digits)
+        """Make a finding of an estimate, or of a paired difference, in another unit if need be."""
+        found = times(factor, limits(estimate) if isinstance(estimate, PairedDifference) else estimate)
+        return cls(what, *found, border=border, unit=unit, digits=digits, why=reason(found))
 
     def record(self) -> dict[str, str]:
         """Return what chapters print of it."""
-        return {"what": self.what, "text": f"{self.text} {self.unit}".rstrip(), "sign": self.sign}
+        return {"what": self.what, "text": self.words, "sign": self.sign}
 
     @property
     def sign(self) -> Sign:
-        """Say on which side of the border the interval lies."""
+        """Say on which side of the border the interval lies, if there is one."""
+        if math.isnan(self.low + self.high):
+            return "undefined"
         return "more" if self.low > self.border else "less" if self.high < self.border else "unclear"
 
     @property
     def text(self) -> str:
-        """Format the estimate and its limits, without the unit."""
+        """Format the estimate and its limits, without the unit; where there are none, say why."""
+        if self.sign == "undefined":
+            known = "undefined" if math.isnan(self.mean) else f"{number(self.mean)} without limits"
+            return f"{known} ({self.why})" if self.why else known
         return interval((self.mean, self.low, self.high), self.digits)
 
-
-def limits(difference: PairedDifference) -> tuple[float, float, float]:
-    """Return a paired difference as mean and confidence limits."""
-    return difference.mean, difference.low, difference.high
+    @property
+    def words(self) -> str:
+        """Format it with its unit."""
+        return self.text if self.sign == "undefined" else f"{self.text} {self.unit}".rstrip()
 
 
 def second_look(
@@ -148,6 +165,8 @@ def second_look(
 
 
 def _outcome(first: Sign, second: Sign) -> Outcome:
+    if "undefined" in (first, second):
+        return "undefined"
     if first == second:
         return "same"
     return "lost" if second == "unclear" else "gained" if first == "unclear" else "reversed"

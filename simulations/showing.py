@@ -11,7 +11,6 @@ import numpy as np
 
 from fedstat.inference import interval
 
-Estimate = tuple[float, float, float]
 #: What stands where there is no number.
 NONE = "–"
 GREEK = {
@@ -56,15 +55,9 @@ def fixed(value: float, digits: int) -> str:
 
 
 def span(values: Iterable[float], digits: int) -> str:
-    """Format the smallest and the largest of some numbers."""
-    known = list(values)
-    return f"{fixed(min(known), digits)} to {fixed(max(known), digits)}"
-
-
-def times(factor: float, estimate: Iterable[float]) -> Estimate:
-    """Return an estimate and its limits in another unit."""
-    mean, low, high = (factor * value for value in estimate)
-    return mean, low, high
+    """Format the smallest and the largest of some numbers; a dash if one is missing, or all are."""
+    x = np.asarray(list(values), dtype=float)
+    return NONE if not x.size or np.isnan(x).any() else f"{fixed(x.min(), digits)} to {fixed(x.max(), digits)}"
 
 
 def setting(p: float, alpha: float) -> str:

@@ -14,6 +14,7 @@ from fedstat.data import datasets
 from fedstat.federated.network import check_device
 from simulations import NAMES
 from simulations.contract import About, Finding
+from simulations.estimates import noted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -129,6 +130,8 @@ def draw(name: str, tables: Tables, folder: Path, forms: Sequence[str] = ("svg",
 def tell(name: str, folder: Path) -> tuple[Tables, dict[str, Any], dict[str, Finding]]:
     """Read a folder of tables; return what is committed of them, the chapter's numbers and the findings.
 
+    Among the numbers stands, as ``undefined``, why some of them are not there: each reason once.
+
     Raises
     ------
     OSError, ValueError
@@ -137,8 +140,10 @@ def tell(name: str, folder: Path) -> tuple[Tables, dict[str, Any], dict[str, Fin
     module = handed_over(name)
     tables, config = read_tables(folder), read_config(folder)
     try:
-        tables = evidence(name, tables)
-        return tables, {"config": config, **module.numbers(tables, config)}, module.findings(tables)
+        with noted() as reasons:
+            tables = evidence(name, tables)
+            numbers, findings = module.numbers(tables, config), module.findings(tables)
+        return tables, {"config": config, **numbers, "undefined": list(reasons)}, findings
     except KeyError as error:
         held = "; ".join(f"{key}.csv holds {', '.join(map(str, table))}" for key, table in tables.items())
         raise ValueError(f"{folder} lacks {error}, which the chapter of {name} needs: {held}.") from error

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval, paired_difference
 from simulations.aggregation.study import GROUPS, PARTICIPANTS, STARTS, Scale, excess_risk, minimum, over_seeds
-from simulations.contract import Finding, limits
-from simulations.showing import rounded, times
+from simulations.contract import Finding
+from simulations.estimates import difference_of, limits, mean_of, times
+from simulations.showing import rounded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,11 +35,11 @@ def findings(tables: Tables) -> dict[str, Finding]:
             found[f"{what} {start}"] = Finding(quantity, *estimate, border=1.0, digits=3)
     risks = _risks(tables)
     for m in PARTICIPANTS:
-        d = paired_difference(risks.loc[m, "decomposed"], risks.loc[m, "FedAvg"])
+        d = difference_of(risks.loc[m, "decomposed"], risks.loc[m, "FedAvg"])
         found[f"risk {m}"] = Finding.of(f"excess risk apart less FedAvg's, {m} participants", d, 1000, "thousandths")
     few, many = PARTICIPANTS
     for aggregate, words in (("FedAvg", "FedAvg"), ("decomposed", "averages apart")):
-        d = paired_difference(risks.loc[many, aggregate].to_numpy(), risks.loc[few, aggregate].to_numpy())
+        d = difference_of(risks.loc[many, aggregate].to_numpy(), risks.loc[few, aggregate].to_numpy())
         what = f"excess risk of {words}, {many} participants less {few}"
         found[f"more {aggregate}"] = Finding.of(what, d, 1000, "thousandths")
     return found
@@ -64,8 +64,8 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     late = [
         {
             "participants": f"{m}",
-            **{a: times(1000, mean_interval(risks.loc[m, a])) for a in ("FedAvg", "decomposed")},
-            "difference": times(1000, limits(paired_difference(risks.loc[m, "decomposed"], risks.loc[m, "FedAvg"]))),
+            **{a: times(1000, mean_of(risks.loc[m, a])) for a in ("FedAvg", "decomposed")},
+            "difference": times(1000, limits(difference_of(risks.loc[m, "decomposed"], risks.loc[m, "FedAvg"]))),
         }
         for m in PARTICIPANTS
     ]

@@ -26,9 +26,9 @@ from fedstat._tables import Tables
 from fedstat.federated.method import Federation, State
 from fedstat.federated.network import Network
 from fedstat.federated.store import ClientStore
-from fedstat.inference import mean_interval
 from fedstat.theory.product_average import product_average_moments
 from simulations.contract import About, Shown
+from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
 ABOUT = About(
@@ -304,5 +304,5 @@ def run(scale: Scale, out: Path) -> Tables:
 def over_seeds(values: pd.Series, level: float = 0.95) -> tuple[float, float, float]:
     """Return geometric mean and t limits on the log scale; NaN, and so not drawn, if a value is not positive."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean, low, high = np.exp(mean_interval(np.log(values), level))
+        mean, low, high = np.exp(mean_of(np.log(values), level))
     return float(mean), float(low), float(high)

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval, paired_difference
 from simulations.agreement.study import ARMS, KAPPA, LOOKS, PER_KAPPA, per_seed, places_of
-from simulations.contract import Finding, limits
-from simulations.showing import Estimate, rounded, setting, span
+from simulations.contract import Finding
+from simulations.estimates import Estimate, difference_of, limits, mean_of
+from simulations.showing import rounded, setting, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,15 +43,15 @@ def findings(tables: Tables) -> dict[str, Finding]:
     for name, (statistic, parameters) in ASKED.items():
         values = _asked(truth, statistic, parameters).groupby("seed")["auc"].mean()
         what = f"AUC of {statistic}, {parameters} parameters, mean over the settings"
-        found[name] = Finding(what, *mean_interval(values, within=SHARE), border=0.5, digits=3)
+        found[name] = Finding(what, *mean_of(values, within=SHARE), border=0.5, digits=3)
     for kappa in _contributions(truth):
         at = {name: _asked(truth, name, "true", kappa).groupby("seed")["auc"].mean() for name in PER_KAPPA}
         for name, values in at.items():
             what = f"AUC of {name}, contribution {kappa:g}, true parameters, mean over the settings"
-            found[f"{name} {kappa:g}"] = Finding(what, *mean_interval(values, within=SHARE), border=0.5, digits=3)
+            found[f"{name} {kappa:g}"] = Finding(what, *mean_of(values, within=SHARE), border=0.5, digits=3)
         what = f"AUC of communality less that of eigenvectors, contribution {kappa:g}, true parameters"
         found[f"communality less eigenvectors {kappa:g}"] = Finding.of(
-            what, paired_difference(at["communality"], at["eigenvectors"]), digits=3
+            what, difference_of(at["communality"], at["eigenvectors"]), digits=3
         )
     noise = tables["noise"]
     for (statistic, looked_at), words in LOOKS.items():
@@ -60,18 +60,18 @@ def findings(tables: Tables) -> dict[str, Finding]:
         ):
             values = rows.groupby("seed")["auc"].mean()
             what = f"AUC of {words} after a round from the {start} start, mean over settings and noise"
-            found[f"{statistic} {looked_at} {start}"] = Finding(what, *mean_interval(values, within=SHARE), border=0.5)
+            found[f"{statistic} {looked_at} {start}"] = Finding(what, *mean_of(values, within=SHARE), border=0.5)
     for p, alpha, n, start in places_of(tables["accuracy"]):
         table = per_seed(tables, p, alpha, n, start)
         for arm in CHOSEN:
             what = f"accuracy under '{arm}' less the true units, {start} start, {setting(p, alpha)}"
             found[f"{arm} {start} {p} {alpha}"] = Finding.of(
-                what, paired_difference(table[arm], table["true"]), 100, "points", digits=1
+                what, difference_of(table[arm], table["true"]), 100, "points", digits=1
             )
         for one, other in PAIRS:
             what = f"accuracy under '{one}' less '{other}', {start} start, {setting(p, alpha)}"
             found[f"{one} less {other} {start} {p} {alpha}"] = Finding.of(
-                what, paired_difference(table[one], table[other]), 100, "points", digits=1
+                what, difference_of(table[one], table[other]), 100, "points", digits=1
             )
     return found
 
@@ -110,7 +110,7 @@ def _contributions(truth: pd.DataFrame) -> list[float]:
 def _resolved(noise: pd.DataFrame, statistic: str, looked_at: str, start: str) -> dict[str, Any]:
     """Count the settings and noises in which an AUC is clearly below and above one half, and give its range."""
     rows = noise.query("statistic == @statistic and looked_at == @looked_at and start == @start")
-    cells = [mean_interval(group["auc"], within=SHARE) for _, group in rows.groupby(PLACES)]
+    cells = [mean_of(group["auc"], within=SHARE) for _, group in rows.groupby(PLACES)]
     return {
         "below": sum(high < 0.5 for _, _, high in cells),
         "above": sum(low > 0.5 for _, low, _ in cells),
@@ -133,9 +133,9 @@ def _truth(truth: pd.DataFrame) -> list[dict[str, Any]]:
         rows.append(
             {
                 "setting": setting(p, alpha),
-                **{name: mean_interval(values["auc"], within=SHARE) for name, values in found.items()},
+                **{name: mean_of(values["auc"], within=SHARE) for name, values in found.items()},
                 **{
-                    f"{name}_cut": mean_interval(100 * found[name]["true_size"], within=PER_CENT)
+                    f"{name}_cut": mean_of(100 * found[name]["true_size"], within=PER_CENT)
                     for name in ("communality", "eigenvectors", "agreement")
                 },
             }
@@ -169,14 +169,14 @@ def _accuracy(tables: Tables) -> list[dict[str, Any]]:
         table = 100 * per_seed(tables, p, alpha, n, start)
 
         def less(arm: str, other: str, table: pd.DataFrame = table) -> Estimate | None:
-            return None if arm == other else limits(paired_difference(table[arm], table[other]))
+            return None if arm == other else limits(difference_of(table[arm], table[other]))
 
         rows += [
             {
                 "setting": f"{start} start, {setting(p, alpha)}, n = {n}",
                 "first": arm == next(iter(ARMS)),
                 "units": words,
-                "accuracy": mean_interval(table[arm], within=PER_CENT),
+                "accuracy": mean_of(table[arm], within=PER_CENT),
                 "true": less(arm, "true"),
                 "local": less(arm, "Local"),
             }
@@ -231,7 +231,7 @@ def _recovery_panel(
         rows = truth[truth["alpha"] == alpha]
         kinds = [_asked(rows, statistic, "true", kappa) for kappa in kappas]
         kinds += [_asked(rows, "agreement", name) for name in ("true", "permuted")]
-        mean, low, high = np.array([mean_interval(kind["auc"]) for kind in kinds]).T
+        mean, low, high = np.array([mean_of(kind["auc"]) for kind in kinds]).T
         at = places + shift
         axis.vlines(at, low, high, color="0.25", lw=0.8)
         axis.plot(at[: len(kappas)], mean[: len(kappas)], line, color="0.25", lw=0.8)
@@ -263,7 +263,7 @@ def _noise_figure(noise: pd.DataFrame) -> Figure:
             rows = noise.query("p == @p and alpha == @alpha and samples == @samples and start == @start")
             for (statistic, what), (marker, line, fill) in looks.items():
                 chosen = rows[(rows["statistic"] == statistic) & (rows["looked_at"] == what)]
-                points = [(level, *mean_interval(values)) for level, values in chosen.groupby("noise")["auc"]]
+                points = [(level, *mean_of(values)) for level, values in chosen.groupby("noise")["auc"]]
                 x, mean, low, high = map(np.array, zip(*points, strict=True))
                 axis.errorbar(x, mean, [mean - low, high - mean], fmt=line + marker, color="0.25", mfc=fill, ms=3.5,
                               lw=0.8, label=LOOKS[statistic, what])  # fmt: skip
@@ -292,7 +292,7 @@ def _accuracy_figure(tables: Tables) -> Figure:
         for axis, (p, alpha, samples, start) in zip(axes.flat, places, strict=True):
             table = per_seed(tables, p, alpha, samples, start)
             for height, label in enumerate(shown):
-                d = paired_difference(table[label], table["true"])
+                d = difference_of(table[label], table["true"])
                 axis.plot([100 * d.low, 100 * d.high], [height] * 2, color="0.25", lw=1.0)
                 fill = "0.25" if label in ("FedAvg", "Local") else "white"
                 axis.plot(100 * d.mean, height, "o", color="0.25", mfc=fill, ms=3.5)

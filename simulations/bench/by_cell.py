@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
 from simulations.bench import compared
 from simulations.bench.compared import CELLS, budgets, by_seed, controls, costs, differences
 from simulations.bench.outcomes import CONTROLS
 from simulations.contract import Finding
+from simulations.estimates import mean_of
 from simulations.showing import NONE, fixed, greek, rounded, span
 
 PER_CENT = (0.0, 100.0)
@@ -117,7 +117,7 @@ def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]
             rows.append(
                 {
                     "arm": greek(arm),
-                    "accuracy": mean_interval(100 * wide["accuracy"][arm], within=PER_CENT),
+                    "accuracy": mean_of(100 * wide["accuracy"][arm], within=PER_CENT),
                     **{c: tuple(joint.loc[(arm, c)]) if (arm, c) in joint.index else None for c in CONTROLS},
                     "outcome": str(words.get(arm, NONE)),
                     "balanced": _interval(wide["balanced_accuracy"], arm, 100),
@@ -140,7 +140,7 @@ def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]
 
 
 def _interval(table: pd.DataFrame, arm: str, factor: float) -> Any:
-    return mean_interval(factor * table[arm]) if arm in table else None
+    return mean_of(factor * table[arm]) if arm in table else None
 
 
 def chosen_for(tables: Tables, cell: str) -> dict[str, dict[str, str]]:
@@ -194,7 +194,7 @@ def _front(tables: Tables, cell: str) -> list[dict[str, str]]:
             {
                 "arm": greek(str(arm)),
                 "spent": f"{row['spent']:.3g}",
-                "accuracy": mean_interval(100 * table[arm], within=PER_CENT),
+                "accuracy": mean_of(100 * table[arm], within=PER_CENT),
                 "seeds": f"{round(row['seeds'] * len(table))} of {len(table)}",
             }
             for arm, row in found.iterrows()

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import PairedDifference, Ranks, mean_interval, paired_difference, ranks
+from fedstat.inference import PairedDifference, Ranks, ranks
 from simulations.bench.outcomes import CONTROLS
-from simulations.showing import Estimate
+from simulations.estimates import Estimate, difference_of, mean_of
 
 #: The data sets in the order of the chapter, and how sentences name them.
 CELLS = {"digits": "digits", "images": "images of CIFAR-10", "roles": "roles of Shakespeare"}
@@ -107,7 +107,7 @@ def absent(tables: Tables) -> list[tuple[str, str, str]]:
 def between_controls(tables: Tables, cell: str) -> PairedDifference | None:
     """Return Local less FedAvg of the smallest budget in points; None where one of them diverged."""
     table, own = 100 * by_seed(tables, cell), own_controls(tables, cell, budgets(tables, cell)[0][0])
-    return paired_difference(table[own["Local"]], table[own["FedAvg"]]) if len(own) == len(CONTROLS) else None
+    return difference_of(table[own["Local"]], table[own["FedAvg"]]) if len(own) == len(CONTROLS) else None
 
 
 def margin(tables: Tables, cell: str) -> float:
@@ -124,7 +124,7 @@ def longer(tables: Tables, cell: str) -> dict[str, PairedDifference]:
     first, second = (own_controls(tables, cell, budget) for budget, _ in groups[:2])
     level = 1 - (1 - LEVEL) / len(CONTROLS)
     both = [kind for kind in CONTROLS if kind in first and kind in second]
-    return {kind: paired_difference(table[second[kind]], table[first[kind]], level=level) for kind in both}
+    return {kind: difference_of(table[second[kind]], table[first[kind]], level=level) for kind in both}
 
 
 # --- ranks -----------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def reading_differences(
     there = [(a, b) for a, b in pairs if a in table and b in table]
     found = {}
     for a, b in there:
-        d = paired_difference(table[a], table[b], level=1 - (1 - LEVEL) / len(there))
+        d = difference_of(table[a], table[b], level=1 - (1 - LEVEL) / len(there))
         found[a, b] = ((d.mean, d.low, d.high), d.correlation)
     return found
 
@@ -277,7 +277,7 @@ def favourite_less(tables: Tables, cell: str) -> dict[str, tuple[str, Estimate]]
     for kind in CONTROLS:
         control = str(costs(tables, cell).loc[arm, f"control_{kind.lower()}"])
         if control in table and control != arm:
-            d = paired_difference(table[arm], table[control], level=1 - (1 - LEVEL) / len(CONTROLS))
+            d = difference_of(table[arm], table[control], level=1 - (1 - LEVEL) / len(CONTROLS))
             found[kind] = (control, (d.mean, d.low, d.high))
     return found
 
@@ -300,4 +300,4 @@ def optimism(tables: Tables, cell: str) -> Estimate | None:
         # the best by the other seeds, for each seed
         others = ((values.sum(axis=0) - values) / (len(values) - 1)).argmax(axis=1)
         gaps.append(values[:, place] - values[np.arange(len(values)), others])
-    return mean_interval(100 * np.mean(gaps, axis=0)) if gaps else None
+    return mean_of(100 * np.mean(gaps, axis=0)) if gaps else None

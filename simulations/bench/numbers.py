@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
 from fedstat.inference.formatting import p_value
 from simulations.bench import compared
 from simulations.bench.by_cell import PER_CENT, chosen_for, of_cell, sizes
@@ -16,6 +15,7 @@ from simulations.bench.compared import CELLS, by_seed, cells, controls, differen
 from simulations.bench.outcomes import outcomes
 from simulations.bench.pictures import figures
 from simulations.contract import Finding
+from simulations.estimates import mean_of
 from simulations.showing import NONE, fixed, greek, rounded, span
 
 __all__ = ["figures", "findings", "numbers"]
@@ -161,8 +161,8 @@ def _readings(tables: Tables) -> list[dict[str, Any]]:
                     "cell": CELLS[cell],
                     "first": greek(a),
                     "second": greek(b),
-                    "of_first": mean_interval(table[a], within=PER_CENT),
-                    "of_second": mean_interval(table[b], within=PER_CENT),
+                    "of_first": mean_of(table[a], within=PER_CENT),
+                    "of_second": mean_of(table[b], within=PER_CENT),
                     "difference": estimate,
                     "correlation": fixed(correlation, 2),
                     "sign": _points("", estimate).sign,
@@ -183,7 +183,7 @@ def _beside(tables: Tables) -> list[dict[str, str]]:
             {
                 "arm": greek(str(arm)),
                 "estimand": str(estimand),
-                **{c: mean_interval(shown[c], within=PER_CENT) if c in shown else None for c in CELLS},
+                **{c: mean_of(shown[c], within=PER_CENT) if c in shown else None for c in CELLS},
             }
         )
     return rounded(found, **dict.fromkeys(CELLS, 1))

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval, paired_difference
 from simulations.complexity.study import LABELS
 from simulations.contract import Finding
+from simulations.estimates import difference_of, mean_of
 from simulations.showing import fixed, rounded
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ def findings(tables: Tables) -> dict[str, Finding]:
     for labels, words in LABELS.items():
         ranks = tables["ranks"].loc[tables["ranks"]["labels"] == labels, "correlation"]
         what = f"rank correlation of term and loss over partitions, {words}"
-        found[f"rank {labels}"] = Finding(what, *mean_interval(ranks, within=RANGE))
+        found[f"rank {labels}"] = Finding(what, *mean_of(ranks, within=RANGE))
         loss = tables["repeats"].query("labels == @labels").pivot(index="seed", columns="clients", values="loss")
         most, least = loss.columns.max(), loss.columns.min()
-        d = paired_difference(loss[most], loss[least])
+        d = difference_of(loss[most], loss[least])
         found[f"loss {labels}"] = Finding.of(f"loss with {most} clients less with {least}, {words}", d, digits=3)
     return found
 

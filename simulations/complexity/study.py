@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
 from fedstat.ntk import infinite_gram, personal_gram
 from fedstat.theory.generalisation import complexity_term
 from simulations.contract import About
+from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
 ABOUT = About("The complexity term and the measured loss", "FedSplit/FedFac", "Theorem 2", order=70)
@@ -97,7 +97,7 @@ def run(scale: Scale, out: Path) -> Tables:
     summary = []
     for (labels, clients), rows in repeats.groupby(["labels", "clients"]):
         for what in ("term", "loss"):
-            mean, low, high = mean_interval(rows[what])
+            mean, low, high = mean_of(rows[what])
             keys = {"labels": labels, "clients": clients, "what": what}
             summary.append({**keys, "mean": mean, "low": low, "high": high, "below_one": (rows["term"] < 1).mean()})
     return {"repeats": repeats, "summary": pd.DataFrame(summary), "ranks": ranks(repeats)}

@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import interval, mean_interval
+from fedstat.inference import interval
 from simulations.beside import beside_printed
 from simulations.contract import Finding
 from simulations.costs.study import CONTROL
+from simulations.estimates import Estimate, mean_of
 from simulations.published import printed
-from simulations.showing import NONE, Estimate, fixed, span
+from simulations.showing import NONE, fixed, span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +45,7 @@ def ratios(tables: Tables, clock: str) -> pd.DataFrame:
 
 def ratio(values: pd.Series, level: float = 0.95) -> Estimate:
     """Return the geometric mean of ratios with its limits."""
-    mean, low, high = np.exp(mean_interval(np.log(values), level)).tolist()
+    mean, low, high = np.exp(mean_of(np.log(values), level)).tolist()
     return mean, low, high
 
 

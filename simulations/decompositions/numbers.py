@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import clopper_pearson, equivalence, mean_interval, paired_difference
+from fedstat.inference import clopper_pearson, equivalence
 from simulations.contract import Finding
 from simulations.decompositions.study import ARMS, CONTROL_ARMS, OUTPUTS, Outputs
-from simulations.showing import fixed, rounded, setting, span, times
+from simulations.estimates import difference_of, mean_of, times
+from simulations.showing import fixed, rounded, setting, span
 from simulations.split.study import TUNED_AT, margin
 
 if TYPE_CHECKING:
@@ -93,26 +94,24 @@ def findings(tables: Tables) -> dict[str, Finding]:
         for metric, (factor, unit, digits) in METRICS.items():
             table = pooled(tables, metric)
             what = f"{metric.replace('_', ' ')}, {ARMS[arm]} less true, as written, over populations of all settings"
-            found[f"{metric} {arm}"] = Finding.of(
-                what, paired_difference(table[arm], table["true"]), factor, unit, digits
-            )
+            found[f"{metric} {arm}"] = Finding.of(what, difference_of(table[arm], table["true"]), factor, unit, digits)
     centred = by_arm(tables, "centred", TUNED_AT)
     every = "random, every round"
     found[f"centred {every}"] = Finding.of(
         f"accuracy, {ARMS[every]} less true, centred, {setting(*TUNED_AT)}",
-        paired_difference(centred[every], centred["true"]), 100, "points",
+        difference_of(centred[every], centred["true"]), 100, "points",
     )  # fmt: skip
     for arm in DYNAMIC:
         late = tables["late"][(tables["late"]["outputs"] == WRITTEN) & (tables["late"]["arm"] == arm)]
         for measure, border in (("agreement", NEARLY_ALL), ("kappa", 0.8)):
-            estimate = mean_interval(late[measure], within=MEASURES[measure])
+            estimate = mean_of(late[measure], within=MEASURES[measure])
             what = f"{measure} of consecutive rounds, {ARMS[arm]}, as written, over populations of all settings"
             found[f"{measure} {arm}"] = Finding(what, *estimate, border=border, digits=3)
     cells = control_cells(tables)
     for cell in cells:
         table = controlled(tables, cell)
         for other in ("complement", "random"):
-            d = paired_difference(table["true"], table[other], level=1 - 0.05 / (2 * len(cells)))
+            d = difference_of(table["true"], table[other], level=1 - 0.05 / (2 * len(cells)))
             what = f"accuracy, true less {other}, units identified, {_cell(cell)}"
             found[f"control {other} {_cell(cell)}"] = Finding.of(what, d, 100, "points", 1)
     return found
@@ -190,7 +189,7 @@ def _outcomes(tables: Tables, main: list[Place]) -> list[dict[str, Any]]:
         for place in main:
             points = 100 * by_arm(tables, WRITTEN, place)
             e = equivalence(points[arm], points["true"], margin=margin(points))
-            joint = paired_difference(points[arm], points["true"], level=1 - 0.05 / (len(COMPARED) * len(main)))
+            joint = difference_of(points[arm], points["true"], level=1 - 0.05 / (len(COMPARED) * len(main)))
             apart = joint.low > 0 or joint.high < 0
             outcome = e.outcome if e.outcome == "equivalent" else "different" if apart else "undecided"
             row[setting(*place)] = {"outcome": outcome, "points": fixed(joint.mean, 2)}
@@ -209,7 +208,7 @@ def _base_metrics(tables: Tables) -> Iterator[dict[str, Any]]:
                 "outputs": OUTPUTS[outputs] if arm == next(iter(ARMS)) else "",
                 "arm": words,
                 **{
-                    metric: times(METRICS[metric][0], mean_interval(wide[metric][arm], within=(0.0, np.inf)))
+                    metric: times(METRICS[metric][0], mean_of(wide[metric][arm], within=(0.0, np.inf)))
                     for metric in METRICS
                 },
             }
@@ -235,7 +234,7 @@ def _kept(late: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "setting": setting(p, alpha) if arm == DYNAMIC[0] else "",
             "arm": ARMS[arm],
-            **{m: mean_interval(group.loc[group["arm"] == arm, m], within=within) for m, within in MEASURES.items()},
+            **{m: mean_of(group.loc[group["arm"] == arm, m], within=within) for m, within in MEASURES.items()},
         }
         for (p, alpha), group in late.groupby(["p", "alpha"], sort=False)
         for arm in DYNAMIC

@@ -12,10 +12,10 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.inference import Design, simultaneous
 from simulations.beside import beside_printed
+from simulations.estimates import Estimate
 from simulations.factorized.arms import ARMS, FACTORIZED, READINGS
 from simulations.factorized.cells import Cell
 from simulations.published import printed
-from simulations.showing import Estimate
 
 #: Every seed draws its samples from the same images, and deals them to new clients.
 DESIGN = Design(clients="new", data="drawn")

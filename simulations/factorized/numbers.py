@@ -7,8 +7,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval, paired_difference
 from simulations.contract import Finding
+from simulations.estimates import difference_of, mean_of
 from simulations.factorized.arms import ARMS, FACTORIZED, READINGS
 from simulations.factorized.cells import Cell
 from simulations.factorized.judged import (
@@ -130,7 +130,7 @@ def _row(tables: Tables, run: Sequence[Cell], arm: str, metric: str, digits: int
         ours = NONE
         if arm in table:
             within = (0.0, float("inf")) if metric == "log_loss" else PER_CENT
-            ours = rounded([{"one": mean_interval(table[arm], within=within)}], one=digits)[0]["one"]
+            ours = rounded([{"one": mean_of(table[arm], within=within)}], one=digits)[0]["one"]
         known = metric == "accuracy" and method_of(arm) in theirs.index
         row[key(cell)] = {"ours": ours, "printed": fixed(theirs["value"][method_of(arm)], 1) if known else NONE}
     return row
@@ -176,7 +176,7 @@ def _last(tables: Tables, run: Sequence[Cell]) -> list[dict[str, Any]]:
             index="seed", columns="arm", values="accuracy"
         )
         for arm in FACTORIZED:
-            d = paired_difference(wide[arm], wide["FedAvg"])
+            d = difference_of(wide[arm], wide["FedAvg"])
             rows.append({"arm": arm, "title": title(cell), "ahead": d.mean > 0, "estimate": (d.mean, d.low, d.high)})
     return rounded(rows, estimate=1)
 

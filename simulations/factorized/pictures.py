@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
+from simulations.estimates import mean_of
 from simulations.factorized.arms import ARMS, FACTORIZED
 from simulations.factorized.cells import Cell
 from simulations.factorized.judged import cells, of_cell, per_seed
@@ -101,7 +101,7 @@ def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megaby
         axis.xaxis.set_minor_formatter(NullFormatter())
         return
     for place, arm in enumerate(LOOKS):
-        mean, low, high = mean_interval(summary[arm], within=(0.0, 100.0))
+        mean, low, high = mean_of(summary[arm], within=(0.0, 100.0))
         at, look = last * (1.07 + 0.05 * place), LOOKS[arm]
         axis.plot([at, at], [low, high], color=look.colour, lw=0.8, ls="-")
         mark = look.mark or ("_" if arm == "Stand-Alone" else "x")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
+from simulations.estimates import mean_of
 from simulations.factorized_parts.arms import BASES, OF_A_DOMAIN, SWITCHES
 from simulations.factorized_parts.compared import LEVEL, Difference, Lead
 from simulations.showing import greek
@@ -120,7 +120,7 @@ def _curves(axis: Axes, table: pd.DataFrame, lines: Mapping[str, tuple[str, str]
         for place in marked:
             values = wide[rounds[place]]
             if len(values) > 1:
-                _, low, high = mean_interval(values, level)
+                _, low, high = mean_of(values, level)
                 reach = [max(low, 0.0 if (table[column] >= 0).all() else -1.0), min(high, 1.0)]  # cosines and shares
                 axis.plot([rounds[place] + 0.12 * shift] * 2, reach, color="0.45", lw=0.7)
 
@@ -210,7 +210,7 @@ def single(tables: Tables, wide: pd.DataFrame) -> Figure:
         figure, axis = plt.subplots(figsize=(88 / 25.4, 2.2), layout="constrained")
         for arm, numbers in size.items():
             kind = str(arm).partition(",")[0]
-            mean, low, high = (100 * v for v in mean_interval(wide[arm], level))
+            mean, low, high = (100 * v for v in mean_of(wide[arm], level))
             axis.plot([numbers / 1000] * 2, [low, high], color="0.5", lw=0.8)
             axis.plot(numbers / 1000, mean, marks[kind], color="0.2", mfc="0.2" if kind == "regular" else "white", ms=4)
             name = "regular" if kind == "regular" else f"{kind}, λ = {str(arm).partition(', ')[2]}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
 from simulations.contract import Finding
+from simulations.estimates import mean_of, times
 from simulations.factorized_parts import figures as drawn
 from simulations.factorized_parts.arms import BASES, CLIENTS, OF_A_DOMAIN
 from simulations.factorized_parts.compared import (
@@ -26,7 +26,7 @@ from simulations.factorized_parts.compared import (
     switches,
 )
 from simulations.factorized_parts.study import METRICS, SINGLE_SETTING
-from simulations.showing import NONE, fixed, greek, rounded, times
+from simulations.showing import NONE, fixed, greek, rounded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,7 +84,7 @@ def _similarities(tables: Tables) -> dict[str, Finding]:
         last = rows[rows["round"] == rows["round"].max()].set_index("seed")
         for key, (words, first, second) in SIMILARITIES.items():
             found[f"{key} {arm}"] = Finding(
-                f"{words}, {greek(arm)}, last round", *mean_interval(last[first] - last[second], level), digits=4
+                f"{words}, {greek(arm)}, last round", *mean_of(last[first] - last[second], level), digits=4
             )
         over_rounds = rows.groupby("seed")
         for key, words in {"nearest": "three most similar clients", "matched": "neighbours"}.items():
@@ -92,7 +92,7 @@ def _similarities(tables: Tables) -> dict[str, Finding]:
             if len(share) > 1:
                 found[f"{key} {arm}"] = Finding(
                     f"share of a client's {words} that are of its domain, {greek(arm)}, all rounds",
-                    *mean_interval(share, level, within=(0.0, 1.0)), border=CHANCE, digits=3,
+                    *mean_of(share, level, within=(0.0, 1.0)), border=CHANCE, digits=3,
                 )  # fmt: skip
     return found
 
@@ -138,9 +138,9 @@ def _setting(tables: Tables, setting: str) -> dict[str, Any]:
             {
                 "arm": greek(arm),
                 "rate": f"{lr[arm]:g}",
-                "accuracy": times(100, mean_interval(wide["accuracy"][arm])),
-                "balanced": times(100, mean_interval(wide["balanced_accuracy"][arm])),
-                "log_loss": mean_interval(wide["log_loss"][arm]),
+                "accuracy": times(100, mean_of(wide["accuracy"][arm])),
+                "balanced": times(100, mean_of(wide["balanced_accuracy"][arm])),
+                "log_loss": mean_of(wide["log_loss"][arm]),
                 "up": fixed(wide["bytes_up"][arm].mean() / 1000, 1),
                 "down": fixed(wide["bytes_down"][arm].mean() / 1000, 1),
                 **less,
@@ -182,7 +182,7 @@ def _single_rows(tables: Tables) -> list[dict[str, Any]]:
     rows = [
         {
             "arm": greek(str(arm)),
-            "accuracy": times(100, mean_interval(wide[arm])),
+            "accuracy": times(100, mean_of(wide[arm])),
             "less": less.get(str(arm)),
             "numbers": f"{size['numbers']:,.0f}",
             "not_zero": f"{size['not_zero']:,.0f}",

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import equivalence, mean_interval, paired_difference
+from fedstat.inference import equivalence
 from simulations.contract import Finding
+from simulations.estimates import Estimate, difference_of, mean_of
 from simulations.feddecomp import papers
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
 from simulations.feddecomp.papers import mean_sd
@@ -19,7 +20,7 @@ from simulations.feddecomp.runs import BEST
 from simulations.feddecomp.study import SPREAD, rate_arm
 from simulations.feddecomp.told import findings, prefix
 from simulations.published import printed
-from simulations.showing import NONE, Estimate, fixed, rounded
+from simulations.showing import NONE, fixed, rounded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,7 +106,7 @@ def _metric_row(arm: str, wide: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     for name, table in wide.items():
         known = table[arm].dropna()
         limits = (-np.inf, np.inf) if name == "log_loss" else PER_CENT
-        row[name] = mean_interval(known, within=limits) if len(known) > 1 else None
+        row[name] = mean_of(known, within=limits) if len(known) > 1 else None
     return row
 
 
@@ -127,7 +128,7 @@ def _question(tables: Tables, layout: Layout) -> list[dict[str, str]]:
             {
                 "dirichlet": f"{a:g}", "arm": arm, "other": other, "difference": estimate,
                 "outcome": _outcome(wide[arm], wide[other], estimate, margin(wide), len(estimates)),
-                "correlation": fixed(paired_difference(both[arm], both[other]).correlation, 2),
+                "correlation": fixed(difference_of(both[arm], both[other]).correlation, 2),
             }
         )  # fmt: skip
     return rounded(rows, difference=1)
@@ -166,7 +167,7 @@ def _epochs(wide: pd.DataFrame, layout: Layout) -> list[dict[str, str]]:
     """Tabulate accuracy by the epochs of the low-rank part, and the extremes at their own rates."""
     arms = {str(epochs): arm for epochs, arm in layout.epochs.items()} | {"FedAvg": "FedAvg", "Local": "Local"}
     seeds = wide[list(layout.epochs.values())].dropna().index
-    rows = [{"epochs": e, "accuracy": mean_interval(wide.loc[seeds, a], within=PER_CENT)} for e, a in arms.items()]
+    rows = [{"epochs": e, "accuracy": mean_of(wide.loc[seeds, a], within=PER_CENT)} for e, a in arms.items()]
     return rounded(rows, accuracy=1)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design, paired_difference, simultaneous
+from fedstat.inference import Design, simultaneous
+from simulations.estimates import Estimate, difference_of
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT, Setup
 from simulations.feddecomp.study import SIMULTANEOUS, warm_arm
-from simulations.showing import Estimate
 
 #: Seeds deal the same images anew, and the sentences are about other deals and runs.
 DESIGN = Design(clients="new", data="fixed")
@@ -133,7 +133,7 @@ def over_samples(tables: Tables, layout: Layout) -> dict[tuple[str, str, float, 
 def single(a: pd.Series, b: pd.Series, of: int) -> Estimate:
     """Return the difference of two arms on their common seeds, as one of `of` that hold together (Bonferroni)."""
     both = pd.concat([a, b], axis=1).dropna()
-    found = paired_difference(both.iloc[:, 0], both.iloc[:, 1], level=1 - 0.05 / of)
+    found = difference_of(both.iloc[:, 0], both.iloc[:, 1], level=1 - 0.05 / of)
     return found.mean, found.low, found.high
 
 

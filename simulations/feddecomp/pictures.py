@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
+from simulations.estimates import mean_of
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
 from simulations.feddecomp.per_seed import Layout, against_all, by_seed, layouts, over_samples, spreads
 from simulations.feddecomp.study import SPREAD
@@ -103,7 +103,7 @@ def _epochs(tables: Tables, layout: Layout) -> Figure:
     ]  # fmt: skip
     for shift, (label, arms, fill, line) in enumerate(sets):
         own = wide[list(arms.values())].dropna()
-        values = np.array([mean_interval(own[arm], 1 - 0.05 / len(arms), within=(0, 100)) for arm in arms.values()])
+        values = np.array([mean_of(own[arm], 1 - 0.05 / len(arms), within=(0, 100)) for arm in arms.values()])
         at = np.array(list(arms)) + 0.08 * (shift - 0.5)
         axis.plot(at, values[:, 0], line, color="black", lw=0.8)
         axis.errorbar(

@@ -7,8 +7,8 @@ import math
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
 from simulations.contract import Finding
+from simulations.estimates import Estimate, mean_of
 from simulations.feddecomp.cells import CODE, QUESTION, TEXT
 from simulations.feddecomp.per_seed import (
     LOG_LOSS,
@@ -24,7 +24,6 @@ from simulations.feddecomp.per_seed import (
     single,
 )
 from simulations.feddecomp.study import FEDAVG_LOW, LOCAL_LOW, REVERSE, SIMULTANEOUS, SPREAD, rate_arm
-from simulations.showing import Estimate
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
@@ -136,7 +135,7 @@ def _figure_6(tables: Tables, layout: Layout) -> dict[str, Finding]:
     for reading, (alternating, *others) in SPREAD.items():
         for how, other in zip(("in all", "of σ"), others, strict=True):
             ratios = log_ratio(tables, layout, alternating, other)
-            mean, low, high = (math.exp(v) for v in mean_interval(ratios, 1 - 0.05 / 4))
+            mean, low, high = (math.exp(v) for v in mean_of(ratios, 1 - 0.05 / 4))
             what = f"spread of σ, alternating over simultaneous, as many epochs {how}, {reading}"
             found[f"figure 6, {reading}, {how}"] = Finding(what, mean, low, high, border=1.0, digits=3)
     return found

@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import equivalence, fairness, mean_interval, paired_difference
+from fedstat.inference import equivalence, fairness
 from simulations.beside import beside_printed
 from simulations.contract import Finding
+from simulations.estimates import Estimate, difference_of, mean_of
 from simulations.fedfac.per_seed import (
     AGAINST,
     FACTOR,
@@ -24,7 +25,7 @@ from simulations.fedfac.per_seed import (
 from simulations.fedfac.pictures import figures
 from simulations.fedfac.runs import AFTERWARDS, ARMS, CURVES, RULES
 from simulations.published import printed
-from simulations.showing import NONE, Estimate, fixed, rounded, span
+from simulations.showing import NONE, fixed, rounded, span
 
 __all__ = ["figures", "findings", "numbers"]
 
@@ -64,7 +65,7 @@ def _finding(what: str, estimate: Estimate, unit: str = "points", digits: int = 
 
 
 def _plain(a: pd.Series, b: pd.Series) -> Estimate:
-    difference = paired_difference(a, b)
+    difference = difference_of(a, b)
     return difference.mean, difference.low, difference.high
 
 
@@ -121,7 +122,7 @@ def _curve_findings(tables: Tables, group: str, where: str) -> dict[str, Finding
     level = 1 - 0.05 / len(names)
     found = {}
     for setting in names:
-        d = paired_difference(gaps[setting], 0 * gaps[setting], level=level)
+        d = difference_of(gaps[setting], 0 * gaps[setting], level=level)
         found[f"loss {_short(setting)}"] = Finding(
             f"training loss, mean over rounds, FedFac dynamic less FedAvg, {setting}", d.mean, d.low, d.high,
             unit="nats",
@@ -296,9 +297,9 @@ def _metrics(tables: Tables, group: str) -> list[dict[str, Any]]:
     rows = [
         {
             "arm": arm,
-            "accuracy": mean_interval(100 * wide["accuracy"][arm].dropna(), within=PER_CENT),
-            "balanced": mean_interval(100 * wide["balanced_accuracy"][arm].dropna(), within=PER_CENT),
-            "log_loss": mean_interval(wide["log_loss"][arm].dropna()),
+            "accuracy": mean_of(100 * wide["accuracy"][arm].dropna(), within=PER_CENT),
+            "balanced": mean_of(100 * wide["balanced_accuracy"][arm].dropna(), within=PER_CENT),
+            "log_loss": mean_of(wide["log_loss"][arm].dropna()),
         }
         for arm in ARMS
     ]
@@ -318,7 +319,7 @@ def _differences(tables: Tables, group: str) -> dict[str, Any]:
         rows.append(
             {
                 "arm": arm, "other": other, "difference": (mean, low, high), "outcome": outcome,
-                "correlation": fixed(paired_difference(a, b).correlation, 2),
+                "correlation": fixed(difference_of(a, b).correlation, 2),
             }
         )  # fmt: skip
     return {"rows": rounded(rows, difference=1), "margin": fixed(width, 1), "pairs": len(pairs)}
@@ -382,8 +383,8 @@ def _best(tables: Tables, group: str) -> list[dict[str, Any]]:
         100 * pooled(tables, group, metric) for metric in ("weighted_accuracy, best ten rounds", "weighted_accuracy")
     )
     rows = [
-        {"arm": arm, "best": mean_interval(best[arm], within=PER_CENT),
-         "last": mean_interval(last[arm], within=PER_CENT), "more": _plain(best[arm], last[arm])}
+        {"arm": arm, "best": mean_of(best[arm], within=PER_CENT),
+         "last": mean_of(last[arm], within=PER_CENT), "more": _plain(best[arm], last[arm])}
         for arm in CURVES
     ]  # fmt: skip
     return rounded(rows, best=1, last=1, more=1)
@@ -394,7 +395,7 @@ def _spread(tables: Tables, group: str) -> list[dict[str, Any]]:
     every = pd.concat([spreads(tables, s).assign(setting=s) for s in settings_of(tables, group)])
     mean = every.groupby(["arm", "seed"])[["raw", "shrunken", "noise only"]].mean()
     rows = [
-        {"arm": arm, **{key: mean_interval(mean.loc[arm][version]) for key, version in
+        {"arm": arm, **{key: mean_of(mean.loc[arm][version]) for key, version in
                         (("raw", "raw"), ("shrunken", "shrunken"), ("noise", "noise only"))}}
         for arm in ARMS if arm in mean.index
     ]  # fmt: skip

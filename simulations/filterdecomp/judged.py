@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Comparison, Design, TimeToTarget, compare, mean_interval, simultaneous, to_target
+from fedstat.inference import Comparison, Design, TimeToTarget, compare, simultaneous, to_target
 from simulations.beside import beside_printed
+from simulations.estimates import Estimate, mean_of
 from simulations.filterdecomp.arms import ESTIMAND, GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 from simulations.published import printed
-from simulations.showing import Estimate
 
 #: Every seed draws its images from the same ones, and deals them to new clients.
 DESIGN = Design(clients="new", data="drawn")
@@ -142,7 +142,7 @@ def rounds_to_target(tables: Tables, cell: str) -> TimeToTarget:
 
 def geometric(logs: pd.Series, of: int = 1) -> Estimate:
     """Return a geometric mean over seeds and its limits, which hold together at 95% for so many (Bonferroni)."""
-    mean, low, high = np.exp(mean_interval(logs, 1 - 0.05 / of))
+    mean, low, high = np.exp(mean_of(logs, 1 - 0.05 / of))
     return float(mean), float(low), float(high)
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
 from simulations.contract import Finding
+from simulations.estimates import Estimate, mean_of
 from simulations.filterdecomp import judged, pictures
 from simulations.filterdecomp.arms import DITTO, GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
-from simulations.showing import NONE, Estimate, fixed, rounded
+from simulations.showing import NONE, fixed, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +171,7 @@ def _row(tables: Tables, shown: str, cells: Sequence[str], arm: str) -> dict[str
             wide = judged.by_seed(tables, figure, cell, metric)
             most = (0.0, float("inf")) if metric == "log_loss" else (0.0, 100.0)
             known = wide[arm].dropna() if arm in wide else []
-            estimate = mean_interval(known, within=most) if len(known) > 1 else None
+            estimate = mean_of(known, within=most) if len(known) > 1 else None
             found[metric] = rounded([{"one": estimate}], one=2 if metric == "log_loss" else 1)[0]["one"]
         said = judged.of_paper("table_1", cell)["value"] if shown else {}
         found["printed"] = fixed(said[arm], 1) if arm in said else NONE
@@ -199,7 +199,7 @@ def _atoms(tables: Tables, cells: Sequence[str]) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"atoms": f"{m}", "private": f"{int(kept[m]):,}"}
         for cell in cells:
             wide, said = judged.atoms_by_seed(tables, cell), judged.of_paper("table_2", cell)["value"]
-            shown = {"one": mean_interval(wide[m], within=(0.0, 100.0)) if m in wide else None}
+            shown = {"one": mean_of(wide[m], within=(0.0, 100.0)) if m in wide else None}
             row[judged.short(cell)] = {
                 "ours": rounded([shown], one=1)[0]["one"],
                 "printed": fixed(said[str(m)], 1) if str(m) in said else NONE,
@@ -240,7 +240,7 @@ def _figure_3_rows(tables: Tables, shown: str, arms: Sequence[str]) -> list[dict
         {
             "at": f"{x}",
             **{
-                arm: rounded([{"one": mean_interval(t[x], within=(0.0, 100.0)) if x in t else None}], one=1)[0]["one"]
+                arm: rounded([{"one": mean_of(t[x], within=(0.0, 100.0)) if x in t else None}], one=1)[0]["one"]
                 for arm, t in wide.items()
             },
         }
@@ -275,8 +275,8 @@ def _sent(tables: Tables) -> list[dict[str, Any]]:
             "arm": arm,
             "numbers": fixed(total[arm] / 1e6, 2),
             "share": fixed(total[arm] / total["FedAvg"], 2),
-            "late": mean_interval(late[arm], within=(0.0, 100.0)),
-            "equal": mean_interval(equal[arm], within=(0.0, 100.0)),
+            "late": mean_of(late[arm], within=(0.0, 100.0)),
+            "equal": mean_of(equal[arm], within=(0.0, 100.0)),
         }
         for arm in ("FedAvg", "FilterDecomp", *SENDING)
         if arm in late

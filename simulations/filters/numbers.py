@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import PairedDifference, mean_interval, paired_difference
+from fedstat.inference import PairedDifference
 from simulations.contract import Finding
+from simulations.estimates import difference_of, mean_of, times
 from simulations.filters.study import ARMS, CONTROL, KINDS, METRICS
-from simulations.showing import fixed, rounded, times
+from simulations.showing import fixed, rounded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +65,7 @@ def _against_random(tables: Tables) -> dict[str, Finding]:
     for arm, measure in product(split_arms(tables), MEASURES):
         if arm != "random":
             gains = [_values(tables, one, "personal", measure) for one in (arm, "random")]
-            difference = paired_difference(
+            difference = difference_of(
                 *(gain["value"] - gain["fedavg"] for gain in gains), level=1 - 0.05 / len(MEASURES)
             )
             what = f"{arm}, analysis, {measure}"
@@ -78,7 +79,7 @@ def _values(tables: Tables, arm: str, kind: str, measure: str) -> pd.DataFrame:
 
 
 def _joint(a: pd.Series, b: pd.Series) -> PairedDifference:
-    return paired_difference(a, b, level=_TOGETHER)
+    return difference_of(a, b, level=_TOGETHER)
 
 
 def _to_fedavg(tables: Tables, arm: str, kind: str, measure: str) -> PairedDifference:
@@ -143,8 +144,8 @@ def _likeness(tables: Tables, found: Mapping[str, Finding], arm: str) -> dict[st
 
 def _metrics(tables: Tables, arm: str) -> dict[str, str]:
     table = tables["metrics"][tables["metrics"]["arm"] == arm].pivot(index="seed", columns="metric", values="value")
-    shares = {name: times(100, mean_interval(table[name], within=(0, 1))) for name in METRICS if name != "log_loss"}
-    loss = mean_interval(table["log_loss"], within=(0, float("inf")))
+    shares = {name: times(100, mean_of(table[name], within=(0, 1))) for name in METRICS if name != "log_loss"}
+    loss = mean_of(table["log_loss"], within=(0, float("inf")))
     return rounded([{"arm": arm, **shares, "log_loss": loss}], **dict.fromkeys(shares, 1), log_loss=3)[0]
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval, paired_difference
 from simulations.contract import Finding
+from simulations.estimates import difference_of, mean_of
 from simulations.showing import rounded
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _losses(curves: pd.DataFrame) -> dict[str, Finding]:
     for name, first, final in (("early", 1, turn), ("late", turn + 1, last)):
         rows = curves[curves["round"].between(first, final)]
         table = rows.groupby(["seed", "arm"])["loss"].mean().unstack("arm")
-        d = paired_difference(table[OURS], table[CONTROL], level=1 - (1 - LEVEL) / 2)
+        d = difference_of(table[OURS], table[CONTROL], level=1 - (1 - LEVEL) / 2)
         words = f"training loss of {OURS} less {CONTROL}'s, mean over rounds {first} to {final}"
         found[name] = Finding.of(words, d, unit="nats", digits=4)
     return found
@@ -59,19 +59,19 @@ def _virtual(close: pd.DataFrame) -> dict[str, Finding]:
     found = {}
     for name, words in RATIOS.items():
         ratio = np.log(rows[name, "virtual"] / rows[name, "local"])
-        mean, low, high = np.exp(mean_interval(ratio.to_numpy(), level)).tolist()
+        mean, low, high = np.exp(mean_of(ratio.to_numpy(), level)).tolist()
         found[name] = Finding(f"{words}, virtual over local clients", mean, low, high, border=1.0, digits=3)
     for name, words in DIFFERENCES.items():
-        d = paired_difference(rows[name, "virtual"], rows[name, "local"], level=level)
+        d = difference_of(rows[name, "virtual"], rows[name, "local"], level=level)
         found[name] = Finding.of(f"{words}, virtual less local clients", d, unit="nats", digits=3)
     return found
 
 
 def _held(plane: pd.DataFrame) -> dict[str, Finding]:
     held = plane.groupby("seed")["held"].first().to_numpy()
-    found = {"held": Finding("share of the way that the plane holds", *mean_interval(held, LEVEL), border=0.5)}
+    found = {"held": Finding("share of the way that the plane holds", *mean_of(held, LEVEL), border=0.5)}
     for arm, rows in plane.groupby("arm"):
-        d = paired_difference(rows["projected"], rows["end"], level=LEVEL)
+        d = difference_of(rows["projected"], rows["end"], level=LEVEL)
         words = f"loss of the last followed network's projection less its own, {arm}"
         found[f"projected {arm}"] = Finding.of(words, d, unit="nats", digits=3)
     return found
@@ -83,7 +83,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     means = close.groupby(["arm", "kind", "seed"])[[*RATIOS, *DIFFERENCES]].mean()
     rows = [
         {"arm": arm, "kind": kind, "networks": f"{int(part['networks'].iloc[0])}",
-         **{name: tuple(map(float, mean_interval(means.loc[(arm, kind), name].to_numpy(), LEVEL)))
+         **{name: tuple(map(float, mean_of(means.loc[(arm, kind), name].to_numpy(), LEVEL)))
             for name in (*RATIOS, *DIFFERENCES)}}
         for (arm, kind), part in close.groupby(["arm", "kind"], sort=False)
     ]  # fmt: skip

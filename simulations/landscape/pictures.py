@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
 from fedstat.report.figures import WIDTH
+from simulations.estimates import mean_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ def curves_figure(curves: pd.DataFrame) -> Figure:
     for shift, (arm, (line, marker, face)) in zip((-1, 1), LOOKS.items(), strict=True):
         wide = curves[curves["arm"] == arm].pivot(index="round", columns="seed", values="loss")
         axis.plot(wide.index, wide.mean(axis=1), line, color="black", lw=1)
-        limits = np.array([mean_interval(wide.loc[r].to_numpy(), level) for r in places])
+        limits = np.array([mean_of(wide.loc[r].to_numpy(), level) for r in places])
         x = places + shift * 0.002 * rounds[-1]
         axis.errorbar(
             x, limits[:, 0], [limits[:, 0] - limits[:, 1], limits[:, 2] - limits[:, 0]], color="black", lw=0.7, ls="",

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design, PairedDifference, paired_difference, simultaneous
+from fedstat.inference import Design, PairedDifference, simultaneous
+from simulations.estimates import Estimate, difference_of
 from simulations.low_rank_start.runs import CONTROLS, Arm
 from simulations.low_rank_start.study import Scale
-from simulations.showing import Estimate
 
 #: Seeds deal the same images anew, and the sentences are about other deals and runs.
 DESIGN = Design(clients="new", data="fixed")
@@ -124,4 +124,4 @@ def inner_level(tables: Tables) -> float:
 
 def joint_differences(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> list[PairedDifference]:
     """Return paired differences with limits that hold together, by Bonferroni."""
-    return [paired_difference(a, b, level=1 - 0.05 / len(pairs)) for a, b in pairs]
+    return [difference_of(a, b, level=1 - 0.05 / len(pairs)) for a, b in pairs]

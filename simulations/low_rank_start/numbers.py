@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import PairedDifference, clopper_pearson, mean_interval, paired_difference
+from fedstat.inference import PairedDifference, clopper_pearson
 from simulations.contract import Finding
+from simulations.estimates import difference_of, mean_of, times
 from simulations.low_rank_start.compared import (
     Kind,
     at,
@@ -32,7 +33,7 @@ from simulations.low_rank_start.compared import (
 )
 from simulations.low_rank_start.pictures import figures as figures
 from simulations.low_rank_start.runs import CONTROLS, METRICS, Arm
-from simulations.showing import NONE, fixed, rounded, times
+from simulations.showing import NONE, fixed, rounded
 
 RATES: dict[Kind, str] = {"paper": "at the paper’s rate", "tuned": "at tuned rates"}
 CODE, TEXT = Arm(reading="code"), Arm(reading="text")
@@ -60,7 +61,7 @@ def _dose(tables: Tables, setting: str, kind: Kind) -> Iterator[tuple[str, Findi
     readings = [points(tables, setting, at(TEXT, 1.0), kind), points(tables, setting, at(CODE, 0.0), kind)]
     yield (
         f"readings {setting} {kind}",
-        _points(f"text’s reading less the code’s, {where}", paired_difference(*readings)),
+        _points(f"text’s reading less the code’s, {where}", difference_of(*readings)),
     )
     values, inner = response(tables, setting, CODE, kind), inner_level(tables)
     both = joint_differences([(values[inner], values[0.0]), (values[1.0], values[inner])])
@@ -107,7 +108,7 @@ def _best(tables: Tables, setting: str) -> Iterator[tuple[str, Finding]]:
             yield f"{arm} {setting} {name}", _points(what, difference)
     if level:
         what = f"FedDecomp at the chosen dose less the code’s reading, each at its tuned rate, {setting}"
-        yield f"best {setting} default", _points(what, paired_difference(values["best"], values["default"]))
+        yield f"best {setting} default", _points(what, difference_of(values["best"], values["default"]))
     largest = 100 * runs_of(tables, setting, Arm("Local"))["majority_share"]
     every = {**values, **controls}
     guesses = joint_differences([(own, largest) for own in every.values()])
@@ -212,7 +213,7 @@ def _rows(tables: Tables, setting: str, kind: Kind) -> list[dict[str, str]]:
                     "setting": setting, "kind": RATES[kind], "reading": arm.reading, "route": arm.route,
                     "level": f"{level:.3g}", "dose": _dose_text(dose_of(tables, setting)[level]),
                     "lr": NONE if lr is None else f"{lr:g}",
-                    "accuracy": mean_interval(values[level], within=(0, 100)),
+                    "accuracy": mean_of(values[level], within=(0, 100)),
                     "Local": less[level, "Local"], "FedAvg": less[level, "FedAvg"],
                     "diverged": f"{round(shares[level] * n)} of {n}", "ratio": _ratio_text(ratio[level]),
                 }
@@ -236,9 +237,7 @@ def _metrics(tables: Tables, setting: str) -> list[dict[str, Any]]:
     for name, arm in arms.items():
         runs = runs_of(tables, setting, arm)
         known = not runs["diverged"].astype(bool).any()
-        found = {
-            m: mean_interval(runs[m], within=(0, np.inf if m == "log_loss" else 1)) if known else None for m in METRICS
-        }
+        found = {m: mean_of(runs[m], within=(0, np.inf if m == "log_loss" else 1)) if known else None for m in METRICS}
         shares = {m: times(100, e) if e and m != "log_loss" else e for m, e in found.items()}
         rows.append({"setting": setting, "arm": name, "lr": f"{tuned_rate(tables, setting, arm):g}", **shares})
     return rounded(rows, accuracy=1, balanced_accuracy=1, majority_share=1, log_loss=2)
@@ -280,7 +279,7 @@ def _chosen(tables: Tables, setting: str) -> dict[str, str]:
     rows = tables["tuning"]
     rows = rows[(rows["setting"] == setting) & rows["best"] & rows["chosen"]]
     fresh = points(tables, setting, arm)
-    paired = {name: paired_difference(fresh, points(tables, setting, Arm(name))) for name in CONTROLS}
+    paired = {name: difference_of(fresh, points(tables, setting, Arm(name))) for name in CONTROLS}
     return {
         "setting": setting, "level": f"{level:.3g}", "dose": _dose_text(dose_of(tables, setting)[level]),
         "lr": f"{tuned_rate(tables, setting, arm):g}", "validation": fixed(100 * rows["accuracy"].mean(), 1),

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
+from simulations.estimates import mean_of
 from simulations.low_rank_start.compared import (
     Kind,
     curves_of,
@@ -68,7 +68,7 @@ def _response(tables: Tables) -> Figure:
     )  # fmt: skip
     for (top, middle, bottom), (setting, kind) in zip(axes.T, columns, strict=True):
         for name, hatch in zip(CONTROLS, ("////", "...."), strict=True):
-            mean, low, high = mean_interval(points(tables, setting, Arm(name)), within=(0, 100))
+            mean, low, high = mean_of(points(tables, setting, Arm(name)), within=(0, 100))
             top.axhspan(low, high, facecolor="0.92", edgecolor="0.6", hatch=hatch, lw=0, zorder=0, label=name)
             top.axhline(mean, color="0.4", lw=0.7, ls="-" if name == "Local" else "--", zorder=0)
         for curve in curves_of(kind):

@@ -11,9 +11,9 @@ import pandas as pd
 from scipy import stats
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
 from fedstat.inference.moderated import MIN_METHODS, moderate_variances
 from simulations.contract import Finding
+from simulations.estimates import mean_of
 from simulations.phase.study import CONTROL, DESIGN, SKEW, YARDSTICKS
 from simulations.showing import fixed, rounded
 
@@ -250,9 +250,9 @@ def _places(tables: Tables, cells: Mapping[str, pd.Series]) -> list[dict[str, An
                     "place": place,
                     "first": first == 0,
                     "arm": str(arm),
-                    "accuracy": mean_interval(100 * group["accuracy"], within=PER_CENT),
-                    "balanced": mean_interval(100 * group["balanced_accuracy"], within=PER_CENT),
-                    "log_loss": mean_interval(group["log_loss"]),
+                    "accuracy": mean_of(100 * group["accuracy"], within=PER_CENT),
+                    "balanced": mean_of(100 * group["balanced_accuracy"], within=PER_CENT),
+                    "log_loss": mean_of(group["log_loss"]),
                     "majority": fixed(100 * group["majority_share"].mean(), 1),
                 }
             )

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval, paired_difference
 from simulations.beside import beside_printed
 from simulations.contract import Finding
+from simulations.estimates import difference_of, mean_of, times
 from simulations.privacy.per_seed import FOUND, How, by_seed, joint, rows, several, stages
 from simulations.privacy.pictures import figures
 from simulations.privacy.study import ARMS
 from simulations.published import printed
-from simulations.showing import fixed, rounded, times
+from simulations.showing import fixed, rounded
 
 __all__ = ["figures", "findings", "numbers"]
 
@@ -84,7 +84,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
     average = ("FedAvg", "guessing")
     found = {
         "positive": Finding(
-            "PSNR of an image behind one step of an untrained FedAvg", *mean_interval(fresh), RECOVERED, "dB", 1
+            "PSNR of an image behind one step of an untrained FedAvg", *mean_of(fresh), RECOVERED, "dB", 1
         ),
         "negative": _difference(
             "PSNR from a random gradient less the mean image's", final, ("FedAvg", "random gradient")
@@ -97,14 +97,14 @@ def findings(tables: Tables) -> dict[str, Finding]:
         ),
         "steps": Finding.of(
             f"PSNR of FedAvg's images after {many} steps less after one",
-            paired_difference(more[average], final[average]), unit="dB", digits=1,
+            difference_of(more[average], final[average]), unit="dB", digits=1,
         ),
     }  # fmt: skip
     if len(stages(tables)) > 1:
         first = by_seed(rows(tables, steps=1, stage=stages(tables)[0]))
         found["stage"] = Finding.of(
             f"PSNR of FedAvg's images after {last} rounds less after {stages(tables)[0]}, one step",
-            paired_difference(final[average], first[average]), unit="dB", digits=1,
+            difference_of(final[average], first[average]), unit="dB", digits=1,
         )  # fmt: skip
     of, known = "PSNR from {0}'s messages", "PSNR from {0}'s messages if personal leaves are known"
     families = [
@@ -145,7 +145,7 @@ def _difference(
     of: tuple[str, str] = ("FedAvg", "guessing"),
     less: tuple[str, str] = ("FedAvg", "mean image"),
 ) -> Finding:
-    return Finding.of(what, paired_difference(wide[of], wide[less]), unit="dB", digits=1)
+    return Finding.of(what, difference_of(wide[of], wide[less]), unit="dB", digits=1)
 
 
 def _record(finding: Finding) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _table(some: pd.DataFrame) -> list[dict[str, Any]]:
     table = []
     for arm, attack, called, personal in _ROWS:
         if (arm, attack) in wide["psnr"]:
-            cells = {name: mean_interval(values[arm, attack], within=_RANGES[name]) for name, values in wide.items()}
+            cells = {name: mean_of(values[arm, attack], within=_RANGES[name]) for name, values in wide.items()}
             table.append({"message": called, "personal": personal, **cells})
     return rounded(table, psnr=1, printed=1, most=1, most_printed=1, ssim=2)
 
@@ -180,8 +180,8 @@ def _accuracy(table: pd.DataFrame) -> list[dict[str, Any]]:
     found = []
     for (arm, stage), some in table.groupby(["arm", "stage"], sort=False):
         wide = some.pivot(index="seed", columns="metric", values="value")
-        share = {m: times(100, mean_interval(wide[m], within=(0.0, 1.0))) for m in wide if m != "log_loss"}
-        found.append({"arm": arm, "stage": int(stage), **share, "log_loss": mean_interval(wide["log_loss"])})
+        share = {m: times(100, mean_of(wide[m], within=(0.0, 1.0))) for m in wide if m != "log_loss"}
+        found.append({"arm": arm, "stage": int(stage), **share, "log_loss": mean_of(wide["log_loss"])})
     ordered = sorted(found, key=_place)
     return rounded(ordered, accuracy=1, balanced_accuracy=1, majority_share=1, log_loss=2)
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import Design, simultaneous
-from simulations.showing import Estimate
+from simulations.estimates import Estimate
 
 #: Seeds deal the same images anew, and the sentence is about other deals and runs.
 DESIGN = Design(clients="new", data="fixed")

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval
 from fedstat.report.figures import WIDTH, style
+from simulations.estimates import mean_of
 from simulations.privacy.per_seed import by_seed, rows, several, stages
 from simulations.privacy.study import ARMS
 
@@ -39,7 +39,7 @@ def _quality(tables: Tables) -> Figure:
             shown = [(i, wide[arm, kind]) for i, arm in enumerate(ARMS) if (arm, kind) in wide]
             if shown:
                 _points(axis, shown, 0.14 * (1 if kind == "knowing" else -1), fill, words)
-        mean, low, high = mean_interval(wide["FedAvg", "mean image"])
+        mean, low, high = mean_of(wide["FedAvg", "mean image"])
         axis.axvspan(low, high, color="0.8", lw=0)
         axis.axvline(mean, color="0.4", lw=0.8, ls="--", label="mean of the other clients’ images")
         axis.set_title("after one step on one image" if steps == 1 else f"after {steps} steps of one image each")
@@ -53,7 +53,7 @@ def _quality(tables: Tables) -> Figure:
 
 def _points(axis: Axes, shown: list[tuple[int, pd.Series]], shift: float, fill: str, words: str) -> None:
     at = np.array([i for i, _ in shown]) + shift
-    mean, low, high = np.array([mean_interval(values) for _, values in shown]).T
+    mean, low, high = np.array([mean_of(values) for _, values in shown]).T
     axis.errorbar(
         mean, at, xerr=[mean - low, high - mean], fmt="o", color="black", mfc=fill, ms=4, lw=0.8, elinewidth=0.7,
         label=words,

@@ -10,8 +10,8 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.factor.stability import plot_units
-from fedstat.inference import mean_interval, paired_difference
 from simulations.contract import Finding
+from simulations.estimates import difference_of, mean_of
 from simulations.resampling.study import LOOKS, MEDIAN
 from simulations.showing import fixed, rounded, setting, span
 
@@ -35,22 +35,22 @@ def findings(tables: Tables) -> dict[str, Finding]:
     found = {}
     for look, words in LOOKS.items():
         for measure in ("halves", "start"):
-            estimate = mean_interval(by_seed.loc[look, measure], within=RANGE)
+            estimate = mean_of(by_seed.loc[look, measure], within=RANGE)
             found[f"{measure} {look}"] = Finding(f"κ of {KAPPAS[measure]}, {words}", *estimate)
-    changes = mean_interval(by_seed.loc["changes", "halves"], within=RANGE)
+    changes = mean_of(by_seed.loc["changes", "halves"], within=RANGE)
     found["weak changes"] = Finding(f"κ of {KAPPAS['halves']}, {LOOKS['changes']}", *changes, border=WEAK)
     rules = _rules(tables)
     for first, second in _pairs(tables):
         pair = rules[(rules["look"] == "weights") & (rules["first"] == first) & (rules["second"] == second)]
         what = f"κ of contributions {first:g} and {second:g}, {LOOKS['weights']}"
-        found[f"rules {first:g} {second:g}"] = Finding(what, *mean_interval(_of_seeds(pair), within=RANGE))
-    d = paired_difference(_of_seeds(rules[rules["look"] == "weights"]), by_seed.loc["weights", "halves"])
+        found[f"rules {first:g} {second:g}"] = Finding(what, *mean_of(_of_seeds(pair), within=RANGE))
+    d = difference_of(_of_seeds(rules[rules["look"] == "weights"]), by_seed.loc["weights", "halves"])
     found["rules less halves"] = Finding.of(f"κ of two contributions less that of two halves, {LOOKS['weights']}", d)
     for contribution, rows in _median(tables["grid"]).query("look == 'changes'").groupby("contribution"):
         what = f"κ of {KAPPAS['start']}, {LOOKS['changes']}, contribution {contribution:g}"
-        found[f"start changes {contribution:g}"] = Finding(what, *mean_interval(rows["start"], within=RANGE))
+        found[f"start changes {contribution:g}"] = Finding(what, *mean_of(rows["start"], within=RANGE))
     for look in ("weights", "changes"):
-        d = paired_difference(by_seed.loc[look, "kappa"], by_seed.loc["noise", "kappa"])
+        d = difference_of(by_seed.loc[look, "kappa"], by_seed.loc["noise", "kappa"])
         found[f"kappa {look}"] = Finding.of(f"κ of {KAPPAS['kappa']}, {LOOKS[look]}, less the control's", d)
     return found
 
@@ -66,7 +66,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
                 "look": LOOKS[look],
                 "contribution": f"{contribution:g}",
                 "factors": fixed(found["n_factors"].mean(), 0),
-                **{measure: mean_interval(found[measure], within=RANGE) for measure in KAPPAS},
+                **{measure: mean_of(found[measure], within=RANGE) for measure in KAPPAS},
                 **{m: fixed(100 * found[m].mean(), 0) for m in ("unsure", "at_bound", "unidentified")},
             }
         )

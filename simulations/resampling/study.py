@@ -20,10 +20,11 @@ import fedstat as fs
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.factor.stability import split_stability, spread
-from fedstat.inference import chance_corrected, mean_interval
+from fedstat.inference import chance_corrected
 from fedstat.methods.cut import is_shared
 from fedstat.methods.fedfac import communality
 from simulations.contract import About
+from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
 ABOUT = About("Whether other clients would give the same shared units", "FedSplit/FedFac", "Algorithm 1", order=40)
@@ -174,7 +175,7 @@ def summary(grid: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for place, group in grid.groupby(places, sort=False):
         for measure in MEASURES:
-            mean, low, high = mean_interval(group[measure])
+            mean, low, high = mean_of(group[measure])
             rows.append(
                 {**dict(zip(places, place, strict=True)), "measure": measure, "mean": mean, "low": low, "high": high}
             )

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import equivalence, holm, mean_interval, p_value, paired_difference, plan
-from simulations.contract import Finding, limits
-from simulations.showing import NONE, Estimate, fixed, rounded, setting, times
+from fedstat.inference import equivalence, holm, p_value, plan
+from simulations.contract import Finding
+from simulations.estimates import Estimate, difference_of, limits, mean_of, times
+from simulations.showing import NONE, fixed, rounded, setting
 from simulations.split.study import ARMS, CONTROL, TUNED_AT, family, margin, per_seed, settings_of
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
     found = {
         arm: Finding.of(
             f"accuracy, {arm} less the true units, mean over the settings",
-            paired_difference(_over(tables, main, arm), _over(tables, main, "true")),
+            difference_of(_over(tables, main, arm), _over(tables, main, "true")),
             100,
             "points",
         )
@@ -55,13 +56,13 @@ def findings(tables: Tables) -> dict[str, Finding]:
         **found,
         "log-loss, random, every round": Finding.of(
             f"log-loss, {every} less the true units, mean over the settings",
-            paired_difference(_over(tables, main, every, "log_loss"), _over(tables, main, "true", "log_loss")),
+            difference_of(_over(tables, main, every, "log_loss"), _over(tables, main, "true", "log_loss")),
             unit="nats",
             digits=3,
         ),
         "balanced, Local": Finding.of(
             "balanced accuracy, Local less the true units, mean over the settings",
-            paired_difference(
+            difference_of(
                 _over(tables, main, "Local", "balanced_accuracy"), _over(tables, main, "true", "balanced_accuracy")
             ),
             100,
@@ -69,19 +70,19 @@ def findings(tables: Tables) -> dict[str, Finding]:
         ),
         "FedAvg above majority": Finding.of(
             "accuracy, FedAvg less the majority class, mean over the settings",
-            paired_difference(_over(tables, main, "FedAvg"), _over(tables, main, "FedAvg", "majority_share")),
+            difference_of(_over(tables, main, "FedAvg"), _over(tables, main, "FedAvg", "majority_share")),
             100,
             "points",
             digits=1,
         ),
         "log-loss": Finding.of(
             "log-loss, the true units less Local, mean over the settings",
-            paired_difference(_over(tables, main, "true", "log_loss"), _over(tables, main, "Local", "log_loss")),
+            difference_of(_over(tables, main, "true", "log_loss"), _over(tables, main, "Local", "log_loss")),
             unit="nats",
         ),
         "control": Finding.of(
             "accuracy, the true units less Local, control of sharing",
-            paired_difference(sharing["true"], sharing["Local"]),
+            difference_of(sharing["true"], sharing["Local"]),
             100,
             "points",
             digits=1,
@@ -156,9 +157,9 @@ def _metrics(tables: Tables, base: Setting) -> list[dict[str, Any]]:
         [
             {
                 "arm": arm,
-                "accuracy": mean_interval(100 * wide["accuracy"][arm], within=PER_CENT),
-                "balanced": mean_interval(100 * wide["balanced_accuracy"][arm], within=PER_CENT),
-                "log_loss": mean_interval(wide["log_loss"][arm]),
+                "accuracy": mean_of(100 * wide["accuracy"][arm], within=PER_CENT),
+                "balanced": mean_of(100 * wide["balanced_accuracy"][arm], within=PER_CENT),
+                "log_loss": mean_of(wide["log_loss"][arm]),
             }
             for arm in ARMS
             if arm in wide["accuracy"]
@@ -179,7 +180,7 @@ def _judge(tables: Tables, arm: str, settings: Sequence[Setting]) -> list[dict[s
     for s in settings:
         points = 100 * per_seed(tables, *s)
         e = equivalence(points[arm], points["true"], margin=margin(points))
-        joint = paired_difference(points[arm], points["true"], level=1 - 0.05 / (len(COMPARED) * len(settings)))
+        joint = difference_of(points[arm], points["true"], level=1 - 0.05 / (len(COMPARED) * len(settings)))
         clear = joint.low > 0 or joint.high < 0
         outcome = e.outcome if e.outcome == "equivalent" else "different" if clear else "undecided"
         needed = NONE
@@ -220,7 +221,7 @@ def _differences(tables: Tables, base: Setting) -> list[dict[str, Any]]:
     """Tabulate paired differences to the true shared units at one setting, with Holm-adjusted p-values of the tests."""
     table = per_seed(tables, *base)
     arms = [arm for arm in ARMS if arm in table and arm != "true"]
-    found = [paired_difference(table[arm], table["true"]) for arm in arms]
+    found = [difference_of(table[arm], table["true"]) for arm in arms]
     tests = [float("nan") if arm in BY_THEOREM else d.p for arm, d in zip(arms, found, strict=True)]
     return rounded(
         [
@@ -239,7 +240,7 @@ def _differences(tables: Tables, base: Setting) -> list[dict[str, Any]]:
 def _log_loss(tables: Tables, settings: Sequence[Setting]) -> dict[str, int]:
     """Count the settings in which true shared units have a smaller, and a larger, log-loss than Local (jointly 95%)."""
     found = [
-        paired_difference(table["true"], table["Local"], level=1 - 0.05 / len(settings))
+        difference_of(table["true"], table["Local"], level=1 - 0.05 / len(settings))
         for table in (per_seed(tables, *s, "log_loss") for s in settings)
     ]
     return {"smaller": sum(d.high < 0 for d in found), "larger": sum(d.low > 0 for d in found), "of": len(found)}
@@ -275,7 +276,7 @@ def _balance(balance: pd.DataFrame) -> list[dict[str, Any]]:
             {
                 "balance": words,
                 **{
-                    what: times(100, mean_interval(balance.loc[balance["balance"] == name, what], within=SHARE))
+                    what: times(100, mean_of(balance.loc[balance["balance"] == name, what], within=SHARE))
                     for what in ("one_class", "uneven")
                 },
             }
@@ -290,7 +291,7 @@ def _recovery(recovery: pd.DataFrame) -> list[dict[str, Any]]:
     """Tabulate recovery of the true units, from the true weights first."""
     rows: list[dict[str, Any]] = []
     for (p, alpha, start), group in recovery.groupby(["p", "alpha", "start"], sort=False):
-        found: dict[str, Estimate] = {m: mean_interval(group[m], within=SHARE) for m in ("auc", "accuracy")}
+        found: dict[str, Estimate] = {m: mean_of(group[m], within=SHARE) for m in ("auc", "accuracy")}
         chance = fixed(p**2 + (1 - p) ** 2, 2)
         rows.append({"setting": setting(p, alpha), "start": start, **found, "chance": chance})
     return rounded(sorted(rows, key=lambda row: row["start"] != "true weights"), auc=3, accuracy=3)
@@ -333,7 +334,7 @@ def _differences_panel(axis: Axes, table: pd.DataFrame, shown: Sequence[str]) ->
     """Draw the arms' differences to the true shared units at one setting, with 95% intervals."""
     for height, arm in enumerate(shown):
         if arm in table:
-            mean, low, high = times(100, limits(paired_difference(table[arm], table["true"])))
+            mean, low, high = times(100, limits(difference_of(table[arm], table["true"])))
             yardstick = family(arm) == arm
             axis.plot([low, high], [height] * 2, color="black", lw=1.0)
             axis.plot(
@@ -362,7 +363,7 @@ def _recovery_figure(tables: Tables) -> Figure:
             ("auc", "o", "AUC of the communality"),
             ("accuracy", "s", "accuracy of the cut"),
         ):
-            points = [(x, *mean_interval(values)) for x, values in noisy.groupby(noise)[metric]]
+            points = [(x, *mean_of(values)) for x, values in noisy.groupby(noise)[metric]]
             x, mean, low, high = map(np.array, zip(*points, strict=True))
             axis.errorbar(x, mean, [mean - low, high - mean], fmt=f"-{marker}", color="0.25", ms=3.5, lw=0.8,
                           mfc="white" if marker == "o" else "0.25", label=label)  # fmt: skip

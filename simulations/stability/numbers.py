@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval, paired_difference
 from simulations.contract import Finding
+from simulations.estimates import difference_of, mean_of
 from simulations.showing import rounded, setting, span
 from simulations.stability.study import ARMS, MEASURES
 
@@ -39,7 +39,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
     for measure, border in (("agreement", NEARLY_ALL), ("kappa", ALMOST_PERFECT)):
         for arm, words in ARMS.items():
             values = _late(tables, arm).groupby("seed")[measure].mean()
-            estimate = mean_interval(values, within=MEASURES[measure])
+            estimate = mean_of(values, within=MEASURES[measure])
             what = f"{WORDS[measure]} by {words}, mean over the settings"
             found[f"{measure} {arm}"] = Finding(what, *estimate, border=border, digits=3)
     for arm, words in ARMS.items():
@@ -47,9 +47,9 @@ def findings(tables: Tables) -> dict[str, Finding]:
         what = f"{WORDS['agreement']} by {words}, last rounds less rounds 2 to {EARLY}, interval over the settings"
         early = f"{WORDS['agreement']} by {words}, rounds 2 to {EARLY}, interval over the settings"
         found[f"early {arm}"] = Finding(
-            early, *mean_interval(_early(tables, arm), within=MEASURES["agreement"]), border=LITTLE, digits=3
+            early, *mean_of(_early(tables, arm), within=MEASURES["agreement"]), border=LITTLE, digits=3
         )
-        found[f"drift {arm}"] = Finding.of(what, paired_difference(late, _early(tables, arm)), digits=3)
+        found[f"drift {arm}"] = Finding.of(what, difference_of(late, _early(tables, arm)), digits=3)
     return found
 
 
@@ -59,7 +59,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     for (p, alpha), group in tables["late"].groupby(["p", "alpha"], sort=False):
         for arm, words in ARMS.items():
             values = group[group["arm"] == arm]
-            estimates = {m: mean_interval(values[m], within=range_) for m, range_ in MEASURES.items()}
+            estimates = {m: mean_of(values[m], within=range_) for m, range_ in MEASURES.items()}
             rows.append({"setting": setting(p, alpha), "by": words, "first": arm == next(iter(ARMS)), **estimates})
     for arm, words in ARMS.items():
         means = _late(tables, arm).groupby(["p", "alpha"])[list(MEASURES)].mean()
@@ -104,7 +104,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
         for axis, (p, alpha) in zip(axes.flat, settings, strict=True):
             for place, (arm, line, mark, fill) in enumerate(zip(ARMS, lines, marks, fills, strict=True)):
                 curve, values = (t[(t["p"] == p) & (t["alpha"] == alpha) & (t["arm"] == arm)] for t in (curves, late))
-                mean, low, high = mean_interval(values["agreement"], within=MEASURES["agreement"])
+                mean, low, high = mean_of(values["agreement"], within=MEASURES["agreement"])
                 at = curves["round"].max() * (1.05 + 0.04 * place)
                 axis.plot(curve["round"], curve["agreement"], line, color="black", lw=0.8)
                 axis.plot([at, at], [low, high], color="black", lw=0.8)

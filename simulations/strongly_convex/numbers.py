@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat._tables import Tables
-from fedstat.inference import interval, mean_interval
+from fedstat.inference import interval
 from simulations.contract import Finding
-from simulations.showing import NONE, Estimate, decimals
+from simulations.estimates import Estimate, mean_of
+from simulations.showing import NONE, decimals
 from simulations.strongly_convex.study import FORMS
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
     found = {}
     for (setting, form), rows in tables["largest"].groupby(["setting", "bound"], sort=False):
         what = f"largest ratio of gap and bound as {form}, {setting}"
-        found[f"{form}: {setting}"] = Finding(what, *mean_interval(rows["ratio"]), border=1.0)
+        found[f"{form}: {setting}"] = Finding(what, *mean_of(rows["ratio"]), border=1.0)
     return found
 
 
@@ -36,7 +37,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         for form in FORMS:
             found = wanted.loc[(setting, form)]
             row[f"{form}_seeds"] = f"{found['seeds_exceeding']:.0f} of {found['seeds']:.0f}"
-            row[f"{form}_ratio"] = _ratio(mean_interval(largest.loc[(setting, form)]))
+            row[f"{form}_ratio"] = _ratio(mean_of(largest.loc[(setting, form)]))
         last = wanted.loc[(setting, "printed")]
         row["last"] = f"{last['last_step_exceeding']:.0f}" if last["seeds_exceeding"] else NONE
         rows.append(row)

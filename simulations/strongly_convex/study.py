@@ -18,9 +18,9 @@ import pandas as pd
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.data import Quadratics, random_quadratics
-from fedstat.inference import mean_interval
 from fedstat.theory.strongly_convex import strongly_convex_bound
 from simulations.contract import About
+from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
 ABOUT = About("The strongly convex bound", "Filter decomposition", "Theorem 5.4", order=90)
@@ -124,7 +124,7 @@ def one_seed(scale: Scale, seed: int) -> Tables:
         random = bool(setting.participants or setting.noise)
         gaps, gradient_bound = descend(problem, start, setting, gamma, at, scale.repeats if random else 1, seed)
         for t, values in zip(at, gaps, strict=True):
-            mean, low, high = mean_interval(values) if random else (float(values[0]),) * 3
+            mean, low, high = mean_of(values) if random else (float(values[0]),) * 3
             row = {"setting": setting.name, "seed": seed, "t": int(t), "gap": mean, "low": low, "high": high}
             rows.append(row | {form: _bound(problem, setting, int(t), gradient_bound, form) for form in FORMS})
     return {"gap": pd.DataFrame(rows)}

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import PairedDifference, mean_interval, paired_difference
+from fedstat.inference import PairedDifference
 from simulations.beside import beside_printed
 from simulations.contract import Finding
+from simulations.estimates import difference_of, mean_of, times
 from simulations.published import printed
-from simulations.showing import NONE, fixed, rounded, times
+from simulations.showing import NONE, fixed, rounded
 from simulations.tuning.study import MEASURES, ORDER
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _mean_over(tables: Tables, names: list[str], what: Any, split: str) -> pd.Se
 
 def _against_zero(values: pd.Series) -> PairedDifference:
     """Return the mean over seeds with limits; none where nothing spreads."""
-    return paired_difference(values, np.zeros(len(values)))
+    return difference_of(values, np.zeros(len(values)))
 
 
 def _excess(tables: Tables, setting: Setting, trial: str, split: str) -> tuple[float, float, float]:
@@ -128,19 +129,19 @@ def _patterns(tables: Tables) -> Iterator[tuple[str, Finding]]:
         layers = step(tables, setting, "layers", split="test")
         deepest, others = layers.columns[-1], list(layers.columns[:-1])
         level = 1 - 0.05 / len(others)
-        found = [paired_difference(layers[deepest], layers[one], level=level) for one in others]
+        found = [difference_of(layers[deepest], layers[one], level=level) for one in others]
         closest = min(found, key=lambda d: d.mean)
         what = f"test accuracy with the deepest layer less the best of the others, {named(setting)}"
         yield f"deepest {named(setting)}", Finding.of(what, closest, 100, unit, 1)
         for name in ("tau", "kappa"):
             values = step(tables, setting, name, split="test")
-            d = paired_difference(values.iloc[:, -1], values.iloc[:, 0])
+            d = difference_of(values.iloc[:, -1], values.iloc[:, 0])
             what = f"test accuracy at the largest {name} less that at the smallest, {named(setting)}"
             yield f"{name} {named(setting)}", Finding.of(what, d, 100, unit, 1)
     text = [setting for setting in settings(tables) if setting[1] == "text"]
     if len(text) > 1:
         first, last = (step(tables, setting, "tau", split="test") for setting in (text[0], text[-1]))
-        d = paired_difference(first.iloc[:, -1] - first.iloc[:, 0], last.iloc[:, -1] - last.iloc[:, 0])
+        d = difference_of(first.iloc[:, -1] - first.iloc[:, 0], last.iloc[:, -1] - last.iloc[:, 0])
         what = f"gain from the smallest to the largest tau at {named(text[0])}, less that at {named(text[-1])}"
         yield "tau by heterogeneity", Finding.of(what, d, 100, unit, 1)
 
@@ -152,7 +153,7 @@ def _influence(tables: Tables) -> Iterator[tuple[str, Finding]]:
         yield f"influence {name}", Finding.of(what, _against_zero(values), 100, "points", 1)
     for one, other in (("layers", "tau"), ("tau", "kappa")):
         what = f"influence of {WORDS[one]} less that of {WORDS[other]}"
-        d = paired_difference(found[one], found[other])
+        d = difference_of(found[one], found[other])
         yield f"influence {one} over {other}", Finding.of(what, d, 100, "points", 1)
 
 
@@ -165,7 +166,7 @@ def _optimism(tables: Tables) -> Iterator[tuple[str, Finding]]:
             yield f"optimism {name} {named(setting)}", Finding(what, *estimate, unit="points", digits=1)
         first, second = (role(tables, setting, name) for name in ("chosen", "runner-up"))
         fresh = scores(tables, setting, split="test", seeds="fresh")
-        d = paired_difference(fresh[first], fresh[second])
+        d = difference_of(fresh[first], fresh[second])
         what = f"test accuracy of the chosen values less the runner-up under fresh seeds, {named(setting)}"
         yield f"resolved {named(setting)}", Finding.of(what, d, 100, "points", 1)
     for split in ("test", "validation"):
@@ -210,7 +211,7 @@ def _rows(tables: Tables, name: str) -> list[dict[str, Any]]:
         picked = trials[(trials["chooses"] == name) & trials["chosen"]][COLUMNS[name]].iloc[0]
         for value in values:
             cells = ours.setdefault(_value(name, value), [None] * len(settings(tables)))
-            cells[k] = (times(100, mean_interval(values[value], within=(0, 1))), bool(value == picked))
+            cells[k] = (times(100, mean_of(values[value], within=(0, 1))), bool(value == picked))
     shown = rounded([{"e": cell[0]} for cells in ours.values() for cell in cells if cell], e=1)
     words = iter([row["e"] for row in shown])
     told = {
@@ -240,7 +241,7 @@ def _choice(tables: Tables, setting: Setting) -> dict[str, Any]:
     last = rows[rows["chosen"]].iloc[-1]
     fresh = {m: scores(tables, setting, split="test", metric=m, seeds="fresh")[trial] for m in MEASURES}
     within = {m: (0.0, np.inf if m == "log_loss" else 1.0) for m in MEASURES}
-    parts = {m: mean_interval(fresh[m], within=within[m]) for m in MEASURES}
+    parts = {m: mean_of(fresh[m], within=within[m]) for m in MEASURES}
     return {
         "setting": named(setting),
         "layer": str(last["layers"]),
@@ -296,7 +297,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
             for k, setting in enumerate(settings(tables)):
                 values = 100 * step(tables, setting, name, split="test")
                 at = np.arange(values.shape[1])
-                mean, low, high = np.array([mean_interval(values[v], within=(0, 100)) for v in values]).T
+                mean, low, high = np.array([mean_of(values[v], within=(0, 100)) for v in values]).T
                 axes[1, column].errorbar(
                     at + 0.07 * (k - 1), mean, [mean - low, high - mean], ls=lines[k], marker=marks[k], color="black",
                     mfc=fills[k], ms=3.5, lw=0.8, elinewidth=0.6, label=named(setting),

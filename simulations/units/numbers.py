@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import PairedDifference, clopper_pearson, interval, mean_interval, paired_difference
-from simulations.contract import Finding, limits
-from simulations.showing import Estimate, fixed, rounded
+from fedstat.inference import PairedDifference, clopper_pearson, interval
+from simulations.contract import Finding
+from simulations.estimates import Estimate, difference_of, limits, mean_of
+from simulations.showing import fixed, rounded
 from simulations.units.study import IMAGES, NEAR_TWO, PARTITIONS, STARTS, VALUES
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def findings(tables: Tables) -> dict[str, Finding]:
 def _of_reading(tables: Tables, reading: Reading) -> dict[str, Finding]:
     """Return whether iid entropies lie near or below zero, and whether one-label ones have a second, higher peak."""
     wide, words = _wide(tables, reading), ", ".join(reading)
-    low = mean_interval(wide["near_zero"]["iid"], _TOGETHER, within=SHARE)
-    gap = paired_difference(wide["highest"]["one label"], wide["main"]["iid"], level=_TOGETHER)
+    low = mean_of(wide["near_zero"]["iid"], _TOGETHER, within=SHARE)
+    gap = difference_of(wide["highest"]["one label"], wide["main"]["iid"], level=_TOGETHER)
     share = _rejected(wide["dip_p"]["one label"])
     found = {
         f"low, {words}": Finding(f"{words}: share of units near or below zero, iid clients", *low, border=0.5),
@@ -82,7 +83,7 @@ def _of_reading(tables: Tables, reading: Reading) -> dict[str, Finding]:
         ),
     }  # fmt: skip
     if reading[2] != "mean, far":  # its standard deviations are those of "mean"
-        sd = paired_difference(wide["high_sd"]["one label"], wide["high_sd"]["iid"], level=_TOGETHER)
+        sd = difference_of(wide["high_sd"]["one label"], wide["high_sd"]["iid"], level=_TOGETHER)
         what = f"{words}: 90% quantile of the standard deviation, one-label less iid"
         found[f"spread, {words}"] = Finding.of(what, sd)
     return found
@@ -99,7 +100,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     wide, found = _wide(tables, MAIN), findings(tables)
     rows = []
     for measure, (words, range_, digits) in MEASURES.items():
-        values = {key: mean_interval(wide[measure][partition], within=range_) for key, partition in _KEYS.items()}
+        values = {key: mean_of(wide[measure][partition], within=range_) for key, partition in _KEYS.items()}
         rows += rounded([{"what": words, **values, "difference": limits(_difference(wide, measure))}], **_same(digits))
     last = _last(tables)
     return {
@@ -192,14 +193,14 @@ def _wide(tables: Tables, reading: Reading) -> pd.DataFrame:
 
 
 def _difference(wide: pd.DataFrame, measure: str) -> PairedDifference:
-    return paired_difference(wide[measure]["one label"], wide[measure]["iid"])
+    return difference_of(wide[measure]["one label"], wide[measure]["iid"])
 
 
 def _by_epochs(tables: Tables) -> PairedDifference:
     """Return how much the median entropy of iid clients moves by training, in the main reading."""
     table = tables["summary"].set_index(["start", "images", "value", "partition"]).sort_index().loc[(*MAIN, "iid")]
     medians = table.pivot(index="seed", columns="epochs", values="q50").sort_index(axis=1)
-    return paired_difference(medians.iloc[:, -1], medians.iloc[:, 0])
+    return difference_of(medians.iloc[:, -1], medians.iloc[:, 0])
 
 
 def figures(tables: Tables) -> dict[str, Figure]:

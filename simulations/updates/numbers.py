@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import mean_interval, paired_difference
 from simulations.contract import Finding
+from simulations.estimates import difference_of, mean_of
 from simulations.showing import rounded
 from simulations.updates.study import ALONE, NETWORKS, NORMS, OTHERS, PARTS, SINCE
 
@@ -68,7 +68,7 @@ def _order(tables: Tables) -> dict[str, Finding]:
             for norm in NORMS:
                 late = _late(_distance(tables, "plain", False, part, since), norm)
                 for name, (more, less, words) in ORDER.items():
-                    d = paired_difference(late[more], late[less], level=1 - 0.05 / len(ORDER))
+                    d = difference_of(late[more], late[less], level=1 - 0.05 / len(ORDER))
                     what = f"distance of updates ({part}, since {since}, {norm}), {words}"
                     found[f"{name} {part} {since} {norm}"] = Finding.of(what, d, digits=3)
     return found
@@ -85,13 +85,13 @@ def _trends(tables: Tables) -> dict[str, Finding]:
                 early, late[part] = _thirds(_distance(tables, network, averaged, part, since), norm)
                 for data in PARTNERS:
                     level = 1 - 0.05 / (len(FACTORS) * len(PARTNERS))
-                    d = paired_difference(late[part][data], early[data], level=level)
+                    d = difference_of(late[part][data], early[data], level=level)
                     what = (
                         f"distance of the updates of {part}, last less first third of epochs, {OTHERS[data]} ({where})"
                     )
                     found[f"trend {part} {data} {where}"] = Finding.of(what, d, digits=3)
             for data in PARTNERS:
-                d = paired_difference(late["v"][data], late["u"][data], level=1 - 0.05 / len(PARTNERS))
+                d = difference_of(late["v"][data], late["u"][data], level=1 - 0.05 / len(PARTNERS))
                 what = f"distance of the updates of v less that of u, last third of epochs, {OTHERS[data]} ({where})"
                 found[f"v less u {data} {where}"] = Finding.of(what, d, digits=3)
     return found
@@ -104,7 +104,7 @@ def _drops(accuracy: pd.DataFrame) -> dict[str, Finding]:
         table = _reference(accuracy, when)
         for arm in PARTNERS:
             what = f"accuracy on the reference partition {words} with {OTHERS[arm]}, less alone"
-            d = paired_difference(table[arm], table[ALONE], level=level)
+            d = difference_of(table[arm], table[ALONE], level=level)
             found[f"{when} {arm}"] = Finding.of(what, d, 100, "points", digits=1)
     return found
 
@@ -216,7 +216,7 @@ def _distances(tables: Tables) -> list[dict[str, Any]]:
         for since, update in SINCE.items():
             for norm, words in NORMS.items():
                 late = _late(_distance(tables, "plain", False, part, since), norm)
-                means = {name: mean_interval(late[name]) for name in OTHERS}
+                means = {name: mean_of(late[name]) for name in OTHERS}
                 below = "" if part == "all" else ", below the classifier"
                 rows.append({"update": f"{update}{below}", "norm": words, "first": norm == next(iter(NORMS)), **means})
     return rounded(rows, **dict.fromkeys(OTHERS, 3))
@@ -248,8 +248,8 @@ def _accuracy_rows(tables: Tables, found: Mapping[str, Finding]) -> list[dict[st
         rows.append(
             {
                 "arm": "alone" if arm == ALONE else f"with {OTHERS[arm]}",
-                **{m: mean_interval(100 * values) for m, values in share.items()},
-                "log_loss": mean_interval(_reference(accuracy, "after", "log_loss")[arm]),
+                **{m: mean_of(100 * values) for m, values in share.items()},
+                "log_loss": mean_of(_reference(accuracy, "after", "log_loss")[arm]),
                 **{when: None if arm == ALONE else found[f"{when} {arm}"].text for when in ("after", "between")},
             }
         )
@@ -287,7 +287,7 @@ def _curve(axis: Axes, table: pd.DataFrame, name: str, level: float) -> None:
     axis.plot(table.columns, table.mean(), line, color="0.25", lw=0.8)
     at = marked(int(max(table.columns)))
     at = [epoch for epoch in at if epoch in table.columns]
-    mean, low, high = np.array([mean_interval(table[epoch], level) for epoch in at]).T
+    mean, low, high = np.array([mean_of(table[epoch], level) for epoch in at]).T
     axis.vlines(at, low, high, color="0.25", lw=0.8)
     axis.plot(at, mean, marker, color="0.25", mfc=fill, ms=3.5, mew=0.7)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))

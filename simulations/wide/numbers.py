@@ -9,7 +9,8 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
-from simulations.showing import fixed, rounded, times
+from simulations.estimates import times
+from simulations.showing import fixed, rounded
 from simulations.wide.study import CONVENTIONS, STARTS
 
 if TYPE_CHECKING:

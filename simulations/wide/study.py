@@ -20,10 +20,10 @@ import pandas as pd
 import fedstat as fs
 from fedstat._tables import Tables
 from fedstat.data import Clients, split_teacher
-from fedstat.inference import mean_interval
 from fedstat.ntk import extreme_eigenvalues, finite_gram, finite_personal_gram, infinite_gram, personal_gram
 from fedstat.theory.convergence import convergence_factor, linear_limit
 from simulations.contract import About
+from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 
 ABOUT = About("Wide networks and the convergence theorem", "FedSplit/FedFac", "Theorem 1", order=60)
@@ -105,7 +105,7 @@ def summaries(scale: Scale, ratios: pd.DataFrame, limit: pd.DataFrame) -> Tables
     runs = bounded.groupby([*keys, "seed"])["below"].all().reset_index()
     curves = []
     for values, rows in ratios.groupby([*keys, "round"]):
-        mean, low, high = mean_interval(rows["ratio"])
+        mean, low, high = mean_of(rows["ratio"])
         curves.append({**dict(zip([*keys, "round"], values, strict=True)), "ratio": mean, "low": low, "high": high})
     return {"networks": runs, "curves": pd.DataFrame(curves)}
 
@@ -147,7 +147,7 @@ def concentration(scale: Scale) -> Tables:
             distances["shared"].append(float(((finite_gram(x, w[0]) - shared) ** 2).sum()))
             distances["personal"].append(float(((finite_personal_gram(x, owner, w[1:]) - personal) ** 2).sum()))
         for kernel, values in distances.items():
-            mean, low, high = mean_interval(values)
+            mean, low, high = mean_of(values)
             keys = {"kernel": kernel, "width": width, "exact": float(np.sqrt(exact[kernel] / width))}
             rows.append({**keys, "rms": mean**0.5, "low": max(low, 0.0) ** 0.5, "high": high**0.5})
     return {"concentration": pd.DataFrame(rows)}

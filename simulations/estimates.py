@@ -1,0 +1,147 @@
+"""Estimates for chapters: a mean, a difference or a share with its limits, or undefined, with the reason.
+
+The functions of `fedstat.inference` refuse values that are missing. A chapter has to be written all the same: a unit
+may be dead, a run may have diverged, a seed may stand alone. Here such an estimate is NaN and says why. Values that are
+left are never averaged in its place, since what is missing is not missing by chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from fedstat.inference import PairedDifference, clopper_pearson, mean_interval, paired_difference
+from fedstat.inference.paired import NO_SPREAD
+
+#: Mean, lower and upper limit.
+Estimate = tuple[float, float, float]
+REAL = (-math.inf, math.inf)
+_noted: ContextVar[dict[str, None] | None] = ContextVar("noted", default=None)
+
+
+class Undefined(tuple[float, float, float]):
+    """An estimate without limits, and in most cases without a mean: these are NaN, and `why` says the reason."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Difference(PairedDifference):
+    """A paired difference; `why` says the reason if it has no limits."""
+
+    why: str = ""
+
+
+@contextmanager
+def noted() -> Iterator[dict[str, None]]:
+    """Yield the reasons, each once, for which estimates made inside the block are undefined."""
+    reasons: dict[str, None] = {}
+    token = _noted.set(reasons)
+    try:
+        yield reasons
+    finally:
+        _noted.reset(token)
+
+
+def undefined(why: str, mean: float = math.nan) -> Undefined:
+    """Return an estimate without limits; the reason is noted.
+
+    Parameters
+    ----------
+    why : str
+        The reason, in words that can stand behind a colon.
+    mean : float
+        The mean, where it is known.
+    """
+    found = Undefined((mean, math.nan, math.nan))
+    found.why = why
+    if (reasons := _noted.get()) is not None:
+        reasons[why] = None
+    return found
+
+
+def reason(estimate: Estimate) -> str:
+    """Return why an estimate is undefined; empty if it is defined."""
+    return estimate.why if isinstance(estimate, Undefined) else ""
+
+
+def missing(*values: ArrayLike) -> str:
+    """Say how many values are not there, in words such as "accuracy: 2 of 6 values are missing"; empty if all are."""
+    for some in values:
+        x = np.asarray(some, dtype=float)
+        name = some.name if isinstance(some, pd.Series) else None
+        lead = f"{name}: " if isinstance(name, str) else ""
+        gone = int((~np.isfinite(x)).sum())
+        if not x.size:
+            return f"{lead}there are no values"
+        if gone:
+            number = f"{gone} of {x.size} values are" if x.size > 1 else "the value is"
+            return f"{lead}{number} missing"
+    return ""
+
+
+def mean_of(values: ArrayLike, level: float = 0.95, *, within: tuple[float, float] = REAL) -> Estimate:
+    """Return the mean of independent values, as `fedstat.inference.mean_interval` does, where it is defined."""
+    x = np.asarray(values, dtype=float)
+    if why := missing(values):
+        return undefined(why)
+    if len(x) < 2:
+        return undefined("one run has no limits", float(x[0]))
+    return mean_interval(x, level, within=within)
+
+
+def difference_of(a: ArrayLike, b: ArrayLike, *, level: float = 0.95, within: tuple[float, float] = REAL) -> Difference:
+    """Compare value by value, as `fedstat.inference.paired_difference`, where that is defined."""
+    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    if why := missing(a, b):
+        mean, low, high = undefined(why)
+    elif len(x) < 2:
+        why = "one pair has no limits"
+        mean, low, high = undefined(why, float(x[0] - y[0]))
+    else:
+        found = paired_difference(x, y, level=level, within=within)
+        return Difference(**vars(found), why=NO_SPREAD if math.isnan(found.low) else "")
+    return Difference(mean, low, high, sd=math.nan, correlation=math.nan, p=math.nan, n=len(x), level=level, why=why)
+
+
+def share_of(hits: ArrayLike, level: float = 0.95) -> Estimate:
+    """Return the share of values that are true, with exact limits (Clopper and Pearson's), where there are any values.
+
+    Parameters
+    ----------
+    hits : array_like of bool or float, shape (n,)
+        NaN where it is not known.
+    level : float
+        Confidence level, in (0, 1).
+    """
+    x = np.asarray(hits, dtype=float)
+    if why := missing(hits):
+        return undefined(why)
+    return float(x.mean()), *clopper_pearson(int(x.sum()), len(x), level)
+
+
+def limits(difference: PairedDifference) -> Estimate:
+    """Return a paired difference as mean and confidence limits."""
+    if math.isnan(difference.low):
+        why = difference.why if isinstance(difference, Difference) else NO_SPREAD
+        return undefined(why, difference.mean)
+    return difference.mean, difference.low, difference.high
+
+
+def times(factor: float, estimate: Estimate) -> Estimate:
+    """Return an estimate and its limits in another unit."""
+    mean, low, high = (factor * value for value in estimate)
+    return undefined(reason(estimate), mean) if reason(estimate) else (mean, low, high)
+
+
+def strict_mean(values: Iterable[float]) -> float:
+    """Return the mean, NaN if a value is missing or there is none; pandas would average what is left."""
+    x = np.asarray(list(values), dtype=float)
+    return float(x.mean()) if x.size else math.nan
