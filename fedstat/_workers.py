@@ -32,13 +32,15 @@ _kept: list[ProcessPoolExecutor] = []
 
 @contextmanager
 def kept_workers() -> Iterator[None]:
-    """Let every `run_jobs` inside have the same workers, since starting them anew takes seconds each time."""
-    with _started(os.cpu_count() or 1) as pool:
-        _kept.append(pool)
-        try:
-            yield
-        finally:
-            _kept.remove(pool)
+    """Let every `run_jobs` inside have the same workers, since starting them anew takes seconds each time.
+
+    Where jobs fail, those that come later have new ones.
+    """
+    _kept.append(_started(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        _kept.pop().shutdown()
 
 
 @contextmanager
@@ -136,13 +138,15 @@ def _run_by_processes(what: str, jobs: Sequence[Callable[[], T]], finish: Callab
         try:
             for finished in as_completed(waiting):
                 finish(waiting[finished], *finished.result())
-        except BrokenProcessPool:
-            raise ChildProcessError(
-                f"{what}: a worker process was killed, perhaps for want of memory. Start again: what was stored "
-                "before is kept."
-            ) from None
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(cancel_futures=True)
+            if _kept:
+                _kept[-1] = _started(os.cpu_count() or 1)
+            if isinstance(error, BrokenProcessPool):
+                raise ChildProcessError(
+                    f"{what}: a worker process was killed, perhaps for want of memory. Start again: what was stored "
+                    "before is kept."
+                ) from None
             raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 import time
 from datetime import date
 from pathlib import Path
@@ -11,19 +12,21 @@ from pathlib import Path
 from fedstat._warnings import plain_warnings
 from fedstat._workers import kept_workers
 from fedstat.report import typeset
-from reports.content import content
-from simulations.studies import in_order, simulate
+from reports.anew import PAGES, QUICK, chosen, duration, run_anew
+from reports.content import content, worth_reading
+from simulations.studies import in_order
 
 TEMPLATE = Path(__file__).parent / "report.typ"
 
 
-def main() -> None:
-    """Run what has no cached result and write ``report.pdf``, ``report.html``, or both."""
+def main() -> int:
+    """Run what has no cached result, write ``report.pdf``, ``report.html``, or both; return 1 if something failed."""
     chapters = ("claims", *in_order())
     parser = argparse.ArgumentParser(
         prog="python -m reports",
         description="Typeset the report from the committed tables and the ledger of claims. Studies are run anew "
-        "beside them, on other seeds, and the report says which signs and verdicts that changes; an interrupted run "
+        "beside them, on other seeds, and the report says which signs and verdicts that changes. A study that fails "
+        "costs no chapter: the committed tables make it, and the last lines say what failed. An interrupted run "
         "continues from what is finished.",
         epilog="example: python -m reports --scale committed --format html",
     )
@@ -31,42 +34,46 @@ def main() -> None:
         "--scale",
         choices=("committed", "smoke", "quick", "paper"),
         default="quick",
-        help="of the fresh runs. committed: none, the report is there in seconds; smoke: about a minute, to see that "
-        "all of it runs; quick (default): some ten minutes on two cores; paper: the papers' sizes, hours",
+        help="of the fresh runs. committed: none, the report is there in a minute; smoke: two minutes, to see that "
+        f"all of it runs; quick (default): at most five minutes on two cores, {', '.join(QUICK)}; paper: all studies "
+        "whose data are there, at the papers' sizes, hours",
     )
     parser.add_argument(
         "--format", choices=("pdf", "html"), nargs="+", default=["pdf"], help="what to write (default: pdf)"
     )
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
     parser.add_argument(
-        "--only", choices=chapters, nargs="+", default=list(chapters), help="chapters to include (default: all)"
+        "--only",
+        choices=chapters,
+        nargs="+",
+        help="chapters to include, and studies to run anew (default: see --scale)",
     )
     parser.add_argument("--date", type=date.fromisoformat, default=date.today(), help="date on the report, YYYY-MM-DD")
     options = parser.parse_args()
     start = time.perf_counter()
     out = options.out / options.scale
-    shown = [name for name in in_order() if name in options.only]
-    claims = "claims" in options.only
-    if fresh := None if options.scale == "committed" else out:
-        needed = in_order() if claims else shown  # claims about training are judged on the fresh tables, too
-        for number, name in enumerate(needed, 1):
-            begun = time.perf_counter()
-            try:
-                simulate(name, options.scale, fresh)
-            except FileNotFoundError as error:  # data; the committed tables are shown without a second look
-                print(f"study {number} of {len(needed)}, {name}, is not run anew: {error}", file=sys.stderr)
-                continue
-            print(f"study {number} of {len(needed)}, {name}: {_minutes(begun)}", file=sys.stderr)
-    data, files = content(options.scale, fresh, out / "shown", shown, claims)
+    shown = [name for name in in_order() if options.only is None or name in options.only]
+    anew = [] if options.scale == "committed" else chosen(options.scale, shown if options.only else [])
+    if anew:
+        print(f"{len(anew)} studies are run anew; committed tables make every chapter", file=sys.stderr)
+    fresh = run_anew(options.scale, anew, out)
+    print(f"chapters, claims and pages: about {duration(PAGES)}", file=sys.stderr)
+    claims = options.only is None or "claims" in options.only
+    made = content(options.scale, out if anew else None, out / "shown", shown, claims, fresh)
     for form in dict.fromkeys(options.format):
-        typeset(TEMPLATE, data, files, out / f"report.{form}", day=options.date)
-        print(f"{out / f'report.{form}'} ({_minutes(start)})")
-
-
-def _minutes(since: float) -> str:
-    return f"{(time.perf_counter() - since) / 60:.1f} minutes"
+        typeset(TEMPLATE, made.data, made.files, out / f"report.{form}", day=options.date)
+    if found := worth_reading(made):
+        print("Worth reading first:\n")
+        for number, words in enumerate(found, 1):
+            print(textwrap.fill(words, 100, initial_indent=f"{number}. ", subsequent_indent="   ") + "\n")
+    for form in dict.fromkeys(options.format):
+        print(f"{out / f'report.{form}'} ({duration(time.perf_counter() - start)})")
+    if made.failed:
+        print("\nWhat failed, and what shows it:", *made.failed, sep="\n- ", file=sys.stderr)
+    return int(bool(made.failed))
 
 
 if __name__ == "__main__":
     with plain_warnings(), kept_workers():
-        main()
+        code = main()
+    sys.exit(code)

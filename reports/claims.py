@@ -10,8 +10,10 @@ from fedstat.claims import Claim, ClaimError, Studies, judge, read_claims, read_
 from theory_checks import FOLDER, LEDGER
 
 
-def entries(fresh: Path | None) -> list[dict[str, Any]]:
+def entries(fresh: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the claims with their committed verdicts and evidence, each with the statement that is true in its place.
+
+    Beside them stand, a line each, the claims that could not be judged on the fresh tables, and why.
 
     Parameters
     ----------
@@ -19,24 +21,24 @@ def entries(fresh: Path | None) -> list[dict[str, Any]]:
         Folder with a fresh run's tables: claims about training are judged on these as well.
     """
     claims, ledger = read_claims(FOLDER), read_ledger(LEDGER)
-    again = _judged_again(claims, fresh) if fresh else {}
+    again, failed = _judged_again(claims, fresh) if fresh else ({}, [])
     found = {name: _entry(claims[name], ledger[name]) | {"fresh": again.get(name)} for name in claims}
     for entry in found.values():
         entry["correction"] = found.get(entry["corrected"])
     corrections = {entry["corrected"] for entry in found.values()}
-    return [entry for name, entry in found.items() if name not in corrections]
+    return [entry for name, entry in found.items() if name not in corrections], failed
 
 
-def _judged_again(claims: Mapping[str, Claim], folder: Path) -> dict[str, str]:
-    """Judge the claims about training; those are left out whose study has no tables there, for want of data."""
-    found: dict[str, str] = {}
+def _judged_again(claims: Mapping[str, Claim], folder: Path) -> tuple[dict[str, str], list[str]]:
+    """Judge the claims about training; those are left out whose study has no tables there."""
+    found, failed = dict[str, str](), []
     for name in [name for name, claim in claims.items() if claim.trained]:
         try:
             found[name] = judge(claims[name], Studies(folder), with_mutant=False).verdict
         except ClaimError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-    return found
+                failed.append(f"{error} (python -m theory_checks {name} --results {folder})")
+    return found, failed
 
 
 def _entry(claim: Claim, judged: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,26 +12,56 @@ from typing import Any
 from fedstat._environment import environment
 from fedstat._workers import run_jobs
 from fedstat.methods import available
+from reports.anew import Fresh, words_of
 from reports.chooser import chooser
 from reports.claims import entries
 from simulations import catalogue
+from simulations.captions import alone, plain
 from simulations.contract import Finding, second_look
-from simulations.studies import chapter, draw, study, tell
+from simulations.studies import chapter, draw, record, tell
 from theory_checks import COMMITTED
 
 PARTS = tuple(Path(__file__).parent / name for name in ("front.typ", "ledger.typ"))
+#: Studies and claims, from what is worth most to a reader; studies that are not named here come after those that are.
+RANKING = (
+    "bench", "fedfac", "phase", "feddecomp", "low_rank_start", "privacy", "filterdecomp", "landscape", "split",
+    "decompositions", "agreement", "FS-27", "factorized", "factorized_parts", "wide", "aggregation", "FD-12", "updates",
+    "DC-07", "strongly_convex", "FF-11", "tuning", "costs", "complexity", "stability", "resampling", "units", "filters",
+)  # fmt: skip
+LEFT_OUT = Fresh("left out")
+
+
+@dataclass(frozen=True)
+class Content:
+    """All that a report prints.
+
+    Attributes
+    ----------
+    data : dict
+        Plain values for the template.
+    files : dict of str to Path
+        What the template imports and shows, by the names under which it does.
+    failed : list of str
+        What could not be made, why, and the command that shows it, a line each.
+    """
+
+    data: dict[str, Any]
+    files: dict[str, Path]
+    failed: list[str]
 
 
 def content(
-    scale: str, fresh: Path | None, shown: Path, studies: Sequence[str], claims: bool
-) -> tuple[dict[str, Any], dict[str, Path]]:
-    """Return all that the template prints, as plain values, and the files that it imports and shows.
+    scale: str, folder: Path | None, shown: Path, studies: Sequence[str], claims: bool, fresh: Mapping[str, Fresh]
+) -> Content:
+    """Return all that the template prints.
+
+    A chapter that cannot be made is left out, and a second look that fails is told; neither costs the report.
 
     Parameters
     ----------
     scale : str
         Scale of the fresh runs, or "committed" if there are none.
-    fresh : Path or None
+    folder : Path or None
         Folder with the tables of the fresh runs.
     shown : Path
         Folder that pictures are drawn into.
@@ -39,8 +69,10 @@ def content(
         Studies with a chapter, in order.
     claims : bool
         Whether the claims are shown.
+    fresh : mapping of str to Fresh
+        What became of the fresh runs, as `reports.anew.run_anew` says.
     """
-    judged = entries(fresh) if claims else []
+    judged, failed = entries(folder) if claims else ([], [])
     counted = Counter(claim["paper"] for claim in judged)
     papers = sorted(counted, key=lambda paper: (-counted[paper], paper))
     data: dict[str, Any] = {"scale": scale, "environment": environment(), "papers": papers, "claims": judged}
@@ -48,18 +80,43 @@ def content(
     data["catalogue"] = [
         {"paper": entry.paper, "study": entry.study, **asdict(entry.shown)} for entry in catalogue.entries()
     ]
-    data["studies"], data["proofs"] = [], []
-    told = [partial(_study, name, fresh, shown / name) for name in studies]
-    for record, own in run_jobs("chapters", told, few=3):
-        data["proofs"] += [proof(record, one) for one in record.pop("proof", [])]
-        data["studies"].append(record)
+    data["studies"], data["proofs"], data["ranking"] = [], [], RANKING
+    told = [partial(_told, name, folder, shown / name, fresh.get(name, LEFT_OUT)) for name in studies]
+    for name, made in zip(studies, run_jobs("chapters", told, few=3), strict=True):
+        if isinstance(made, str):
+            failed.append(f"the chapter of {name} is left out: {made}")
+            continue
+        one, own = made
+        if one["fresh"]["state"] == "failed":
+            failed.append(f"{name}: {one['fresh']['why']} ({one['fresh']['command']})")
+        data["proofs"] += [proof(one, printed) for printed in one.pop("proof", [])]
+        data["studies"].append(one)
         files |= own
     data["chooser"] = chooser(available())
-    return data, files
+    return Content(data, files, failed)
 
 
-def _study(name: str, fresh: Path | None, shown: Path) -> tuple[dict[str, Any], dict[str, Path]]:
-    """Return a study's record, and its chapter and figures.
+def worth_reading(made: Content, number: int = 3) -> list[str]:
+    """Return what the first studies of the ranking found, in plain text."""
+    by_name = {one["name"]: one for one in made.data["studies"]}
+    found = []
+    for one in [by_name[name] for name in RANKING if name in by_name][:number]:
+        pictures = {path[1:]: made.files[path[1:]] for path in one["figures"].values()}
+        (message,) = alone(one, pictures, "<message>")
+        found.append(f"{one['about']['title']}. {' '.join(plain(message).split())}")
+    return found
+
+
+def _told(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> tuple[dict[str, Any], dict[str, Path]] | str:
+    """Do as `_study`, or return in words why that failed."""
+    try:
+        return _study(name, folder, shown, fresh)
+    except Exception as error:
+        return words_of(error)
+
+
+def _study(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> tuple[dict[str, Any], dict[str, Path]]:
+    """Return a study's record, and its chapter and figures; the chapter is typeset alone, to see that it can be.
 
     Committed tables make the chapter where there are any, and the fresh run stands beside as a second look.
 
@@ -68,25 +125,22 @@ def _study(name: str, fresh: Path | None, shown: Path) -> tuple[dict[str, Any], 
     FileNotFoundError
         If there are neither.
     """
-    committed, again = COMMITTED / name, fresh / name if fresh and (fresh / name).is_dir() else None
+    committed, again = COMMITTED / name, folder / name if folder and (folder / name).is_dir() else None
     source = committed if committed.is_dir() else again
     if source is None:
         raise FileNotFoundError(f"{committed} does not exist: the study {name} has to be run, at any scale.")
-    about = study(name).ABOUT
     tables, numbers, findings = tell(name, source)
-    pictures = draw(name, tables, shown)
-    figures = {stem: f"{name}-{path.name}" for stem, path in pictures.items()}
-    record = {
-        **numbers,
-        "name": name,
-        "about": {"title": about.title, "paper": about.paper, "place": about.where},
-        "committed": source == committed,
-        "figures": {stem: f"/{target}" for stem, target in figures.items()},
-        "findings": {key: finding.record() for key, finding in findings.items()},
-        "second": _second(name, findings, again) if again and source == committed else [],
-        "not_again": fresh is not None and again is None,  # for want of data
-    }
-    return record, {f"{name}.typ": chapter(name), **{figures[stem]: path for stem, path in pictures.items()}}
+    pictures = {f"{name}-{path.name}": path for path in draw(name, tables, shown).values()}
+    second: list[dict[str, str]] = []
+    if again and source == committed:
+        try:
+            second = _second(findings, tell(name, again)[2])
+        except Exception as error:
+            fresh = replace(fresh, state="failed", why=words_of(error))
+    found = record(name, numbers, findings, pictures)
+    alone(found, pictures, "<message>")
+    found |= {"committed": source == committed, "second": second, "fresh": asdict(fresh)}
+    return found, {f"{name}.typ": chapter(name), **pictures}
 
 
 def proof(study: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +184,7 @@ def answers(beside: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-def _second(name: str, committed: dict[str, Finding], fresh: Path) -> list[dict[str, str]]:
+def _second(committed: Mapping[str, Finding], fresh: Mapping[str, Finding]) -> list[dict[str, str]]:
     """Tabulate the findings of a fresh run beside the committed ones."""
     return [
         {
@@ -140,5 +194,5 @@ def _second(name: str, committed: dict[str, Finding], fresh: Path) -> list[dict[
             "fresh": second.text,
             "outcome": outcome,
         }
-        for first, second, outcome in second_look(committed, tell(name, fresh)[2])
+        for first, second, outcome in second_look(committed, fresh)
     ]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,11 +10,9 @@ from typing import Any
 
 from fedstat._files import atomic_file
 from fedstat._tables import Tables
-from fedstat.report.document import STYLE
-from simulations.studies import chapter, draw, study, tell
+from fedstat.report.document import staged
+from simulations.studies import chapter, draw, record, study, tell
 
-#: A document of one chapter, of which only the figures are asked for.
-_MAIN = '#import "style.typ": *\n#import "chapter.typ": chapter\n#chapter(json("data.json"))\n'
 #: What stands for content without a text of its own.
 _SIGNS = {"space": " ", "linebreak": " ", "parbreak": " "}
 
@@ -58,30 +54,34 @@ def captions(name: str, folder: Path) -> dict[str, str]:
     folder : Path
         Where its tables lie, with its figures as SVG.
     """
-    import typst
-
     _, numbers, findings = tell(name, folder)
-    pictures = {path.stem: path for path in folder.glob("*.svg")}
-    data = numbers | {
-        "name": name,
-        "figures": {stem: f"/{stem}.svg" for stem in pictures},
-        "findings": {key: finding.record() for key, finding in findings.items()},
-    }
-    with tempfile.TemporaryDirectory() as place:
-        for source in (*STYLE, *pictures.values()):
-            shutil.copy(source, place)
-        shutil.copy(chapter(name), Path(place, "chapter.typ"))
-        Path(place, "data.json").write_text(json.dumps(data, allow_nan=False), encoding="utf-8")
-        Path(place, "main.typ").write_text(_MAIN, encoding="utf-8")
-        found = typst.query(
-            str(Path(place, "main.typ")), "figure", sys_inputs={"format": "pdf"}, ignore_system_fonts=True
-        )
+    pictures = {path.name: path for path in folder.glob("*.svg")}
+    found = alone(record(name, numbers, findings, pictures), pictures, "figure")
     return {
         Path(source).stem: " ".join(plain(figure["caption"]["body"]).split())
-        for figure in json.loads(found)
+        for figure in found
         if figure.get("caption")
         for source in _sources(figure["body"])
     }
+
+
+def alone(record: Mapping[str, Any], pictures: Mapping[str, Path], asked: str) -> Any:
+    """Typeset a chapter without the report around it, and return what of it is asked for.
+
+    Parameters
+    ----------
+    record : mapping
+        Of the study, as `simulations.studies.record` makes it.
+    pictures : mapping of file name to Path
+        What the chapter shows.
+    asked : str
+        A selector of Typst: ``"figure"``, or ``"<message>"`` for what the study found in one or two sentences.
+    """
+    import typst
+
+    files = {"chapter.typ": chapter(record["name"]), **pictures}
+    with staged(Path(__file__).parent / "alone.typ", record, files) as main:
+        return json.loads(typst.query(str(main), asked, sys_inputs={"format": "pdf"}, ignore_system_fonts=True))
 
 
 def plain(content: Any) -> str:

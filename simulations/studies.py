@@ -102,12 +102,22 @@ def simulate(name: str, scale: Scale, out: Path, *, second_look: bool = True, de
             raise ValueError(f"device must be cpu for the study {name}, which has no other, got {device!r}.")
         check_device(device)
         size = replace(size, device=device)
-    if scale != "smoke":
-        for data in found.ABOUT.data:
-            datasets.check_present(data)
+    check_data(name, scale)
     tables = found.run(size, out)
     write_tables(out / name, tables, {"simulation": name, "scale": scale, **asdict(size)})
     return tables
+
+
+def check_data(name: str, scale: Scale) -> None:
+    """Refuse to go on if data are missing that the study reads at this scale.
+
+    Raises
+    ------
+    FileNotFoundError
+        It names the command that fetches them.
+    """
+    for data in study(name).ABOUT.data if scale != "smoke" else ():
+        datasets.check_present(data)
 
 
 def evidence(name: str, tables: Tables) -> Tables:
@@ -147,3 +157,17 @@ def tell(name: str, folder: Path) -> tuple[Tables, dict[str, Any], dict[str, Fin
     except KeyError as error:
         held = "; ".join(f"{key}.csv holds {', '.join(map(str, table))}" for key, table in tables.items())
         raise ValueError(f"{folder} lacks {error}, which the chapter of {name} needs: {held}.") from error
+
+
+def record(
+    name: str, numbers: Mapping[str, Any], findings: Mapping[str, Finding], pictures: Mapping[str, Path]
+) -> dict[str, Any]:
+    """Return what a chapter prints, as plain values; `pictures` are its figures by the names of their files."""
+    about = study(name).ABOUT
+    return {
+        **numbers,
+        "name": name,
+        "about": {"title": about.title, "paper": about.paper, "place": about.where},
+        "figures": {path.stem: f"/{file}" for file, path in pictures.items()},
+        "findings": {key: finding.record() for key, finding in findings.items()},
+    }

@@ -163,11 +163,24 @@ def test_installations_name_what_is_there():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for command in INSTALLATIONS:
         _, install, work = (shlex.split(part) for part in command.split(" && "))
-        assert install[1:4] == ["install", "-e", ".[test]"]
-        assert install[4:] == ["-c", "constraints.txt"]
+        extra = {"reports": "report", "pytest": "test"}[work[-1]]
+        assert install[1:] == ["install", "-e", f".[{extra}]", "-c", "constraints.txt"]
         assert (ROOT / "constraints.txt").exists()
-        assert "test" in extras
-        assert work in ([".venv/bin/python", "-m", name] for name in ("reports", "pytest"))
+        assert extra in extras
+        assert work[:2] == [".venv/bin/python", "-m"]
+
+
+def test_ci_finds_the_two_command_lines_and_says_if_it_does_not():
+    found = runpy.run_path(str(ROOT / ".ci" / "readme.py"))["commands"]
+    assert found(PAGE) == INSTALLATIONS
+    assert "python3 .ci/readme.py" in (ROOT / ".ci" / "run").read_text().splitlines()
+    for changed in (
+        PAGE.replace("From a clone, one line each:", "From a clone:"),
+        PAGE.replace(INSTALLATIONS[0] + "\n", ""),
+        PAGE.replace("-m pytest", "-m unittest"),
+    ):
+        with pytest.raises(ValueError, match=r"README\.md must have two command lines"):
+            found(changed)
 
 
 def test_no_command_is_left_out():

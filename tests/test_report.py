@@ -30,11 +30,12 @@ RAW = re.compile(
 def written(tmp_path_factory):
     """Return the report's files by their form, each written twice."""
     folder = tmp_path_factory.mktemp("report")
-    data, files = content("committed", None, folder / "shown", in_order(), claims=True)
-    (folder / "data.json").write_text(json.dumps(data))
+    made = content("committed", None, folder / "shown", in_order(), True, {})
+    assert not made.failed
+    (folder / "data.json").write_text(json.dumps(made.data))
     for form in ("pdf", "html"):
         for number in (1, 2):
-            typeset(TEMPLATE, data, files, folder / f"{number}.{form}", day=date(2026, 1, 2))
+            typeset(TEMPLATE, made.data, made.files, folder / f"{number}.{form}", day=date(2026, 1, 2))
     return folder
 
 

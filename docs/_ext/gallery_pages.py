@@ -55,15 +55,17 @@ def _make(folder: Path) -> None:
 def _page(name: str, pictures: Path) -> str:
     """Return a study's page: its chapter, as the report has it, with pictures as files of their own."""
     about = study(name).ABOUT
-    data, files = content("committed", None, pictures, [name], claims=False)
+    made = content("committed", None, pictures, [name], False, {})
     typed = pictures / f"{name}.html"
-    typeset(TEMPLATE, data, files, typed, day=date.today())
+    typeset(TEMPLATE, made.data, made.files, typed, day=date.today())
     whole = typed.read_text()
     typed.unlink()
     start = whole.index(f'<h2 id="study-{name}">')
     body = whole[start:].split("</h2>", 1)[1]
     body = re.split(r"<h2|</main>|</body>", body)[0]
-    drawn = {files[path[1:]].read_bytes(): files[path[1:]] for path in data["studies"][0]["figures"].values()}
+    drawn = {
+        made.files[path[1:]].read_bytes(): made.files[path[1:]] for path in made.data["studies"][0]["figures"].values()
+    }
     return "\n".join([f"# {about.title}\n", _facts(name, about), *_parts(body, drawn)])
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,20 @@ def typeset(template: Path, data: Mapping[str, Any], files: Mapping[str, Path], 
     form = target.suffix[1:]
     if form not in ("pdf", "html"):
         raise ValueError(f"target must end in .pdf or .html, got {target}.")
+    with staged(template, {**data, "date": day.isoformat()}, files) as main, atomic_file(target) as temporary:
+        typst.compile(
+            str(main),
+            output=str(temporary),
+            format="html" if form == "html" else "pdf",
+            sys_inputs={"format": form},
+            ignore_system_fonts=True,
+            timestamp=int((day - date(1970, 1, 1)).total_seconds()),
+        )
+
+
+@contextmanager
+def staged(template: Path, data: Mapping[str, Any], files: Mapping[str, Path]) -> Iterator[Path]:
+    """Lay a template, its data and its files into a folder for now, as `typeset` does; yield the file to compile."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copy(template, folder / "main.typ")
@@ -63,13 +78,5 @@ def typeset(template: Path, data: Mapping[str, Any], files: Mapping[str, Path], 
             shutil.copy(source, folder)
         for called, source in files.items():
             shutil.copy(source, folder / called)
-        (folder / "data.json").write_text(json.dumps({**data, "date": day.isoformat()}, allow_nan=False))
-        with atomic_file(target) as temporary:
-            typst.compile(
-                str(folder / "main.typ"),
-                output=str(temporary),
-                format="html" if form == "html" else "pdf",
-                sys_inputs={"format": form},
-                ignore_system_fonts=True,
-                timestamp=int((day - date(1970, 1, 1)).total_seconds()),
-            )
+        (folder / "data.json").write_text(json.dumps(data, allow_nan=False), encoding="utf-8")
+        yield folder / "main.typ"
