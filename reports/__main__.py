@@ -12,7 +12,8 @@ from pathlib import Path
 from fedstat._warnings import plain_warnings
 from fedstat._workers import kept_workers
 from fedstat.report import typeset
-from reports.anew import PAGES, QUICK, chosen, duration, run_anew
+from reports.anew import PAGES, chosen, duration, run_anew
+from reports.choices import QUICK
 from reports.content import content, worth_reading
 from simulations.studies import in_order
 
@@ -25,8 +26,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m reports",
         description="Typeset the report from the committed tables and the ledger of claims. Studies are run anew "
-        "beside them, on other seeds, and the report says which signs and verdicts that changes. A study that fails "
-        "costs no chapter: the committed tables make it, and the last lines say what failed. An interrupted run "
+        "beside them, on other seeds, and the report says which signs and verdicts that changes. A failing study "
+        "loses no chapter: the committed tables make it, and the last lines say what failed. An interrupted run "
         "continues from what is finished.",
         epilog="example: python -m reports --scale committed --format html",
     )

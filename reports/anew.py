@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from reports.choices import QUICK
 from simulations.studies import Scale, check_data, in_order, simulate
 
-#: What a report at quick scale runs anew, and for how many seconds on two cores; committed tables make the other
-#: chapters. Chosen for what they say in that time, without data that have to be fetched.
-QUICK = {
-    "split": 60, "agreement": 30, "aggregation": 20, "wide": 36, "complexity": 5, "strongly_convex": 9, "units": 15,
-}  # fmt: skip
 #: Seconds for the chapters, the claims and the pages.
 PAGES = 70
 #: Seconds for a study at smoke scale.

@@ -13,6 +13,7 @@ from fedstat._environment import environment
 from fedstat._workers import run_jobs
 from fedstat.methods import available
 from reports.anew import Fresh, words_of
+from reports.choices import RANKING
 from reports.chooser import chooser
 from reports.claims import entries
 from simulations import catalogue
@@ -22,12 +23,6 @@ from simulations.studies import chapter, draw, record, tell
 from theory_checks import COMMITTED
 
 PARTS = tuple(Path(__file__).parent / name for name in ("front.typ", "ledger.typ"))
-#: Studies and claims, from what is worth most to a reader; studies that are not named here come after those that are.
-RANKING = (
-    "bench", "fedfac", "phase", "feddecomp", "low_rank_start", "privacy", "filterdecomp", "landscape", "split",
-    "decompositions", "agreement", "FS-27", "factorized", "factorized_parts", "wide", "aggregation", "FD-12", "updates",
-    "DC-07", "strongly_convex", "FF-11", "tuning", "costs", "complexity", "stability", "resampling", "units", "filters",
-)  # fmt: skip
 LEFT_OUT = Fresh("left out")
 
 

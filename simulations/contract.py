@@ -146,7 +146,7 @@ class Finding:
         """Format the estimate and its limits, without the unit; where there are none, say why."""
         if self.sign == "undefined":
             known = "undefined" if math.isnan(self.mean) else f"{number(self.mean)} without limits"
-            return f"{known} ({self.why})" if self.why else known
+            return f"{known}: {self.why}" if self.why else known
         return interval((self.mean, self.low, self.high), self.digits)
 
     @property

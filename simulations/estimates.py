@@ -73,18 +73,24 @@ def reason(estimate: Estimate) -> str:
 
 
 def missing(*values: ArrayLike) -> str:
-    """Say how many values are not there, in words such as "accuracy: 2 of 6 values are missing"; empty if all are."""
+    """Say how many values are not there, in words such as "2 of 6 values of accuracy are missing"; empty if all are."""
     for some in values:
         x = np.asarray(some, dtype=float)
         name = some.name if isinstance(some, pd.Series) else None
-        lead = f"{name}: " if isinstance(name, str) else ""
+        of = f" of {name}" if isinstance(name, str) else ""
         gone = int((~np.isfinite(x)).sum())
         if not x.size:
-            return f"{lead}there are no values"
+            return f"there are no values{of}"
         if gone:
-            number = f"{gone} of {x.size} values are" if x.size > 1 else "the value is"
-            return f"{lead}{number} missing"
+            number = f"{gone} of {x.size} values{of} are" if x.size > 1 else f"the value{of} is"
+            return f"{number} missing"
     return ""
+
+
+def note(*values: pd.Series) -> None:
+    """Note what is missing of values in whose place a chapter shows a dash."""
+    for why in filter(None, map(missing, values)):
+        undefined(why)
 
 
 def mean_of(values: ArrayLike, level: float = 0.95, *, within: tuple[float, float] = REAL) -> Estimate:

@@ -60,6 +60,12 @@ def span(values: Iterable[float], digits: int) -> str:
     return NONE if not x.size or np.isnan(x).any() else f"{fixed(x.min(), digits)} to {fixed(x.max(), digits)}"
 
 
+def total(counts: Iterable[float]) -> int | str:
+    """Add up counts, or what is true; a dash if one is not known."""
+    x = np.asarray(list(counts), dtype=float)
+    return NONE if np.isnan(x).any() else int(x.sum())
+
+
 def setting(p: float, alpha: float) -> str:
     """Name a setting of the generator."""
     return f"p = {p:g}, α = {alpha:g}"

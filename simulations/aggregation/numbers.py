@@ -30,16 +30,16 @@ def findings(tables: Tables) -> dict[str, Finding]:
     found = {}
     for start, words in STARTS.items():
         for what, text in (("ratio", "variance"), ("error", "mean squared error")):
-            estimate = over_seeds(ratios.loc[(start, most, "formula"), what])
+            estimate = over_seeds(ratios.loc[[(start, most, "formula")], what])
             quantity = f"{text} of the product of averages over the variance of the average, {words}, m = {most}"
-            found[f"{what} {start}"] = Finding(quantity, *estimate, border=1.0, digits=3)
+            found[f"{what} {start}"] = Finding.of(quantity, estimate, border=1.0, digits=3)
     risks = _risks(tables)
     for m in PARTICIPANTS:
         d = difference_of(risks.loc[m, "decomposed"], risks.loc[m, "FedAvg"])
         found[f"risk {m}"] = Finding.of(f"excess risk apart less FedAvg's, {m} participants", d, 1000, "thousandths")
     few, many = PARTICIPANTS
     for aggregate, words in (("FedAvg", "FedAvg"), ("decomposed", "averages apart")):
-        d = difference_of(risks.loc[many, aggregate].to_numpy(), risks.loc[few, aggregate].to_numpy())
+        d = difference_of(risks.loc[many, aggregate], risks.loc[few, aggregate])
         what = f"excess risk of {words}, {many} participants less {few}"
         found[f"more {aggregate}"] = Finding.of(what, d, 1000, "thousandths")
     return found
@@ -53,13 +53,13 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
             "start": words,
             "first": m == GROUPS[0],
             "m": f"{m}",
-            **{source: over_seeds(ratios.loc[(start, m, source), "ratio"]) for source in SOURCES},
-            "error": over_seeds(ratios.loc[(start, m, "formula"), "error"]),
+            **{source: over_seeds(ratios.loc[[(start, m, source)], "ratio"]) for source in SOURCES},
+            "error": over_seeds(ratios.loc[[(start, m, "formula")], "error"]),
         }
         for start, words in STARTS.items()
         for m in GROUPS
     ]
-    common = [over_seeds(ratios.loc[("common", m, "formula"), "ratio"]) for m in GROUPS]
+    common = [over_seeds(ratios.loc[[("common", m, "formula")], "ratio"]) for m in GROUPS]
     risks = _risks(tables)
     late = [
         {
@@ -106,7 +106,8 @@ def _variance_figure(table: pd.DataFrame) -> Figure:
 
     from fedstat.report.figures import WIDTH
 
-    figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 2.8), layout="constrained")
+    scales = {"xscale": "log", "yscale": "log"}
+    figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 2.8), layout="constrained", subplot_kw=scales)
     looks = {
         "plain_variance": ("-", "variance, average of products"),
         "decomposed_variance": ("--", "variance, product of averages"),
@@ -136,7 +137,7 @@ def _variance_figure(table: pd.DataFrame) -> Figure:
     axes[2].text(GROUPS[2], 0.7 / GROUPS[2], "1/m", ha="right", va="top", fontsize=7)
     axes[2].set_title("ratio of the two variances")
     for axis in axes:
-        axis.set(xscale="log", yscale="log", xlabel="clients m in the aggregate")
+        axis.set_xlabel("clients m in the aggregate")
         axis.set_xticks(GROUPS, [str(m) for m in GROUPS])
         axis.minorticks_off()
     bottom, top = axes[2].get_ylim()
@@ -189,18 +190,16 @@ def _landscape_figure(tables: Tables) -> Figure:
         axis.set_title(f"{participants} of 100 clients in each round")
 
     axis = axes[2]
-    low, high = products[["w1", "w2"]].min(), products[["w1", "w2"]].max()
-    edge = 0.12 * (high - low)
-    x, y = ((float(low[w] - edge[w]), float(high[w] + edge[w])) for w in ("w1", "w2"))
-    _contours(axis, x, y, [0.1 * i for i in range(1, 20)])
+    axis.margins(0.12)
     real = products["coefficient"] == products["atom"]
     alone, virtual = products[real], products[~real]
     grey = {"color": "0.4", "mew": 0.8, "ls": ""}
     axis.plot(virtual["w1"], virtual["w2"], marker="+", ms=5, label="virtual client", **grey)
     axis.plot(alone["w1"], alone["w2"], "v", color="black", mfc="white", ms=4.5, mew=0.8, label="local client")
     square = {"color": "black", "mfc": "none", "mew": 0.8}
-    axis.plot(alone["w1"].mean(), alone["w2"].mean(), "s", ms=7, label="average of products", **square)
-    axis.plot(products["w1"].mean(), products["w2"].mean(), "D", color="black", ms=2.5, label="product of averages")
+    axis.plot(*alone[["w1", "w2"]].mean(skipna=False), "s", ms=7, label="average of products", **square)
+    axis.plot(*products[["w1", "w2"]].mean(skipna=False), "D", color="black", ms=2.5, label="product of averages")
+    _contours(axis, axis.get_xlim(), axis.get_ylim(), [0.1 * i for i in range(1, 20)])
     axis.set_title(f"{PARTICIPANTS[0]} clients after the first round")
     axes[0].set_ylabel("w₂")
     handles, labels = (x + y for x, y in zip(*(a.get_legend_handles_labels() for a in axes[1:]), strict=True))
@@ -214,6 +213,6 @@ def _contours(
     """Draw lines of equal excess risk."""
     grid = np.meshgrid(np.linspace(*x, 121), np.linspace(*y, 121))
     risk = excess_risk(np.stack(grid, axis=-1), Scale.spread)
-    lines = axis.contour(*grid, risk, levels=levels, colors="0.7", linewidths=0.5)
+    lines = axis.contour(*grid, risk, levels=levels, colors="0.7", linewidths=0.5, zorder=1)
     axis.clabel(lines, levels[labelled], fontsize=6.5, fmt="%.2g")
     axis.set(xlim=x, ylim=y, xlabel="w₁")

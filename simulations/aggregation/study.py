@@ -28,7 +28,7 @@ from fedstat.federated.network import Network
 from fedstat.federated.store import ClientStore
 from fedstat.theory.product_average import product_average_moments
 from simulations.contract import About, Shown
-from simulations.estimates import mean_of
+from simulations.estimates import Estimate, mean_of, reason, undefined
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
 ABOUT = About(
@@ -301,8 +301,9 @@ def run(scale: Scale, out: Path) -> Tables:
     return run_parts(parts, out, "aggregation: seeds")
 
 
-def over_seeds(values: pd.Series, level: float = 0.95) -> tuple[float, float, float]:
-    """Return geometric mean and t limits on the log scale; NaN, and so not drawn, if a value is not positive."""
+def over_seeds(values: pd.Series, level: float = 0.95) -> Estimate:
+    """Return geometric mean and t limits on the log scale; undefined, and so not drawn, if a value is not positive."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean, low, high = np.exp(mean_of(np.log(values), level))
-    return float(mean), float(low), float(high)
+        found = mean_of(np.log(values).rename(f"logarithm of {values.name}"), level)
+    mean, low, high = map(float, np.exp(found))
+    return undefined(reason(found), mean) if reason(found) else (mean, low, high)

@@ -41,14 +41,14 @@ def findings(tables: Tables) -> dict[str, Finding]:
     """Return AUC on true parameters and after training, mean over settings, and accuracy under the units found."""
     truth, found = tables["truth"], {}
     for name, (statistic, parameters) in ASKED.items():
-        values = _asked(truth, statistic, parameters).groupby("seed")["auc"].mean()
+        values = _asked(truth, statistic, parameters).groupby("seed")["auc"].mean(skipna=False)
         what = f"AUC of {statistic}, {parameters} parameters, mean over the settings"
-        found[name] = Finding(what, *mean_of(values, within=SHARE), border=0.5, digits=3)
+        found[name] = Finding.of(what, mean_of(values, within=SHARE), border=0.5, digits=3)
     for kappa in _contributions(truth):
-        at = {name: _asked(truth, name, "true", kappa).groupby("seed")["auc"].mean() for name in PER_KAPPA}
+        at = {name: _asked(truth, name, "true", kappa).groupby("seed")["auc"].mean(skipna=False) for name in PER_KAPPA}
         for name, values in at.items():
             what = f"AUC of {name}, contribution {kappa:g}, true parameters, mean over the settings"
-            found[f"{name} {kappa:g}"] = Finding(what, *mean_of(values, within=SHARE), border=0.5, digits=3)
+            found[f"{name} {kappa:g}"] = Finding.of(what, mean_of(values, within=SHARE), border=0.5, digits=3)
         what = f"AUC of communality less that of eigenvectors, contribution {kappa:g}, true parameters"
         found[f"communality less eigenvectors {kappa:g}"] = Finding.of(
             what, difference_of(at["communality"], at["eigenvectors"]), digits=3
@@ -58,9 +58,9 @@ def findings(tables: Tables) -> dict[str, Finding]:
         for start, rows in noise[(noise["statistic"] == statistic) & (noise["looked_at"] == looked_at)].groupby(
             "start"
         ):
-            values = rows.groupby("seed")["auc"].mean()
+            values = rows.groupby("seed")["auc"].mean(skipna=False)
             what = f"AUC of {words} after a round from the {start} start, mean over settings and noise"
-            found[f"{statistic} {looked_at} {start}"] = Finding(what, *mean_of(values, within=SHARE), border=0.5)
+            found[f"{statistic} {looked_at} {start}"] = Finding.of(what, mean_of(values, within=SHARE), border=0.5)
     for p, alpha, n, start in places_of(tables["accuracy"]):
         table = per_seed(tables, p, alpha, n, start)
         for arm in CHOSEN:
@@ -147,14 +147,17 @@ def _by_kappa(truth: pd.DataFrame) -> list[dict[str, str]]:
     """Return the range over settings of both statistics' mean AUC, by contribution."""
     rows = []
     for kappa in _contributions(truth):
-        means = {name: _asked(truth, name, "true", kappa).groupby(["p", "alpha"])["auc"].mean() for name in PER_KAPPA}
+        means = {
+            name: _asked(truth, name, "true", kappa).groupby(["p", "alpha"])["auc"].mean(skipna=False)
+            for name in PER_KAPPA
+        }
         rows.append({"at": f"{kappa:g}", **{name: span(values, 2) for name, values in means.items()}})
     return rows
 
 
 def _ranges(noise: pd.DataFrame) -> list[dict[str, str]]:
     """Return the range of the mean AUC over settings and noise, by start and by what is looked at."""
-    means = noise.groupby(["start", "statistic", "looked_at", *PLACES])["auc"].mean()
+    means = noise.groupby(["start", "statistic", "looked_at", *PLACES])["auc"].mean(skipna=False)
     return [
         {"start": start, "what": words, "auc": span(means[start, statistic, looked_at], 2)}
         for start in ("own", "common")

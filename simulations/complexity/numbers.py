@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from fedstat._tables import Tables
 from simulations.complexity.study import LABELS
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of
-from simulations.showing import fixed, rounded
+from simulations.estimates import difference_of, mean_of, note
+from simulations.showing import fixed, rounded, total
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +25,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
     for labels, words in LABELS.items():
         ranks = tables["ranks"].loc[tables["ranks"]["labels"] == labels, "correlation"]
         what = f"rank correlation of term and loss over partitions, {words}"
-        found[f"rank {labels}"] = Finding(what, *mean_of(ranks, within=RANGE))
+        found[f"rank {labels}"] = Finding.of(what, mean_of(ranks, within=RANGE))
         loss = tables["repeats"].query("labels == @labels").pivot(index="seed", columns="clients", values="loss")
         most, least = loss.columns.max(), loss.columns.min()
         d = difference_of(loss[most], loss[least])
@@ -36,7 +36,8 @@ def findings(tables: Tables) -> dict[str, Finding]:
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return term and loss by labels and partition, and how often the term says anything."""
     summary = tables["summary"].set_index(["labels", "clients", "what"]).sort_index()
-    below = tables["repeats"].assign(below=tables["repeats"]["term"] < 1).groupby(["labels", "clients"])["below"].sum()
+    repeats = tables["repeats"].assign(below=lambda t: (t["term"] < 1).astype(float).where(t["term"].notna()))
+    below = repeats.groupby(["labels", "clients"])["below"].sum(skipna=False)
     rows = [
         {
             "labels": words,
@@ -44,7 +45,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
             "clients": f"{clients}",
             "term": tuple(summary.loc[(labels, clients, "term"), ["mean", "low", "high"]]),
             "loss": tuple(summary.loc[(labels, clients, "loss"), ["mean", "low", "high"]]),
-            "below": f"{below[labels, clients]} of {config['seeds']}",
+            "below": f"{fixed(below[labels, clients], 0)} of {config['seeds']}",
         }
         for labels, words in LABELS.items()
         for clients in config["clients"]
@@ -52,7 +53,10 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     blocks = [(term, loss, [r for r in rows if r["labels"] == LABELS[key]]) for key, (term, loss) in DIGITS.items()]
     shown = [row for term, loss, block in blocks for row in rounded(block, term=term, loss=loss)]
     ranks = {key: found for key, found in findings(tables).items() if key.startswith("rank ")}
-    counted = tables["repeats"].query("term < 1")
+    note(repeats["term"], repeats["loss"])
+    # where the term is not known it may be below one
+    counted = repeats[~(repeats["term"] >= 1)]
+    excess, ratio = counted["loss"] - counted["term"], counted["loss"] / counted["term"].where(counted["term"] > 0)
     return {
         "rows": [{**row, "term": _short(row["term"]), "loss": _short(row["loss"])} for row in shown],
         "ranks": {
@@ -63,12 +67,13 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "hidden": bool((tables["summary"]["high"] < 1.3 * tables["summary"]["low"]).all()),
         "labels": [{"key": labels, "words": words} for labels, words in LABELS.items()],
         "settings": len(below),
-        "saying": int((below > 0).sum()),
-        "partly": int(((below > 0) & (below < config["seeds"])).sum()),
-        "counted": len(counted),
-        "repeats": len(tables["repeats"]),
-        "broken": int((counted["loss"] > counted["term"]).sum()),
-        "sharpest": fixed((counted["loss"] / counted["term"]).max(), 2) if len(counted) else None,
+        "saying": total(below.clip(upper=1)),
+        # neither none of them nor all
+        "partly": total((below % config["seeds"]).clip(upper=1)),
+        "counted": total(below),
+        "repeats": len(repeats),
+        "broken": total((excess > 0).where(excess.notna())),
+        "sharpest": fixed(ratio.max(skipna=False), 2) if len(counted) else None,
     }
 
 
@@ -85,7 +90,8 @@ def figures(tables: Tables) -> dict[str, Figure]:
     from fedstat.report.figures import WIDTH, style
 
     marks = {"linear": "o", "relu": "^", "random": "s"}
-    summary = tables["summary"]
+    # a log scale has no zero
+    summary = tables["summary"].assign(mean=lambda t: t["mean"].where(t["mean"] > 0))
     clients = sorted(summary["clients"].unique())
     with style():
         figure, axis = plt.subplots(figsize=(WIDTH, 3.0), layout="constrained")
@@ -93,7 +99,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
         for labels, mark in marks.items():
             for what, words, line, fill in (("term", "term", "-", "black"), ("loss", "loss", ":", "white")):
                 rows = summary[(summary["labels"] == labels) & (summary["what"] == what)]
-                bars = [rows["mean"] - rows["low"], rows["high"] - rows["mean"]]
+                bars = [(rows["mean"] - rows["low"]).clip(0), (rows["high"] - rows["mean"]).clip(0)]
                 axis.errorbar(
                     rows["clients"], rows["mean"], bars, fmt=mark + line, color="black", mfc=fill, ms=4, lw=0.9
                 )
@@ -104,6 +110,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
         axis.set_xticks(clients, [str(c) for c in clients])
         axis.minorticks_off()
         axis.set_yscale("log")
-        axis.set_ylim(summary["mean"].min() / 2, 2 * summary["mean"].max())
+        if summary["mean"].notna().any():
+            axis.set_ylim(summary["mean"].min() / 2, 2 * summary["mean"].max())
         axis.set(xlabel="clients among whom one sample is dealt", ylabel="complexity term and measured loss")
     return {"complexity": figure}

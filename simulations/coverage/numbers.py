@@ -10,6 +10,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from simulations.contract import Finding
 from simulations.coverage.study import DESIGNS, FAMILIES, LEVEL, RULES, SHAPES
+from simulations.estimates import missing, note, undefined
 from simulations.showing import NONE, fixed, span
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 
 def _finding(what: str, row: Any) -> Finding:
-    mean, low, high = (100 * value for value in (row.coverage, row.low, row.high))
-    return Finding(what, mean, low, high, border=100 * LEVEL, unit="per cent", digits=1)
+    estimate = (row.coverage, row.low, row.high)
+    if missing(estimate):
+        estimate = undefined("the share that holds or its limits are missing", row.coverage)
+    return Finding.of(what, estimate, 100, "per cent", 1, 100 * LEVEL)
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,8 +47,9 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     table = tables["coverage"]
     control = table[table["family"] == "control"]
     default = table[table["rule"] == "default"]
-    failing = default[default["high"] < LEVEL]
     t = control.query("rule == 'none' and methods == 2")
+    flagged = tables["flagged"].query("seeds > 3 and shape != 'ties'")  # the others are not tested
+    note(*(both[c] for both in (table, tables["designs"]) for c in ("coverage", "high")), flagged["flagged"])
     return {
         "rows": [
             {"shape": shape, "methods": f"{methods}", "first": methods == min(config["methods"]), **found}
@@ -68,17 +72,17 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "told": [{"methods": f"{m}", "key": f"normal {m} none"} for m in config["methods"] if m > 2],
         "fair": span(100 * default[default["shape"].isin(FAIR)]["coverage"], 1),
         "failing": [
-            {"shape": shape, "least": fixed(100 * rows["coverage"].min(), 0)}
-            for shape, rows in failing.groupby("shape", sort=False)
+            {"shape": shape, "least": fixed(100 * rows["coverage"].min(skipna=False), 0)}
+            for shape, rows in default.groupby("shape", sort=False)
+            if (rows["high"] < LEVEL).any()
         ],
         "single": [
             {"shape": shape, "coverage": span(100 * rows["coverage"], 0)}
             for shape, rows in t[~t["shape"].isin(FAIR)].groupby("shape", sort=False)
         ],
         "flagged": [
-            {"shape": shape, "share": span(100 * rows["flagged"].dropna(), 0)}
-            for shape, rows in tables["flagged"].groupby("shape", sort=False)
-            if rows["flagged"].notna().any()
+            {"shape": shape, "share": span(100 * rows["flagged"], 0)}
+            for shape, rows in flagged.groupby("shape", sort=False)
         ],
         "replicates": f"{table['replicates'].max()}",
         "shapes": [{"shape": shape, "meaning": SHAPES[shape]} for shape in config["shapes"]],
@@ -87,7 +91,8 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def share(row: pd.Series) -> str:
     """Format a coverage in per cent, starred where its upper limit lies below the level."""
-    return fixed(100 * row["coverage"], 1) + "*" * bool(row["high"] < LEVEL)
+    known = row[["coverage", "high"]].notna().all()
+    return fixed(100 * row["coverage"], 1) + "*" * bool(row["high"] < LEVEL) if known else NONE
 
 
 def by_seeds(rows: pd.DataFrame, rule: str, seeds: Sequence[int]) -> str:
@@ -131,11 +136,10 @@ def figures(tables: Tables) -> dict[str, Figure]:
         figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.5), layout="constrained")
         for rule, (mark, fill) in looks.items():
             rows = table[table["rule"] == rule]
-            bars = 100 * pd.concat([rows["coverage"] - rows["low"], rows["high"] - rows["coverage"]], axis=1).T
+            bars = 100 * pd.concat([rows["coverage"] - rows["low"], rows["high"] - rows["coverage"]], axis=1).T.clip(0)
             look = {"color": "black", "mfc": fill, "ms": 4, "lw": 0.9}
             left.errorbar(rows["seeds"], 100 * rows["coverage"], bars, fmt=f"{mark}-", label=RULES[rule], **look)
-            ratio = rows["half_width"].to_numpy() / base[rows["seeds"]].to_numpy()
-            right.plot(rows["seeds"], ratio, f"{mark}-", **look)
+            right.plot(rows["seeds"], rows["half_width"] / rows["seeds"].map(base), f"{mark}-", **look)
         left.axhline(100 * LEVEL, color="0.5", lw=0.6, ls=":")
         left.set(ylabel="families that hold, per cent", ylim=(0, 102))
         right.set(ylabel="half-width over Bonferroni's", ylim=(0, 1.05))

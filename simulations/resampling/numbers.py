@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.factor.stability import plot_units
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of
+from simulations.estimates import difference_of, mean_of, note
 from simulations.resampling.study import LOOKS, MEDIAN
 from simulations.showing import fixed, rounded, setting, span
 
@@ -31,24 +30,24 @@ WEAK = 0.4
 
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return κ of halves, of the start and of two contributions, and κ of resamples less that of the control."""
-    by_seed = _median(tables["grid"]).groupby(["look", "seed"])[list(KAPPAS)].mean()
+    by_seed = _median(tables["grid"]).groupby(["look", "seed"])[list(KAPPAS)].mean(skipna=False)
     found = {}
     for look, words in LOOKS.items():
         for measure in ("halves", "start"):
             estimate = mean_of(by_seed.loc[look, measure], within=RANGE)
-            found[f"{measure} {look}"] = Finding(f"κ of {KAPPAS[measure]}, {words}", *estimate)
+            found[f"{measure} {look}"] = Finding.of(f"κ of {KAPPAS[measure]}, {words}", estimate)
     changes = mean_of(by_seed.loc["changes", "halves"], within=RANGE)
-    found["weak changes"] = Finding(f"κ of {KAPPAS['halves']}, {LOOKS['changes']}", *changes, border=WEAK)
+    found["weak changes"] = Finding.of(f"κ of {KAPPAS['halves']}, {LOOKS['changes']}", changes, border=WEAK)
     rules = _rules(tables)
     for first, second in _pairs(tables):
         pair = rules[(rules["look"] == "weights") & (rules["first"] == first) & (rules["second"] == second)]
         what = f"κ of contributions {first:g} and {second:g}, {LOOKS['weights']}"
-        found[f"rules {first:g} {second:g}"] = Finding(what, *mean_of(_of_seeds(pair), within=RANGE))
+        found[f"rules {first:g} {second:g}"] = Finding.of(what, mean_of(_of_seeds(pair), within=RANGE))
     d = difference_of(_of_seeds(rules[rules["look"] == "weights"]), by_seed.loc["weights", "halves"])
     found["rules less halves"] = Finding.of(f"κ of two contributions less that of two halves, {LOOKS['weights']}", d)
     for contribution, rows in _median(tables["grid"]).query("look == 'changes'").groupby("contribution"):
         what = f"κ of {KAPPAS['start']}, {LOOKS['changes']}, contribution {contribution:g}"
-        found[f"start changes {contribution:g}"] = Finding(what, *mean_of(rows["start"], within=RANGE))
+        found[f"start changes {contribution:g}"] = Finding.of(what, mean_of(rows["start"], within=RANGE))
     for look in ("weights", "changes"):
         d = difference_of(by_seed.loc[look, "kappa"], by_seed.loc["noise", "kappa"])
         found[f"kappa {look}"] = Finding.of(f"κ of {KAPPAS['kappa']}, {LOOKS[look]}, less the control's", d)
@@ -58,6 +57,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the choices by resampled clients at the median cut, and the range of their means by what is analysed."""
     grid = _median(tables["grid"])
+    note(*(grid[column] for column in ("n_factors", "unsure", "at_bound", "unidentified")))
     rows = []
     for (p, alpha, look, contribution), found in grid.groupby(["p", "alpha", "look", "contribution"], sort=False):
         rows.append(
@@ -65,15 +65,16 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
                 "setting": setting(p, alpha),
                 "look": LOOKS[look],
                 "contribution": f"{contribution:g}",
-                "factors": fixed(found["n_factors"].mean(), 0),
+                "factors": fixed(found["n_factors"].mean(skipna=False), 0),
                 **{measure: mean_of(found[measure], within=RANGE) for measure in KAPPAS},
-                **{m: fixed(100 * found[m].mean(), 0) for m in ("unsure", "at_bound", "unidentified")},
+                **{m: fixed(100 * found[m].mean(skipna=False), 0) for m in ("unsure", "at_bound", "unidentified")},
             }
         )
     places = ["look", "p", "alpha", "contribution"]
-    means = grid.groupby(places)[list(KAPPAS)].mean()
-    rules = _rules(tables).groupby(["look", "p", "alpha", "first", "second"])["kappa"].mean()
-    pairs = sorted(_pairs(tables), key=lambda pair: rules["weights"].xs(pair, level=("first", "second")).mean())
+    means = grid.groupby(places)[list(KAPPAS)].mean(skipna=False)
+    rules = _rules(tables).groupby(["look", "p", "alpha", "first", "second"])["kappa"].mean(skipna=False)
+    # what is undefined comes last
+    pairs = rules["weights"].groupby(["first", "second"]).mean(skipna=False).sort_values().index
     return {
         "settings": sorted({row["setting"] for row in rows}),
         "pairs": [{"key": f"rules {first:g} {second:g}"} for first, second in pairs],
@@ -97,7 +98,7 @@ def _rules(tables: Tables) -> pd.DataFrame:
 
 
 def _of_seeds(rules: pd.DataFrame) -> pd.Series:
-    return rules.groupby("seed")["kappa"].mean()
+    return rules.groupby("seed")["kappa"].mean(skipna=False)
 
 
 def _pairs(tables: Tables) -> list[tuple[float, float]]:
@@ -123,10 +124,8 @@ def figures(tables: Tables) -> dict[str, Figure]:
         figure, axes = plt.subplots(2, len(LOOKS), figsize=(WIDTH, 4.2), sharey="row", layout="constrained")
         for (look, words), above, below in zip(LOOKS.items(), *axes, strict=True):
             rows = units[(units["look"] == look) & (units["contribution"] == middle)]
-            values = rows["communality"].to_numpy()
-            plot_units(
-                above, values, rows["probability"].to_numpy(), rows["at_bound"].to_numpy(), cut=np.nanmedian(values)
-            )
+            values, probability, often = (rows[c].to_numpy() for c in ("communality", "probability", "at_bound"))
+            plot_units(above, values, probability, often, cut=rows["communality"].median())
             above.set_title(words)
             for i, contribution in enumerate(contributions):
                 for measure, colour in (("halves", "0.6"), ("kappa", "0")):

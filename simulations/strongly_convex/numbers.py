@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat._tables import Tables
-from fedstat.inference import interval
 from simulations.contract import Finding
 from simulations.estimates import Estimate, mean_of
-from simulations.showing import NONE, decimals
+from simulations.showing import NONE, fixed, rounded, total
 from simulations.strongly_convex.study import FORMS
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
     found = {}
     for (setting, form), rows in tables["largest"].groupby(["setting", "bound"], sort=False):
         what = f"largest ratio of gap and bound as {form}, {setting}"
-        found[f"{form}: {setting}"] = Finding(what, *mean_of(rows["ratio"]), border=1.0)
+        found[f"{form}: {setting}"] = Finding.of(what, mean_of(rows["ratio"]), border=1.0)
     return found
 
 
@@ -31,20 +30,21 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return how often the gap exceeds the bound as printed and as corrected, and by how much."""
     wanted = tables["summary"].set_index(["setting", "bound"])
     largest = tables["largest"].set_index(["setting", "bound"])["ratio"].sort_index()
+    # a gap that is not known may have exceeded the bound
+    known = largest.groupby(["setting", "bound"]).mean(skipna=False).notna()
+    exceeding, last = (wanted[column].where(known) for column in ("seeds_exceeding", "last_step_exceeding"))
     rows = []
     for setting in tables["summary"]["setting"].unique():
         row: dict[str, Any] = {"setting": setting}
         for form in FORMS:
-            found = wanted.loc[(setting, form)]
-            row[f"{form}_seeds"] = f"{found['seeds_exceeding']:.0f} of {found['seeds']:.0f}"
-            row[f"{form}_ratio"] = _ratio(mean_of(largest.loc[(setting, form)]))
-        last = wanted.loc[(setting, "printed")]
-        row["last"] = f"{last['last_step_exceeding']:.0f}" if last["seeds_exceeding"] else NONE
+            row[f"{form}_seeds"] = f"{fixed(exceeding[setting, form], 0)} of {wanted['seeds'][setting, form]}"
+            row[f"{form}_ratio"] = _ratio(mean_of(largest.loc[[(setting, form)]]))
+        row["last"] = fixed(last[setting, "printed"], 0) if exceeding[setting, "printed"] else NONE
         rows.append(row)
     return {
         "rows": rows,
-        "broken": {form: int((wanted.xs(form, level="bound")["seeds_exceeding"] > 0).sum()) for form in FORMS},
-        "exceeding": {form: int(wanted.xs(form, level="bound")["seeds_exceeding"].sum()) for form in FORMS},
+        "broken": {form: total(exceeding.clip(upper=1).xs(form, level="bound")) for form in FORMS},
+        "exceeding": {form: total(exceeding.xs(form, level="bound")) for form in FORMS},
         "settings": len(rows),
         "runs": int(wanted.xs(FORMS[0], level="bound")["seeds"].sum()),
         "seed": int(tables["gap"]["seed"].min()),
@@ -52,7 +52,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ratio(estimate: Estimate) -> str:
-    return "< 0.01" if estimate[2] < 0.01 else interval(estimate, decimals([estimate], 2))
+    return "< 0.01" if estimate[2] < 0.01 else rounded([{"ratio": estimate}], ratio=2)[0]["ratio"]
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
@@ -65,7 +65,10 @@ def figures(tables: Tables) -> dict[str, Figure]:
     first = gaps[gaps["seed"] == gaps["seed"].min()]
     groups = list(first.groupby("setting", sort=False))
     with style():
-        figure, axes = plt.subplots(2, -(-len(groups) // 2), figsize=(WIDTH, 3.8), sharex=True, layout="constrained")
+        figure, axes = plt.subplots(
+            2, -(-len(groups) // 2), figsize=(WIDTH, 3.8), sharex=True, layout="constrained",
+            subplot_kw={"xscale": "log", "yscale": "log"},
+        )  # fmt: skip
         for axis, (setting, table) in zip(axes.flat, groups, strict=True):
             t, gap, printed = (table[c].to_numpy() for c in ("t", "gap", "printed"))
             axis.fill_between(t, printed, gap, where=gap > printed, color="0.85", lw=0, label="printed bound fails")
@@ -75,8 +78,6 @@ def figures(tables: Tables) -> dict[str, Figure]:
             axis.plot(t, gap, "-", color="black", lw=1.2, label="expected gap")
             axis.plot(t, printed, "--", color="black", lw=0.9, label="bound as printed")
             axis.plot(t, table["corrected"], ":", color="black", lw=1.2, label="bound as corrected")
-            axis.set_xscale("log")
-            axis.set_yscale("log")
             axis.set_title(setting)
         figure.supxlabel("step t", fontsize=8)
         figure.supylabel("F(w) − F* and its bounds", fontsize=8)

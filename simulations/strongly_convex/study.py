@@ -171,7 +171,7 @@ def evidence(tables: Tables) -> Tables:
 def largest(gap: pd.DataFrame) -> pd.DataFrame:
     """Return the largest ratio of gap and bound over the steps, of the gap's lower limit where it is estimated."""
     ratios = pd.concat(gap[["setting", "seed"]].assign(bound=form, ratio=gap["low"] / gap[form]) for form in FORMS)
-    return ratios.groupby(["setting", "bound", "seed"], sort=False)["ratio"].max().reset_index()
+    return ratios.groupby(["setting", "bound", "seed"], sort=False)["ratio"].max(skipna=False).reset_index()
 
 
 def summary(gap: pd.DataFrame) -> pd.DataFrame:
