@@ -81,6 +81,7 @@ class About:
 
 
 _KINDS = ("Figure", "Table")
+_NO_LIMITS = "values are missing, or too few or too much alike for limits"
 
 
 def _listed(words: list[str]) -> str:
@@ -128,7 +129,8 @@ class Finding:
     ) -> Finding:
         """Make a finding of an estimate, or of a paired difference, in another unit if need be."""
         found = times(factor, limits(estimate) if isinstance(estimate, PairedDifference) else estimate)
-        return cls(what, *found, border=border, unit=unit, digits=digits, why=reason(found))
+        why = reason(found) or (_NO_LIMITS if math.isnan(found[1] + found[2]) else "")
+        return cls(what, *found, border=border, unit=unit, digits=digits, why=why)
 
     def record(self) -> dict[str, str]:
         """Return what chapters print of it."""

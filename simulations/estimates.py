@@ -8,21 +8,30 @@ left are never averaged in its place, since what is missing is not missing by ch
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedstat.inference import PairedDifference, clopper_pearson, mean_interval, paired_difference
+from fedstat.inference import (
+    Design,
+    PairedDifference,
+    clopper_pearson,
+    mean_interval,
+    paired_difference,
+    simultaneous,
+)  # fmt: skip
 from fedstat.inference.paired import NO_SPREAD
 
 #: Mean, lower and upper limit.
 Estimate = tuple[float, float, float]
 REAL = (-math.inf, math.inf)
+Name = TypeVar("Name", bound=Hashable)
 _noted: ContextVar[dict[str, None] | None] = ContextVar("noted", default=None)
 
 
@@ -115,6 +124,47 @@ def difference_of(a: ArrayLike, b: ArrayLike, *, level: float = 0.95, within: tu
         found = paired_difference(x, y, level=level, within=within)
         return Difference(**vars(found), why=NO_SPREAD if math.isnan(found.low) else "")
     return Difference(mean, low, high, sd=math.nan, correlation=math.nan, p=math.nan, n=len(x), level=level, why=why)
+
+
+def joint_of(
+    wide: pd.DataFrame,
+    pairs: Sequence[tuple[Name, Name]],
+    design: Design,
+    *,
+    level: float = 0.95,
+    moderated: bool | Literal["auto"] = False,
+) -> dict[tuple[Name, Name], Estimate]:
+    """Compare pairs of columns with limits that hold together, as `fedstat.inference.simultaneous`, where defined.
+
+    Parameters
+    ----------
+    wide : DataFrame
+        One row per seed.
+    pairs : sequence of (name, name)
+        Columns, the first less the second.
+    design, level, moderated
+        As there. Limits hold together for all pairs without a missing value.
+    """
+    gone = {pair: why for pair in pairs if (why := missing(wide[pair[0]], wide[pair[1]]))}
+    found: dict[tuple[Name, Name], Estimate] = {pair: undefined(why) for pair, why in gone.items()}
+    if whole := [pair for pair in pairs if pair not in gone]:
+        names = list(dict.fromkeys(name for pair in whole for name in pair))
+        places = [(names.index(a), names.index(b)) for a, b in whole]
+        family = simultaneous(
+            wide[names].to_numpy(dtype=float).T[:, :, None], places, design=design, level=level, moderated=moderated
+        )
+        why = "one pair has no limits" if len(wide) < 2 else NO_SPREAD
+        for pair, mean, low, high in zip(whole, family.estimate, family.low, family.high, strict=True):
+            found[pair] = undefined(why, float(mean)) if np.isnan(low) else (float(mean), float(low), float(high))
+    return {pair: found[pair] for pair in pairs}
+
+
+def by_run(rows: pd.DataFrame, columns: str, values: str = "value") -> pd.DataFrame:
+    """Return one row per seed, NaN where nothing ran and infinity where a run left no number.
+
+    So runs that were not asked for can be left out, as `dropna` does, and what is missing stays undefined.
+    """
+    return rows.assign(**{values: rows[values].fillna(math.inf)}).pivot(index="seed", columns=columns, values=values)
 
 
 def share_of(hits: ArrayLike, level: float = 0.95) -> Estimate:

@@ -51,7 +51,7 @@ def decimals(estimates: Iterable[Sequence[float]], most: int) -> int:
 
 def fixed(value: float, digits: int) -> str:
     """Format a number with `digits` decimals; NaN is a dash."""
-    return NONE if value != value else f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
+    return NONE if not math.isfinite(value) else f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def span(values: Iterable[float], digits: int) -> str:

@@ -126,7 +126,7 @@ def test_doctor_knows_all_extras():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for extra, (packages, _) in EXTRAS.items():
         assert {re.match(r"[\w-]+", wanted)[0] for wanted in extras[extra]} == set(packages)
-    assert set(extras) - set(EXTRAS) <= {"test", "dev", "docs"}
+    assert set(extras) - set(EXTRAS) <= {"report", "test", "dev", "docs"}
 
 
 WRONG = {

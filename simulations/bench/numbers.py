@@ -56,7 +56,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 def _points(what: str, estimate: Any) -> Finding:
     mean, low, high = (float(value) for value in estimate)
-    return Finding(greek(what), mean, low, high, unit="points", digits=1)
+    return Finding.of(greek(what), (mean, low, high), unit="points", digits=1)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------

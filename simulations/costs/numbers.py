@@ -78,12 +78,12 @@ def findings(tables: Tables) -> dict[str, Finding]:
     level = 1 - 0.05 / times.shape[1]
     for arm in times:
         what = f"processor time of {arm} over FedAvg"
-        found[f"time {arm}"] = Finding(what, *ratio(times[arm], level), border=1.0)
+        found[f"time {arm}"] = Finding.of(what, ratio(times[arm], level), border=1.0)
         value = float(exact.loc[arm, "arithmetic"])
         value = 1.0 if abs(value - 1) < 0.002 else value  # the server's average differs by what is shared
-        found[f"arithmetic {arm}"] = Finding(f"arithmetic of {arm} over FedAvg", value, value, value, border=1.0)
+        found[f"arithmetic {arm}"] = Finding.of(f"arithmetic of {arm} over FedAvg", (value, value, value), border=1.0)
     what = "processor time of FedProx over FedAvg, beside the printed ratio"
-    found["printed FedProx"] = Finding(what, *ratio(times["FedProx"], level), border=theirs["FedProx"])
+    found["printed FedProx"] = Finding.of(what, ratio(times["FedProx"], level), border=theirs["FedProx"])
     return found
 
 

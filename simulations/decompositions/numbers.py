@@ -106,7 +106,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
         for measure, border in (("agreement", NEARLY_ALL), ("kappa", 0.8)):
             estimate = mean_of(late[measure], within=MEASURES[measure])
             what = f"{measure} of consecutive rounds, {ARMS[arm]}, as written, over populations of all settings"
-            found[f"{measure} {arm}"] = Finding(what, *estimate, border=border, digits=3)
+            found[f"{measure} {arm}"] = Finding.of(what, estimate, border=border, digits=3)
     cells = control_cells(tables)
     for cell in cells:
         table = controlled(tables, cell)

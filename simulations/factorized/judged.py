@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design, simultaneous
+from fedstat.inference import Design
+from fedstat.inference.family import unmoderated_because
 from simulations.beside import beside_printed
-from simulations.estimates import Estimate
+from simulations.estimates import Estimate, joint_of
 from simulations.factorized.arms import ARMS, FACTORIZED, READINGS
 from simulations.factorized.cells import Cell
 from simulations.published import printed
@@ -69,14 +70,8 @@ def per_seed(tables: Tables, cell: Cell, metric: str = "accuracy") -> pd.DataFra
 
 def judge(table: pd.DataFrame, pairs: list[tuple[str, str]]) -> Judged:
     """Compare pairs of columns, paired on seeds, with 95% intervals that hold for all of them together."""
-    names = list(table)
-    places = [(names.index(first), names.index(second)) for first, second in pairs]
-    found = simultaneous(table.to_numpy().T[:, :, None], places, design=DESIGN)
-    limits = zip(found.estimate, found.low, found.high, strict=True)
-    return Judged(
-        {pair: (float(m), float(low), float(high)) for pair, (m, low, high) in zip(pairs, limits, strict=True)},
-        found.moderated,
-    )
+    runs = table.dropna(axis=1).to_numpy().T
+    return Judged(joint_of(table, pairs, DESIGN, moderated="auto"), not unmoderated_because(runs, DESIGN))
 
 
 def differences(tables: Tables, cell: Cell) -> Judged:
@@ -98,7 +93,7 @@ def robustness(tables: Tables) -> Judged:
             names = (f"{arm}, {key(cell)}", f"{arm}, {key(standard)}")
             both |= {names[0]: values, names[1]: per_seed(tables, standard)[arm]}
             pairs.append(names)
-    return judge(pd.DataFrame(both), pairs) if pairs else Judged({}, False)
+    return judge(pd.DataFrame(both), pairs)
 
 
 def works(tables: Tables) -> dict[str, list[Cell]]:

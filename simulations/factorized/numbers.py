@@ -55,10 +55,10 @@ def findings(tables: Tables) -> dict[str, Finding]:
     for cell in cells(tables):
         for (first, second), estimate in differences(tables, cell).estimates.items():
             what = f"accuracy of {first} less {second}, {key(cell)} labels"
-            found[f"{first} less {second}: {key(cell)}"] = Finding(what, *estimate, unit=" points", digits=1)
+            found[f"{first} less {second}: {key(cell)}"] = Finding.of(what, estimate, unit=" points", digits=1)
     for (first, _), estimate in robustness(tables).estimates.items():
         what = f"accuracy with permuted labels less with standard ones: {first}"
-        found[f"robust: {first}"] = Finding(what, *estimate, unit=" points", digits=1)
+        found[f"robust: {first}"] = Finding.of(what, estimate, unit=" points", digits=1)
     return found
 
 

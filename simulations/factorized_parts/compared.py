@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design, simultaneous
+from fedstat.inference import Design
+from simulations.estimates import joint_of
 from simulations.factorized_parts.arms import BASES, SWITCHES
 from simulations.factorized_parts.study import DOMAIN_SETTING
 
@@ -57,11 +57,8 @@ def differences(wide: pd.DataFrame, pairs: Sequence[tuple[str, str]], level: flo
     known = [(a, b) for a, b in pairs if a in wide and b in wide]
     if not known:
         return []
-    places = [[wide.columns.get_loc(label) for label in pair] for pair in known]
-    family = simultaneous(100 * wide.to_numpy().T[..., None], places, design=DESIGN, level=level)
-    # runs that are equal under every seed have no spread, and their difference is known
-    mean, low, high = family.estimate, *(np.where(np.isnan(v), family.estimate, v) for v in (family.low, family.high))
-    return [Difference(*pair, *map(float, v)) for pair, *v in zip(known, mean, low, high, strict=True)]
+    found = joint_of(100 * wide, known, DESIGN, level=level, moderated="auto")
+    return [Difference(*pair, *estimate) for pair, estimate in found.items()]
 
 
 def components(tables: Tables) -> dict[str, list[Difference]]:

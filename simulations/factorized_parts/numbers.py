@@ -60,12 +60,12 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 def _difference(d: Difference, setting: str) -> Finding:
     what = f"accuracy of {greek(d.arm)} less that of {greek(d.control)}, {setting}"
-    return Finding(what, d.mean, d.low, d.high, unit="points", digits=1)
+    return Finding.of(what, (d.mean, d.low, d.high), unit="points", digits=1)
 
 
 def _lead(lead: Lead) -> Finding:
     what = f"accuracy of {greek(lead.arm)} less that of the best of {', '.join(lead.controls)}, {lead.setting}"
-    return Finding(what, lead.mean, lead.low, lead.high, unit="points", digits=1)
+    return Finding.of(what, (lead.mean, lead.low, lead.high), unit="points", digits=1)
 
 
 def _single(tables: Tables) -> list[Difference]:
@@ -83,16 +83,16 @@ def _similarities(tables: Tables) -> dict[str, Finding]:
         rows = table[table["arm"] == arm]
         last = rows[rows["round"] == rows["round"].max()].set_index("seed")
         for key, (words, first, second) in SIMILARITIES.items():
-            found[f"{key} {arm}"] = Finding(
-                f"{words}, {greek(arm)}, last round", *mean_of(last[first] - last[second], level), digits=4
+            found[f"{key} {arm}"] = Finding.of(
+                f"{words}, {greek(arm)}, last round", mean_of(last[first] - last[second], level), digits=4
             )
         over_rounds = rows.groupby("seed")
         for key, words in {"nearest": "three most similar clients", "matched": "neighbours"}.items():
             share = over_rounds[key].mean().dropna()
             if len(share) > 1:
-                found[f"{key} {arm}"] = Finding(
+                found[f"{key} {arm}"] = Finding.of(
                     f"share of a client's {words} that are of its domain, {greek(arm)}, all rounds",
-                    *mean_of(share, level, within=(0.0, 1.0)), border=CHANCE, digits=3,
+                    mean_of(share, level, within=(0.0, 1.0)), border=CHANCE, digits=3,
                 )  # fmt: skip
     return found
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design, simultaneous
-from simulations.estimates import Estimate, difference_of
+from fedstat.inference import Design
+from simulations.estimates import Estimate, by_run, difference_of, joint_of
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT, Setup
 from simulations.feddecomp.study import SIMULTANEOUS, warm_arm
 
@@ -87,11 +87,11 @@ def _layout(world: str, rows: pd.DataFrame) -> Layout:
 def by_seed(
     tables: Tables, layout: Layout, dirichlet: float, metric: str = "accuracy", train: int | None = None
 ) -> pd.DataFrame:
-    """Return one row per seed and one column per arm, NaN where an arm did not run or diverged; shares in per cent."""
+    """Return one row per seed and one column per arm, shares in per cent."""
     rows = tables["accuracy"]
     here = (rows["world"] == layout.world) & (rows["dirichlet"] == dirichlet) & (rows["metric"] == metric)
     rows = rows[here & (rows["train"] == (train or layout.train))]
-    return rows.pivot(index="seed", columns="arm", values="value") * (1 if metric == LOG_LOSS else 100)
+    return by_run(rows, "arm") * (1 if metric == LOG_LOSS else 100)
 
 
 def beside_each_other(wide: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -103,14 +103,9 @@ def joint(
     wide: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, moderated: bool | Literal["auto"] = False
 ) -> dict[tuple[str, str], Estimate]:
     """Return differences of pairs of columns, with limits that hold together at 95%, on the seeds that all have."""
-    names = list(dict.fromkeys(name for pair in pairs for name in pair))
-    table = wide[names].dropna()
-    index = {name: i for i, name in enumerate(names)}
-    family = simultaneous(
-        table.to_numpy().T[:, :, None], [(index[a], index[b]) for a, b in pairs], design=DESIGN, moderated=moderated
+    return joint_of(
+        wide[[*{name: None for pair in pairs for name in pair}]].dropna(), pairs, DESIGN, moderated=moderated
     )
-    rows = zip(family.estimate, family.low, family.high, strict=True)
-    return {pair: (float(m), float(low), float(high)) for pair, (m, low, high) in zip(pairs, rows, strict=True)}
 
 
 def question(tables: Tables, layout: Layout, metric: str = "accuracy") -> dict[tuple[str, str, float], Estimate]:

@@ -51,7 +51,7 @@ def prefix(tables: Tables, layout: Layout) -> str:
 
 
 def _points(what: str, estimate: Estimate) -> Finding:
-    return Finding(f"accuracy, {what}", *estimate, unit="points", digits=1)
+    return Finding.of(f"accuracy, {what}", estimate, unit="points", digits=1)
 
 
 def _question(tables: Tables, layout: Layout) -> dict[str, Finding]:
@@ -60,10 +60,10 @@ def _question(tables: Tables, layout: Layout) -> dict[str, Finding]:
         found[f"{arm} less {other}, {a:g}"] = _points(f"{arm} less {other}, Dirichlet {a:g}", estimate)
     for (arm, other, a), estimate in question(tables, layout, LOG_LOSS).items():
         what = f"log-loss, {arm} less {other}, Dirichlet {a:g}"
-        found[f"log-loss {arm} less {other}, {a:g}"] = Finding(what, *estimate, unit="nats", digits=2)
+        found[f"log-loss {arm} less {other}, {a:g}"] = Finding.of(what, estimate, unit="nats", digits=2)
     for (arm, other, a), estimate in question(tables, layout, "balanced_accuracy").items():
         what = f"balanced accuracy, {arm} less {other}, Dirichlet {a:g}"
-        found[f"balanced {arm} less {other}, {a:g}"] = Finding(what, *estimate, unit="points", digits=1)
+        found[f"balanced {arm} less {other}, {a:g}"] = Finding.of(what, estimate, unit="points", digits=1)
     return found
 
 
@@ -137,7 +137,7 @@ def _figure_6(tables: Tables, layout: Layout) -> dict[str, Finding]:
             ratios = log_ratio(tables, layout, alternating, other)
             mean, low, high = (math.exp(v) for v in mean_of(ratios, 1 - 0.05 / 4))
             what = f"spread of σ, alternating over simultaneous, as many epochs {how}, {reading}"
-            found[f"figure 6, {reading}, {how}"] = Finding(what, mean, low, high, border=1.0, digits=3)
+            found[f"figure 6, {reading}, {how}"] = Finding.of(what, (mean, low, high), border=1.0, digits=3)
     return found
 
 
@@ -147,13 +147,13 @@ def _table_6(tables: Tables, layout: Layout) -> dict[str, Finding]:
     far, near = (moved(tables, layout, layout.warm[e]) for e in (most, none))
     wide = by_seed(tables, layout, layout.first)
     found = {
-        "table 6, order": Finding(
+        "table 6, order": Finding.of(
             f"pre-trained, {most} epochs of the low-rank part: distance of τ less that of σ",
-            *single(far["tau"], far["sigma"], of=6),
+            single(far["tau"], far["sigma"], of=6),
         ),
-        "table 6, σ": Finding(
+        "table 6, σ": Finding.of(
             f"pre-trained: distance of σ, {most} epochs of the low-rank part less {none}",
-            *single(far["sigma"], near["sigma"], of=6),
+            single(far["sigma"], near["sigma"], of=6),
         ),
         "table 6, accuracy": _points(
             f"pre-trained, {most} epochs of the low-rank part less {none}",

@@ -61,7 +61,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 
 def _finding(what: str, estimate: Estimate, unit: str = "points", digits: int = 1) -> Finding:
-    return Finding(what, *estimate, unit=unit, digits=digits)
+    return Finding.of(what, estimate, unit=unit, digits=digits)
 
 
 def _plain(a: pd.Series, b: pd.Series) -> Estimate:
@@ -123,8 +123,8 @@ def _curve_findings(tables: Tables, group: str, where: str) -> dict[str, Finding
     found = {}
     for setting in names:
         d = difference_of(gaps[setting], 0 * gaps[setting], level=level)
-        found[f"loss {_short(setting)}"] = Finding(
-            f"training loss, mean over rounds, FedFac dynamic less FedAvg, {setting}", d.mean, d.low, d.high,
+        found[f"loss {_short(setting)}"] = Finding.of(
+            f"training loss, mean over rounds, FedFac dynamic less FedAvg, {setting}", d,
             unit="nats",
         )  # fmt: skip
     if len(names) > 1:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design, simultaneous
-from simulations.estimates import Estimate
+from fedstat.inference import Design
+from simulations.estimates import Estimate, by_run, joint_of
 
 #: Seeds deal the same images anew, and the sentence is about other deals and runs.
 DESIGN = Design(clients="new", data="fixed")
@@ -30,11 +30,11 @@ def groups(tables: Tables) -> list[str]:
 
 
 def by_seed(tables: Tables, setting: str, metric: str = "accuracy", table: str = "accuracy") -> pd.DataFrame:
-    """Return one row per seed and one column per arm; NaN where an arm did not run under a seed."""
+    """Return one row per seed and one column per arm."""
     rows = tables[table]
     rows = rows[(rows["setting"] == setting) & (rows["metric"] == metric)]
     column = {"accuracy": "arm", "newcomers": "rule"}[table]
-    return rows.pivot(index="seed", columns=column, values="value")
+    return by_run(rows, column)
 
 
 def pooled(tables: Tables, group: str, metric: str = "accuracy", table: str = "accuracy") -> pd.DataFrame:
@@ -45,14 +45,7 @@ def pooled(tables: Tables, group: str, metric: str = "accuracy", table: str = "a
 
 def joint(wide: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Estimate]:
     """Return differences of pairs of arms, with limits that hold together at 95%."""
-    names = list(dict.fromkeys(name for pair in pairs for name in pair))
-    table = wide[names].dropna()
-    index = {name: i for i, name in enumerate(names)}
-    family = simultaneous(
-        table.to_numpy().T[:, :, None], [(index[a], index[b]) for a, b in pairs], design=DESIGN, moderated=False
-    )
-    rows = zip(family.estimate, family.low, family.high, strict=True)
-    return {pair: (float(m), float(low), float(high)) for pair, (m, low, high) in zip(pairs, rows, strict=True)}
+    return joint_of(wide[[*{name: None for pair in pairs for name in pair}]].dropna(), pairs, DESIGN)
 
 
 def margin(points: pd.DataFrame) -> float:

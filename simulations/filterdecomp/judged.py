@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Comparison, Design, TimeToTarget, compare, simultaneous, to_target
+from fedstat.inference import Comparison, Design, TimeToTarget, compare, to_target
 from simulations.beside import beside_printed
-from simulations.estimates import Estimate, mean_of
+from simulations.estimates import Estimate, joint_of, mean_of
 from simulations.filterdecomp.arms import ESTIMAND, GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 from simulations.published import printed
 
@@ -89,18 +90,11 @@ def figure_3(tables: Tables, shown: str, arm: str) -> pd.DataFrame:
 def joint(table: pd.DataFrame, pairs: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, Any], Estimate]:
     """Compare pairs of columns in points, paired on seeds, with 95% limits that hold together.
 
-    Limits are cut off where differences of shares end, and lie there if a difference has no spread over seeds.
+    Limits are cut off where differences of shares end.
     """
-    names = list(dict.fromkeys(name for pair in pairs for name in pair))
-    known = table[names].dropna()
-    index = {name: i for i, name in enumerate(names)}
-    family = simultaneous(
-        known.to_numpy().T[:, :, None], [(index[a], index[b]) for a, b in pairs], design=DESIGN, moderated=False
-    )
-    low = np.clip(np.nan_to_num(family.low, nan=-_FULL), -_FULL, _FULL)
-    high = np.clip(np.nan_to_num(family.high, nan=_FULL), -_FULL, _FULL)
-    rows = zip(family.estimate, low, high, strict=True)
-    return {pair: (float(m), float(a), float(b)) for pair, (m, a, b) in zip(pairs, rows, strict=True)}
+    found = joint_of(table, pairs, DESIGN)
+    cut = {pair: (mean, max(low, -_FULL), min(high, _FULL)) for pair, (mean, low, high) in found.items()}
+    return {pair: found[pair] if math.isnan(limits[1]) else limits for pair, limits in cut.items()}
 
 
 def personal_differences(tables: Tables, cell: str) -> dict[tuple[str, str], Estimate]:

@@ -34,7 +34,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
 def _points(found: Mapping[tuple[Any, Any], Estimate], what: str, name: str) -> dict[str, Finding]:
     """Return findings of differences in points; `what` and `name` are filled with the first and the second arm."""
     return {
-        name.format(a, b): Finding(what.format(a, b), *estimate, unit=_POINTS, digits=1)
+        name.format(a, b): Finding.of(what.format(a, b), estimate, unit=_POINTS, digits=1)
         for (a, b), estimate in found.items()
     }
 
@@ -66,8 +66,8 @@ def _curves(tables: Tables) -> dict[str, Finding]:
         for row in rows.to_dict("records"):
             if row["method"] == "FilterDecomp" and np.isfinite(row["low"]):
                 what = f"rounds of FilterDecomp less FedAvg's until {judged.SHARE:.0%} of FedAvg's accuracy, {where}"
-                found[f"rounds: {where}"] = Finding(
-                    what, row["difference"], row["low"], row["high"], unit="rounds", digits=1
+                found[f"rounds: {where}"] = Finding.of(
+                    what, (row["difference"], row["low"], row["high"]), unit="rounds", digits=1
                 )
     return found
 
@@ -81,7 +81,7 @@ def _figure_3(tables: Tables) -> dict[str, Finding]:
         pairs = judged.joint(wide, [(f"{x} ours", f"{x} FedAvg") for x in at])
         for x, estimate in zip(at, pairs.values(), strict=True):
             what = f"global accuracy of FilterDecomp less FedAvg, {x} {'local ' * (name == 'epochs')}{name}"
-            found[f"{name} {x}"] = Finding(what, *estimate, unit=_POINTS, digits=1)
+            found[f"{name} {x}"] = Finding.of(what, estimate, unit=_POINTS, digits=1)
         if len(at) > 1:
             turns = {
                 arm: judged.joint(table, [(at[-1], at[-2 if name == "epochs" else 0])]) for arm, table in both.items()
@@ -89,19 +89,21 @@ def _figure_3(tables: Tables) -> dict[str, Finding]:
             for arm, turn in turns.items():
                 ((to, since), estimate) = next(iter(turn.items()))
                 what = f"global accuracy of {arm} with {to} {name} less with {since}"
-                found[f"more {name}: {arm}"] = Finding(what, *estimate, unit=_POINTS, digits=1)
+                found[f"more {name}: {arm}"] = Finding.of(what, estimate, unit=_POINTS, digits=1)
     for m in _sizes(tables):
         words = f"over the variance of the average, the same clients, {m} participants"
         for key, error in (("variance", False), ("error", True)):
             what = "variance" if key == "variance" else "mean squared error"
             estimate = judged.geometric(judged.variance_ratio(tables, m, error=error), 2 * len(_sizes(tables)))
-            found[f"{key} {m}"] = Finding(f"{what} of the product of averages {words}", *estimate, border=1.0, digits=4)
+            found[f"{key} {m}"] = Finding.of(
+                f"{what} of the product of averages {words}", estimate, border=1.0, digits=4
+            )
     first = _sizes(tables)[0]
     for key, relative in (("own", False), ("own, relative", True)):
         estimate = judged.geometric(judged.own_ratio(tables, first, relative=relative), 2)
         words = ", relative to its size" if relative else ""
         what = f"variance of FilterDecomp's aggregate over FedAvg's, each on its own way{words}"
-        found[key] = Finding(what, *estimate, border=1.0, digits=2)
+        found[key] = Finding.of(what, estimate, border=1.0, digits=2)
     return found
 
 

@@ -60,7 +60,7 @@ def _virtual(close: pd.DataFrame) -> dict[str, Finding]:
     for name, words in RATIOS.items():
         ratio = np.log(rows[name, "virtual"] / rows[name, "local"])
         mean, low, high = np.exp(mean_of(ratio.to_numpy(), level)).tolist()
-        found[name] = Finding(f"{words}, virtual over local clients", mean, low, high, border=1.0, digits=3)
+        found[name] = Finding.of(f"{words}, virtual over local clients", (mean, low, high), border=1.0, digits=3)
     for name, words in DIFFERENCES.items():
         d = difference_of(rows[name, "virtual"], rows[name, "local"], level=level)
         found[name] = Finding.of(f"{words}, virtual less local clients", d, unit="nats", digits=3)
@@ -69,7 +69,7 @@ def _virtual(close: pd.DataFrame) -> dict[str, Finding]:
 
 def _held(plane: pd.DataFrame) -> dict[str, Finding]:
     held = plane.groupby("seed")["held"].first().to_numpy()
-    found = {"held": Finding("share of the way that the plane holds", *mean_of(held, LEVEL), border=0.5)}
+    found = {"held": Finding.of("share of the way that the plane holds", mean_of(held, LEVEL), border=0.5)}
     for arm, rows in plane.groupby("arm"):
         d = difference_of(rows["projected"], rows["end"], level=LEVEL)
         words = f"loss of the last followed network's projection less its own, {arm}"

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design, PairedDifference, simultaneous
-from simulations.estimates import Estimate, difference_of
+from fedstat.inference import Design, PairedDifference
+from simulations.estimates import Estimate, difference_of, joint_of
 from simulations.low_rank_start.runs import CONTROLS, Arm
 from simulations.low_rank_start.study import Scale
 
@@ -95,12 +95,8 @@ def less_controls(tables: Tables, setting: str, curve: Arm, kind: Kind) -> dict[
     """Return a curve's accuracy less each control's, with limits that hold together over levels and controls."""
     values = response(tables, setting, curve, kind)
     controls = pd.DataFrame({name: points(tables, setting, Arm(name)) for name in CONTROLS})
-    table, levels = values.join(controls), list(values)
-    pairs = [(i, len(levels) + j) for i in range(len(levels)) for j in range(len(CONTROLS))]
-    family = simultaneous(table.to_numpy().T[:, :, None], pairs, design=DESIGN, moderated=False)
-    keys = [(level, control) for level in levels for control in CONTROLS]
-    rows = zip(family.estimate, family.low, family.high, strict=True)
-    return {key: (float(mean), float(low), float(high)) for key, (mean, low, high) in zip(keys, rows, strict=True)}
+    table = values.join(controls)
+    return joint_of(table, [(level, control) for level in values for control in CONTROLS], DESIGN)
 
 
 def dose_of(tables: Tables, setting: str) -> pd.Series:

@@ -135,7 +135,7 @@ def _between(tables: Tables) -> Iterator[tuple[str, Finding]]:
             limits = stats.ttest_ind(a, b, equal_var=False).confidence_interval(1 - 0.05 / 2)
             what = f"{name} step of the dose: {settings[-1]} less {settings[0]}, {RATES[kind]} (Welch)"
             estimate = float(a.mean() - b.mean()), float(limits.low), float(limits.high)
-            yield f"between {name} {kind}", Finding(what, *estimate, unit="points", digits=1)
+            yield f"between {name} {kind}", Finding.of(what, estimate, unit="points", digits=1)
 
 
 # --- what the chapter prints -----------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 
 def _finding(what: str, row: pd.Series) -> Finding:
-    return Finding(what, float(row["mean"]), float(row["low"]), float(row["high"]), unit="points", digits=1)
+    return Finding.of(what, (float(row["mean"]), float(row["low"]), float(row["high"])), unit="points", digits=1)
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,8 +83,8 @@ def findings(tables: Tables) -> dict[str, Finding]:
     fresh = by_seed(rows(tables, steps=1, stage=0))["FedAvg", "guessing"]
     average = ("FedAvg", "guessing")
     found = {
-        "positive": Finding(
-            "PSNR of an image behind one step of an untrained FedAvg", *mean_of(fresh), RECOVERED, "dB", 1
+        "positive": Finding.of(
+            "PSNR of an image behind one step of an untrained FedAvg", mean_of(fresh), border=RECOVERED, unit="dB", digits=1
         ),
         "negative": _difference(
             "PSNR from a random gradient less the mean image's", final, ("FedAvg", "random gradient")
@@ -135,7 +135,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
         guessed = "simulating" if attack.startswith("simulating") else "guessing"
         pairs = [((arm, attack), control or (arm, guessed)) for arm in OTHERS]
         for ((arm, _), _), limits in joint(wide, pairs).items():
-            found[key.format(arm)] = Finding(f"{words.format(arm)} ({_FAMILY})", *limits, unit="dB", digits=1)
+            found[key.format(arm)] = Finding.of(f"{words.format(arm)} ({_FAMILY})", limits, unit="dB", digits=1)
     return found
 
 

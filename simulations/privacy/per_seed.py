@@ -8,8 +8,8 @@ from typing import Literal
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design, simultaneous
-from simulations.estimates import Estimate
+from fedstat.inference import Design
+from simulations.estimates import Estimate, joint_of
 
 #: Seeds deal the same images anew, and the sentence is about other deals and runs.
 DESIGN = Design(clients="new", data="fixed")
@@ -50,9 +50,4 @@ def by_seed(table: pd.DataFrame, measure: str = "psnr", how: How = "mean") -> pd
 
 def joint(wide: pd.DataFrame, pairs: Sequence[tuple[Target, Target]]) -> dict[tuple[Target, Target], Estimate]:
     """Return differences of pairs, with limits that hold together at 95%."""
-    names = list(dict.fromkeys(name for pair in pairs for name in pair))
-    values = wide[names].dropna().to_numpy().T[:, :, None]
-    places = [(names.index(a), names.index(b)) for a, b in pairs]
-    family = simultaneous(values, places, design=DESIGN, moderated=False)
-    found = zip(family.estimate, family.low, family.high, strict=True)
-    return {pair: (float(m), float(low), float(high)) for pair, (m, low, high) in zip(pairs, found, strict=True)}
+    return joint_of(wide, pairs, DESIGN)

@@ -41,13 +41,13 @@ def findings(tables: Tables) -> dict[str, Finding]:
             values = _late(tables, arm).groupby("seed")[measure].mean()
             estimate = mean_of(values, within=MEASURES[measure])
             what = f"{WORDS[measure]} by {words}, mean over the settings"
-            found[f"{measure} {arm}"] = Finding(what, *estimate, border=border, digits=3)
+            found[f"{measure} {arm}"] = Finding.of(what, estimate, border=border, digits=3)
     for arm, words in ARMS.items():
         late = _late(tables, arm).groupby(["p", "alpha"])["agreement"].mean()
         what = f"{WORDS['agreement']} by {words}, last rounds less rounds 2 to {EARLY}, interval over the settings"
         early = f"{WORDS['agreement']} by {words}, rounds 2 to {EARLY}, interval over the settings"
-        found[f"early {arm}"] = Finding(
-            early, *mean_of(_early(tables, arm), within=MEASURES["agreement"]), border=LITTLE, digits=3
+        found[f"early {arm}"] = Finding.of(
+            early, mean_of(_early(tables, arm), within=MEASURES["agreement"]), border=LITTLE, digits=3
         )
         found[f"drift {arm}"] = Finding.of(what, difference_of(late, _early(tables, arm)), digits=3)
     return found

@@ -163,7 +163,7 @@ def _optimism(tables: Tables) -> Iterator[tuple[str, Finding]]:
             trial = role(tables, setting, name)
             what = f"{split} accuracy of the value chosen by it, tuning seeds less fresh seeds, {named(setting)}"
             estimate = times(100, _excess(tables, setting, trial, split))
-            yield f"optimism {name} {named(setting)}", Finding(what, *estimate, unit="points", digits=1)
+            yield f"optimism {name} {named(setting)}", Finding.of(what, estimate, unit="points", digits=1)
         first, second = (role(tables, setting, name) for name in ("chosen", "runner-up"))
         fresh = scores(tables, setting, split="test", seeds="fresh")
         d = difference_of(fresh[first], fresh[second])

@@ -73,13 +73,13 @@ def _of_reading(tables: Tables, reading: Reading) -> dict[str, Finding]:
     gap = difference_of(wide["highest"]["one label"], wide["main"]["iid"], level=_TOGETHER)
     share = _rejected(wide["dip_p"]["one label"])
     found = {
-        f"low, {words}": Finding(f"{words}: share of units near or below zero, iid clients", *low, border=0.5),
-        f"gap, {words}": Finding(
-            f"{words}: uppermost peak of one-label less main peak of iid clients (nats)", *limits(gap),
+        f"low, {words}": Finding.of(f"{words}: share of units near or below zero, iid clients", low, border=0.5),
+        f"gap, {words}": Finding.of(
+            f"{words}: uppermost peak of one-label less main peak of iid clients (nats)", limits(gap),
             border=NEAR_TWO[0],
         ),
-        f"peaks, {words}": Finding(
-            f"{words}: share of seeds in which one-label entropies are not unimodal", *share, border=_ALPHA
+        f"peaks, {words}": Finding.of(
+            f"{words}: share of seeds in which one-label entropies are not unimodal", share, border=_ALPHA
         ),
     }  # fmt: skip
     if reading[2] != "mean, far":  # its standard deviations are those of "mean"

@@ -27,12 +27,12 @@ def findings(tables: Tables) -> dict[str, Finding]:
             bound = limits.loc[(start, convention, half), "bound"]
             estimate = times(1 / bound, curves.loc[(start, convention, widest, half), ["ratio", "low", "high"]])
             what = f"residual half-way over the bound, widest networks, {words}, updates {convention}"
-            found[f"{start} {convention}"] = Finding(what, *estimate, border=1.0)
+            found[f"{start} {convention}"] = Finding.of(what, estimate, border=1.0)
     for kernel, rows in tables["concentration"].groupby("kernel"):
         last = rows.loc[rows["width"].idxmax()]
         what = f"distance of the widest {kernel} kernel from its limit over the exact value"
         estimate = times(1 / last["exact"], last[["rms", "low", "high"]])
-        found[f"{kernel} kernel"] = Finding(what, *estimate, border=1.0)
+        found[f"{kernel} kernel"] = Finding.of(what, estimate, border=1.0)
     return found
 
 
