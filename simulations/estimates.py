@@ -22,10 +22,11 @@ from fedstat.inference import (
     Design,
     PairedDifference,
     clopper_pearson,
+    equivalence,
     mean_interval,
     paired_difference,
     simultaneous,
-)  # fmt: skip
+)
 from fedstat.inference.paired import NO_SPREAD
 
 #: Mean, lower and upper limit.
@@ -167,6 +168,11 @@ def by_run(rows: pd.DataFrame, columns: str, values: str = "value") -> pd.DataFr
     return rows.assign(**{values: rows[values].fillna(math.inf)}).pivot(index="seed", columns=columns, values=values)
 
 
+def means_by(rows: pd.DataFrame, columns: str, values: str) -> pd.DataFrame:
+    """Return means by seed (rows) and the labels of a column, NaN where one of the averaged values is."""
+    return rows.groupby(["seed", columns])[values].mean(skipna=False).unstack()
+
+
 def share_of(hits: ArrayLike, level: float = 0.95) -> Estimate:
     """Return the share of values that are true, with exact limits (Clopper and Pearson's), where there are any values.
 
@@ -181,6 +187,33 @@ def share_of(hits: ArrayLike, level: float = 0.95) -> Estimate:
     if why := missing(hits):
         return undefined(why)
     return float(x.mean()), *clopper_pearson(int(x.sum()), len(x), level)
+
+
+def margin_of(points: pd.DataFrame) -> float:
+    """Return the margin of equivalence: a tenth of the gap between FedAvg and Local, one point at most; NaN if unknown.
+
+    Parameters
+    ----------
+    points : DataFrame
+        Accuracies in percentage points; the two arms are among its columns.
+    """
+    gap = abs(float(points["FedAvg"].mean(skipna=False)) - float(points["Local"].mean(skipna=False)))
+    return min(1.0, gap / 10) if math.isfinite(gap) else math.nan
+
+
+def outcome_of(a: pd.Series, b: pd.Series, difference: Estimate, margin: float, alpha: float = 0.05) -> str:
+    """Say whether two arms are "equivalent" within the margin, "different", "undecided", or "undefined" without a mean.
+
+    They are "different" if `difference` has limits on one side of zero. Without limits or a margin nothing is decided.
+    """
+    mean, low, high = difference
+    if math.isnan(mean):
+        return "undefined"
+    if math.isnan(low):
+        return "undecided"
+    if margin > 0 and equivalence(a, b, margin=margin, alpha=alpha).outcome == "equivalent":
+        return "equivalent"
+    return "different" if low > 0 or high < 0 else "undecided"
 
 
 def limits(difference: PairedDifference) -> Estimate:

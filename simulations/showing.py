@@ -54,6 +54,15 @@ def fixed(value: float, digits: int) -> str:
     return NONE if not math.isfinite(value) else f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
+def mean_sd(values: Iterable[float], digits: int = 1) -> str:
+    """Format mean and standard deviation of runs; a dash where nothing ran, or a run left no number (infinity)."""
+    x = np.asarray(list(values), dtype=float)
+    x = x[~np.isnan(x)]
+    if not x.size or not np.isfinite(x).all():
+        return NONE
+    return f"{fixed(x.mean(), digits)} ({fixed(x.std(ddof=1) if x.size > 1 else math.nan, digits)})"
+
+
 def span(values: Iterable[float], digits: int) -> str:
     """Format the smallest and the largest of some numbers; a dash if one is missing, or all are."""
     x = np.asarray(list(values), dtype=float)

@@ -93,7 +93,9 @@ def holes(draw: st.DrawFn, study: str, tables: Tables) -> Holes:
     if kind == "one seed":
         for name, table in changed.items():
             if "seed" in table and len(table):
-                changed[name] = table[table["seed"] == table["seed"].min()].reset_index(drop=True)
+                labels = [c for c in table if c in KEYS or table[c].dtype in ("object", "str")]
+                first = table.groupby(labels, dropna=False)["seed"].transform("min") if labels else table["seed"].min()
+                changed[name] = table[table["seed"] == first].reset_index(drop=True)
         return Holes("one seed", changed)
     for table in changed.values():
         for column in table.select_dtypes("bool"):

@@ -13,7 +13,7 @@ from simulations.bench import compared
 from simulations.bench.compared import CELLS, budgets, by_seed, controls, costs, differences
 from simulations.bench.outcomes import CONTROLS
 from simulations.contract import Finding
-from simulations.estimates import mean_of
+from simulations.estimates import mean_of, strict_mean
 from simulations.showing import NONE, fixed, greek, rounded, span
 
 PER_CENT = (0.0, 100.0)
@@ -44,7 +44,7 @@ def of_cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]
         "tuning_seeds": str(tables["tuning"].loc[tables["tuning"]["cell"] == cell, "seed"].nunique()),
         "clients": str(int(prices["clients"].iloc[0])),
         "rounds": str(int(prices["rounds"].iloc[0])),
-        "majority": fixed(100 * by_seed(tables, cell, "majority_share").to_numpy().mean(), 1),
+        "majority": fixed(100 * strict_mean(by_seed(tables, cell, "majority_share").to_numpy().ravel()), 1),
         "correlation": span(pairs, 2) if len(pairs) else NONE,
         "of": len(others),
         "counts": [_count(tables, cell, control, width) for control in CONTROLS],
@@ -69,7 +69,8 @@ def _count(tables: Tables, cell: str, control: str, width: float) -> dict[str, A
     `equal` are those of the last whose limits lie within `width` points of zero, `half` is the median half-width of
     the limits, `frugal` the same counts for arms that send no more than FedAvg.
     """
-    rows = differences(tables, cell).xs(control, level="control")
+    rows = differences(tables, cell)
+    rows = rows[rows.index.get_level_values("control") == control].droplevel("control")
     rows = rows[~rows.index.isin(controls(tables))]
     prices = costs(tables, cell).loc[rows.index]
     sent = prices["up"] + prices["down"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -22,9 +23,8 @@ LEVEL = 0.95
 
 
 def cells(tables: Tables) -> list[str]:
-    """Return the data sets that were measured, in the order of the chapter."""
-    there = set(tables["accuracy"]["cell"])
-    return [cell for cell in CELLS if cell in there]
+    """Return the data sets in which an arm has all its seeds, in the order of the chapter."""
+    return [cell for cell in CELLS if len(by_seed(tables, cell).columns)]
 
 
 def by_seed(tables: Tables, cell: str, metric: str = "accuracy") -> pd.DataFrame:
@@ -92,7 +92,7 @@ def every_arm(tables: Tables) -> list[str]:
 def absent(tables: Tables) -> list[tuple[str, str, str]]:
     """Return arm, data set and reason where an arm has no complete row of seeds."""
     found = []
-    for cell in cells(tables):
+    for cell in (cell for cell in CELLS if cell in set(tables["accuracy"]["cell"])):
         there = set(by_seed(tables, cell))
         tried = set(tables["tuning"].loc[tables["tuning"]["cell"] == cell, "arm"])
         rows = tables["accuracy"][tables["accuracy"]["cell"] == cell]
@@ -133,7 +133,7 @@ def longer(tables: Tables, cell: str) -> dict[str, PairedDifference]:
 def ranked_arms(tables: Tables) -> list[str]:
     """Return the arms that can be ranked: there in all data sets, at the smallest budget of epochs in each."""
     lists = [set(budgets(tables, cell)[0][1]) for cell in cells(tables)]
-    return [arm for arm in every_arm(tables) if all(arm in own for own in lists)]
+    return [arm for arm in every_arm(tables) if lists and all(arm in own for own in lists)]
 
 
 def blocks(tables: Tables) -> pd.DataFrame:
@@ -148,10 +148,12 @@ def blocks(tables: Tables) -> pd.DataFrame:
 def over_seeds(tables: Tables) -> Ranks | None:
     """Rank arms with a data set under one seed as the block: it speaks of new seeds on these data sets.
 
-    None where there are less than three arms.
+    None where there are less than three arms, or one block.
     """
+    if len(ranked_arms(tables)) < 3:
+        return None
     table = blocks(tables)
-    return ranks(table, level=LEVEL) if table.shape[1] > 2 else None
+    return ranks(table, level=LEVEL) if len(table) > 1 else None
 
 
 def over_cells(tables: Tables) -> Ranks | None:
@@ -177,7 +179,7 @@ def correlations(tables: Tables) -> list[tuple[str, str, float]]:
     """Return Spearman's correlation of the ranked arms' accuracies: of two data sets, and of two halves of the seeds.
 
     The second, of a data set with itself, says how much the first could be if data sets did not differ: seeds in
-    order, those of even and of odd place.
+    order, those of even and of odd place. NaN where all arms have one accuracy.
     """
     from scipy import stats
 
@@ -185,7 +187,11 @@ def correlations(tables: Tables) -> list[tuple[str, str, float]]:
     wide = {cell: by_seed(tables, cell)[arms] for cell in cells(tables)}
     pairs = [(a, b, wide[a].mean(), wide[b].mean()) for a, b in combinations(wide, 2)]
     halves = [(c, c, t.iloc[::2].mean(), t.iloc[1::2].mean()) for c, t in wide.items() if len(t) > 1]
-    return [(a, b, float(stats.spearmanr(x, y).statistic)) for a, b, x, y in (*pairs, *halves) if len(arms) > 2]
+    return [
+        (a, b, float(stats.spearmanr(x, y).statistic) if min(x.nunique(), y.nunique()) > 1 else math.nan)
+        for a, b, x, y in (*pairs, *halves)
+        if len(arms) > 2
+    ]
 
 
 # --- bytes -----------------------------------------------------------------------------------------------------

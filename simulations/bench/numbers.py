@@ -99,7 +99,7 @@ def _ranks(tables: Tables) -> dict[str, Any]:
         "arms": str(len(arms)),
         "left_out": [greek(arm) for arm in left_out],
         "cells": str(len(cells(tables))),
-        "each": str(min(len(by_seed(tables, cell)) for cell in cells(tables))),
+        "each": str(min((len(by_seed(tables, cell)) for cell in cells(tables)), default=0)),
         "over_seeds": None if seeds is None else _ranking(seeds),
         "over_cells": None if sets is None else _ranking(sets),
         "correlations": [

@@ -25,6 +25,8 @@ def figures(tables: Tables) -> dict[str, Figure]:
     """Draw a forest for each data set, the critical difference where arms can be ranked, and accuracy over bytes."""
     from fedstat.report.figures import style
 
+    if not cells(tables):
+        return {}
     with style():
         found = {f"forest-{cell}": _forest(tables, cell) for cell in cells(tables)}
         found["bytes"] = _bytes(tables)

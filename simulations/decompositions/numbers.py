@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import clopper_pearson, equivalence
+from fedstat.inference import clopper_pearson
 from simulations.contract import Finding
 from simulations.decompositions.study import ARMS, CONTROL_ARMS, OUTPUTS, Outputs
-from simulations.estimates import difference_of, mean_of, times
+from simulations.estimates import difference_of, limits, margin_of, mean_of, outcome_of, times
 from simulations.showing import fixed, rounded, setting, span
-from simulations.split.study import TUNED_AT, margin
+from simulations.split.study import TUNED_AT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,10 +188,8 @@ def _outcomes(tables: Tables, main: list[Place]) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"arm": ARMS[arm], "key": arm}
         for place in main:
             points = 100 * by_arm(tables, WRITTEN, place)
-            e = equivalence(points[arm], points["true"], margin=margin(points))
             joint = difference_of(points[arm], points["true"], level=1 - 0.05 / (len(COMPARED) * len(main)))
-            apart = joint.low > 0 or joint.high < 0
-            outcome = e.outcome if e.outcome == "equivalent" else "different" if apart else "undecided"
+            outcome = outcome_of(points[arm], points["true"], limits(joint), margin_of(points))
             row[setting(*place)] = {"outcome": outcome, "points": fixed(joint.mean, 2)}
         judged = [row[setting(*place)]["outcome"] for place in main]
         row |= {outcome: judged.count(outcome) for outcome in ("equivalent", "different", "undecided")}

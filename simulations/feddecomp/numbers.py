@@ -9,18 +9,16 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import equivalence
 from simulations.contract import Finding
-from simulations.estimates import Estimate, difference_of, mean_of
+from simulations.estimates import Estimate, difference_of, margin_of, mean_of, outcome_of
 from simulations.feddecomp import papers
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
-from simulations.feddecomp.papers import mean_sd
-from simulations.feddecomp.per_seed import LOG_LOSS, Layout, against_all, by_seed, layouts, margin, moved, question
+from simulations.feddecomp.per_seed import LOG_LOSS, Layout, against_all, by_seed, layouts, moved, question
 from simulations.feddecomp.runs import BEST
 from simulations.feddecomp.study import SPREAD, rate_arm
 from simulations.feddecomp.told import findings, prefix
 from simulations.published import printed
-from simulations.showing import NONE, fixed, rounded
+from simulations.showing import NONE, fixed, mean_sd, rounded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,9 +110,7 @@ def _metric_row(arm: str, wide: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
 
 def _outcome(a: pd.Series, b: pd.Series, estimate: Estimate, width: float, of: int) -> str:
     both = pd.concat([a, b], axis=1).dropna()
-    if equivalence(both.iloc[:, 0], both.iloc[:, 1], margin=width, alpha=0.05 / of).outcome == "equivalent":
-        return "equivalent"
-    return "different" if estimate[1] > 0 or estimate[2] < 0 else "undecided"
+    return outcome_of(both.iloc[:, 0], both.iloc[:, 1], estimate, width, 0.05 / of)
 
 
 def _question(tables: Tables, layout: Layout) -> list[dict[str, str]]:
@@ -127,7 +123,7 @@ def _question(tables: Tables, layout: Layout) -> list[dict[str, str]]:
         rows.append(
             {
                 "dirichlet": f"{a:g}", "arm": arm, "other": other, "difference": estimate,
-                "outcome": _outcome(wide[arm], wide[other], estimate, margin(wide), len(estimates)),
+                "outcome": _outcome(wide[arm], wide[other], estimate, margin_of(wide), len(estimates)),
                 "correlation": fixed(difference_of(both[arm], both[other]).correlation, 2),
             }
         )  # fmt: skip
@@ -138,7 +134,7 @@ def _differences(tables: Tables, layout: Layout, dirichlet: float) -> dict[str, 
     """Tabulate both readings less every other arm of Table 1, limits joint over all at a concentration."""
     found = against_all(tables, layout, dirichlet)
     wide = by_seed(tables, layout, dirichlet)
-    width = margin(wide)
+    width = margin_of(wide)
     rows: list[dict[str, Any]] = []
     for other in (arm for arm in ARMS if arm not in (CODE, TEXT)):
         row: dict[str, Any] = {"other": other}
@@ -208,7 +204,7 @@ def _table_6(tables: Tables, layout: Layout) -> list[dict[str, str]]:
 def _warm(tables: Tables, layout: Layout) -> str:
     """Return the accuracy of the pre-trained network on images of its own kind, in per cent."""
     rows = tables["moved"]
-    return fixed(100 * float(rows.loc[rows["world"] == layout.world, "warm"].dropna().iloc[0]), 0)
+    return fixed(100 * float(rows.loc[rows["world"] == layout.world, "warm"].dropna().head(1).mean()), 0)
 
 
 def _paper_rate(tables: Tables, found: Mapping[str, Finding], layout: Layout) -> list[dict[str, str]]:

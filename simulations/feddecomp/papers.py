@@ -15,17 +15,11 @@ from simulations.feddecomp.per_seed import Layout, by_seed, layouts
 from simulations.feddecomp.runs import BEST
 from simulations.feddecomp.study import FEDAVG_LOW, LOCAL_LOW, REVERSE, SIMULTANEOUS
 from simulations.published import printed
-from simulations.showing import NONE, fixed
+from simulations.showing import NONE, mean_sd
 
 #: Seeds behind the paper's values.
 PRINTED_SEEDS = 3
 PAPER = "feddecomp"
-
-
-def mean_sd(values: pd.Series, digits: int = 1) -> str:
-    """Format mean and standard deviation of what is there."""
-    known = values.dropna()
-    return f"{fixed(known.mean(), digits)} ({fixed(known.std(), digits)})" if len(known) else NONE
 
 
 def beside(

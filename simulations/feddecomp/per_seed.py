@@ -132,11 +132,6 @@ def single(a: pd.Series, b: pd.Series, of: int) -> Estimate:
     return found.mean, found.low, found.high
 
 
-def margin(points: pd.DataFrame) -> float:
-    """Return the margin of equivalence: a tenth of the gap between FedAvg and Local, one point at most."""
-    return min(1.0, abs(points["FedAvg"].mean() - points["Local"].mean()) / 10)
-
-
 def moved(tables: Tables, layout: Layout, arm: str) -> pd.DataFrame:
     """Return how far sigma and tau moved under an arm, by seed."""
     rows = tables["moved"]

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import equivalence, fairness
+from fedstat.inference import fairness
 from simulations.beside import beside_printed
 from simulations.contract import Finding
-from simulations.estimates import Estimate, difference_of, mean_of
+from simulations.estimates import Estimate, difference_of, margin_of, mean_of, means_by, outcome_of
 from simulations.fedfac.per_seed import (
     AGAINST,
     FACTOR,
     by_seed,
     groups,
     joint,
-    margin,
     pooled,
     settings_of,
 )
 from simulations.fedfac.pictures import figures
 from simulations.fedfac.runs import AFTERWARDS, ARMS, CURVES, RULES
 from simulations.published import printed
-from simulations.showing import NONE, fixed, rounded, span
+from simulations.showing import NONE, fixed, mean_sd, rounded, span
 
 __all__ = ["figures", "findings", "numbers"]
 
@@ -145,6 +145,9 @@ def spreads(tables: Tables, setting: str) -> pd.DataFrame:
     found = []
     for seed, own in rows.groupby("seed"):
         for arm in (arm for arm in ARMS if arm in own and own[arm].notna().all()):
+            if not np.isfinite(own[arm]).all():
+                found.append({"seed": seed, "arm": arm, **dict.fromkeys(("raw", "shrunken", "noise only"), np.nan)})
+                continue
             table = fairness([own[arm].to_numpy()], [own["test"].to_numpy()]).table
             sd = table[table["measure"] == "sd"].set_index("version")["mean"]
             found.append({"seed": seed, "arm": arm, **{v: 100 * sd[v] for v in ("raw", "shrunken", "noise only")}})
@@ -154,7 +157,7 @@ def spreads(tables: Tables, setting: str) -> pd.DataFrame:
 def _client_findings(tables: Tables, group: str, where: str) -> dict[str, Finding]:
     """Return the difference of the spread over clients between FedFac and FedAvg, and Local."""
     tables_ = [spreads(tables, setting) for setting in settings_of(tables, group)]
-    mean = pd.concat(tables_).groupby(["seed", "arm"])["shrunken"].mean().unstack("arm")
+    mean = means_by(pd.concat(tables_), "arm", "shrunken")
     return {
         f"spread {other}": _finding(
             f"standard deviation over clients, test noise removed, FedFac dynamic less {other}, {where}",
@@ -276,18 +279,13 @@ def _tuning(tuning: pd.DataFrame) -> list[dict[str, str]]:
     return rows
 
 
-def _mean_sd(values: pd.Series, digits: int = 1) -> str:
-    known = values.dropna()
-    return f"{fixed(known.mean(), digits)} ({fixed(known.std(), digits)})" if len(known) else NONE
-
-
 def _by_setting(tables: Tables, settings: Sequence[str], metric: str) -> list[dict[str, Any]]:
     """Tabulate mean (standard deviation over seeds) by arm and setting, and the majority class."""
     wide = {s: 100 * by_seed(tables, s, metric) for s in settings}
     rows = [
-        {"arm": arm, **{s: _mean_sd(table[arm]) if arm in table else NONE for s, table in wide.items()}} for arm in ARMS
+        {"arm": arm, **{s: mean_sd(table[arm]) if arm in table else NONE for s, table in wide.items()}} for arm in ARMS
     ]
-    majority = {s: _mean_sd(100 * by_seed(tables, s, "majority_share")["FedAvg"]) for s in settings}
+    majority = {s: mean_sd(100 * by_seed(tables, s, "majority_share")["FedAvg"]) for s in settings}
     return [*rows, {"arm": "majority class", **majority}]
 
 
@@ -310,15 +308,14 @@ def _differences(tables: Tables, group: str) -> dict[str, Any]:
     """Tabulate all FedFac arms against all comparators, with joint limits, outcome and correlation of the pairs."""
     points = 100 * pooled(tables, group)
     pairs = [(arm, other) for arm in FACTOR for other in AGAINST]
-    width = margin(points)
+    width = margin_of(points)
     rows = []
-    for (arm, other), (mean, low, high) in joint(points, pairs).items():
+    for (arm, other), estimate in joint(points, pairs).items():
         a, b = points[arm], points[other]
-        equal = equivalence(a, b, margin=width, alpha=0.05 / len(pairs)).outcome == "equivalent"
-        outcome = "equivalent" if equal else "different" if low > 0 or high < 0 else "undecided"
+        outcome = outcome_of(a, b, estimate, width, 0.05 / len(pairs))
         rows.append(
             {
-                "arm": arm, "other": other, "difference": (mean, low, high), "outcome": outcome,
+                "arm": arm, "other": other, "difference": estimate, "outcome": outcome,
                 "correlation": fixed(difference_of(a, b).correlation, 2),
             }
         )  # fmt: skip
@@ -393,7 +390,7 @@ def _best(tables: Tables, group: str) -> list[dict[str, Any]]:
 def _spread(tables: Tables, group: str) -> list[dict[str, Any]]:
     """Tabulate the spread over clients in points: raw, without test noise, and what equal clients would show."""
     every = pd.concat([spreads(tables, s).assign(setting=s) for s in settings_of(tables, group)])
-    mean = every.groupby(["arm", "seed"])[["raw", "shrunken", "noise only"]].mean()
+    mean = every.groupby(["arm", "seed"])[["raw", "shrunken", "noise only"]].mean(skipna=False)
     rows = [
         {"arm": arm, **{key: mean_of(mean.loc[arm][version]) for key, version in
                         (("raw", "raw"), ("shrunken", "shrunken"), ("noise", "noise only"))}}
@@ -406,7 +403,7 @@ def _new(tables: Tables, settings: Sequence[str]) -> list[dict[str, Any]]:
     """Tabulate accuracy at new clients by rule and setting."""
     wide = {s: 100 * by_seed(tables, s, table="newcomers") for s in settings}
     return [
-        {"rule": rule, **{s: _mean_sd(table[rule]) if rule in table else NONE for s, table in wide.items()}}
+        {"rule": rule, **{s: mean_sd(table[rule]) if rule in table else NONE for s, table in wide.items()}}
         for rule in RULES.values()
     ]
 
@@ -424,7 +421,7 @@ def _masking(tables: Tables, settings: Sequence[str]) -> list[dict[str, Any]]:
     for arm in ("FedFac dynamic", "FedFac static"):
         wide = {s: 100 * masked(tables, s, arm) for s in settings}
         for which in ("unmasked", "shared masked", "personal masked"):
-            rows.append({"arm": arm, "masked": which, **{s: _mean_sd(table[which]) for s, table in wide.items()}})
+            rows.append({"arm": arm, "masked": which, **{s: mean_sd(table[which]) for s, table in wide.items()}})
     return rows
 
 

@@ -46,8 +46,3 @@ def pooled(tables: Tables, group: str, metric: str = "accuracy", table: str = "a
 def joint(wide: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Estimate]:
     """Return differences of pairs of arms, with limits that hold together at 95%."""
     return joint_of(wide[[*{name: None for pair in pairs for name in pair}]].dropna(), pairs, DESIGN)
-
-
-def margin(points: pd.DataFrame) -> float:
-    """Return the margin of equivalence: a tenth of the gap between FedAvg and Local, one point at most."""
-    return min(1.0, abs(points["FedAvg"].mean() - points["Local"].mean()) / 10)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedstat._tables import Tables
-from simulations.fedfac.per_seed import AGAINST, FACTOR, MARKS, groups, joint, margin, pooled, settings_of
+from simulations.estimates import margin_of
+from simulations.fedfac.per_seed import AGAINST, FACTOR, MARKS, groups, joint, pooled, settings_of
 from simulations.fedfac.runs import ARMS
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def _question(tables: Tables) -> Figure:
     for axis, group in zip(axes[0], shown, strict=True):
         points = 100 * pooled(tables, group)
         found = joint(points, [(arm, other) for arm in FACTOR for other in AGAINST])
-        width = margin(points)
+        width = margin_of(points)
         axis.axvspan(-width, width, color="0.88", lw=0)
         axis.axvline(0, color="black", lw=0.6)
         for i, other in enumerate(AGAINST):
@@ -66,7 +67,8 @@ def _clients(tables: Tables) -> Figure:
         axis.set_axis_off()
     for axis, setting in zip(axes.flat, shown, strict=False):
         rows = tables["clients"][tables["clients"]["setting"] == setting]
-        values = {arm: 100 * rows[arm].dropna().to_numpy() for arm in ARMS if arm in rows and rows[arm].notna().any()}
+        values = {arm: 100 * rows[arm].to_numpy() for arm in ARMS if arm in rows}
+        values = {arm: known for arm, every in values.items() if len(known := every[np.isfinite(every)])}
         order = sorted(values, key=lambda arm: float(np.median(values[arm])))
         boxes = axis.boxplot(
             [values[arm] for arm in order], orientation="horizontal", widths=0.65, patch_artist=True,

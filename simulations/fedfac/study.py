@@ -12,6 +12,7 @@ on validation samples of other seeds, one for each family of arms and each data 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -161,7 +162,8 @@ def evidence(tables: Tables) -> Tables:
     kept["masking"] = _some_metrics(kept["masking"], ("weighted_accuracy", "log_loss"))
     kept["clients"] = tables["clients"]
     if "arm" in tables["clients"]:
-        rows = tables["clients"].assign(value=tables["clients"]["value"].round(3))
+        # an arm that did not run in a setting is NaN in the wide table, and a run that left no number infinite
+        rows = tables["clients"].assign(value=tables["clients"]["value"].round(3).fillna(math.inf))
         wide = rows.pivot(index=["setting", "seed", "client", "test"], columns="arm", values="value")
         kept["clients"] = wide[[arm for arm in ARMS if arm in wide]].reset_index().rename_axis(columns=None)
     return {**kept, "tuning": tables["tuning"].round(5)}

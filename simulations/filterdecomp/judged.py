@@ -12,7 +12,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.inference import Comparison, Design, TimeToTarget, compare, to_target
 from simulations.beside import beside_printed
-from simulations.estimates import Estimate, joint_of, mean_of
+from simulations.estimates import Estimate, joint_of, mean_of, missing, undefined
 from simulations.filterdecomp.arms import ESTIMAND, GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 from simulations.published import printed
 
@@ -124,10 +124,16 @@ def compared(tables: Tables, cell: str) -> Comparison:
     return compare(tidy, control="FedAvg", last=LAST, design=DESIGN)
 
 
-def rounds_to_target(tables: Tables, cell: str) -> TimeToTarget:
-    """Return the rounds after which the global models reach `SHARE` of FedAvg's mean accuracy in the last ten."""
+def rounds_to_target(tables: Tables, cell: str) -> TimeToTarget | None:
+    """Return the rounds after which the global models reach `SHARE` of FedAvg's mean accuracy in the last ten.
+
+    None where that accuracy is not known.
+    """
     table = curves(tables, cell)
     late = table[(table["method"] == "FedAvg") & (table["round"] > table["round"].max() - LAST)]
+    if why := missing(late["value"].rename("FedAvg's late accuracy")):
+        undefined(why)
+        return None
     return to_target(table, SHARE * float(late["value"].mean()), control="FedAvg")
 
 
@@ -154,7 +160,7 @@ def variance_ratio(tables: Tables, clients: int, layer: str | None = None, *, er
     """
     found = moments(tables, clients, "FilterDecomp", layer)
     above = found["decomposed"] + (found["bias"] if error else 0)
-    return np.log(above / found["plain"]).groupby("seed").mean()
+    return _mean_log(above / found["plain"])
 
 
 def own_ratio(tables: Tables, clients: int, *, relative: bool) -> pd.Series:
@@ -166,7 +172,12 @@ def own_ratio(tables: Tables, clients: int, *, relative: bool) -> pd.Series:
     ratio = ours["decomposed"] / theirs["plain"]
     if relative:
         ratio = ratio * theirs["energy"] / ours["energy"]
-    return np.log(ratio).groupby("seed").mean()
+    return _mean_log(ratio)
+
+
+def _mean_log(ratio: pd.Series) -> pd.Series:
+    """Average logs over rounds, by seed; NaN where a ratio is not positive."""
+    return np.log(ratio.where(ratio > 0)).groupby("seed").mean(skipna=False)
 
 
 # --- what travels -------------------------------------------------------------------------------------------------

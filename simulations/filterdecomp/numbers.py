@@ -62,8 +62,8 @@ def _curves(tables: Tables) -> dict[str, Finding]:
             judged.global_differences(tables, cell), f"global accuracy of {{}} less {{}}, last ten rounds, {where}",
             f"global, {{}} less {{}}: {where}",
         )  # fmt: skip
-        rows = judged.rounds_to_target(tables, cell).differences
-        for row in rows.to_dict("records"):
+        times = judged.rounds_to_target(tables, cell)
+        for row in [] if times is None else times.differences.to_dict("records"):
             if row["method"] == "FilterDecomp" and np.isfinite(row["low"]):
                 what = f"rounds of FilterDecomp less FedAvg's until {judged.SHARE:.0%} of FedAvg's accuracy, {where}"
                 found[f"rounds: {where}"] = Finding.of(
@@ -214,6 +214,9 @@ def _atoms(tables: Tables, cells: Sequence[str]) -> list[dict[str, Any]]:
 def _target(tables: Tables, cell: str) -> dict[str, Any]:
     """Return the rounds that the global models need to the target, in the mean up to the last round."""
     found = judged.rounds_to_target(tables, cell)
+    if found is None:
+        unknown = {arm: {"reached": NONE, "rounds": NONE} for arm in judged.GLOBAL}
+        return {"cell": judged.short(cell), "target": NONE, **unknown}
     arms = {
         str(arm): {
             "reached": f"{int(row['reached'])} of {int(row['runs'])}",

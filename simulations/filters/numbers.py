@@ -75,7 +75,7 @@ def _against_random(tables: Tables) -> dict[str, Finding]:
 
 def _values(tables: Tables, arm: str, kind: str, measure: str) -> pd.DataFrame:
     table = tables["filters"].set_index(["arm", "kind", "measure"]).sort_index()
-    return table.loc[(arm, kind, measure)].set_index("seed").sort_index()
+    return table.loc[[(arm, kind, measure)]].set_index("seed").sort_index()
 
 
 def _joint(a: pd.Series, b: pd.Series) -> PairedDifference:

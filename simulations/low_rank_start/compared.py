@@ -103,7 +103,7 @@ def dose_of(tables: Tables, setting: str) -> pd.Series:
     """Return the geometric mean of the weights' doses, by level."""
     rows = tables["doses"]
     rows = rows[rows["setting"] == setting]
-    return np.exp(np.log(rows["dose"]).groupby(rows["level"]).mean())
+    return np.exp(np.log(rows["dose"].where(rows["dose"] > 0)).groupby(rows["level"]).mean(skipna=False))
 
 
 def best_level(tables: Tables, setting: str) -> float:

@@ -11,7 +11,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.inference import PairedDifference, clopper_pearson
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of, times
+from simulations.estimates import difference_of, margin_of, mean_of, times
 from simulations.low_rank_start.compared import (
     Kind,
     at,
@@ -291,8 +291,7 @@ def _chosen(tables: Tables, setting: str) -> dict[str, str]:
 
 def margin(tables: Tables, setting: str) -> float:
     """Return the margin of equivalence: a tenth of the gap between FedAvg and Local, one point at most."""
-    local, fedavg = (points(tables, setting, Arm(name)).mean() for name in CONTROLS)
-    return min(1.0, abs(local - fedavg) / 10)
+    return margin_of(pd.DataFrame({name: points(tables, setting, Arm(name)) for name in CONTROLS}))
 
 
 def _rates(tables: Tables, setting: str) -> dict[str, Any]:

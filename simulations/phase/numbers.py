@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,9 +14,9 @@ from scipy import stats
 from fedstat._tables import Tables
 from fedstat.inference.moderated import MIN_METHODS, moderate_variances
 from simulations.contract import Finding
-from simulations.estimates import mean_of
+from simulations.estimates import mean_of, strict_mean
 from simulations.phase.study import CONTROL, DESIGN, SKEW, YARDSTICKS
-from simulations.showing import fixed, rounded
+from simulations.showing import NONE, fixed, rounded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,9 +28,9 @@ LEVEL = 0.95
 CELL = ["samples", "p", "alpha"]
 LINE = ["samples", "alpha"]
 SPLITS = ("random split", "FedFac")
-Outcome = Literal["pays", "harms", "level", "undecided"]
+Outcome = Literal["pays", "harms", "level", "undecided", "undefined"]
 #: How each outcome is written in tables.
-MARKS = {"pays": "+", "harms": "−", "level": "=", "undecided": "?"}
+MARKS = {"pays": "+", "harms": "−", "level": "=", "undecided": "?", "undefined": ""}
 DATASETS = {"mnist": "MNIST", "digits": "scikit-learn’s digits"}
 PER_CENT = (0.0, 100.0)
 
@@ -43,6 +44,8 @@ def outcome(low: float, high: float, margin: float = MARGIN) -> Outcome:
     The limits are the smaller of two lower and the smaller of two upper limits: a split that pays beats both
     yardsticks, one that harms loses to one of them, and a level one lies within the margin of the better.
     """
+    if np.isnan(low):
+        return "undefined"
     if low > 0:
         return "pays"
     if high < 0:
@@ -66,7 +69,7 @@ def gains(table: pd.DataFrame, keys: Sequence[str], splits: Sequence[str], level
     -------
     DataFrame
         One row per cell and split: the keys, ``arm``, ``mean``, ``low``, ``high``, ``outcome``, and the differences to
-        ``Local`` and ``FedAvg``.
+        ``Local`` and ``FedAvg``. Where a run is missing these are NaN, and the limits of one run are.
     """
     wide = 100 * table.pivot(index="seed", columns=[*keys, "arm"], values="accuracy")
     cells = list(dict.fromkeys(name[:-1] for name in wide.columns))
@@ -92,9 +95,11 @@ def _half_widths(differences: np.ndarray, level: float) -> np.ndarray:
     Runs that are equal under all seeds have none: there the difference is known.
     """
     seeds = differences.shape[1]
+    if seeds < 2:
+        return np.full(len(differences), np.nan)
     variances = differences.var(axis=1, ddof=1)
     spread = variances > 1e-20
-    half = np.zeros(len(differences))
+    half = np.where(np.isnan(variances), np.nan, 0.0)
     if spread.sum() < MIN_METHODS:
         half[spread] = stats.t.isf((1 - level) / 2, seeds - 1) * np.sqrt(variances[spread] / seeds)
         return half
@@ -117,11 +122,16 @@ def _at(grid: pd.DataFrame, cell: Sequence[float]) -> pd.Series:
     return grid[(grid[CELL] == list(cell)).all(axis=1)].iloc[0]
 
 
-def _best(grid: pd.DataFrame) -> pd.Series:
-    return grid.loc[grid["mean"].idxmax()]
+def _extreme(grid: pd.DataFrame, *, largest: bool) -> pd.Series:
+    """Return the cell of the largest or the smallest gain; it is not known where a gain is missing."""
+    if grid["mean"].isna().any():
+        return pd.Series(math.nan, index=grid.columns)
+    return grid.loc[grid["mean"].idxmax() if largest else grid["mean"].idxmin()]
 
 
 def _cell(row: pd.Series) -> str:
+    if pd.isna(row["samples"]):
+        return "a gain is missing"
     return f"{row['samples']:g} samples, p = {row['p']:g}, α = {row['alpha']:g}"
 
 
@@ -136,7 +146,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
     grid, line = grid_gains(tables), image_gains(tables)
     what = "gain of the split over the better of Local and FedAvg"
     found = {
-        "best": _finding(f"{what}, the largest of all cells", _best(grid)),
+        "best": _finding(f"{what}, the largest of all cells", _extreme(grid, largest=True)),
         "design": _finding(f"{what}, at FedFac's design", _at(grid, DESIGN)),
         "control": _finding(f"{what}, at the positive control", _at(grid, CONTROL)),
     }
@@ -156,7 +166,7 @@ def _finding(what: str, row: pd.Series) -> Finding:
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of the chapter."""
     grid, line = grid_gains(tables), image_gains(tables)
-    best = _best(grid)
+    best, worst = (_extreme(grid, largest=largest) for largest in (True, False))
     return {
         "cells": len(grid),
         "counts": _counts(grid),
@@ -166,10 +176,10 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "best": _cell(best),
         "paying": _where(grid[grid["outcome"] == "pays"]),
         "harmed": _where(grid[grid["outcome"] == "harms"]),
-        "worst": {"cell": _cell(grid.loc[grid["mean"].idxmin()]), "points": fixed(grid["mean"].min(), 1)},
+        "worst": {"cell": _cell(worst), "points": fixed(worst["mean"], 1)},
         "margin": f"{MARGIN:g}",
-        "half": fixed(float(((grid["high"] - grid["low"]) / 2).median()), 1),
-        "image_half": fixed(float(((line["high"] - line["low"]) / 2).median()), 1),
+        "half": fixed(float(((grid["high"] - grid["low"]) / 2).median(skipna=False)), 1),
+        "image_half": fixed(float(((line["high"] - line["low"]) / 2).median(skipna=False)), 1),
         "comparisons": {"grid": len(YARDSTICKS) * len(grid), "images": len(YARDSTICKS) * len(line)},
         "seeds": {name: tables[name]["seed"].nunique() for name in ("grid", "images")},
         "samples": [f"{n:g}" for n in sorted(grid["samples"].unique())],
@@ -196,7 +206,7 @@ def _counts(table: pd.DataFrame) -> dict[str, int]:
 def _where(cells: pd.DataFrame) -> dict[str, str]:
     """Return the range of every axis over some cells; dashes if there are none."""
     if cells.empty:
-        return dict.fromkeys(CELL, "–")
+        return dict.fromkeys(CELL, NONE)
     return {
         key: f"{cells[key].min():g}" if cells[key].nunique() == 1 else f"{cells[key].min():g} to {cells[key].max():g}"
         for key in CELL
@@ -222,7 +232,9 @@ def _line_rows(line: pd.DataFrame) -> list[dict[str, Any]]:
         by_arm = group.set_index("arm")
         rows.append({"alpha": f"{skew:g}", "first": not rows or rows[-1]["alpha"] != f"{skew:g}"})
         rows[-1] |= {"samples": f"{samples:g}"}
-        rows[-1] |= {"better": "Local" if by_arm["Local"].iloc[0] < by_arm["FedAvg"].iloc[0] else "FedAvg"}
+        less_local, less_fedavg = by_arm["Local"].iloc[0], by_arm["FedAvg"].iloc[0]
+        known = not math.isnan(less_local + less_fedavg)
+        rows[-1] |= {"better": NONE if not known else "Local" if less_local < less_fedavg else "FedAvg"}
         for name, arm in (("random", "random split"), ("fedfac", "FedFac")):
             rows[-1] |= {
                 name: tuple(by_arm.loc[arm, ["mean", "low", "high"]]),
@@ -253,7 +265,7 @@ def _places(tables: Tables, cells: Mapping[str, pd.Series]) -> list[dict[str, An
                     "accuracy": mean_of(100 * group["accuracy"], within=PER_CENT),
                     "balanced": mean_of(100 * group["balanced_accuracy"], within=PER_CENT),
                     "log_loss": mean_of(group["log_loss"]),
-                    "majority": fixed(100 * group["majority_share"].mean(), 1),
+                    "majority": fixed(100 * strict_mean(group["majority_share"]), 1),
                 }
             )
     return rounded(rows, accuracy=1, balanced=1, log_loss=3)
@@ -322,6 +334,7 @@ def _signed(value: float) -> str:
 
 def _levels(values: np.ndarray) -> np.ndarray:
     """Return at most ten levels of contours in equal steps, without zero, around which there is mostly noise."""
+    values = np.nan_to_num(values)
     for step in (0.25, 0.5, 1.0, 2.0, 5.0, 10.0):
         low, high = (int(np.ceil(max(side, step) / step)) for side in (-values.min(), values.max()))
         if low + high <= 10:

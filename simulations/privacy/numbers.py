@@ -84,7 +84,8 @@ def findings(tables: Tables) -> dict[str, Finding]:
     average = ("FedAvg", "guessing")
     found = {
         "positive": Finding.of(
-            "PSNR of an image behind one step of an untrained FedAvg", mean_of(fresh), border=RECOVERED, unit="dB", digits=1
+            "PSNR of an image behind one step of an untrained FedAvg", mean_of(fresh), unit="dB", digits=1,
+            border=RECOVERED,
         ),
         "negative": _difference(
             "PSNR from a random gradient less the mean image's", final, ("FedAvg", "random gradient")

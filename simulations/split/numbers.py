@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import equivalence, holm, p_value, plan
+from fedstat.inference import holm, p_value, plan
 from simulations.contract import Finding
-from simulations.estimates import Estimate, difference_of, limits, mean_of, times
+from simulations.estimates import Estimate, difference_of, limits, margin_of, mean_of, outcome_of, times
 from simulations.showing import NONE, fixed, rounded, setting
-from simulations.split.study import ARMS, CONTROL, TUNED_AT, family, margin, per_seed, settings_of
+from simulations.split.study import ARMS, CONTROL, TUNED_AT, family, per_seed, settings_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,7 +103,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "metrics": _metrics(tables, base),
         "equivalence": _equivalences(tables, main),
         "outcomes": _outcomes(tables, main),
-        "margin": " to ".join(sorted({f"{margin(100 * per_seed(tables, *s)):.2g}" for s in main})),
+        "margin": " to ".join(sorted({f"{margin_of(100 * per_seed(tables, *s)):.2g}" for s in main})),
         "contribution": f"{CONTRIBUTION:g}",
         "differences": _differences(tables, base),
         "log_loss": _log_loss(tables, main),
@@ -179,13 +179,11 @@ def _judge(tables: Tables, arm: str, settings: Sequence[Setting]) -> list[dict[s
     found = []
     for s in settings:
         points = 100 * per_seed(tables, *s)
-        e = equivalence(points[arm], points["true"], margin=margin(points))
+        width = margin_of(points)
         joint = difference_of(points[arm], points["true"], level=1 - 0.05 / (len(COMPARED) * len(settings)))
-        clear = joint.low > 0 or joint.high < 0
-        outcome = e.outcome if e.outcome == "equivalent" else "different" if clear else "undecided"
-        needed = NONE
-        if not np.isnan(e.p):
-            needed = str(plan(points[arm] - points["true"], margin=e.margin, goal="equivalence").seeds)
+        outcome, needed = outcome_of(points[arm], points["true"], limits(joint), width), NONE
+        if not np.isnan(joint.low) and width > 0:
+            needed = str(plan(points[arm] - points["true"], margin=width, goal="equivalence").seeds)
         found.append({"key": _key(s), "outcome": outcome, "needed": needed, "points": joint.mean})
     return found
 
@@ -210,9 +208,9 @@ def _outcomes(tables: Tables, settings: Sequence[Setting]) -> dict[str, dict[str
             "theorem": arm in BY_THEOREM,
             "settings": len(judged),
             **counts,
-            "lowest": fixed(min(gaps), 2),
-            "deepest": fixed(-min(gaps), 2),
-            "highest": fixed(max(gaps), 2),
+            "lowest": fixed(np.min(gaps), 2),
+            "deepest": fixed(-np.min(gaps), 2),
+            "highest": fixed(np.max(gaps), 2),
         }
     return found
 

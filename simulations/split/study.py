@@ -409,11 +409,6 @@ def settings_of(tables: Tables) -> list[tuple[float, float, int]]:
     return [(float(p), float(a), int(n)) for p, a, n in rows.itertuples(index=False)]
 
 
-def margin(points: pd.DataFrame) -> float:
-    """Return a tenth of the gap between FedAvg and Local, one point at most; accuracies in percentage points."""
-    return min(0.1 * abs(points["FedAvg"].mean() - points["Local"].mean()), 1.0)
-
-
 def evidence(tables: Tables) -> Tables:
     """Return the small tables that claims are judged on, without the agreement of early rounds."""
     agreement = tables["agreement"]

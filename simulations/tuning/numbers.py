@@ -12,7 +12,7 @@ from fedstat._tables import Tables
 from fedstat.inference import PairedDifference
 from simulations.beside import beside_printed
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of, times
+from simulations.estimates import difference_of, mean_of, missing, times, undefined
 from simulations.published import printed
 from simulations.showing import NONE, fixed, rounded
 from simulations.tuning.study import MEASURES, ORDER
@@ -79,7 +79,9 @@ def spread(values: pd.DataFrame) -> pd.Series:
     """
     found = {}
     for seed in values.index:
-        others = values.drop(index=seed).mean()
+        others = values.drop(index=seed).mean(skipna=False)
+        if others.isna().any():
+            return pd.Series(np.nan, index=values.index)
         found[seed] = values.loc[seed, others.idxmax()] - values.loc[seed, others.idxmin()]
     return pd.Series(found)
 
@@ -89,6 +91,8 @@ def one_run(values: pd.DataFrame) -> pd.Series:
 
     A seed's level, which is common to all values, is taken out.
     """
+    if values.isna().any(axis=None):
+        return pd.Series(np.nan, index=values.index)
     centred = values.sub(values.mean(axis=1), axis=0)
     found = {}
     for seed in values.index:
@@ -100,7 +104,7 @@ def one_run(values: pd.DataFrame) -> pd.Series:
 def _mean_over(tables: Tables, names: list[str], what: Any, split: str) -> pd.Series:
     """Average a quantity by seed over settings and steps."""
     parts = [what(step(tables, s, name, split=split)) for s in settings(tables) for name in names]
-    return pd.concat(parts, axis=1).mean(axis=1)
+    return pd.concat(parts, axis=1).mean(axis=1, skipna=False)
 
 
 def _against_zero(values: pd.Series) -> PairedDifference:
@@ -114,6 +118,10 @@ def _excess(tables: Tables, setting: Setting, trial: str, split: str) -> tuple[f
 
     before = scores(tables, setting, split=split)[trial]
     after = scores(tables, setting, split=split, seeds="fresh")[trial]
+    if why := missing(before, after):
+        return undefined(why)
+    if min(len(before), len(after)) < 2 or before.nunique() == after.nunique() == 1:
+        return undefined("values without spread have no limits", float(before.mean() - after.mean()))
     limits = stats.ttest_ind(before, after, equal_var=False).confidence_interval(0.95)
     return float(before.mean() - after.mean()), float(limits.low), float(limits.high)
 

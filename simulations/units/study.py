@@ -234,7 +234,7 @@ def evidence(tables: Tables) -> Tables:
     """
     outputs = tables["outputs"]
     clients = [column for column in outputs if column.startswith("client")]
-    if pd.api.types.is_integer_dtype(outputs[clients[0]]):  # as committed
+    if "top" in outputs:  # as committed
         return tables
     grey = outputs.copy()
     for _, rows in outputs.groupby("images"):
@@ -242,7 +242,8 @@ def evidence(tables: Tables) -> Tables:
         grey.loc[rows.index, clients] = np.rint(100 * np.clip(rows[clients] / top, 0, 1))
         grey.loc[rows.index, "top"] = float(f"{top:.3g}")
     rest = {name: tables[name].round(5) for name in ("summary", "histogram")}
-    return {"outputs": grey.astype(dict.fromkeys(clients, int)), **rest}
+    whole = [client for client in clients if grey[client].notna().all()]
+    return {"outputs": grey.astype(dict.fromkeys(whole, int)), **rest}
 
 
 # --- summaries ---------------------------------------------------------------------------------------------------

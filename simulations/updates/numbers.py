@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,8 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of
-from simulations.showing import rounded
+from simulations.estimates import difference_of, mean_of, means_by
+from simulations.showing import rounded, total
 from simulations.updates.study import ALONE, NETWORKS, NORMS, OTHERS, PARTS, SINCE
 
 if TYPE_CHECKING:
@@ -118,15 +119,18 @@ def _reference(accuracy: pd.DataFrame, when: str, metric: str = "accuracy") -> p
     every = _every(accuracy)
     due = rows["epoch"] % every == 0
     chosen = rows[due if when == "after" else ~due & (rows["epoch"] > every)]
-    return chosen.pivot_table(index="seed", columns="arm", values=metric)
+    return means_by(chosen, "arm", metric).reindex(index=rows["seed"].unique(), columns=rows["arm"].unique())
 
 
-def _every(accuracy: pd.DataFrame) -> int:
-    """Return how many epochs lie between two means: the first epoch in which a mean changed a model."""
-    keys = ["network", "arm", "epoch", "seed"]
-    both = accuracy.pivot_table(index=keys, columns="when", values="log_loss").reset_index()
-    moved = both[(both["network"] == "plain") & (both["arm"] != ALONE) & (both["before"] != both["after"])]
-    return int(moved["epoch"].min())
+def _every(accuracy: pd.DataFrame) -> float:
+    """Return how many epochs lie between two means: the first in which a mean changed a model; NaN if none did."""
+    rows = accuracy[(accuracy["network"] == "plain") & (accuracy["arm"] != ALONE)]
+    before, after = (
+        rows[rows["when"] == when].set_index(["arm", "epoch", "seed"])[["accuracy", "log_loss"]].sort_index()
+        for when in ("before", "after")
+    )
+    moved = (after - before).abs().gt(0).any(axis=1)
+    return float(moved[moved].reset_index()["epoch"].min())
 
 
 def _distance(tables: Tables, network: str, averaged: bool, part: str, since: str) -> pd.DataFrame:
@@ -137,7 +141,7 @@ def _distance(tables: Tables, network: str, averaged: bool, part: str, since: st
 def _late(rows: pd.DataFrame, norm: str) -> pd.DataFrame:
     """Return the mean over the last epochs: one row per seed, one column per data set."""
     late = rows[rows["epoch"] > rows["epoch"].max() - LAST]
-    return late.pivot_table(index="seed", columns="data", values=norm)
+    return means_by(late, "data", norm)
 
 
 def _thirds(rows: pd.DataFrame, norm: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -145,7 +149,7 @@ def _thirds(rows: pd.DataFrame, norm: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     epochs = rows["epoch"].max()
     third = max(epochs // 3, 1)
     first, last = rows[rows["epoch"] <= third], rows[rows["epoch"] > epochs - third]
-    early, late = (part.pivot_table(index="seed", columns="data", values=norm) for part in (first, last))
+    early, late = (means_by(part, "data", norm) for part in (first, last))
     return early, late
 
 
@@ -178,7 +182,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "distances": _distances(tables),
         "factors": _factor_rows(tables, found),
         "accuracy": _accuracy_rows(tables, found),
-        "every": _every(tables["accuracy"]),
+        "every": total([_every(tables["accuracy"])]),
         "rates": _rates(tables["tuning"]),
         "seeds": tables["distance"]["seed"].nunique(),
         "last": min(LAST, config["epochs"]),
@@ -374,13 +378,15 @@ def _accuracy_figure(accuracy: pd.DataFrame) -> Figure:
         arm: 100 * part.pivot(index="seed", columns="epoch", values="accuracy") for arm, part in rows.groupby("arm")
     }
     epochs, names = int(rows["epoch"].max()), (ALONE, *PARTNERS)
+    step = _every(accuracy)
+    every = [] if math.isnan(step) else np.arange(step, epochs + 1, step)
     with style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.5), layout="constrained")
         for axis, arms in ((left, names), (right, PARTNERS)):
             level = 1 - 0.05 / (len(arms) * len(marked(epochs)))
             for arm in arms:
                 _curve(axis, tables[arm] if axis is left else tables[arm] - tables[ALONE], arm, level)
-            for epoch in range(_every(accuracy), epochs + 1, _every(accuracy)):
+            for epoch in every:
                 axis.axvline(epoch, color="0.8", lw=0.6, zorder=0)
         right.axhline(0, color="0.6", lw=0.6, zorder=0)
         left.set_ylabel("test accuracy on the\nreference partition (%)")

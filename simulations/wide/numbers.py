@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,15 +26,19 @@ def findings(tables: Tables) -> dict[str, Finding]:
     for start, words in STARTS.items():
         for convention in CONVENTIONS:
             bound = limits.loc[(start, convention, half), "bound"]
-            estimate = times(1 / bound, curves.loc[(start, convention, widest, half), ["ratio", "low", "high"]])
+            estimate = times(_inverse(bound), curves.loc[(start, convention, widest, half), ["ratio", "low", "high"]])
             what = f"residual half-way over the bound, widest networks, {words}, updates {convention}"
             found[f"{start} {convention}"] = Finding.of(what, estimate, border=1.0)
     for kernel, rows in tables["concentration"].groupby("kernel"):
         last = rows.loc[rows["width"].idxmax()]
         what = f"distance of the widest {kernel} kernel from its limit over the exact value"
-        estimate = times(1 / last["exact"], last[["rms", "low", "high"]])
+        estimate = times(_inverse(last["exact"]), last[["rms", "low", "high"]])
         found[f"{kernel} kernel"] = Finding.of(what, estimate, border=1.0)
     return found
+
+
+def _inverse(value: float) -> float:
+    return 1 / value if value else math.nan
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
