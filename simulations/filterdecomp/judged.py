@@ -106,7 +106,7 @@ def personal_differences(tables: Tables, cell: str) -> dict[tuple[str, str], Est
 
 def global_differences(tables: Tables, cell: str) -> dict[tuple[str, str], Estimate]:
     """Compare FilterDecomp's global model with FedAvg's and FedProx's, in the mean of the last ten rounds."""
-    table = by_seed(tables, figure_of(tables, cell), cell)
+    table = by_seed(tables, figure_of(tables, cell), cell).reindex(columns=list(GLOBAL))
     return joint(table, [("FilterDecomp", other) for other in GLOBAL if other != "FilterDecomp"])
 
 

@@ -111,6 +111,7 @@ def _sending(tables: Tables) -> dict[str, Finding]:
     rows = judged.sending(tables)
     late, equal = judged.late_accuracy(rows), judged.at_equal_numbers(rows)
     others = [arm for arm in ("FilterDecomp", *SENDING) if arm in late]
+    late, equal = (table.reindex(columns=["FedAvg", *others]) for table in (late, equal))
     pairs = [(arm, "FedAvg") for arm in others]
     found = _points(judged.joint(late, pairs), "global accuracy of {} less {}, equal rounds", "rounds, {} less {}")
     equal_pairs = judged.joint(equal, pairs)
