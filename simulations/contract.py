@@ -129,7 +129,7 @@ class Finding:
     ) -> Finding:
         """Make a finding of an estimate, or of a paired difference, in another unit if need be."""
         found = times(factor, limits(estimate) if isinstance(estimate, PairedDifference) else estimate)
-        why = reason(found) or (_NO_LIMITS if math.isnan(found[1] + found[2]) else "")
+        why = reason(found) or (_NO_LIMITS if math.isnan(sum(found)) else "")
         return cls(what, *found, border=border, unit=unit, digits=digits, why=why)
 
     def record(self) -> dict[str, str]:
@@ -139,7 +139,7 @@ class Finding:
     @property
     def sign(self) -> Sign:
         """Say on which side of the border the interval lies, if there is one."""
-        if math.isnan(self.low + self.high):
+        if math.isnan(self.mean + self.low + self.high):
             return "undefined"
         return "more" if self.low > self.border else "less" if self.high < self.border else "unclear"
 

@@ -125,12 +125,24 @@ def written(study: str, tables: Tables, config: dict[str, object], folder: Path)
 
 
 def printed(content: object, path: str = "") -> dict[str, str]:
-    """Return all text inside the numbers of a chapter, by where it stands."""
+    """Return all text inside the numbers of a chapter, by where it stands; arms have their own names there."""
     if isinstance(content, dict):
         return {k: v for key, inner in content.items() for k, v in printed(inner, f"{path}.{key}").items()}
     if isinstance(content, list | tuple):
-        return {k: v for key, inner in enumerate(content) for k, v in printed(inner, f"{path}[{key}]").items()}
+        names = [inner.get("arm", key) if isinstance(inner, dict) else key for key, inner in enumerate(content)]
+        pairs = zip(names, content, strict=True)
+        return {k: v for name, inner in pairs for k, v in printed(inner, f"{path}[{name}]").items()}
     return {path: content} if isinstance(content, str) else {}
+
+
+def same(one: str, other: str) -> bool:
+    """Tell whether two texts hold the same numbers, in the digits that both show."""
+    numbers = [re.findall(r"−?\d+(?:\.\d+)?", text) for text in (one, other)]
+    if len(numbers[0]) != len(numbers[1]):
+        return False
+    digits = min(len(n.partition(".")[2]) for side in numbers for n in side)
+    values = [[float(n.replace("−", "-")) for n in side] for side in numbers]
+    return all(abs(a - b) <= 1.01 * 10.0**-digits for a, b in zip(*values, strict=True))
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -145,7 +157,7 @@ def smoke(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_a_chapter_stands_whatever_is_missing(smoke: tuple[str, Tables, dict], tmp_path: Path) -> None:
     study, tables, config = smoke
 
-    @settings(max_examples=12, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=8, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: DataObject) -> None:
         missing = data.draw(holes(study, tables))
@@ -166,7 +178,7 @@ def test_what_rests_on_a_missing_value_is_undefined(smoke: tuple[str, Tables, di
         _, numbers, findings = tell(study, tmp_path / "told")
         return printed(numbers), findings
 
-    @settings(max_examples=12, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=8, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: DataObject) -> None:
         name, column = data.draw(st.sampled_from(values_of(study, tables)))
@@ -182,7 +194,7 @@ def test_what_rests_on_a_missing_value_is_undefined(smoke: tuple[str, Tables, di
             if first[key].mean != second[key].mean:
                 assert third[key].sign == "undefined", f"{key} rests on {where} and is a number without it"
         for key in before.keys() & moved.keys() & after.keys():
-            if before[key] != moved[key] and ESTIMATE.search(before[key]):
+            if ESTIMATE.search(before[key]) and not same(before[key], moved[key]):
                 assert not ESTIMATE.fullmatch(after[key]), f"{key} rests on {where} and is {after[key]} without it"
 
     check()

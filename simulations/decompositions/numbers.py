@@ -299,6 +299,8 @@ def band(values: np.ndarray, level: float = 0.95) -> np.ndarray:
     from scipy import stats
 
     arms, n, rounds = values.shape
+    if n < 2:
+        return np.full((arms, rounds), np.nan)
     half = stats.t.isf((1 - level) / (2 * arms * rounds), n - 1) * values.std(axis=1, ddof=1) / np.sqrt(n)
     return np.asarray(half)
 

@@ -406,7 +406,7 @@ def late(agreement: pd.DataFrame) -> pd.DataFrame:
     """Return the agreement's means over the last rounds: a row for each population and arm."""
     rows = agreement[agreement["round"] > agreement["round"].max() - split.LAST]
     place = ["outputs", "p", "alpha", "samples", "arm", "seed"]
-    return rows.groupby(place, sort=False)[["agreement", "kappa"]].mean().reset_index()
+    return rows.groupby(place, sort=False)[["agreement", "kappa"]].mean(skipna=False).reset_index()
 
 
 def evidence(tables: Tables) -> Tables:

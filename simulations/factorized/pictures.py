@@ -97,7 +97,8 @@ def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megaby
                 mfc=look.fill, ms=3.2, mew=0.7,
             )  # fmt: skip
     if over == "megabytes":
-        axis.set_xscale("log")
+        if np.isfinite(axis.dataLim.minposx):  # anything is drawn
+            axis.set_xscale("log")
         axis.xaxis.set_minor_formatter(NullFormatter())
         return
     for place, arm in enumerate(LOOKS):

@@ -88,7 +88,7 @@ def _similarities(tables: Tables) -> dict[str, Finding]:
             )
         over_rounds = rows.groupby("seed")
         for key, words in {"nearest": "three most similar clients", "matched": "neighbours"}.items():
-            share = over_rounds[key].mean().dropna()
+            share = over_rounds[key].mean(skipna=False).dropna()
             if len(share) > 1:
                 found[f"{key} {arm}"] = Finding.of(
                     f"share of a client's {words} that are of its domain, {greek(arm)}, all rounds",

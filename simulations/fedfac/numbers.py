@@ -99,7 +99,7 @@ def _of_group(tables: Tables, group: str, where: str) -> dict[str, Finding]:
 def _late_findings(tables: Tables, group: str, where: str) -> dict[str, Finding]:
     """Return what is measured after the last round: new clients, and masked units."""
     new = 100 * pooled(tables, group, table="newcomers")
-    masks = 100 * pd.concat([masked(tables, s) for s in settings_of(tables, group)]).groupby("seed").mean()
+    masks = 100 * pd.concat([masked(tables, s) for s in settings_of(tables, group)]).groupby("seed").mean(skipna=False)
     pairs = {"new, ensemble": ("Ensemble", "LocalTrain"), "new, tuned": ("Ensemble", "FedAvg+")}
     words = "accuracy at new clients"
     found = {key: _finding(f"{words}, {a} less {b}, {where}", _plain(new[a], new[b])) for key, (a, b) in pairs.items()}
@@ -116,7 +116,7 @@ def _curve_findings(tables: Tables, group: str, where: str) -> dict[str, Finding
     for setting in settings_of(tables, group):
         rows = tables["curves"]
         rows = rows[(rows["setting"] == setting) & (rows["split"] == "train")]
-        wide = rows.groupby(["seed", "arm"])["value"].mean().unstack("arm")
+        wide = means_by(rows, "arm", "value")
         gaps[setting] = wide["FedFac dynamic"] - wide["FedAvg"]
     names = list(gaps)
     level = 1 - 0.05 / len(names)

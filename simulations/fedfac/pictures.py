@@ -112,7 +112,8 @@ def _loss(tables: Tables) -> Figure:
         axis.set_title(setting.replace("9,085 images of ", ""))
         axis.set_xlabel("round")
     top = max(float(line.get_ydata()[0]) for axis in axes[0] for line in axis.lines[:1])
-    axes[0][0].set_ylim(0, 1.5 * top)  # limits of a few seeds may reach far beyond
+    if top > 0:
+        axes[0][0].set_ylim(0, 1.5 * top)  # limits of a few seeds may reach far beyond
     axes[0][0].set_ylabel("training loss (nats)")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=7, ncol=3, loc="outside lower center")

@@ -12,7 +12,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.inference import Comparison, Design, TimeToTarget, compare, to_target
 from simulations.beside import beside_printed
-from simulations.estimates import Estimate, joint_of, mean_of, missing, undefined
+from simulations.estimates import Estimate, joint_of, mean_of, means_by, missing, undefined
 from simulations.filterdecomp.arms import ESTIMAND, GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 from simulations.published import printed
 
@@ -150,7 +150,7 @@ def moments(tables: Tables, clients: int, arm: str, layer: str | None = None) ->
     """Return the moments of an arm's aggregates of so many clients by seed and round; of all layers, or of one."""
     rows = tables["spread"]
     rows = rows[(rows["arm"] == arm) & (rows["clients"] == clients) & ((rows["layer"] == layer) | (layer is None))]
-    return rows.groupby(["seed", "round"])[["plain", "decomposed", "bias", "energy"]].sum(min_count=1)
+    return rows.groupby(["seed", "round"])[["plain", "decomposed", "bias", "energy"]].sum(skipna=False)
 
 
 def variance_ratio(tables: Tables, clients: int, layer: str | None = None, *, error: bool = False) -> pd.Series:
@@ -195,7 +195,7 @@ def sending(tables: Tables) -> pd.DataFrame:
 def late_accuracy(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the mean accuracy over the last ten rounds by seed and arm, in per cent."""
     late = rows[rows["round"] > rows["round"].max() - LAST]
-    return 100 * late.pivot_table(index="seed", columns="arm", values="accuracy")
+    return 100 * means_by(late, "arm", "accuracy")
 
 
 def at_equal_numbers(rows: pd.DataFrame) -> pd.DataFrame:
@@ -204,9 +204,10 @@ def at_equal_numbers(rows: pd.DataFrame) -> pd.DataFrame:
     """  # fmt: skip
     budget = rows.groupby(["seed", "arm"])["numbers"].max().groupby("seed").min()
     within = rows[rows["numbers"] <= rows["seed"].map(budget) * (1 + 1e-9)]
-    last = within.sort_values("round").groupby(["seed", "arm"])["accuracy"].last().unstack("arm")
-    first = rows.sort_values("round").groupby(["seed", "arm"])["accuracy"].first().unstack("arm")
-    return 100 * last.reindex_like(first).fillna(first)
+    # the first measured round stands before those within the budget, for arms that have none there
+    first = rows[rows["round"] == rows.groupby(["seed", "arm"])["round"].transform("min")]
+    both = pd.concat([first, within]).sort_values("round", kind="stable")
+    return 100 * both.groupby(["seed", "arm"]).tail(1).pivot(index="seed", columns="arm", values="accuracy")
 
 
 # --- the paper ----------------------------------------------------------------------------------------------------

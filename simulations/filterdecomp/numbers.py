@@ -233,9 +233,9 @@ def _ditto(tables: Tables) -> dict[str, Any]:
     rows = tables["curves"][tables["curves"]["arm"].isin([DITTO, "FedAvg"])]
     rows = rows[rows["shown"].isin(["Figure 2", "Figure 5"])]
     wide = rows.pivot_table(index=["cell", "seed", "round"], columns="arm", values="accuracy")
-    known = (wide[DITTO] - wide["FedAvg"]).dropna() if DITTO in wide else None
-    if known is None:
+    if not {DITTO, "FedAvg"} <= set(wide):
         return {"runs": 0, "largest": NONE, "equal": True}
+    known = (wide[DITTO] - wide["FedAvg"]).dropna()
     runs = known.reset_index()[["cell", "seed"]].drop_duplicates()
     return {"runs": len(runs), "largest": fixed(100 * known.abs().max(), 2), "equal": bool((known == 0).all())}
 

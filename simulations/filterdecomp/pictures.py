@@ -87,7 +87,7 @@ def _legend_above(figure: Figure, axis: Axes, columns: int = 4) -> None:
 
 def _together(tables: dict[str, pd.DataFrame], level: float = 0.95) -> dict[str, tuple[pd.Series, pd.Series]]:
     """Return means over seeds and half-widths of t limits that hold for all columns of all tables (Bonferroni)."""
-    count = sum(len(table.columns) for table in tables.values())
+    count = max(1, sum(len(table.columns) for table in tables.values()))
     found = {}
     for name, table in tables.items():
         n = table.notna().sum()
@@ -189,9 +189,11 @@ def _numbers(tables: Tables) -> Figure:
             continue
         some = mean.loc[arm]
         axis.plot(some["numbers"] / 1e6, 100 * some["accuracy"], ms=3.2, lw=0.9, mew=0.7, label=arm, **LOOKS[arm])
-        at, (value, half) = 1.05 * some["numbers"].max() / 1e6, (ends[0][arm], ends[1][arm])
-        axis.errorbar(at, value, half, color=LOOKS[arm]["color"], marker=LOOKS[arm]["marker"], mfc=LOOKS[arm]["mfc"],
-                      ms=3.2, lw=0.8, capsize=1.5, mew=0.7)  # fmt: skip
+        if arm not in ends[0]:
+            continue
+        at = 1.05 * some["numbers"].max() / 1e6
+        look = {key: LOOKS[arm][key] for key in ("color", "marker", "mfc")}
+        axis.errorbar(at, ends[0][arm], ends[1][arm], ms=3.2, lw=0.8, capsize=1.5, mew=0.7, **look)
     axis.set_xscale("log")
     axis.set_xlabel("millions of numbers that travelled, both ways, all participants (logarithmic)")
     axis.set_ylabel("global test accuracy (per cent)")

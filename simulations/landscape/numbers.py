@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of
+from simulations.estimates import difference_of, mean_of, means_by
 from simulations.showing import rounded
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _losses(curves: pd.DataFrame) -> dict[str, Finding]:
     turn = min(TURN, last // 2)
     for name, first, final in (("early", 1, turn), ("late", turn + 1, last)):
         rows = curves[curves["round"].between(first, final)]
-        table = rows.groupby(["seed", "arm"])["loss"].mean().unstack("arm")
+        table = means_by(rows, "arm", "loss")
         d = difference_of(table[OURS], table[CONTROL], level=1 - (1 - LEVEL) / 2)
         words = f"training loss of {OURS} less {CONTROL}'s, mean over rounds {first} to {final}"
         found[name] = Finding.of(words, d, unit="nats", digits=4)
@@ -52,7 +52,7 @@ def _virtual(close: pd.DataFrame) -> dict[str, Finding]:
     rows = (
         close[close["arm"] == OURS]
         .groupby(["seed", "kind"])[[*RATIOS, *DIFFERENCES]]
-        .mean()
+        .mean(skipna=False)
         .unstack("kind")
         .sort_index(axis=1)
     )
@@ -68,7 +68,7 @@ def _virtual(close: pd.DataFrame) -> dict[str, Finding]:
 
 
 def _held(plane: pd.DataFrame) -> dict[str, Finding]:
-    held = plane.groupby("seed")["held"].first().to_numpy()
+    held = plane.groupby("seed")["held"].mean(skipna=False)
     found = {"held": Finding.of("share of the way that the plane holds", mean_of(held, LEVEL), border=0.5)}
     for arm, rows in plane.groupby("arm"):
         d = difference_of(rows["projected"], rows["end"], level=LEVEL)
@@ -80,7 +80,7 @@ def _held(plane: pd.DataFrame) -> dict[str, Finding]:
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return rates, and what is measured of local and virtual clients."""
     close, tuning = tables["close"], tables["tuning"]
-    means = close.groupby(["arm", "kind", "seed"])[[*RATIOS, *DIFFERENCES]].mean()
+    means = close.groupby(["arm", "kind", "seed"])[[*RATIOS, *DIFFERENCES]].mean(skipna=False)
     rows = [
         {"arm": arm, "kind": kind, "networks": f"{int(part['networks'].iloc[0])}",
          **{name: tuple(map(float, mean_of(means.loc[(arm, kind), name].to_numpy(), LEVEL)))

@@ -92,7 +92,7 @@ def _same_dose(tables: Tables, setting: str) -> Iterator[tuple[str, Finding]]:
 
 def _moves(values: pd.Series) -> bool:
     """Say whether a difference spreads over seeds: not where both arms diverged under all, or are the same runs."""
-    return bool(values.nunique() > 1)
+    return bool(values.nunique(dropna=False) > 1)
 
 
 def _best(tables: Tables, setting: str) -> Iterator[tuple[str, Finding]]:
@@ -311,7 +311,9 @@ def _count(tables: Tables, name: str) -> list[dict[str, Any]]:
     for setting in settings_of(tables):
         own = {key: f for key, f in found.items() if key.startswith(f"{name} {setting} ")}
         signs = [finding.sign for finding in own.values()]
-        least, most = (pick(own.values(), key=_mean) for pick in (min, max)) if own else (None, None)
+        least, most = (
+            (None, None) if not own or "undefined" in signs else (pick(own.values(), key=_mean) for pick in (min, max))
+        )
         counts = {sign: signs.count(sign) for sign in ("more", "less", "unclear")}
         rows.append(
             {

@@ -55,6 +55,12 @@ def _spread(dose: np.ndarray, curve: Arm) -> np.ndarray:
     return dose * shift[curve.reading, curve.route]
 
 
+def _logarithmic(*axes: Axes) -> None:
+    """Make doses logarithmic where any is drawn: without one an axis cannot be."""
+    if any(np.isfinite(axis.dataLim.minposx) for axis in axes):
+        axes[0].set_xscale("log")  # the others share it
+
+
 def _response(tables: Tables) -> Figure:
     """Draw accuracy, the share of seeds that diverged and the length of tau over that of sigma."""
     import matplotlib.pyplot as plt
@@ -74,8 +80,9 @@ def _response(tables: Tables) -> Figure:
         for curve in curves_of(kind):
             _one_curve(tables, setting, kind, curve, (top, middle, bottom))
         top.set_title(f"{setting},\n{TITLES[kind]}", fontsize=8)
-        top.set_xscale("log")
-        bottom.set_yscale("log")
+        _logarithmic(top, bottom)
+        if np.isfinite(bottom.dataLim.minposy):
+            bottom.set_yscale("log")
         bottom.set_xlabel("dose")
         middle.set_ylim(-0.08, 1.08)
     for axis, words in zip(axes[:, 0], ("accuracy (per cent)", "share diverged", "|τ| / |σ|"), strict=True):
@@ -131,7 +138,7 @@ def _differences(tables: Tables) -> Figure:
                 axis.vlines(dose, low, high, color="black", lw=0.6)
         for axis in axes[:, i]:
             axis.axhline(0, color="0.5", lw=0.6)
-            axis.set_xscale("log")
+        _logarithmic(*axes[:, i])
         axes[0, i].set_title(f"{setting},\n{TITLES[kind]}", fontsize=8)
         axes[1, i].set_xlabel("dose")
     for axis, control in zip(axes[:, 0], CONTROLS, strict=True):

@@ -344,16 +344,20 @@ def _levels(values: np.ndarray) -> np.ndarray:
 
 def _phase_panel(axis: Axes, cells: pd.DataFrame, levels: np.ndarray, looks: Mapping[str, Any]) -> Any:
     """Draw one share of shared inputs: filled contours, where the yardsticks cross, and the cells."""
+    from matplotlib.cm import ScalarMappable
     from matplotlib.ticker import NullLocator
 
     surface = cells.pivot(index="p", columns="samples", values="mean")
     apart = cells.assign(apart=cells["Local"] - cells["FedAvg"]).pivot(index="p", columns="samples", values="apart")
     x, y = np.log2(surface.columns.to_numpy(dtype=float)), surface.index.to_numpy(dtype=float)
-    fine, measured = _smooth(x, y, surface.to_numpy()), np.array(list(product(x, y)))
-    filled = axis.contourf(*fine, levels, **looks)
-    lines = axis.contour(*fine, levels, colors="black", linewidths=0.45, linestyles="solid")
-    axis.clabel(lines, manual=_label_places(lines, measured), fmt=_signed, fontsize=6.5, inline_spacing=2)
-    axis.contour(*_smooth(x, y, apart.to_numpy()), [0.0], colors="black", linewidths=1.3, linestyles=[(0, (1, 1.2))])
+    filled: Any = ScalarMappable(looks["norm"], looks["cmap"])
+    if cells["mean"].notna().all():  # between missing values nothing can be interpolated
+        fine, measured = _smooth(x, y, surface.to_numpy()), np.array(list(product(x, y)))
+        filled = axis.contourf(*fine, levels, **looks)
+        lines = axis.contour(*fine, levels, colors="black", linewidths=0.45, linestyles="solid")
+        axis.clabel(lines, manual=_label_places(lines, measured), fmt=_signed, fontsize=6.5, inline_spacing=2)
+        level = _smooth(x, y, apart.to_numpy())
+        axis.contour(*level, [0.0], colors="black", linewidths=1.3, linestyles=[(0, (1, 1.2))])
     for kind, look in GLYPHS.items():
         some = cells[cells["outcome"] == kind]
         axis.plot(np.log2(some["samples"]), some["p"], ls="none", zorder=4, clip_on=False, **look)

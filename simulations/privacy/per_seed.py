@@ -45,7 +45,7 @@ def several(tables: Tables) -> int:
 
 def by_seed(table: pd.DataFrame, measure: str = "psnr", how: How = "mean") -> pd.DataFrame:
     """Return one row per seed and one column per arm and attack: the mean or the maximum over the seed's images."""
-    return table.groupby(["seed", "arm", "attack"])[measure].agg(how).unstack(["arm", "attack"])
+    return table.groupby(["seed", "arm", "attack"])[measure].agg(how, skipna=False).unstack(["arm", "attack"])
 
 
 def joint(wide: pd.DataFrame, pairs: Sequence[tuple[Target, Target]]) -> dict[tuple[Target, Target], Estimate]:

@@ -128,7 +128,7 @@ def _key(s: Setting) -> str:
 
 def _over(tables: Tables, settings: Sequence[Setting], arm: str, metric: str = "accuracy") -> pd.Series:
     """Return an arm's mean over settings, per seed."""
-    return pd.concat([per_seed(tables, *s, metric)[arm] for s in settings], axis=1).mean(axis=1)
+    return pd.concat([per_seed(tables, *s, metric)[arm] for s in settings], axis=1).mean(axis=1, skipna=False)
 
 
 def _accuracy(tables: Tables, settings: Sequence[Setting]) -> list[dict[str, Any]]:

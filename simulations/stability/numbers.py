@@ -38,12 +38,12 @@ def findings(tables: Tables) -> dict[str, Finding]:
     found = {}
     for measure, border in (("agreement", NEARLY_ALL), ("kappa", ALMOST_PERFECT)):
         for arm, words in ARMS.items():
-            values = _late(tables, arm).groupby("seed")[measure].mean()
+            values = _late(tables, arm).groupby("seed")[measure].mean(skipna=False)
             estimate = mean_of(values, within=MEASURES[measure])
             what = f"{WORDS[measure]} by {words}, mean over the settings"
             found[f"{measure} {arm}"] = Finding.of(what, estimate, border=border, digits=3)
     for arm, words in ARMS.items():
-        late = _late(tables, arm).groupby(["p", "alpha"])["agreement"].mean()
+        late = _late(tables, arm).groupby(["p", "alpha"])["agreement"].mean(skipna=False)
         what = f"{WORDS['agreement']} by {words}, last rounds less rounds 2 to {EARLY}, interval over the settings"
         early = f"{WORDS['agreement']} by {words}, rounds 2 to {EARLY}, interval over the settings"
         found[f"early {arm}"] = Finding.of(
@@ -62,7 +62,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
             estimates = {m: mean_of(values[m], within=range_) for m, range_ in MEASURES.items()}
             rows.append({"setting": setting(p, alpha), "by": words, "first": arm == next(iter(ARMS)), **estimates})
     for arm, words in ARMS.items():
-        means = _late(tables, arm).groupby(["p", "alpha"])[list(MEASURES)].mean()
+        means = _late(tables, arm).groupby(["p", "alpha"])[list(MEASURES)].mean(skipna=False)
         ranges.append({"arm": arm, "by": words, **{measure: span(means[measure], 2) for measure in MEASURES}})
         ranges[-1]["early"] = span(_early(tables, arm), 2)
         ranges[-1]["changing"] = span(config["units"] * (1 - means["agreement"]), 0)
@@ -83,7 +83,7 @@ def _early(tables: Tables, arm: str) -> pd.Series:
     """Return an arm's agreement in the first rounds, mean over seeds and rounds, by setting."""
     curves = tables["curves"]
     first = curves[(curves["arm"] == arm) & (curves["round"] <= EARLY)]
-    return first.groupby(["p", "alpha"])["agreement"].mean()
+    return first.groupby(["p", "alpha"])["agreement"].mean(skipna=False)
 
 
 def figures(tables: Tables) -> dict[str, Figure]:

@@ -61,7 +61,9 @@ def run(scale: split.Scale, out: Path) -> Tables:
         for p, alpha in scale.settings
     ]
     agreement = run_parts(parts, out, "stability: settings")["agreement"]
-    curves = agreement.groupby(["p", "alpha", "arm", "round"], sort=False)[list(MEASURES)].mean().reset_index()
+    curves = (
+        agreement.groupby(["p", "alpha", "arm", "round"], sort=False)[list(MEASURES)].mean(skipna=False).reset_index()
+    )
     late = settled(agreement, "agreement").assign(kappa=settled(agreement, "kappa")["kappa"])
     return {"agreement": agreement, "curves": curves, "late": late}
 
@@ -74,4 +76,4 @@ def evidence(tables: Tables) -> Tables:
 def settled(agreement: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the mean over the last rounds: one row per setting, arm and seed."""
     late = agreement[agreement["round"] > agreement["round"].max() - LAST]
-    return late.groupby(["p", "alpha", "arm", "seed"], sort=False)[column].mean().reset_index()
+    return late.groupby(["p", "alpha", "arm", "seed"], sort=False)[column].mean(skipna=False).reset_index()

@@ -123,14 +123,14 @@ def _reference(accuracy: pd.DataFrame, when: str, metric: str = "accuracy") -> p
 
 
 def _every(accuracy: pd.DataFrame) -> float:
-    """Return how many epochs lie between two means: the first in which a mean changed a model; NaN if none did."""
+    """Return how many epochs lie between two means: the first in which a mean changed most models; NaN if none did."""
     rows = accuracy[(accuracy["network"] == "plain") & (accuracy["arm"] != ALONE)]
     before, after = (
         rows[rows["when"] == when].set_index(["arm", "epoch", "seed"])[["accuracy", "log_loss"]].sort_index()
         for when in ("before", "after")
     )
-    moved = (after - before).abs().gt(0).any(axis=1)
-    return float(moved[moved].reset_index()["epoch"].min())
+    moved = (after - before).abs().gt(0).any(axis=1).groupby("epoch").mean()
+    return float(moved.index[moved > 0.5].min())
 
 
 def _distance(tables: Tables, network: str, averaged: bool, part: str, since: str) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
@@ -112,7 +113,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
                 axis.set_title(f"{title}\nupdates {convention}")
             row[0].set_ylabel("squared residual\nrelative to its start")
             lowest = tables["limits"].query(f"start == {start!r}")["limit"].min()
-            row[0].set_ylim(max(lowest, 1e-6) / 3, 2)
+            row[0].set_ylim(np.nanmax([lowest, 1e-6]) / 3, 2)
         for axis in axes[1]:
             axis.set_xlabel("round")
         handles, labels = axes[0, 0].get_legend_handles_labels()
@@ -121,7 +122,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
         distance, axis = plt.subplots(figsize=(78 / 25.4, 2.3), layout="constrained")
         for (kernel, rows), mark in zip(tables["concentration"].groupby("kernel"), ("s", "o"), strict=True):
             axis.plot(rows["width"], rows["exact"], "k-", lw=0.8)
-            bars = [rows["rms"] - rows["low"], rows["high"] - rows["rms"]]
+            bars = [(rows["rms"] - rows["low"]).clip(lower=0), (rows["high"] - rows["rms"]).clip(lower=0)]
             axis.errorbar(
                 rows["width"], rows["rms"], bars, fmt=mark, color="black", mfc="white", ms=4, label=str(kernel)
             )
