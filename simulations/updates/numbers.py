@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -379,7 +378,7 @@ def _accuracy_figure(accuracy: pd.DataFrame) -> Figure:
     }
     epochs, names = int(rows["epoch"].max()), (ALONE, *PARTNERS)
     step = _every(accuracy)
-    every = [] if math.isnan(step) else np.arange(step, epochs + 1, step)
+    every = np.arange(step, epochs + 1, step) if step > 0 else np.empty(0)
     with style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.5), layout="constrained")
         for axis, arms in ((left, names), (right, PARTNERS)):

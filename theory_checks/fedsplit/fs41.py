@@ -9,7 +9,7 @@ from itertools import product
 from fedstat._tables import Tables
 from fedstat.claims import Claim, Evidence, Studies, all_of, within
 from fedstat.inference import equivalence, paired_difference, plan
-from simulations.split.study import margin
+from simulations.estimates import margin_of
 from theory_checks.fedsplit.split_design import (
     CONFIRMED,
     DESIGN,
@@ -44,7 +44,7 @@ def _nearly_equal(tables: Tables, arms: Sequence[str], comparisons: int) -> list
     for setting in settings(tables):
         table = points(tables, setting)
         for arm in arms:
-            e = equivalence(table[arm], table["true"], margin=margin(table))
+            e = equivalence(table[arm], table["true"], margin=margin_of(table))
             wide = paired_difference(table[arm], table["true"], level=1 - 0.05 / comparisons)
             low, high, level = (e.low, e.high, 0.9) if e.outcome == "equivalent" else (wide.low, wide.high, wide.level)
             needed = "no spread between seeds"
@@ -60,7 +60,9 @@ def _figure_6(tables: Tables, random: str, dynamic: str = "dynamic", much: float
     """Static and dynamic nearly equal to the true split, and the random one worse by more than `much` margins."""
     comparisons = 3 * len(settings(tables))
     equal = _nearly_equal(tables, ("static", dynamic), comparisons)
-    worse = differences(tables, random, ("true",), lambda table: (-INFINITY, 0.0 - much * margin(table)), comparisons)
+    worse = differences(
+        tables, random, ("true",), lambda table: (-INFINITY, 0.0 - much * margin_of(table)), comparisons
+    )
     return all_of([*equal, *worse])
 
 

@@ -11,7 +11,7 @@ from fedstat._tables import Tables
 from fedstat.claims import Claim, Evidence, Studies, all_of, missing, within
 from fedstat.inference import equivalence, paired_difference
 from simulations.agreement import study as agreement
-from simulations.split.study import margin
+from simulations.estimates import margin_of
 from theory_checks.fedsplit.split_design import DESIGN, INFINITY, in_words, points, settings
 
 #: Accuracies in percentage points, one row per seed and one column per arm, by a setting in words.
@@ -27,7 +27,7 @@ def _more(found: Settings, arm: str, others: tuple[str, ...], margins: float = 1
     for where, table in found.items():
         for other in others:
             d = paired_difference(table[arm], table[other], level=level)
-            region, what = (margins * margin(table), INFINITY), f"{arm} less {other} at {where} (points)"
+            region, what = (margins * margin_of(table), INFINITY), f"{arm} less {other} at {where} (points)"
             parts.append(within(d.low, d.high, region, cases=d.n, what=what, level=level))
     return all_of(parts)
 
@@ -143,7 +143,7 @@ def _equal(tables: Tables, arm: str) -> Evidence:
     parts = []
     for setting in settings(tables):
         table = points(tables, setting)
-        e = equivalence(table[arm], table["random, once"], margin=margin(table))
+        e = equivalence(table[arm], table["random, once"], margin=margin_of(table))
         what = f"{arm} less random, once, at {in_words(setting)} (points)"
         parts.append(within(e.low, e.high, (-e.margin, e.margin), cases=e.n, what=what, level=0.9))
     return all_of(parts)
