@@ -125,10 +125,10 @@ def _every(accuracy: pd.DataFrame) -> float:
     """Return how many epochs lie between two means: the first in which a mean changed most models; NaN if none did."""
     rows = accuracy[(accuracy["network"] == "plain") & (accuracy["arm"] != ALONE)]
     before, after = (
-        rows[rows["when"] == when].set_index(["arm", "epoch", "seed"])[["accuracy", "log_loss"]].sort_index()
+        rows[rows["when"] == when].set_index(["arm", "epoch", "seed"])["log_loss"].sort_index()
         for when in ("before", "after")
     )
-    moved = (after - before).abs().gt(0).any(axis=1).groupby("epoch").mean()
+    moved = (after - before).dropna().ne(0).groupby("epoch").mean()
     return float(moved.index[moved > 0.5].min())
 
 
