@@ -56,9 +56,9 @@ def test_optimisers_obey_the_laws(optimizer):
     fs.testing.check_optimizer(optimizer, examples=3)
 
 
-@pytest.mark.parametrize("optimizer", [Nosy(), Restless()], ids=lambda o: type(o).__name__)
-def test_an_optimiser_that_sees_other_clients_is_found(optimizer):
-    with pytest.raises(AssertionError, match=f"{type(optimizer).__name__} breaks the law '(alone|company)' on Case"):
+@pytest.mark.parametrize(("optimizer", "law"), [(Nosy(), "company"), (Restless(), "repeat")], ids=["Nosy", "Restless"])
+def test_an_optimiser_that_sees_other_clients_is_found(optimizer, law):
+    with pytest.raises(AssertionError, match=f"{type(optimizer).__name__} breaks the law '{law}'"):
         fs.testing.check_optimizer(optimizer, examples=3)
 
 

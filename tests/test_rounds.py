@@ -135,7 +135,10 @@ def test_a_run_that_stops_early_is_saved_continued_and_loaded_as_it_is(tmp_path)
         ({"stop": fs.Patience("auc")}, "stop: metric must be one of accuracy, .*got 'auc'"),
         ({"metrics": ["f1"]}, "metrics must be names among macro_f1, .*, or a mapping, got 'f1'"),
         ({"metrics": {"accuracy": len}}, "metrics must have names of their own, got 'accuracy'"),
-        ({"metrics": {"odd": lambda outputs, y: outputs}}, r"metrics\['odd'\] gives no number for outputs \(9, 2\)"),
+        (
+            {"metrics": {"odd": lambda outputs, y: outputs}},
+            r"metrics\['odd'\] breaks the law 'number': .* shape \(8, 2\)",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_named(options, message):

@@ -138,7 +138,10 @@ class Samples:
         """Return the samples of some clients, in the order given, and of each client the first `most`."""
         chosen = np.arange(len(self.n))[clients]
         n = self.n[chosen] if most is None else np.minimum(self.n[chosen], most)
-        places = np.repeat(self.start[chosen] - (np.cumsum(n) - n), n) + np.arange(n.sum())
+        return self.at(np.repeat(self.start[chosen] - (np.cumsum(n) - n), n) + np.arange(n.sum()), n)
+
+    def at(self, places: np.ndarray, n: np.ndarray) -> Samples:
+        """Return the samples at `places`, dealt in that order to clients of `n` samples each."""
         return Samples(self.x.of(places) if isinstance(self.x, Mapped) else self.x[places], self.y[places], n)
 
     def whose(self, place: int) -> tuple[int, int]:

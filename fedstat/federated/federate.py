@@ -19,6 +19,7 @@ from fedstat.federated.local import AnyTraining
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.network import Model
+from fedstat.federated.own_parts import rehearse_metrics
 from fedstat.federated.patience import Patience
 from fedstat.federated.plain import plain
 from fedstat.federated.plan import Plan, Population, choose_sources, make_plan
@@ -186,6 +187,7 @@ def federate(
 def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | Path | None, progress: Shown) -> Result:
     """Run what is all set, or continue it; it raises the errors of `federate`."""
     first = 0 if resume is None else resume.check_continues(plan.config, wanted.rounds)
+    rehearse_metrics(wanted.metrics, next(iter(plan.replicates.values())))
     with (
         nullcontext() if folder is None else sole_writer(folder) as place,
         shown(first, wanted.rounds, progress) as advance,

@@ -40,8 +40,12 @@ then their leaves, then samples and settings, and last the federation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import os
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -54,6 +58,11 @@ from fedstat.federated.codec import Message, Selected
 from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.network import Model, Network, Params
 from fedstat.federated.store import ClientStore
+
+#: Folders whose files no user wrote.
+_INSIDE = tuple(str(Path(file).resolve().parent) + os.sep for file in (torch.__file__, Path(__file__).parent))
+#: How many leaves a message lists.
+_LISTED = 8
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -412,6 +421,36 @@ def returned(method: Method, step: str, value: T, kind: Any, what: str) -> T:
     if not isinstance(value, kind):
         raise ValueError(f"{type(method).__name__}.{step} must return {what}, got {type(value).__name__}.")
     return value
+
+
+class FailedStep(ValueError):
+    """Raised in the place of what went wrong in a step of a method."""
+
+
+@contextmanager
+def naming(method: Method, step: str, when: str, leaves: Params, *, stacked: bool = False) -> Iterator[None]:
+    """Let an error in a step of a method say where it happened, and what leaves the step was given.
+
+    Raises
+    ------
+    FailedStep
+        In the place of the error, unless that tells of infinite numbers or of memory.
+    """
+    try:
+        yield
+    except (FailedStep, AssertionError, FloatingPointError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # a step of one's own may fail in any way
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_INSIDE)]
+        place = f" at line {frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
+        shapes = [f"{name} {tuple(leaf.shape)}" for name, leaf in leaves.items()]
+        listed = ", ".join(shapes[:_LISTED]) + (f" and {len(shapes) - _LISTED} more" if len(shapes) > _LISTED else "")
+        what = (str(error).splitlines() or [""])[0].rstrip(".")
+        whose = "several clients', with a client axis first" if stacked else "one client's, without a client axis"
+        raise FailedStep(
+            f"{type(method).__name__}.{step} failed in {when}{place}: {type(error).__name__}: {what}. Its leaves are "
+            f"{whose}: {listed}."
+        ) from None
 
 
 def _check_masks(of: str, shared: Params, server: Params, clients: int) -> None:

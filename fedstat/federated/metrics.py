@@ -58,7 +58,10 @@ def standard(learner: Learner, outputs: Tensor, y: Tensor, valid: Tensor) -> dic
 
     task, given = LOSSES[learner.task], {}
     if learner.losses is not task:
-        given = {"loss": mean(torch.stack([learner.losses(o, t) for o, t in zip(outputs, y, strict=True)]))}
+        losses = torch.zeros_like(valid, dtype=outputs.dtype)
+        for k, mine in enumerate(valid):  # without padding, since a loss of one's own may look at all samples
+            losses[k, mine] = learner.losses(outputs[k, mine], y[k, mine]).to(outputs.dtype)
+        given = {"loss": mean(losses)}
     if learner.task == "squared":
         return ({"mse": 2 * mean(task(outputs, y))} if outputs.shape[-1] == 1 else {}) | given
     per_sample = task(outputs, y)

@@ -20,12 +20,13 @@ from fedstat._random import SEEDS
 from fedstat._workers import connected
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
-from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, check_executor
+from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, Stacked, check_executor
 from fedstat.federated.history import clients_table
 from fedstat.federated.local import AnyTraining, Training, training_of
 from fedstat.federated.losses import LossName, choose_task
 from fedstat.federated.method import Method, State
 from fedstat.federated.network import MIXED, Model, check_device, floating
+from fedstat.federated.own_parts import rehearse_method, rehearse_parts
 from fedstat.federated.plain import describe_run, plain
 from fedstat.federated.ray import RayExecutor
 from fedstat.federated.rehearsal import outputs_of, rehearse
@@ -122,7 +123,7 @@ def make_plan(
     vary: tuple[str, ...],
     first: int | None = None,
 ) -> Plan:
-    """Check arguments that are those of `fedstat.federate`, and rehearse a step of the network.
+    """Check arguments that are those of `fedstat.federate`, and rehearse the network and all that is not fedstat's own.
 
     `vary` is what `choose_sources` returns; sources that do not vary follow the seed `first`, by default the first of
     `seed`.
@@ -155,7 +156,8 @@ def make_plan(
         )
     (task,) = tasks
     first_of_all = replicates[seeds[0]]
-    executor, known = _rehearsed(RayExecutor() if executor == "ray" else executor, first_of_all)
+    executor = RayExecutor() if executor == "ray" else executor
+    executor, known = _rehearsed(executor, methods, trained, task, first_of_all)
     config = {
         **describe_run(methods, model, training, seeds, participation, dtype),
         "executor": known,
@@ -168,17 +170,30 @@ def make_plan(
 
 
 def _rehearsed(
-    executor: ExecutorName | Executor | Elsewhere, replicate: Replicate
+    executor: ExecutorName | Executor | Elsewhere,
+    methods: Mapping[str, Method],
+    trained: Mapping[str, Training],
+    task: LossName,
+    replicate: Replicate,
 ) -> tuple[ExecutorName | Executor | Elsewhere, str]:
-    """Return the executor that trains the network right, and by what it is known: where the work is done is no part."""
+    """Return the executor that trains everything right, and by what it is known: where work is done is no part."""
+
+    def right(name: ExecutorName) -> ExecutorName:
+        name = rehearse(replicate.network, replicate.clients.train, name)
+        name = rehearse_parts(trained.values(), replicate, name)
+        for label, method in methods.items():
+            name = rehearse_method(method, trained[label], task, replicate, name)
+        return name
+
     if isinstance(executor, RayExecutor):
         connected()  # before a run, since it takes SIGTERM for itself
-        local = rehearse(replicate.network, replicate.clients.train, executor.local)
+        local = right(executor.local)
         return replace(executor, local=local), local
-    if not isinstance(executor, str):
-        return executor, type(executor).__qualname__
-    executor = rehearse(replicate.network, replicate.clients.train, executor)
-    return executor, executor
+    if isinstance(executor, str):
+        name = right(executor)
+        return name, name
+    right("stacked" if isinstance(executor, Stacked) else "per-client")
+    return executor, type(executor).__qualname__
 
 
 def _hashes(

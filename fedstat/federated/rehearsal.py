@@ -46,7 +46,7 @@ class _Failure(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class _Trial:
+class Trial:
     """The leaves (2, ...), samples (2, B, ...) and keys of noise (2,) of two clients."""
 
     network: Network
@@ -106,7 +106,7 @@ def outputs_of(network: Network, samples: Samples, name: str = "the network") ->
         If the network does not take such samples, or returns anything but (B, outputs).
     """
     shape = samples.x.shape[1:]
-    with _aside(network.device):
+    with aside(network.device):
         x = network.inputs(torch.from_numpy(np.zeros((2, *shape), samples.x.dtype)).to(network.device))
         try:
             outputs: Any = network(network.initial(), x)
@@ -150,30 +150,41 @@ def rehearse(network: Network, samples: Samples, executor: ExecutorName = "auto"
         If no executor, or not the one asked for, trains the network as torch would. The message names the layer, leaf
         or buffer as far as it can be found.
     """
-    with _aside(network.device):
+    with aside(network.device):
         x = _chosen(network, samples)
         try:
             try:
-                alone, stacked = _faults(_copy(network, torch.float64), x, executor)
+                alone, stacked = _faults(copy_of(network, torch.float64), x, executor)
             except (_Failure, TypeError):  # a user's layer, or a device, may know no float64
-                alone, stacked = _faults(_copy(network, network.dtype, network.mixed), x, executor)
+                alone, stacked = _faults(copy_of(network, network.dtype, network.mixed), x, executor)
         except _Failure as failure:
             alone = str(failure)
     if alone:
         raise ValueError(f"the network would be trained wrongly: {alone}")
-    if stacked and executor == "stacked":
+    return alone_if(f"the network would be trained wrongly in a stack: {stacked}" if stacked else "", executor)
+
+
+def alone_if(fault: str, executor: ExecutorName) -> ExecutorName:
+    """Return the executor for what has this fault in a stack of clients, and is right client by client.
+
+    Raises
+    ------
+    ValueError
+        If the stack is asked for.
+    """
+    if fault and executor == "stacked":
         raise ValueError(
-            f'the network would be trained wrongly by executor="stacked": {stacked} Client by client it is right: '
-            'leave executor at "auto", or set it to "per-client".'
+            f'executor="stacked": {fault} Client by client it is right: leave executor at "auto", or set it to '
+            '"per-client".'
         )
-    return "per-client" if stacked else executor
+    return "per-client" if fault else executor
 
 
 def _faults(network: Network, x: Tensor, executor: ExecutorName) -> tuple[str, str]:
     """Say what goes wrong client by client, and what in a stack alone; empty if one of the draws goes right."""
     alone = stacked = ""
     for seed in range(_DRAWS):
-        trial = _drawn(network, x, seed)
+        trial = drawn(network, x, seed)
         alone = stacked = ""
         try:
             expected = _by_itself(trial)
@@ -192,7 +203,7 @@ def _faults(network: Network, x: Tensor, executor: ExecutorName) -> tuple[str, s
 
 
 @contextmanager
-def _aside(device: torch.device) -> Iterator[None]:
+def aside(device: torch.device) -> Iterator[None]:
     """Restore the global generators after the block, and silence warnings."""
     cards = [device] if device.type == "cuda" else []
     plain, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -205,7 +216,7 @@ def _aside(device: torch.device) -> Iterator[None]:
         np.random.set_state(numpys)  # noqa: NPY002
 
 
-def _generators(device: torch.device) -> tuple[Any, ...]:
+def generators(device: torch.device) -> tuple[Any, ...]:
     """Return the state of all global generators."""
     states = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
     _, keys, *rest = np.random.get_state()  # noqa: NPY002
@@ -222,21 +233,22 @@ def _chosen(network: Network, samples: Samples) -> Tensor:
     return torch.from_numpy(np.stack([x[::2], x[1::2]])).to(network.device)
 
 
-def _copy(network: Network, dtype: torch.dtype, mixed: bool = False) -> Network:
+def copy_of(network: Network, dtype: torch.dtype, mixed: bool = False) -> Network:
+    """Copy a network, its module included, into another floating type."""
     return replace(network, module=copied(network.module).to(dtype), dtype=dtype, mixed=mixed)
 
 
-def _drawn(network: Network, x: Tensor, seed: int) -> _Trial:
+def drawn(network: Network, x: Tensor, seed: int) -> Trial:
     """Give the first client the initial leaves, and the second leaves within a tenth of them; zeros become small."""
     generator = torch.Generator().manual_seed(seed)
     params = {}
     for name, leaf in network.initial().items():
         share = torch.rand(leaf.shape, generator=generator).to(leaf)
         params[name] = torch.stack([leaf, torch.where(leaf == 0, 0.05 * share, leaf * (0.9 + 0.2 * share))])
-    return _Trial(network, params, network.inputs(x), torch.arange(2 * seed, 2 * seed + 2, device=x.device))
+    return Trial(network, params, network.inputs(x), torch.arange(2 * seed, 2 * seed + 2, device=x.device))
 
 
-def _by_itself(trial: _Trial) -> _Step:
+def _by_itself(trial: Trial) -> _Step:
     """Take one step of the module itself by torch alone, and refuse what a module must never do."""
     network = trial.network
     module = copied(network.module).train()
@@ -245,16 +257,16 @@ def _by_itself(trial: _Trial) -> _Step:
         for name, leaf in trial.second.items():
             leaves[name].copy_(leaf)
     before = {name: leaf.detach().clone() for name, leaf in leaves.items() if name not in network.statistics}
-    generators, x = _generators(network.device), trial.train
+    untouched, x = generators(network.device), trial.train
     call = partial(_called, module, network.keys(trial.noise[1]))
     outputs = call(x, "training")
     _check_writes(module, before, x, trial.train)
-    if generators != _generators(network.device):
+    if untouched != generators(network.device):
         raise _Fault(_random(module, trial.train))
     gradients = _gradients(_losses(outputs).mean(), [leaves[name] for name in network.trainable])
     statistics = {name: leaves[name].clone() for name in network.statistics}
     with torch.no_grad():
-        if _differ(call(trial.train, "training"), outputs.detach(), trial.tolerance):
+        if differ(call(trial.train, "training"), outputs.detach(), trial.tolerance):
             where = _first_difference(module, trial.train, trial.train)
             raise _Fault(
                 f"the outputs of {where} differ between two identical calls: it draws random numbers, or keeps in its "
@@ -266,10 +278,10 @@ def _by_itself(trial: _Trial) -> _Step:
         x = trial.x[1].clone()
         evaluated = call(x, "evaluation")
         _check_writes(module, before, x, trial.x[1])
-        if generators != _generators(network.device):
+        if untouched != generators(network.device):
             raise _Fault(_random(module, trial.train))
         half = trial.x[1, : _ROWS // 2]
-        if _differ(call(half.clone(), "evaluation"), evaluated[: len(half)], trial.tolerance):
+        if differ(call(half.clone(), "evaluation"), evaluated[: len(half)], trial.tolerance):
             where = _first_difference(module, trial.x[1], half)
             raise _Fault(
                 f"the outputs of {where} for a sample depend on the other samples in evaluation mode, where clients' "
@@ -312,14 +324,14 @@ def _gradients(value: Tensor, leaves: list[Tensor]) -> list[Tensor]:
 
 def _check_writes(module: nn.Module, before: Params, x: Tensor, given: Tensor) -> None:
     """Refuse a module that wrote to its inputs, its weights or its buffers."""
-    if not _same(x, given):
+    if not same(x, given):
         raise _Fault(
             "its forward pass writes to its inputs, which are the clients' stored samples. Let the first layers make "
             "new tensors: inplace=False, x = x + 1 for x += 1 or x.add_(1)."
         )
     after = dict(module.named_parameters()) | dict(module.named_buffers())
     for name, leaf in before.items():
-        if name not in after or not _same(after[name].detach(), leaf):
+        if name not in after or not same(after[name].detach(), leaf):
             raise _Fault(
                 f"its forward pass changes {name!r}, which would pass from client to client. Only the running "
                 "statistics of nn.BatchNorm1d, 2d and 3d may move there; keep other averages, counters and "
@@ -334,9 +346,9 @@ def _random(module: nn.Module, x: Tensor) -> str:
 
     class Draws(TorchFunctionMode):
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            before = _generators(device)
+            before = generators(device)
             result = function(*args, **(kwargs or {}))
-            if before != _generators(device):
+            if before != generators(device):
                 functions.append(getattr(function, "__name__", str(function)))
             return result
 
@@ -376,13 +388,13 @@ class _Watch:
             def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
                 self.begun.append(name)
                 self.running.append(name)
-                self._before.append((_tensors(inputs), _generators(device)))
+                self._before.append((_tensors(inputs), generators(device)))
 
             return begin
 
         def after(_: nn.Module, __: object, outputs: Any) -> None:
             inputs, state = self._before.pop()
-            self.done.append((self.running.pop(), inputs, _tensors(outputs), state != _generators(device)))
+            self.done.append((self.running.pop(), inputs, _tensors(outputs), state != generators(device)))
 
         layers = list(self.module.named_modules())
         self._hooks = [layer.register_forward_pre_hook(before(name)) for name, layer in layers]
@@ -409,12 +421,12 @@ def _first_difference(module: nn.Module, here: Tensor, there: Tensor) -> str:
             module(x.clone())
         calls.append(watch.done)
 
-    def differ(some: list[Tensor], others: list[Tensor]) -> bool:
+    def apart(some: list[Tensor], others: list[Tensor]) -> bool:
         pairs = [(a[: len(b)] if a.ndim and b.ndim else a, b) for a, b in zip(some, others, strict=False)]
-        return any(a.shape == b.shape and _differ(a, b, 1e-6) for a, b in pairs)
+        return any(a.shape == b.shape and differ(a, b, 1e-6) for a, b in pairs)
 
     for (name, inputs, outputs, _), (_, others, results, _) in zip(*calls, strict=False):
-        if differ(outputs, results) and not differ(inputs, others):
+        if apart(outputs, results) and not apart(inputs, others):
             return _layer(name)
     return _layer("")
 
@@ -423,7 +435,7 @@ def _layer(name: str) -> str:
     return f"layer {name!r}" if name else "its own forward pass"
 
 
-def _alone(trial: _Trial) -> _Step:
+def _alone(trial: Trial) -> _Step:
     """Take one step of a single client by the engine."""
     network = _staged(trial)
     leaves = _ready(network, trial.second)
@@ -438,7 +450,7 @@ def _alone(trial: _Trial) -> _Step:
     return _Step(dict(zip(network.trainable, gradients, strict=True)), moved, outputs.detach(), evaluated)
 
 
-def _stacked(trial: _Trial) -> _Step:
+def _stacked(trial: Trial) -> _Step:
     """Take a step of a stack of two clients, each with a row of padding, and return the second client's."""
     network = _staged(trial)
     leaves = _ready(network, trial.params)
@@ -473,7 +485,7 @@ def _stacked(trial: _Trial) -> _Step:
     )
 
 
-def _staged(trial: _Trial) -> Network:
+def _staged(trial: Trial) -> Network:
     """Return the network with NaN as its module's own weights, whose use would show."""
     module = copied(trial.network.module)
     with torch.no_grad():
@@ -488,7 +500,7 @@ def _ready(network: Network, leaves: Params) -> Params:
     return {name: leaf.clone().requires_grad_(name in network.trainable) for name, leaf in leaves.items()}
 
 
-def _agree(trial: _Trial, step: _Step, expected: _Step, *, stacked: bool = False) -> None:
+def _agree(trial: Trial, step: _Step, expected: _Step, *, stacked: bool = False) -> None:
     """Compare the engine's step with the module's own step, and refuse a difference."""
     pairs = [
         ("outputs in training mode are", step.outputs, expected.outputs, 0.0),
@@ -499,7 +511,7 @@ def _agree(trial: _Trial, step: _Step, expected: _Step, *, stacked: bool = False
     sizes = [float(g.abs().max()) for g in expected.gradients.values() if g.numel()]
     largest = max(filter(np.isfinite, sizes), default=0.0)
     pairs += [(f"gradients of {n!r} are", step.gradients[n], e, 1e-3 * largest) for n, e in expected.gradients.items()]
-    different = [what for what, found, wanted, least in pairs if _differ(found, wanted, trial.tolerance, least)]
+    different = [what for what, found, wanted, least in pairs if differ(found, wanted, trial.tolerance, least)]
     if different and stacked:
         raise _Fault(
             f"among other clients and with a row of padding, {different[0]} not those of the client alone. Every "
@@ -513,7 +525,7 @@ def _agree(trial: _Trial, step: _Step, expected: _Step, *, stacked: bool = False
         )
 
 
-def _recomputed(trial: _Trial) -> str | None:
+def _recomputed(trial: Trial) -> str | None:
     """Name a layer that computes again in the backward pass; return None if none does."""
     network = replace(trial.network, module=copied(trial.network.module))
     leaves = _ready(network, trial.second)
@@ -529,19 +541,20 @@ def _recomputed(trial: _Trial) -> str | None:
     )
 
 
-def _same(here: Tensor, there: Tensor) -> bool:
+def same(here: Tensor, there: Tensor) -> bool:
+    """Tell whether two tensors are equal; NaN equals NaN."""
     if here.shape != there.shape:
         return False
     return torch.equal(here, there) or bool(((here == there) | ((here != here) & (there != there))).all())
 
 
-def _differ(found: Tensor, wanted: Tensor, tolerance: float, least: float = 0.0) -> bool:
+def differ(found: Tensor, wanted: Tensor, tolerance: float, least: float = 0.0) -> bool:
     """Tell whether two tensors differ by more than a share of the largest number, which counts as `least` at least."""
     if found.shape != wanted.shape:
         return True
     if not found.numel():
         return False
-    found, wanted = found.double(), wanted.double()
+    found, wanted = found.detach().double(), wanted.detach().double()
     largest, gap = float(wanted.abs().max()), float((found - wanted).abs().max())
     if np.isfinite([largest, gap]).all():
         return gap > tolerance * max(least, largest)

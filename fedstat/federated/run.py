@@ -18,7 +18,7 @@ from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, choose
 from fedstat.federated.history import Traffic
 from fedstat.federated.local import Learner, Phase, Training
 from fedstat.federated.losses import LossName
-from fedstat.federated.method import Federation, Method, Predictor, State, Update, is_plain, on_device, returned
+from fedstat.federated.method import Federation, Method, Predictor, State, Update, is_plain, naming, on_device, returned
 from fedstat.federated.metrics import Metric
 from fedstat.federated.network import Network, Params
 from fedstat.federated.replicate import Replicate
@@ -129,10 +129,14 @@ class Run:
         """Hand what participants trained in round t (from 0) to the method; return that, and what travelled."""
         n, rng = self.replicate.clients.train.n[ids], self.replicate.seeds.stream("server", t)
         update = Update.of(self.method, ids, n, start, end, rng, self.network)
-        down, up = self.method.download(self.state, update), self.method.upload(self.state, update)
-        for step, message in (("download", down), ("upload", up)):
-            returned(self.method, step, message, Mapping, "a dict of entries by name")
-        self.state = returned(self.method, "aggregate", self.method.aggregate(self.state, update), State, "a State")
+
+        def step(name: str, kind: Any, what: str) -> Any:
+            with naming(self.method, name, f"round {t + 1}", end, stacked=True):
+                found = getattr(self.method, name)(self.state, update)
+            return returned(self.method, name, found, kind, what)
+
+        down, up = (step(name, Mapping, "a dict of entries by name") for name in ("download", "upload"))
+        self.state = step("aggregate", State, "a State")
         for name, value in self.method.record(self.state).items():
             self.records.setdefault(name, []).append(value.cpu().numpy())
         return update, Traffic(self.key, t + 1, ids, size(up), size(down))

@@ -23,7 +23,7 @@ from fedstat.federated.descent import Descent
 from fedstat.federated.executor import Executor
 from fedstat.federated.layers import MaskedBatchNorm
 from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
-from fedstat.federated.method import Method, in_slot, overrides, returned, slot
+from fedstat.federated.method import Method, in_slot, naming, overrides, returned, slot
 from fedstat.federated.network import Network, Params
 from fedstat.federated.optimizers import Rate, along_clients, clip, move, started
 from fedstat.federated.samples import BatchOrders, Job, StackedSamples, Steps
@@ -77,9 +77,7 @@ def train(
     FloatingPointError
         If a loss, weights or running statistics became infinite or NaN; client, round and learning rate are named.
     """
-    if phases is None:
-        found = method.phases(learner.network, training, round)
-        phases = returned(method, "phases", found, tuple | list, "a tuple of phases")
+    phases = phases_of(method, learner.network, training, round) if phases is None else phases
     for phase in phases:
         rates = phase.lr if isinstance(phase.lr, Mapping) else {}
         if unknown := {*phase.train, *rates} - start.keys() or (rates and set(phase.train) - rates.keys()):
@@ -92,6 +90,11 @@ def train(
     )
     work = LocalTraining(method, learner, training, samples, orders, round, phases)
     return executor.train(work, start, jobs, moves or {})
+
+
+def phases_of(method: Method, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+    """Return what a method trains in a round."""
+    return tuple(returned(method, "phases", method.phases(network, training, round), tuple | list, "a tuple of phases"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +122,13 @@ class LocalTraining:
     orders: BatchOrders
     round: int
     phases: tuple[Phase, ...]
+
+    @property
+    def when(self) -> str:
+        """When the training takes place, in words."""
+        if self.orders.purpose == "tuning batches":
+            return f"tuning after round {self.round}"
+        return f"round {self.round + 1}" if self.round >= 0 else "the training before the first round"
 
     def chunk_size(self, start: Params) -> int:
         """Clients that are stacked at once."""
@@ -171,11 +181,13 @@ class _Crew:
         data = self.data() if prepares or finishes else {}
 
         def prepared(p: Params, d: Mapping[str, Tensor]) -> tuple[Params, Params]:
-            found = method.prepare(learner, p, ClientData(**d))
+            with naming(method, "prepare", self.work.when, p):
+                found = method.prepare(learner, p, ClientData(**d))
             return returned(method, "prepare", found, tuple, "the leaves and what the steps need beside them")
 
         def finished(p: Params, r: Params, a: Params, d: Mapping[str, Tensor], sums: Params) -> Params:
-            found = method.finish(learner, p, ClientData(**d), Context(r, a, "finish", sums))
+            with naming(method, "finish", self.work.when, p):
+                found = method.finish(learner, p, ClientData(**d), Context(r, a, "finish", sums))
             return returned(method, "finish", found, Mapping, "a dict of tensors by leaf")
 
         params, aux, sums = received, dict[str, Tensor](), dict[str, Tensor]()
@@ -245,12 +257,12 @@ class _Crew:
         finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.work.samples.device)
         for name in phase.train:
             params[name].requires_grad_()
-        grad = _Gradients(self, phase.train, context, finite)
+        grad = _Gradients(self, phase, context, finite)
         constrains = overrides(method, "constrain")
         active = steps.places[:, 0, :, 0] >= 0
         everybody, moving = np.asarray(active.all(1)), torch.from_numpy(active).to(finite.device)
         for taken, batches in enumerate(self.batches(steps)):
-            step = method.gradient(grad, params, batches, context)
+            step = self.direction(grad, params, batches, context, phase)
             if taken == 0:
                 _lay_out(params, step)
                 with torch.no_grad():  # and the state like the leaves
@@ -277,13 +289,33 @@ class _Crew:
             params[name] = params[name].detach()
         return grad.finite
 
+    def when(self, phase: Phase) -> str:
+        """When a phase takes place, in words."""
+        return f"phase {phase.name!r} of {self.work.when}"
+
+    def direction(
+        self, grad: _Gradients, params: Params, batches: tuple[Batch, ...], context: Context, phase: Phase
+    ) -> Params:
+        """Return the direction of one step, as the method makes it of gradients."""
+        method = self.work.method
+        if not overrides(method, "gradient"):
+            return grad(params, batches[0])
+        with naming(method, "gradient", self.when(phase), params, stacked=self.stacked):
+            found = method.gradient(grad, params, batches, context)
+        returned(method, "gradient", found, Mapping, "a dict of tensors by leaf")
+        _check_leaves(method, "gradient", found, params)
+        return found
+
     def constrain(self, params: Params, phase: Phase, context: Context, rows: Tensor | None) -> None:
         """Let the method put back what a step moved where it may not be."""
         method = self.work.method
 
         def constrained(p: Params, r: Params, a: Params) -> Params:
-            found = method.constrain(p, Context(r, a, phase.name))
-            return returned(method, "constrain", found, Mapping, "a dict of tensors by leaf")
+            with naming(method, "constrain", self.when(phase), p):
+                found = method.constrain(p, Context(r, a, phase.name))
+            returned(method, "constrain", found, Mapping, "a dict of tensors by leaf")
+            _check_leaves(method, "constrain", found, p)
+            return found
 
         found = self.each(constrained)(params, context.received, context.aux)
         for name in found:
@@ -338,7 +370,12 @@ class _Crew:
 
     def factor(self, schedule: Schedule, step: int) -> float:
         """Return a schedule's factor for a step, checked."""
-        return number("schedule(round, step)", schedule(max(0, self.work.round), step), "[0, inf)")
+        round = max(0, self.work.round)
+        try:
+            factor = schedule(round, step)
+        except Exception as error:  # a function of one's own may fail in any way
+            raise ValueError(f"schedule({round}, {step}) failed: {type(error).__name__}: {error}") from None
+        return number("schedule(round, step)", factor, "[0, inf)")
 
     def check(self, finite: Tensor, moved: Sequence[Tensor], phase: Phase) -> None:
         """Stop where a loss or what training moved is no number any more; `finite` (c,) tells it of the losses."""
@@ -352,14 +389,11 @@ class _Crew:
         if finite.all():
             return
         which = int((~finite).nonzero()[0])
-        job, round, rate = self.jobs[which], self.work.round, self.rate(phase)
-        when = f"round {round + 1}" if round >= 0 else "the training before the first round"
-        if self.work.orders.purpose == "tuning batches":
-            when = f"tuning after round {round}"
+        job, rate = self.jobs[which], self.rate(phase)
         raise FloatingPointError(
-            f"loss or weights of client {job.client} (seed {job.seeds.seed}) became infinite or NaN in {when} under "
-            f"{type(self.work.method).__name__} at lr={rate[which].item() if isinstance(rate, Tensor) else rate}. "
-            "Lower lr, or scale the inputs."
+            f"loss or weights of client {job.client} (seed {job.seeds.seed}) became infinite or NaN in "
+            f"{self.work.when} under {type(self.work.method).__name__} at "
+            f"lr={rate[which].item() if isinstance(rate, Tensor) else rate}. Lower lr, or scale the inputs."
         )
 
 
@@ -372,18 +406,25 @@ class _Gradients:
         Whose losses were all finite so far.
     """
 
-    def __init__(self, crew: _Crew, names: Sequence[str], context: Context, finite: Tensor) -> None:
-        method, learner = crew.work.method, crew.work.learner
+    def __init__(self, crew: _Crew, phase: Phase, context: Context, finite: Tensor) -> None:
+        method, learner, when, names = crew.work.method, crew.work.learner, crew.when(phase), phase.train
         self.names, self.context, self.finite = names, context, finite
-        self.learner, self.chain = learner, crew.chain
+        self.whose, self.learner, self.chain = type(method).__name__, learner, crew.chain
         if self.chain is not None and not {*names} <= {*self.chain.leaves}:
             self.chain = None  # a leaf of the method's own has no part in the loss
 
         def loss(
             full: bool, p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor, key: Tensor
         ) -> Tensor:
-            loss = method.objective(learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, context.phase))
-            return returned(method, "objective", loss, Tensor, "a tensor, the loss")
+            with naming(method, "objective", when, p):
+                loss = method.objective(learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, context.phase))
+            returned(method, "objective", loss, Tensor, "a tensor, the loss")
+            if loss.dim():
+                raise ValueError(
+                    f"{type(method).__name__}.objective must return one number, a tensor without axes, got shape "
+                    f"{tuple(loss.shape)}. batch.mean(losses) averages over a client's samples."
+                )
+            return loss
 
         self.losses = {full: crew.each(partial(loss, full)) for full in (True, False)}
 
@@ -400,8 +441,22 @@ class _Gradients:
         leaves = [point[name] for name in self.names]
         if not leaves:  # the forward pass alone moves statistics
             return {}
+        if not losses.requires_grad:
+            raise ValueError(
+                f"no gradient reaches {', '.join(self.names)} from the objective of {self.whose}; look for detach(), "
+                "torch.no_grad() or .item() there and in the loss."
+            )
         grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True, materialize_grads=True)
         return dict(zip(self.names, grads, strict=True))
+
+
+def _check_leaves(method: Method, step: str, found: Params, leaves: Params) -> None:
+    """Refuse what a step returned for no leaf, or in another shape than the leaf's."""
+    for name, value in found.items():
+        if name not in leaves or not isinstance(value, Tensor) or value.shape != leaves[name].shape:
+            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            fits = f"shape {tuple(leaves[name].shape)}" if name in leaves else f"one of the leaves {', '.join(leaves)}"
+            raise ValueError(f"{type(method).__name__}.{step}: {name!r} must have {fits}, got {got}.")
 
 
 def _scaled(lr: Rate, factor: float) -> Rate:

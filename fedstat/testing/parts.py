@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedstat.data import Clients
 from fedstat.federated import Executor, Method, Optimizer, PerClient, Phase, Result, Stacked, Training, in_slot, rounds
+from fedstat.federated.laws import BrokenLaw, try_loss, try_metric, try_optimizer, try_schedule
 from fedstat.federated.losses import Loss
 from fedstat.federated.method import Federation
 from fedstat.federated.metrics import Metric
@@ -34,6 +35,8 @@ def check_optimizer(optimizer: Optimizer, *, examples: int = 10) -> None:
     ============  ====================================================================================================
     law           statement
     ============  ====================================================================================================
+    ``shape``     a direction has the shape of its leaf
+    ``repeat``    a client's steps are the same whenever they are taken: nothing is drawn or kept in attributes
     ``alone``     clients of unequal size trained as one stack come to what each comes to by itself: none sees another,
                   and whoever has finished its batches does not move
     ``company``   a client comes to the same whoever else takes part
@@ -60,6 +63,8 @@ def check_optimizer(optimizer: Optimizer, *, examples: int = 10) -> None:
     >>> import fedstat as fs
     >>> fs.testing.check_optimizer(fs.SGD(0.9), examples=1)
     """
+    params, *grads = _leaves_and_gradients()
+    _obeys(type(optimizer).__name__, try_optimizer, optimizer, params, grads)
     training = Training(lr=0.05, optimizer=optimizer, batch_size=3, local_epochs=2)
     laws = {
         "alone": lambda case: _alone(training, case),
@@ -139,21 +144,7 @@ def check_loss(loss: Loss, *, classes: int | None = None, outputs: int | None = 
     ...     return (outputs.softmax(-1) - torch.nn.functional.one_hot(y, 3)).square().sum(-1)
     >>> fs.testing.check_loss(squared, classes=3)
     """
-    h, y = _outputs_and_targets(classes, outputs)
-    values = loss(h, y)
-    found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-    assert found == tuple(y.shape), (
-        f"the loss must return a tensor of shape {tuple(y.shape)} for outputs {tuple(h.shape)}, got {found}"
-    )
-    assert values.isfinite().all(), "the loss must be finite where outputs are"
-    gap = (loss(h[:3], y[:3]) - values[:3]).abs().max()
-    assert gap <= _ROUNDING, f"the loss of a sample must not depend on the others, and differs by {gap:.3g}"
-    gradient = torch.func.grad(lambda h: loss(h, y).sum())(h)
-    assert gradient.isfinite().all(), "gradients of the loss must be finite"
-    assert gradient.abs().max() > 0, "gradients of the loss must not all be zero"
-    stacked = torch.vmap(loss)(torch.stack([h, h.flip(0)]), torch.stack([y, y.flip(0)]))
-    gap = (stacked - torch.stack([values, values.flip(0)])).abs().max()
-    assert gap <= _ROUNDING, f"the loss must be the same under torch.vmap, and differs by {gap:.3g}"
+    _obeys("the loss", try_loss, loss, *_outputs_and_targets(classes, outputs))
 
 
 def check_metric(metric: Metric, *, classes: int | None = None, outputs: int | None = None) -> None:
@@ -180,13 +171,7 @@ def check_metric(metric: Metric, *, classes: int | None = None, outputs: int | N
     ...     return (outputs.topk(2).indices == y[:, None]).any(-1).double().mean()
     >>> fs.testing.check_metric(second_guess, classes=3)
     """
-    h, y = _outputs_and_targets(classes, outputs)
-    given = h.clone(), y.clone()
-    value = float(metric(h, y))
-    untouched = torch.equal(h, given[0]), torch.equal(y, given[1])
-    assert all(untouched), "the metric must not write to outputs or targets"
-    gap = abs(float(metric(h.flip(0), y.flip(0))) - value)
-    assert gap <= _ROUNDING, f"the metric must not depend on the order of samples, and differs by {gap:.3g}"
+    value = _obeys("the metric", try_metric, metric, *_outputs_and_targets(classes, outputs))
     assert np.isfinite(value), f"the metric must be finite where outputs are, got {value}"
 
 
@@ -210,12 +195,7 @@ def check_schedule(schedule: Schedule, *, rounds: int = 200, steps: int = 50) ->
     >>> import fedstat as fs
     >>> fs.testing.check_schedule(lambda round, step: 1 / (1 + round) ** 0.5)
     """
-    places = [(t, s) for t in range(rounds) for s in range(steps)]
-    factors = [schedule(t, s) for t, s in places]
-    for (t, s), factor in zip(places, factors, strict=True):
-        assert 0 <= factor < np.inf, f"the factor of round {t}, step {s} must be >= 0, got {factor}"
-    for (t, s), factor in list(zip(places, factors, strict=True))[::-1]:
-        assert schedule(t, s) == factor, f"the factor of round {t}, step {s} changes from call to call"
+    _obeys("the schedule", try_schedule, schedule, [(t, s) for t in range(rounds) for s in range(steps)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,11 +265,25 @@ def _same_clients(here: Result, there: Result, *, only: int | None = None) -> No
         assert gap <= _ROUNDING, f"{name} differs by {gap:.3g}"
 
 
+def _leaves_and_gradients() -> list[Params]:
+    """Draw leaves of two clients, and gradients of three steps."""
+    rng, shapes = np.random.default_rng(0), {"weight": (2, 4, 3), "bias": (2, 4), "scale": (2,)}
+    return [{name: torch.from_numpy(rng.normal(size=shape)) for name, shape in shapes.items()} for _ in range(4)]
+
+
 def _outputs_and_targets(classes: int | None, outputs: int | None) -> tuple[Tensor, Tensor]:
     """Draw outputs (12, Q) and targets (12,)."""
     rng, n = np.random.default_rng(0), 12
     h = torch.from_numpy(rng.normal(size=(n, outputs or classes or 1)))
     return h, torch.from_numpy(rng.normal(size=n) if classes is None else rng.integers(classes, size=n))
+
+
+def _obeys(name: str, law: Callable[..., Any], *arguments: Any) -> Any:
+    """Try a law, whose breach is an AssertionError here."""
+    try:
+        return law(*arguments)
+    except BrokenLaw as broken:
+        raise AssertionError(f"{name} {broken}") from None
 
 
 def _check(laws: Mapping[str, Callable[[Case], None]], name: str, examples: int) -> None:
