@@ -438,7 +438,7 @@ def naming(method: Method, step: str, when: str, leaves: Params, *, stacked: boo
     """
     try:
         yield
-    except (FailedStep, AssertionError, FloatingPointError, MemoryError, torch.OutOfMemoryError):
+    except (FailedStep, AssertionError, FloatingPointError, MemoryError, OSError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # a step of one's own may fail in any way
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_INSIDE)]

@@ -91,19 +91,22 @@ def rehearse_method(
     """
     if not is_own(method):
         return executor
-    few = _few(replicate.clients, max(2, method.fewest))
-    own, failure = replicate.network, None
-    with aside(own.device):
-        for network in (copy_of(own, torch.float64), own):  # a step of one's own may know no float64
-            played = replace(replicate, clients=few, network=network, offset=0, _held_out={})
+    few = replace(
+        replicate,
+        clients=_few(replicate.clients, max(2, method.fewest)),
+        offset=0,
+        _held_out=dict[str, StackedSamples](),
+    )
+    with aside(replicate.network.device):
+        try:
             try:
-                return alone_if(_fault(method, _short(training), task, played, executor), executor)
-            except FloatingPointError:  # which the run itself tells of its own samples
-                return executor
-            except ValueError as error:
-                failure = error
-    assert failure is not None
-    raise failure
+                exact = replace(few, network=copy_of(replicate.network, torch.float64))
+                fault = _fault(method, _short(training), task, exact, executor)
+            except Exception:  # a step of one's own may know no float64
+                fault = _fault(method, _short(training), task, few, executor)
+        except FloatingPointError:  # which the run itself tells of its own samples
+            return executor
+    return alone_if(fault, executor)
 
 
 def is_own(part: Any) -> bool:
@@ -248,10 +251,10 @@ def _check_ends(run: Run, ids: np.ndarray, start: Params, ends: Params) -> None:
 def _apart(start: Params, found: Params, wanted: Params, dtype: torch.dtype) -> str | None:
     """Name a leaf that trains otherwise, as far as rounding does not tell; None if all agree."""
     tolerance = 1e-7 if dtype == torch.float64 else 1e-2
-    changes = {n: leaf - start[n] if n in start else leaf for n, leaf in wanted.items()}
-    largest = max((float(c.abs().max()) for c in changes.values() if c.numel()), default=0.0)
-    for n, change in changes.items():
-        other = found[n] - start[n] if n in start else found[n]
-        if differ(other, change, tolerance, 1e-3 * largest):
-            return n
-    return None
+
+    def changes(ends: Params) -> Params:
+        return {n: leaf.double() - start[n].double() if n in start else leaf.double() for n, leaf in ends.items()}
+
+    here, there = changes(found), changes(wanted)
+    largest = max((float(change.abs().max()) for change in there.values() if change.numel()), default=0.0)
+    return next((n for n, change in there.items() if differ(here[n], change, tolerance, 1e-3 * largest)), None)
