@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -125,8 +126,16 @@ def test_the_model_is_named_and_never_chosen_by_the_order_of_rows():
         primary_summary(rows, "accuracy"), primary_summary(rows.iloc[::-1], "accuracy")[["FedAvg", "B"]]
     )
     assert compare(rows, estimand={"FedAvg": "global"}).summary.loc["FedAvg", "mean"] == pytest.approx(0.55)
+    assert "each client's model (fine-tuned of FedAvg, personal of B) on its test samples" in found.estimand
+    assert "each client's global model on its test" in compare(rows[rows["method"] != "B"], estimand="global").estimand
     with pytest.raises(ValueError, match="estimand of B must be one of personal in result 1, got 'global'"):
         compare(rows, estimand="global")
+    # names that are not fedstat's say nothing of which model is meant; a result of fedstat's lists its own first
+    unknown = rows.assign(estimand=rows["estimand"].replace("fine-tuned", "adapted"))
+    with pytest.raises(ValueError, match=r"several models of FedAvg, and .*estimand='adapted' or estimand='global'"):
+        compare(unknown)
+    result = SimpleNamespace(history=unknown, config={"seeds": [0, 1]})
+    assert compare(result).summary["model"].to_dict() == {"FedAvg": "global", "B": "personal"}
 
 
 def test_results_runs_on_disk_and_their_histories_are_one(tmp_path):

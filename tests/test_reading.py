@@ -13,9 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import fedstat as fs
-from fedstat.inference import reduce, reduce_file
+from fedstat.cli import app
+from fedstat.inference import primary_summary, reduce, reduce_file
 
 FLOWER = Path(__file__).parent / "data" / "flower"
 COLUMNS = ["method", "seed", "round", "client", "estimand", "split", "metric", "value"]
@@ -436,6 +438,60 @@ def test_fl_bench(tmp_path):
     assert table.loc[("fedavg", 42, "test", "after local training"), "round"].tolist() == [1, 2]
     assert found.history["setting"].unique().tolist() == ["mnist"]
     assert "the clients that took part in the round" in found.notes[0]
+
+
+def test_models_that_nothing_tells_apart_are_asked_for_and_named(tmp_path):
+    for method, (before, after) in {"fedavg": (53.5, 89.7), "fedper": (58.6, 89.6)}.items():
+        for seed in (0, 1, 2):
+            stages = {("before", "test"): [before + 1 + seed], ("after", "test"): [after + 1 + seed]}
+            fl_bench_metrics(tmp_path / "out" / method / "mnist" / f"2025-10-0{seed + 1}", stages, seed)
+    asked = "measures several models of fedavg and fedper, and nothing says which of them is meant. Choose {} or {}."
+    names = "'after local training'", "'before local training'"
+    history = fs.read_results(tmp_path / "out").history
+    for refused in (
+        lambda: fs.compare(tmp_path / "out"),
+        lambda: fs.compare(fs.read_results(tmp_path / "out")),
+        lambda: primary_summary(history, "accuracy"),
+    ):
+        with pytest.raises(ValueError, match=asked.format(*(f"estimand={name}" for name in names))):
+            refused()
+    found = fs.compare(tmp_path / "out", estimand="before local training")
+    assert found.summary["mean"].round(3).to_dict() == {"fedavg": 0.555, "fedper": 0.606}
+    assert primary_summary(history, "accuracy", estimand="before local training")["fedper"].tolist() == [
+        0.596, 0.606, 0.616
+    ]  # fmt: skip
+    whose = (
+        "accuracy of the model before local training, one number over the test samples of the clients that took part"
+    )
+    for told in (found, fs.compare(fs.read_results(tmp_path / "out"), estimand="before local training")):
+        assert f"{whose} in each round, mean over round 1 alone" in " ".join(str(told).split())
+    mixed = {"fedavg": "before local training", "fedper": "after local training"}
+    assert "model (before local training of fedavg, after local training of fedper)" in str(
+        fs.compare(tmp_path / "out", estimand=mixed)
+    )
+    refused = CliRunner().invoke(app, ["compare", str(tmp_path / "out")])
+    assert asked.format(*(f"--estimand {name}" for name in names)) in " ".join(refused.output.split())
+    assert (
+        CliRunner().invoke(app, ["compare", str(tmp_path / "out"), "--estimand", "before local training"]).exit_code
+        == 0
+    )
+
+
+def test_what_a_value_is_comes_from_the_format(tmp_path):
+    for times in (0, 1):
+        pflib_results(tmp_path, "Cifar10", "FedAvg", "test", times, [0.1, 0.2 + times / 10])
+        pflib_results(tmp_path, "Cifar10", "Ditto", "test", times, [0.1, 0.15, 0.2, 0.25 + times / 10])
+    told = "one number over all clients' test samples, mean over"
+    assert f"the model (personal of Ditto, not named of FedAvg), {told}" in fs.compare(tmp_path).estimand
+    # a table of one number for each run knows as much from its rows
+    table = four_columns(clients=1).drop(columns="client")
+    assert "accuracy of the model (not named), one number for each run on test samples" in fs.compare(table).estimand
+    flower = fs.compare({"FedAvg": fs.read_results({"FedAvg": [FLOWER / "result.json"]})})
+    assert "the model (not named), one number over the clients' test samples, weighted as" in flower.estimand
+    both = fs.compare({"bench": tmp_path, "own": table}, across=["data", "rounds"]).estimand
+    assert told in both
+    assert "(bench) and the model" in both
+    assert both.split(";")[0].endswith("(own)")
 
 
 def test_fl_bench_without_hydras_folder_numbers_runs_by_their_dates(tmp_path):

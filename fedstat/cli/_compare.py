@@ -21,6 +21,7 @@ _IN_OPTIONS = {
     r"give kind, one of .*\.$": "name the files, not the folder.",
     r", or say kind\.$": ".",
     r'across="(\w+)"': r"--across \1",
+    r"estimand=('[^']*')": r"--estimand \1",
 }
 _FORMATS = {"": "text", ".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 _COLUMNS = ("method", "seed", "client", "round", "value")

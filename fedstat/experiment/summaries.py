@@ -186,15 +186,18 @@ def summarise(
     test = history[(history["split"] == "test") & (history["round"] > 0)]
     labels = list(dict.fromkeys(test["method"]))
     metrics = [m for m in ("balanced_accuracy", "log_loss", "majority_share") if (test["metric"] == m).any()]
-    beside = {metric: primary_summary(test, metric, last=last).mean(skipna=False) for metric in metrics}
-    found = {metric: count_missing(primary_rows(test, metric, last=last)) for metric in metrics}
+    models = dict(zip(comparison.scores.methods, comparison.scores.models, strict=True))
+    beside = {
+        metric: primary_summary(test, metric, last=last, estimand=models).mean(skipna=False) for metric in metrics
+    }
+    found = {metric: count_missing(primary_rows(test, metric, last=last, estimand=models)) for metric in metrics}
     missing = {(method, metric): words for metric, of in found.items() for method, words in of.items()}
     both = traffic.assign(bytes=traffic["bytes_up"] + traffic["bytes_down"])
     sent = both.groupby(["method", "seed"], observed=True)["bytes"].sum()
     beside["megabytes"] = sent.groupby("method", observed=True).mean() / 1e6
     # the papers' summaries are of last or best rounds, which runs that stop early do not have in common
     summed = not comparison.estimand.startswith("mse") and "kept" not in history
-    papers = [*_papers(history, sizes), *_global(history)] if summed else []
+    papers = [*_papers(history, sizes, models), *_global(history)] if summed else []
     how_long = "each until its patience ended" if "kept" in history else "for the same rounds"
     chosen = tuned or "whether they were tuned is not known here"
     said = [f"all methods ran with the settings given, {how_long}; {chosen}."]
@@ -253,11 +256,13 @@ def per_client(
     return table[[*key, *(c for c in table if c not in key)]].fillna({"bytes_up": 0, "bytes_down": 0})
 
 
-def _papers(history: pd.DataFrame, sizes: Mapping[int, np.ndarray]) -> list[dict[str, object]]:
+def _papers(
+    history: pd.DataFrame, sizes: Mapping[int, np.ndarray], models: Mapping[str, str]
+) -> list[dict[str, object]]:
     """One row per paper's summary and method; those that need rounds that were not evaluated are left out."""
     found = []
     test = history[(history["split"] == "test") & (history["round"] > 0)]
-    missing = count_missing(primary_rows(test, "accuracy", last=int(test["round"].max())))
+    missing = count_missing(primary_rows(test, "accuracy", last=int(test["round"].max()), estimand=models))
     for paper in PAPERS:
         curves = {split: _curves(history, split, sizes if paper.weighted else None) for split in ("test", "validation")}
         for method, seeds in curves["test"].items():

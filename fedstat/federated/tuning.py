@@ -243,10 +243,11 @@ class _Bench:
         for trial in trials:
             self._count(trial, seeds, fresh, result)
         summaries = {}
+        own = result.history.groupby("method", observed=True)["estimand"].first().to_dict()
         for split in dict.fromkeys(one for one in result.history["split"] if one in self._splits(fresh)):
             of_split = result.history[result.history["split"] == split]
             for metric in dict.fromkeys([self.metric, *of_split["metric"]]):
-                table = primary_summary(result.history, metric, last=self.last, split=split)
+                table = primary_summary(result.history, metric, last=self.last, split=split, estimand=own)
                 self.scores.append(_tidy(table, split, metric, fresh))
                 if metric == self.metric:
                     summaries[split] = table

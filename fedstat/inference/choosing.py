@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fedstat.inference.conclusions import listed
 from fedstat.inference.opening import Run
 from fedstat.inference.reduction import Reduced
 
 Estimand = str | Mapping[str, str] | None
-#: Which of a method's models is measured where nobody chooses.
-_MODELS = ("personal", "fine-tuned", "global")
+#: fedstat's names of models: of a method that has several the first one is measured where nobody chooses.
+_MODELS = ("personal", "fine-tuned", "cluster", "global", "trained")
 SPLITS = ("test", "validation", "train")
 
 
@@ -52,25 +53,55 @@ class Part:
     rows: Mapping[str, int]
 
 
-def choose_models(reduced: Reduced, estimand: Estimand, name: str) -> Part:
-    """Choose one model of each method, by name, never by the order of rows."""
-    models: dict[str, dict[str, int]] = {}
+def choose_models(reduced: Reduced, estimand: Estimand, name: str, *, own: bool) -> Part:
+    """Choose one model of each method, as `measured_models` does, of the result called `name`."""
+    rows: dict[str, dict[str, int]] = {}
     for i, (label, model) in enumerate(reduced.methods):
-        models.setdefault(label, {})[model] = i
-    rows = {}
+        rows.setdefault(label, {})[model] = i
+    chosen = measured_models({label: list(found) for label, found in rows.items()}, estimand, name, own=own)
+    return Part(reduced, {label: rows[label][model] for label, model in chosen.items()})
+
+
+def measured_models(
+    models: Mapping[str, Sequence[str]], estimand: Estimand, source: str, *, own: bool = False
+) -> dict[str, str]:
+    """Return which of its models each method is measured by.
+
+    Parameters
+    ----------
+    models : mapping of str to sequence of str
+        The models of each method.
+    estimand : str, mapping of str to str, or None
+        The model that is asked for, of all methods or by label.
+    source : str
+        What holds the values, in words.
+    own : bool
+        Whether each method lists its own model first, as in the results of fedstat. Otherwise fedstat's names tell.
+
+    Raises
+    ------
+    ValueError
+        If a method has no such model, or several of which none is known to be meant.
+    """
+    chosen, unclear = dict[str, str](), dict[str, None]()
     for label, found in models.items():
         wanted = estimand.get(label) if isinstance(estimand, Mapping) else estimand
-        if wanted is None:
-            wanted = usual_model(found)
-        elif wanted not in found:
+        if wanted is not None and wanted not in found:
             raise ValueError(
-                f"estimand of {label} must be one of {', '.join(sorted(found))} in {name}, got {wanted!r}."
+                f"estimand of {label} must be one of {', '.join(sorted(found))} in {source}, got {wanted!r}."
             )
-        rows[label] = found[wanted]
-    return Part(reduced, rows)
-
-
-def usual_model(models: Iterable[str]) -> str:
-    """Return which of a method's models is measured where nobody chooses."""
-    found = sorted(models)
-    return next((model for model in _MODELS if model in found), found[0])
+        if wanted is None and (own or len(found) == 1):
+            wanted = found[0]
+        elif wanted is None and {*found} <= {*_MODELS}:
+            wanted = min(found, key=_MODELS.index)
+        if wanted is None:
+            unclear |= dict.fromkeys(sorted(found))
+        else:
+            chosen[label] = wanted
+    if unclear:
+        who = listed(label for label in models if label not in chosen)
+        options = " or ".join(f"estimand={model!r}" for model in unclear)
+        raise ValueError(
+            f"{source} measures several models of {who}, and nothing says which of them is meant. Choose {options}."
+        )
+    return chosen

@@ -65,7 +65,9 @@ def compare(
         there, else the first.
     estimand : str or mapping of str to str, optional
         Which model of the methods is measured, for all or by label: "personal", "global", "fine-tuned", "trained". By
-        default the personal one, else the fine-tuned, else the global, else the first by name.
+        default a method's only one; in results of fedstat its own, which it lists first; in other tables the first of
+        "personal", "fine-tuned", "cluster" and "global" that it has. Several models under other names must be chosen
+        from.
     last : int, optional
         The primary summary is the mean over clients and over the evaluated ones of the last `last` rounds, 10 by
         default; of runs that stopped early, over clients in the round that each kept.
@@ -94,7 +96,8 @@ def compare(
     Raises
     ------
     ValueError
-        If the results cannot be compared, an argument is out of range, or a label is unknown.
+        If the results cannot be compared, an argument is out of range, a label is unknown, or a method has several
+        models and nothing says which of them is meant.
 
     Examples
     --------

@@ -35,6 +35,8 @@ class Gathered:
         Samples of each client under each seed, as far as runs tell.
     notes : tuple of str
         Differences between the runs that are allowed, and what is not known.
+    measured : mapping of str to str or None
+        What a value is, as the format of each run says it, by the run's name.
     kept : bool
         Whether each run counts in the round that it kept.
     plans : frozenset of str
@@ -47,6 +49,7 @@ class Gathered:
     configs: Mapping[str, Mapping[str, Any]]
     clients: pd.DataFrame | None
     notes: tuple[str, ...]
+    measured: Mapping[str, str | None]
     kept: bool
     plans: frozenset[str]
     majority: Scores | None
@@ -79,20 +82,20 @@ def gather(
         shares = shares_reduced(found, name)
         if shares is not found:
             notes.append(f"{name}: values of {metric} are in percent and divided by 100; a margin of 0.01 is a point.")
-        parts[name] = choose_models(shares, estimand, name)
+        parts[name] = choose_models(shares, estimand, name, own=run.config is not None)
         if metric == "accuracy" and ("majority_share", split) in run.rounds:
             share = reduce(run.batches, "majority_share", split, last=most, known=run.rounds)
-            majority[name] = choose_models(share, estimand, name)
+            majority[name] = choose_models(share, estimand, name, own=run.config is not None)
     labels = _labels(parts, across)
     windows = None if any(kept.values()) else _window(parts, last, across)
     if windows is None and not any(kept.values()):
         notes += [_own_rounds(part, last, name) for name, part in parts.items()]
     said = dict.fromkeys(note for run in runs.values() for note in run.notes)
-    notes += [f"{_few(name for name, run in runs.items() if note in run.notes)}: {note}." for note in said]
+    notes += [f"{few(name for name, run in runs.items() if note in run.notes)}: {note}." for note in said]
     anonymous = [name for name in runs if name not in configs]
     if anonymous and len(runs) > 1:
         notes.append(
-            f"{_few(anonymous)} carr{'ies' if len(anonymous) == 1 else 'y'} no fingerprints: whether data and "
+            f"{few(anonymous)} carr{'ies' if len(anonymous) == 1 else 'y'} no fingerprints: whether data and "
             "participants were the same under each seed is not known here."
         )
     scores = joined(parts, labels, metric, split, windows)
@@ -102,6 +105,7 @@ def gather(
         configs,
         clients,
         tuple(notes),
+        {name: run.measured for name, run in runs.items()},
         any(kept.values()),
         frozenset(str((run.config or {}).get("plan", "")) for run in runs.values()),
         joined(majority, labels, "majority_share", split, windows)
@@ -110,7 +114,7 @@ def gather(
     )
 
 
-def _few(names: Iterable[str]) -> str:
+def few(names: Iterable[str]) -> str:
     """Name results, of many the first and the last."""
     found = list(names)
     return ", ".join(found) if len(found) < 4 else f"{found[0]} to {found[-1]} ({len(found)} results)"

@@ -7,10 +7,16 @@ from typing import Any
 
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.conclusions import listed, size
-from fedstat.inference.gathering import Gathered
+from fedstat.inference.formats.tidy import RUN, UNNAMED
+from fedstat.inference.gathering import Gathered, few
 from fedstat.inference.majority import below_majority
 from fedstat.inference.scores import Scores, still_changing
 from fedstat.inference.sequential import added_seeds
+
+#: What a value is, where the format does not say it: of each client, of a run, and of the samples that all have.
+_OF_CLIENTS = "each client's {model} on its {split} samples, mean over clients and {when}"
+_OF_RUNS = "the {model}, one number for each run on {split} samples, mean over {when}"
+_COMMON = "the {model} on the common test set, mean over {when}"
 
 
 def in_words(
@@ -18,11 +24,6 @@ def in_words(
 ) -> str:
     """Say what the numbers measure."""
     scores = found.scores
-    whose = (
-        "the global model on the common test set, mean over"
-        if scores.split == "common"
-        else f"each client's model on its {scores.split} samples, mean over clients and"
-    )
     if found.kept:
         when = "the round that each run kept"
     elif scores.averaged:
@@ -31,7 +32,14 @@ def in_words(
         when = f"evaluated rounds {first} to {last}" if first < last else alone
     else:
         when = "each result's own last rounds"
-    words = f"{scores.metric} of {whose} {when}"
+    usual = _COMMON if scores.split == "common" else _OF_RUNS if scores.clients == (RUN,) else _OF_CLIENTS
+    told = {name: of if of and scores.split != "common" else usual for name, of in found.measured.items()}
+    parts = {of: [name for name, own in told.items() if own == of] for of in told.values()}
+    whose = listed(
+        of.format(model=_model(scores), split=scores.split, when=when) + f" ({few(names)})" * (len(parts) > 1)
+        for of, names in parts.items()
+    )
+    words = f"{scores.metric} of {whose}"
     if not pairs or len(scores.seeds) < 2:
         return words
     against = "differences of all pairs" if control is None else f"differences to {control}"
@@ -39,6 +47,21 @@ def in_words(
     return f"{words}; {against}, paired on seeds, {kind}{100 * level:.4g}% intervals" + (
         "" if margin is None else f", margin {size(margin, scores)}"
     )
+
+
+def _model(scores: Scores) -> str:
+    """Name the model that is measured; where methods differ in it, that of each."""
+    methods: dict[str, list[str]] = {model: [] for model in scores.models}
+    for label, model in zip(scores.methods, scores.models, strict=True):
+        methods[model].append(label)
+    if len(methods) > 1:
+        return f"model ({', '.join(f'{model} of {_named(labels)}' for model, labels in methods.items())})"
+    (model,) = methods
+    return f"model ({model})" if model == UNNAMED else f"model {model}" if " " in model else f"{model} model"
+
+
+def _named(labels: list[str]) -> str:
+    return listed(labels) if len(labels) < 7 else f"{len(labels)} methods"
 
 
 def notes_on(found: Gathered, level: float) -> list[str]:

@@ -38,6 +38,8 @@ class Run:
         Whether each run counts in the round that it kept.
     notes : tuple of str
         What was assumed in reading it.
+    measured : str or None
+        What a value is, where the format says it (`fedstat.inference.formats.tidy.Content`).
     traffic : DataFrame or None
         The bytes of each participant of each round, where the run is in memory.
     """
@@ -49,6 +51,7 @@ class Run:
     plan: AnalysisPlan | None = None
     kept: bool = False
     notes: tuple[str, ...] = ()
+    measured: str | None = None
     traffic: pd.DataFrame | None = None
 
 
@@ -91,5 +94,6 @@ def _opened(one: Any, name: str) -> Run:
         AnalysisPlan.read(plan) if isinstance(plan, Path) else plan,
         "kept" in names,
         tuple(notes),
+        getattr(one, "measured", None),
         getattr(one, "traffic", None),
     )

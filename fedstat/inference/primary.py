@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedstat.inference.choosing import SPLITS, usual_model
+from fedstat.inference.choosing import SPLITS, Estimand, measured_models
 from fedstat.inference.missing import complete_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:
+def primary_summary(
+    history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None, estimand: Estimand = None
+) -> pd.DataFrame:
     """Return one number per seed and method: mean over clients (equally) and the last evaluated rounds.
 
     Parameters
@@ -24,12 +26,19 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split
         How many rounds to average: all evaluated ones with ``round > rounds - last``.
     split : str, optional
         The samples measured on, "common" for the test set that all clients have in common; by default the clients' own.
+    estimand : str or mapping of str to str, optional
+        Which model of the methods is measured, for all or by label; by default the one that `compare` takes.
 
     Returns
     -------
     DataFrame
-        Indexed by seed, one column per method, in the order of the history. Of a method with several estimands the one
-        that `compare` takes. NaN if a value is missing, as in `complete_mean`.
+        Indexed by seed, one column per method, in the order of the history. NaN if a value is missing, as in
+        `complete_mean`.
+
+    Raises
+    ------
+    ValueError
+        If the history has no such metric or model, or several models of a method of which none is known to be meant.
 
     Examples
     --------
@@ -47,11 +56,13 @@ def primary_summary(history: pd.DataFrame, metric: str, *, last: int = 10, split
     1         0.72    0.82
     2         0.73    0.83
     """
-    rows = primary_rows(history, metric, last=last, split=split)
+    rows = primary_rows(history, metric, last=last, split=split, estimand=estimand)
     return complete_mean(rows, ["seed", "method"]).unstack("method")[list(dict.fromkeys(rows["method"]))]
 
 
-def primary_rows(history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None) -> pd.DataFrame:
+def primary_rows(
+    history: pd.DataFrame, metric: str, *, last: int = 10, split: str | None = None, estimand: Estimand = None
+) -> pd.DataFrame:
     """Return those rows of a history that `primary_summary` averages: of all rounds if `last` is their number.
 
     Examples
@@ -75,6 +86,7 @@ def primary_rows(history: pd.DataFrame, metric: str, *, last: int = 10, split: s
         known = ", ".join(map(str, of_split["metric"].unique())) or "nothing"
         raise ValueError(f"metric {metric!r} is not in the history of split {split!r}; it has {known}.")
     rows = rows[rows["kept"]] if "kept" in rows else rows[rows["round"] > rows["round"].max() - last]
-    estimands = rows.groupby("method", observed=True)["estimand"].unique()
-    models = {label: usual_model([str(name) for name in names]) for label, names in estimands.items()}
+    estimands = rows.groupby("method", observed=True, sort=False)["estimand"].unique()
+    found = {str(label): [str(name) for name in names] for label, names in estimands.items()}
+    models = measured_models(found, estimand, "the history")
     return rows[rows["estimand"].astype(object) == rows["method"].astype(object).map(models)]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from fedstat.inference.formats.tidy import Content
+
 _KINDS = ("fedstat", "table", "pflib", "fl-bench", "flower")
 _TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq")
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".npy", ".npz", ".joblib")
@@ -39,6 +41,8 @@ class Measurements:
         The files, in words.
     notes : tuple of str
         What was assumed because the files do not say it, and what was not read.
+    measured : str or None
+        What a value is, in words, where the format says it.
 
     Examples
     --------
@@ -60,6 +64,7 @@ class Measurements:
     plan: Path | None
     source: str
     notes: tuple[str, ...] = ()
+    measured: str | None = None
 
     def __str__(self) -> str:
         table = self.history
@@ -151,14 +156,14 @@ def read_results(
         clients = clients.sort_values(["seed", "client"], ignore_index=True)
     history, percent = as_shares(typed(history), source)
     refuse_repeats(history, source, _distinct(name for part in parts for name in part.unread))
-    return Measurements(history, None, clients, None, source, (*_notes(parts), *percent))
+    return Measurements(history, None, clients, None, source, (*_notes(parts), *percent), _measured(parts))
 
 
 @dataclass(frozen=True, eq=False)
 class Opened:
     """Results on disk that are read row by row: what `Measurements` has, but for the history."""
 
-    parts: Sequence[_Part]
+    parts: Sequence[Content]
     config: Mapping[str, Any] | None
     clients: pd.DataFrame | None
     plan: Path | None
@@ -168,6 +173,11 @@ class Opened:
     def notes(self) -> tuple[str, ...]:
         """What was assumed because the files do not say it, and what was not read."""
         return _notes(self.parts)
+
+    @property
+    def measured(self) -> str | None:
+        """What a value is, in words, where the format says it."""
+        return _measured(self.parts)
 
     def survey(self) -> dict[tuple[str, str], np.ndarray]:
         """Return the evaluated rounds of every (metric, split), from the columns that say them."""
@@ -189,6 +199,7 @@ def open_results(
 ) -> Opened:
     """Open results without holding them in memory; arguments and errors are those of `read_results`."""
     from fedstat.inference.formats import fedstat
+    from fedstat.inference.formats.tidy import Content
 
     files = _files(path, kind)
     config = clients = plan = None
@@ -196,7 +207,7 @@ def open_results(
         if columns:
             raise ValueError(f"columns is for tables; {files[0].path} is a fedstat run, whose names are known.")
         history, config, clients, plan = fedstat.facts(files[0].path)
-        part = _Part(replace(history, metric=metric), ())
+        part = Content(replace(history, metric=metric), ())
         return Opened([part], config, clients, plan, str(files[0].path))
     return Opened([_part(file, columns, metric) for file in files], config, clients, plan, str(files[0].path))
 
@@ -254,15 +265,6 @@ class _File:
     kind: str
     given: Mapping[str, Any]
     frame: Any = None
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The rows of one file, what was assumed about them, and the columns that were not read."""
-
-    batches: Iterable[Any]
-    notes: Sequence[str]
-    unread: Sequence[str] = ()
 
 
 def _files(path: Any, kind: str | None) -> list[_File]:
@@ -345,19 +347,19 @@ def _kind(path: Path) -> str:
     raise ValueError(f"{path} has no known format; give CSV ({', '.join(_TABLES)}), .h5 or .json, or say kind.")
 
 
-def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | None) -> _Part:
+def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | None) -> Content:
     """Open one file."""
     from fedstat.inference.formats import fl_bench, flower, pflib
     from fedstat.inference.formats.tables import open_table
+    from fedstat.inference.formats.tidy import Content
 
     if file.kind == "table":
         table = open_table(file.path, columns, metric, file.given, file.frame)
-        return _Part(table, table.notes, table.unread)
+        return Content(table, table.notes, unread=table.unread)
     if columns:
         raise ValueError(f"columns is for tables; {file.path} is of {file.kind}, whose names are known.")
     read = {"pflib": pflib.read, "fl-bench": fl_bench.read, "flower": flower.read}[file.kind]
-    history, notes = read(file.path, file.given)
-    return _Part([history], notes)
+    return read(file.path, file.given)
 
 
 def _frame(batches: Iterable[Any]) -> pd.DataFrame:
@@ -378,8 +380,14 @@ def _of_metric(history: pd.DataFrame, metric: str, source: str) -> pd.DataFrame:
     return history[rows].reset_index(drop=True)
 
 
-def _notes(parts: Sequence[_Part]) -> tuple[str, ...]:
+def _notes(parts: Sequence[Content]) -> tuple[str, ...]:
     return _distinct(note for part in parts for note in part.notes)
+
+
+def _measured(parts: Sequence[Content]) -> str | None:
+    """Return what the values of all files are; None where that differs."""
+    told = {part.measured for part in parts}
+    return told.pop() if len(told) == 1 else None
 
 
 def _distinct(words: Iterable[str]) -> tuple[str, ...]:

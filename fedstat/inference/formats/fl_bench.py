@@ -15,20 +15,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fedstat.inference.formats.tidy import rows
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedstat.inference.formats.tidy import Content, rows
 
 _COLUMN = re.compile(r"(accuracy|(?:micro|macro)_(?:precision|recall))_(train|val|test)_(before|after)")
 _SPLITS = {"train": "train", "val": "validation", "test": "test"}
 _NOTE = (
     "FL-bench writes one number for each run and round, over the samples of the clients that took part in the round: "
-    "client -1"
+    "client -1. The others are in no number, and with a participation below 1 the clients change from round to round"
+)
+_MEASURED = (
+    "the {model}, one number over the {split} samples of the clients that took part in each round, mean over {when}"
 )
 
 
@@ -39,7 +39,7 @@ def wrote(path: Path) -> bool:
     return names[0] == "epoch" and len(names) > 1 and all(map(_COLUMN.fullmatch, names[1:]))
 
 
-def read(path: Path, given: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def read(path: Path, given: Mapping[str, Any]) -> Content:
     """Read one ``metrics.csv``; `given` may hold the method, and the seed of a run whose folder does not tell it.
 
     Raises
@@ -88,4 +88,4 @@ def read(path: Path, given: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str,
                 estimand=f"{stage} local training",
             )
         )
-    return pd.concat(tables, ignore_index=True).assign(setting=setting), tuple(notes)
+    return Content([pd.concat(tables, ignore_index=True).assign(setting=setting)], notes, _MEASURED)

@@ -23,12 +23,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedstat.inference.formats.tidy import UNNAMED, rows
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedstat.inference.formats.tidy import UNNAMED, Content, rows
 
 #: Split and estimand of what each part of the file measures.
 _PARTS = {
@@ -46,10 +43,11 @@ _NOTE = (
     "Flower's numbers are of a run as a whole, client -1: of the clients' samples (split test, weighted as the app "
     "does) or of the server's own (split common)"
 )
+_MEASURED = "the {model}, one number over the clients' {split} samples, weighted as the app does, mean over {when}"
 _Found = Iterator[tuple[str, int, str, Any]]
 
 
-def read(path: Path, given: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def read(path: Path, given: Mapping[str, Any]) -> Content:
     """Read one file; `given` may hold the method and the seed, which most files do not tell.
 
     Raises
@@ -87,7 +85,7 @@ def read(path: Path, given: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str,
     ]
     if not tables:
         raise ValueError(f"{path} holds no numbers by round as Flower's apps write them; write CSV instead.")
-    return pd.concat(tables, ignore_index=True), (_NOTE,)
+    return Content([pd.concat(tables, ignore_index=True)], (_NOTE,), _MEASURED)
 
 
 _METHOD = ("algorithm", "algorithm-name", "strategy", "strategy-name")

@@ -16,14 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fedstat.inference.formats.tidy import UNNAMED, rows
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedstat.inference.formats.tidy import UNNAMED, Content, rows
 
 _METRICS = {
     "rs_test_acc": ("accuracy", "test"),
@@ -43,9 +40,10 @@ _NOTES = (
     "rounds of PFLlib are counted in evaluations, 0 before training; with an eval_gap above 1 they are fewer",
     "the seed is PFLlib's number of the run; its runs are not seeded one by one, so that pairs share the data only",
 )
+_MEASURED = "the {model}, one number over all clients' {split} samples, mean over {when}"
 
 
-def read(path: Path, given: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def read(path: Path, given: Mapping[str, Any]) -> Content:
     """Read one file; `given` may hold the method and the seed of a file that is named otherwise.
 
     Raises
@@ -84,7 +82,7 @@ def read(path: Path, given: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str,
     if not tables:
         raise ValueError(f"{path} holds no results of PFLlib ({', '.join(_METRICS)}); it has {', '.join(others)}.")
     table = pd.concat(tables, ignore_index=True)
-    return (table.assign(setting=dataset) if dataset else table), _NOTES
+    return Content([table.assign(setting=dataset) if dataset else table], _NOTES, _MEASURED)
 
 
 def _named(path: Path, given: Mapping[str, Any]) -> tuple[str | None, str, int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,32 @@ RUN = -1
 UNNAMED = "not named"
 #: Metrics by whose names a column is known to hold values.
 METRICS = (*SHARES, "log_loss", "loss", "mse", "rmse", "mae", "r2", "brier", "perplexity")
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """What a reader found in one file.
+
+    A reader that knows which of a method's models is meant gives it fedstat's name for it, such as "personal"; under
+    other names several models of a method make `fedstat.compare` ask.
+
+    Attributes
+    ----------
+    batches : iterable of DataFrame or pyarrow.RecordBatch
+        The rows.
+    notes : sequence of str
+        What was assumed about them, and what was not read.
+    measured : str, optional
+        What a value is, to be read after "accuracy of", with {model}, {split} and {when} where these are to be named;
+        by default each client's own number, or one for the run where all rows are of client -1.
+    unread : sequence of str
+        The columns that were not read.
+    """
+
+    batches: Iterable[Any]
+    notes: Sequence[str]
+    measured: str | None = None
+    unread: Sequence[str] = ()
 
 
 def rows(
