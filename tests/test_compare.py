@@ -508,7 +508,7 @@ def test_no_method_is_marked_as_best_by_means_over_other_seeds():
     values = np.r_[0.5, 0.52, 0.51, 0.5, 0.8, 0.82, 0.81, 0.8, 0.83]
     lower = history(values - 0.02 + np.random.default_rng(0).normal(0, 0.001, 9), "B")
     found = compare([history(values, "A"), lower[lower["seed"] > 3]], control=None)
-    assert found.conclusions == ("B is worse than A.",)
+    assert found.conclusions[0] == "B is worse than A."
     assert found.summary.loc["B", "mean"] > found.summary.loc["A", "mean"]
     assert "textbf" not in found.to_latex()
 
@@ -606,10 +606,33 @@ def test_seeds_needed_are_those_of_plan_for_the_family_and_the_design():
     assert compare(table, margin=0.02, design=crossed).differences["seeds needed"].isna().all()
 
 
-def test_unequal_seeds_are_told_and_equal_ones_are_not():
-    long, short = history([0.5, 0.6, 0.4], "A"), history([0.4, 0.7], "B")
-    assert any("different numbers of seeds (A 3, B 2)" in note for note in compare([long, short]).notes)
-    assert not any("numbers of seeds" in note for note in compare([long, long.assign(method="B")]).notes)
+def test_absent_runs_are_counted_and_what_their_failure_would_mean_is_said():
+    rng = np.random.default_rng(0)
+    base = 0.8 + rng.normal(0, 0.01, 6)
+    table = pd.concat([history(base, "FedAvg"), history(base + 0.05 + rng.normal(0, 0.003, 6), "A")])
+    crashed = table[(table["method"] == "FedAvg") | ~table["seed"].isin([2, 4])]
+    better, *more = compare(crashed).conclusions
+    assert "A (by" in better
+    means = primary_summary(crashed, "accuracy").fillna(0)
+    failed = 100 * (means["A"] - means["FedAvg"]).mean()
+    assert failed < -20
+    assert more == [
+        "2 of 6 runs of A (seeds 2 and 4) are absent: a pair is compared on the seeds that both have.",
+        f"Had they failed, at accuracy 0, A would be worse than FedAvg by {-failed:.4g} points.",
+    ]
+    assert len(compare(table).conclusions) == 1
+    # losses have no worst value: the largest that any run reached stands for it
+    losses = crashed.assign(metric="log_loss", value=-np.log(crashed["value"]))
+    means = primary_summary(losses, "log_loss")
+    worst = means.max(axis=None)
+    would = (means.fillna(worst)["A"] - means["FedAvg"]).mean()
+    assert compare(losses).conclusions[-1] == (
+        f"Had they failed, at log_loss {worst:.4g}, A would be {'worse' if would > 0 else 'better'} than FedAvg by "
+        f"{abs(would):.4g}."
+    )
+    assert compare(losses.assign(metric="depth")).conclusions[-1] == more[0]  # nobody knows which depth is worse
+    many = pd.concat([crashed, several([f"M{i}" for i in range(7)], seeds=6)])
+    assert compare(many, control="A").conclusions[-1].endswith("8 of 8 differences would change sign.")
 
 
 def test_outcomes_are_those_of_the_intervals():

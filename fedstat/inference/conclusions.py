@@ -23,6 +23,10 @@ _MOST = 1000
 def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, margin: float | None) -> tuple[str, ...]:
     """Say in sentences which methods differ, which are equivalent and which cannot be told apart.
 
+    Runs that are absent, of seeds under which other methods have one, are counted, and the differences told that would
+    hold had these runs failed. A run that failed is worth the worst value: zero where more is better, which is then a
+    share, and the largest value that any run reached where less is better, since losses have no worst one.
+
     Parameters
     ----------
     scores : Scores
@@ -34,7 +38,7 @@ def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, mar
     margin : float or None
         Differences that `outcome` counts as none, and that seeds are needed for.
     """
-    gaps = tuple(_without(scores, control))
+    gaps = (*_absent(scores, differences), *_without(scores, control))
     if not len(differences):
         return gaps
     if control is not None:
@@ -150,6 +154,43 @@ def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable
             if others:
                 yield f"{label} is {word} {_all(others, len(ranks) - 1)}."
     yield from _no_spread(rows)
+
+
+def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
+    """Say which runs are absent, and what the differences would be if they had failed."""
+    gone = {
+        label: [str(seed) for seed, ran in zip(scores.seeds, own, strict=True) if not ran]
+        for label, own in zip(scores.methods, scores.ran, strict=True)
+        if not own.all()
+    }
+    if not gone:
+        return
+    each = (
+        f"{len(seeds)} of {len(scores.seeds)} runs of {label} (seed{'s' * (len(seeds) > 1)} "
+        f"{listed(seeds) if len(seeds) <= _NAMED else _few(seeds)})"
+        for label, seeds in gone.items()
+    )
+    one = sum(map(len, gone.values())) == 1
+    yield f"{listed(each)} {'is' if one else 'are'} absent: a pair is compared on the seeds that both have."
+    means, direction = scores.by_seed(), better(scores.metric)
+    touched = rows[rows["method"].isin(gone) | rows["against"].isin(gone)] if len(rows) else rows
+    if not direction or not len(touched):
+        return
+    worst = 0.0 if direction > 0 else float(np.nanmax(means))
+    whole = dict(zip(scores.methods, np.where(scores.ran, means, worst), strict=True))
+    would = [float((whole[row["method"]] - whole[row["against"]]).mean()) for _, row in touched.iterrows()]
+    above, below = _words(scores)
+    if len(touched) > _NAMED:
+        turned = sum(
+            np.sign(value) != np.sign(known) for value, known in zip(would, touched["difference"], strict=True)
+        )
+        said = f"{turned} of {len(touched)} differences would change sign"
+    else:
+        said = listed(
+            f"{row['method']} would be {above if value > 0 else below} {row['against']} by {size(value, scores)}"
+            for value, (_, row) in zip(would, touched.iterrows(), strict=True)
+        )
+    yield f"Had {'it' if one else 'they'} failed, at {scores.metric} {worst:.4g}, {said}."
 
 
 def _without(scores: Scores, control: str | None) -> Iterable[str]:

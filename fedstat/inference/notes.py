@@ -76,10 +76,6 @@ def notes_on(found: Gathered, level: float) -> list[str]:
             "learning, not of where the methods end. Run longer, or average fewer rounds (last)."
         )
     said += [f"{label} {words}: its mean is not where it ends." for label, words in still_changing(scores).items()]
-    counts = scores.ran.sum(axis=1).tolist()
-    if len(set(counts)) > 1:
-        each = ", ".join(f"{label} {n}" for label, n in zip(scores.methods, counts, strict=True))
-        said.append(f"Methods ran under different numbers of seeds ({each}); a pair is compared on those in common.")
     for config in found.configs.values():
         if (looks := config.get("looks")) and looks[0] > 1:
             said.append(added_seeds(looks, level))
