@@ -1,6 +1,7 @@
 """Inequality over clients, and both weightings, against exact laws, brute force and simulation."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -237,9 +238,39 @@ def test_equal_methods_name_nobody():
 def test_the_same_model_makes_nobody_lose():
     a = np.full((3, 6), 0.5)
     result = fairness(a, np.full((3, 6), 20), reference=a, clients=range(6))
-    assert set(result.clients["outcome"]) == {"undecided"}
+    assert set(result.clients["outcome"]) == {"ties"}
+    assert (result.clients[["low", "high", "probability of losing"]] == 0).all(axis=None)
+    for version in ("raw", "shrunken", "noise only"):
+        assert cell(result, "share that loses", version) == 0
+    assert cell(result, "share that ties", "raw") == cell(result, "share that ties", "noise only") == 1
     right = np.ones((3, 6))
     assert cell(fairness(right, 20 * right, reference=right), "share that loses", "shrunken") == 0
+
+
+def test_ties_are_ties_and_shared_test_noise_counts_once():
+    """Twelve hospitals with 100 test samples, at eight of which both methods are right on the same ones."""
+    rng = np.random.default_rng(11)
+    seeds, n = 5, np.full((5, 12), 100)
+    local = rng.binomial(n, 0.8) / n
+    change = np.zeros((seeds, 12))
+    change[:, 8:] = [0.02, 0.02, 0.02, -0.02]
+    # means over rounds that are equal but for rounding tie as well
+    result = fairness(local + change + 1e-16, n, reference=local, clients=range(12))
+    assert cell(result, "share that ties", "raw") == pytest.approx(8 / 12)
+    assert cell(result, "share that loses", "raw") == pytest.approx(1 / 12)
+    assert 0 < cell(result, "share that loses", "shrunken") < 2.5 / 12
+    assert set(result.clients.query("outcome == 'ties'")["client"]) == set(range(8))
+    assert any(re.search(r"the methods share test noise, and 4(\.\d)?% of", note) for note in result.notes)
+    # by noise alone methods that differ at so few samples tie often: exactly, from the law of such a difference
+    p = 0.8
+    one_way = 0.5 * (4 * 0.02**2 / 12) * 100  # what the mean square of the differences leaves for a sample, each way
+    at = np.arange(101)
+    up, down = (stats.binom(100, one_way).pmf(at) for _ in range(2))
+    assert cell(result, "share that ties", "noise only") == pytest.approx(up @ down, abs=0.03)
+    # separate tests of equal methods share nothing, and all of their noise is counted
+    apart = fairness(rng.binomial(n, p) / n, n, reference=rng.binomial(n, p) / n)
+    assert cell(apart, "share that loses", "noise only") == pytest.approx(0.46, abs=0.04)
+    assert cell(apart, "share that loses", "shrunken") > 0.3
 
 
 @given(tables)

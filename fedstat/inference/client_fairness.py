@@ -35,12 +35,13 @@ class Fairness:
     table : DataFrame
         One row per measure and version, with the columns measure, version, mean, low, high, seeds, clients: the mean
         over seeds with t limits (NaN with one seed), and the mean number of clients. Measures are "sd", "worst decile",
-        "Gini", "Jain" and, with a reference, "share that loses"; versions are "raw" and "shrunken", and beside each
-        what equal clients would show: "noise only" and "noise only, shrunken".
+        "Gini", "Jain" and, with a reference, "share that loses" and "share that ties" (is exactly as good); versions
+        are "raw" and "shrunken", and beside each what equal clients would show: "noise only" and "noise only,
+        shrunken".
     clients : DataFrame or None
         With a reference and the same clients under every seed: per client the mean difference to the reference, the
-        shrunken difference with its limits, the probability that the client loses, and whether it "loses", "gains"
-        or is "undecided".
+        shrunken difference with its limits, the probability that the client loses, and whether it "loses", "gains",
+        "ties" or is "undecided".
     level : float
         Confidence level of limits, and the probability from which on a client is said to lose or gain.
     notes : tuple of str
@@ -117,8 +118,12 @@ def fairness(
     seed are functions of its clients alone, and limits run over seeds: clients of one run are coupled through the
     shared model.
 
-    Whether a client loses is judged by a hierarchical normal model of the differences. Test noise of the two methods is
-    counted as independent. On the same samples it is mostly smaller, and shrunken numbers err towards equal clients.
+    Whether a client loses is judged by a hierarchical normal model of the differences. A client at which both methods
+    are exactly as good, under every seed, ties: it neither loses nor gains. On the same samples two methods share test
+    noise, which their difference does not have. Shares do not tell how much. What is counted is the noise of two
+    separate tests, scaled down where the mean square of the differences is below it, since no noise is larger than
+    what is seen; and at a client at least ``|d| (1 - |d|) / n``, the noise if one method is right wherever the other
+    is. Shrunken numbers err towards equal clients.
 
     References
     ----------
@@ -198,10 +203,17 @@ def fairness(
     named = None
     if reference is not None:
         r, _ = _shares("reference", reference, samples)
-        for row in range(len(a)):
-            here = n[row] > 0
-            for version, share_below in _losing(a[row, here], r[row, here], n[row, here], row).items():
-                found.setdefault(("share that loses", version), []).append(share_below)
+        each = [(a[row, here], r[row, here], n[row, here]) for row, here in enumerate(n > 0)]
+        d = np.concatenate([_differences(one, other) for one, other, _ in each])
+        apart = _apart(d, np.concatenate([_separate_noise(*seed) for seed in each]))
+        if apart < 1:
+            notes.append(
+                "Clients differ by less than the noise of two separate tests: the methods share test noise, and "
+                f"{100 * apart:.2g}% of that variance is counted."
+            )
+        for row, seed in enumerate(each):
+            for key, share in _losing(*seed, apart, row).items():
+                found.setdefault(key, []).append(share)
         if names is not None:
             named = _named(a, r, n, names, fresh_tests, confidence)
             notes.append(f"A client is said to lose or gain where its probability is at least {confidence:g}.")
@@ -350,17 +362,45 @@ def hierarchical_differences(d: np.ndarray, noise: np.ndarray) -> tuple[np.ndarr
     return posterior, sd, np.stack([below, 1 - below])
 
 
-def _losing(a: np.ndarray, r: np.ndarray, n: np.ndarray, row: int) -> dict[str, float]:
-    """Return the share of clients below the reference: as measured, expected, and if all had the mean difference."""
+def _differences(a: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Return the clients' differences; zero where only the rounding of a mean makes one."""
     d = a - r
-    noise = (_bernoulli_variance(a, n) + _bernoulli_variance(r, n)).mean() / n
+    return np.where(np.abs(d) < 1e-9, 0.0, d)
+
+
+def _separate_noise(a: np.ndarray, r: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return the variances that test noise would give the differences if the methods had separate test samples."""
+    return (_bernoulli_variance(a, n) + _bernoulli_variance(r, n)).mean() / n
+
+
+def _apart(d: np.ndarray, separate: np.ndarray) -> float:
+    """Return the largest part of the separate tests' noise that differences leave room for: all of it is 1."""
+    total = float(separate.sum())
+    return min(1.0, float((d**2).sum()) / total) if total else 1.0
+
+
+def _noise(d: np.ndarray, separate: np.ndarray, apart: float, n: np.ndarray) -> np.ndarray:
+    """Return the variances of test noise in differences, not below those of methods that err at the same samples."""
+    return np.maximum(apart * separate, np.abs(d) * (1 - np.abs(d)) / n)
+
+
+def _losing(a: np.ndarray, r: np.ndarray, n: np.ndarray, apart: float, row: int) -> dict[tuple[str, str], float]:
+    """Return the shares of clients below the reference and at it: as measured, expected, and of equal clients."""
+    d = _differences(a, r)
+    below = hierarchical_differences(d, _noise(d, _separate_noise(a, r, n), apart, n))[2][0]
+    # of each sample: only the method is right, or only the reference
+    p, q = float(a.mean()), float(r.mean())
+    differ = max(apart * (p * (1 - p) + q * (1 - q)) + (p - q) ** 2, abs(p - q))
+    up, down = (differ + p - q) / 2, (differ - p + q) / 2
     rng, size = stream(0, "losing by noise alone", row), n.round().astype(int)
-    shape = (_draws(len(d)), len(d))
-    apparent = rng.binomial(size, a.mean(), size=shape) < rng.binomial(size, r.mean(), size=shape)
+    gained = rng.binomial(size, up, size=(_draws(len(d)), len(d)))
+    lost = rng.binomial(size - gained, down / (1 - up) if up < 1 else 0.0)
     return {
-        "raw": float((d < 0).mean()),
-        "shrunken": float(hierarchical_differences(d, noise)[2][0].mean()),
-        "noise only": float(apparent.mean()),
+        ("share that loses", "raw"): float((d < 0).mean()),
+        ("share that loses", "shrunken"): float(np.where(d == 0, 0.0, below).mean()),
+        ("share that loses", "noise only"): float((gained < lost).mean()),
+        ("share that ties", "raw"): float((d == 0).mean()),
+        ("share that ties", "noise only"): float((gained == lost).mean()),
     }
 
 
@@ -376,10 +416,12 @@ def _named(
         raise ValueError(f"clients: {names[int(np.flatnonzero(~here.any(axis=0))[0])]!r} is absent under every seed.")
     seeds = here.sum(axis=0)
     size = n.sum(axis=0) / seeds
-    each = np.where(here, a - r, np.nan)
-    d = np.nanmean(each, axis=0)
+    each = np.where(here, _differences(a, r), np.nan)
+    ties = ((each == 0) | ~here).all(axis=0)
     mean_a, mean_r = (np.nanmean(np.where(here, x, np.nan), axis=0) for x in (a, r))
-    test = (_bernoulli_variance(mean_a, size) + _bernoulli_variance(mean_r, size)).mean() / size
+    d = _differences(mean_a, mean_r)
+    separate = _separate_noise(mean_a, mean_r, size)
+    test = _noise(d, separate, _apart(d, separate), size)
     freedom = int((seeds - 1).sum())
     over = float(np.nansum((each - d) ** 2)) / freedom if freedom else 0.0
     if fresh and freedom:
@@ -387,7 +429,8 @@ def _named(
         noise = over * (test / test.mean() if test.any() else np.ones_like(test)) / seeds
     else:
         noise = test + over / seeds
-    mean, sd, (loses, gains) = hierarchical_differences(d, noise)
+    mean, sd, probabilities = hierarchical_differences(d, noise)
+    loses, gains = np.where(ties, 0.0, probabilities)
     half = stats.norm.ppf((1 + level) / 2) * sd
     table = pd.DataFrame(
         {
@@ -397,7 +440,7 @@ def _named(
             "low": mean - half,
             "high": mean + half,
             "probability of losing": loses,
-            "outcome": np.select([loses >= level, gains >= level], ["loses", "gains"], "undecided"),
+            "outcome": np.select([ties, loses >= level, gains >= level], ["ties", "loses", "gains"], "undecided"),
             "seeds": seeds,
         }
     )

@@ -39,7 +39,7 @@ TEMPLATE = Path(__file__).parent / "runs.typ"
 _UNTUNED = "Whether methods were tuned is not known here."
 _ROWS = 60
 #: Measures of inequality over clients that are printed, and whether they are told in points.
-_MEASURES = {"sd": True, "worst decile": True, "Gini": False, "share that loses": True}
+_MEASURES = {"sd": True, "worst decile": True, "Gini": False, "share that loses": True, "share that ties": True}
 
 
 def report_runs(
