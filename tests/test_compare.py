@@ -500,7 +500,7 @@ def test_percent_is_told_and_seeds_are_numbers():
     rows = several(["FedAvg", "B"])
     notes = compare(rows.assign(value=100 * rows["value"])).notes
     assert "result 1: values of accuracy are in percent and divided by 100; a margin of 0.01 is a point." in notes
-    with pytest.raises(ValueError, match="column 'seed' must hold whole numbers, got 's0'"):
+    with pytest.raises(ValueError, match="has 's0' in column 'seed', where seed must be a whole number; number the"):
         compare(rows.assign(seed="s" + rows["seed"].astype(str)))
 
 

@@ -1,6 +1,7 @@
 """Results of other frameworks, in files as their own code writes them, and tables that anybody wrote."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -182,6 +183,51 @@ def test_percent_is_read_as_percent_only_where_nothing_else_is_possible(tmp_path
     low = table.assign(accuracy=table["accuracy"] / 100).rename(columns={"accuracy": "acc"})
     stated = fs.read_results(_written(tmp_path / "d.csv", low), columns={"acc": "accuracy %"})
     np.testing.assert_allclose(stated.history["value"], low["acc"] / 100, rtol=1e-15)
+
+
+@pytest.mark.parametrize("tidy", [False, True])
+@pytest.mark.parametrize("take", [fs.compare, fs.read_results])
+def test_tables_in_memory_are_refused_as_files_are(take, tidy):
+    table = four_columns()
+    column, table = ("value", fs.read_results(table).history) if tidy else ("accuracy", table)
+    with pytest.raises(ValueError, match="the table is empty: it has no rows"):
+        take(table.iloc[:0])
+    for name, value, words in (
+        (column, "x", "value must be a number, or empty where it is missing"),
+        (column, [0.5], "value must be a number"),
+        ("seed", "first", "seed must be a whole number; number the runs from 0"),
+    ):
+        mixed = table.astype({name: object})
+        mixed.at[5, name] = value
+        with pytest.raises(
+            ValueError, match=rf"row 5, has {re.escape(repr(str(value)))} in column '{name}', where {words}"
+        ):
+            take(mixed)
+    numbered = table.astype({"method": object, "client": object}).replace({"method": {"A": 1}})
+    numbered["client"] = [str(k) if i % 2 else k for i, k in enumerate(numbered["client"])]
+    take(numbered)  # labels and clients of both kinds are what a file with them says
+    history = fs.read_results(numbered).history
+    assert history["method"].unique().tolist() == ["1", "B"]
+    assert history["client"].unique().tolist() == [0, 1, 2, 3]
+
+
+def test_whole_counts_are_no_percent(tmp_path):
+    table = four_columns()
+    counts = table.assign(accuracy=(40 + 50 * table["accuracy"]).round().astype(int))
+    words = r"values of accuracy up to 8\d.*, and all single values are whole: counts and percent cannot be told apart"
+    rounds = pd.concat([counts.assign(round=1), counts.assign(round=2, accuracy=counts["accuracy"] - 1)])
+    for own in (
+        counts,
+        rounds,
+        fs.read_results(table).history.assign(value=counts["accuracy"].to_numpy()),
+    ):
+        for take in (fs.compare, fs.read_results):
+            with pytest.raises(ValueError, match=words):
+                take(own)
+    refused = CliRunner().invoke(app, ["compare", str(_written(tmp_path / "counts.csv", counts))])
+    assert "write --value NAME --metric 'accuracy %' if the whole column" in " ".join(refused.output.split())
+    as_percent = fs.read_results(counts, columns={"accuracy": "accuracy %"}).history
+    np.testing.assert_allclose(as_percent["value"], counts["accuracy"] / 100)
 
 
 HEAD = "method,seed,client,accuracy\n"

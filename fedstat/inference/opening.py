@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat.inference.analysis_plan import AnalysisPlan
-from fedstat.inference.formats.tidy import COLUMNS
 from fedstat.inference.reading import Opened, open_results
 from fedstat.inference.reduction import survey
 
@@ -72,14 +71,13 @@ def read_runs(results: Any) -> dict[str, Run]:
 
 def _opened(one: Any, name: str) -> Run:
     """Open one result, whatever it is."""
-    table = hasattr(one, "columns")
-    if isinstance(one, str | Path) or (table and not set(COLUMNS) <= set(one.columns)):
+    if isinstance(one, str | Path) or hasattr(one, "columns"):
         one = open_results(one)
-    elif not table and not (hasattr(one, "history") and hasattr(one, "config")):
+    elif not (hasattr(one, "history") and hasattr(one, "config")):
         raise ValueError(
             f"results must be results of fs.federate, run folders, files or tables, got {type(one).__name__}."
         )
-    batches = one if isinstance(one, Opened) else [one if table else one.history]
+    batches = one if isinstance(one, Opened) else [one.history]
     known = one.survey() if isinstance(one, Opened) else survey(batches)
     if not known:
         raise ValueError(f"results must hold evaluations, but {name} has none.")

@@ -272,9 +272,9 @@ def _files(path: Any, kind: str | None) -> list[_File]:
     if kind is not None and kind not in _KINDS:
         raise ValueError(f"kind must be one of {', '.join(_KINDS)}, got {kind!r}.")
     if hasattr(path, "columns"):
-        import pyarrow as pa
+        from fedstat.inference.formats.tables import in_memory
 
-        return [_File(Path("the table"), "table", {}, pa.Table.from_pandas(path, preserve_index=False))]
+        return [_File(Path("the table"), "table", {}, in_memory(path))]
     if isinstance(path, Mapping):
         found = []
         for label, of in path.items():

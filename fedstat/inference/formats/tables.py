@@ -7,12 +7,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedstat.inference.formats.tidy import BESIDE, COLUMNS, METRICS, RUN, TEXT, UNNAMED
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Names of columns that other programs use, without case and marks, by ours. They are suggested, never guessed.
 _VARIANTS = {
@@ -145,7 +148,7 @@ class Table:
         column = batch.column(name)
         kind, words = {
             "kept": (pa.bool_(), "true or false"),
-            "value": (pa.float64(), "a number"),
+            "value": (pa.float64(), "a number, or empty where it is missing"),
             **dict.fromkeys(("seed", "round", "samples"), (pa.int64(), "a whole number")),
             "client": (_CODED, "text") if self.named else (pa.int64(), "a whole number, as in the first rows"),
         }.get(ours, (_CODED, "text"))
@@ -178,13 +181,24 @@ class Table:
             value = column.filter(bad)[0].as_py() if pc.any(bad).as_py() else column.type
             raise ValueError(
                 f"{self._place(bad, done)} has {value!r} in column {name!r}, where {ours} must be {words}"
-                f"{'; number the runs 0, 1, ...' * (ours == 'seed')}."
+                f"{'; number the runs from 0' * (ours == 'seed')}."
             ) from None
 
     def _place(self, rows: pa.Array, done: int) -> str:
         at = done + pc.index(rows, True).as_py()
         lines = self.frame is None and not _is_parquet(self.path)
         return f"{self.path}, line {at + 2}," if lines else f"{self.path}, row {at},"
+
+
+def in_memory(frame: pd.DataFrame) -> pa.Table:
+    """Return a DataFrame as a table; a column of values of several kinds becomes text, as it would in a file."""
+    columns = []
+    for _, column in frame.items():
+        try:
+            columns.append(pa.Array.from_pandas(column))
+        except (pa.ArrowException, TypeError):
+            columns.append(pa.Array.from_pandas(column.map(str, na_action="ignore")))
+    return pa.table(columns, names=list(map(str, frame)))
 
 
 def open_table(
@@ -203,6 +217,8 @@ def open_table(
         proposes `columns`.
     """
     names, delimiter = _header(path) if frame is None else (frame.column_names, "")
+    if frame is not None and not frame.num_rows:
+        raise ValueError(f"{path} is empty: it has no rows.")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{path} has two columns {twice[0]!r}; rename one.")
     mapping = _mapping(path, columns or {}, names)

@@ -106,47 +106,53 @@ def refuse_repeats(table: pd.DataFrame, source: str, unread: Sequence[str] = ())
 def as_shares(table: pd.DataFrame, source: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Return a table with its shares in [0, 1], and in words what was taken to be percent.
 
-    A metric that lies in [0, 1] by its nature is read as percent if it has values above 1, and none in (0, 1].
+    A metric that lies in [0, 1] by its nature is read as percent if it has values above 1, none in (0, 1], and not only
+    whole ones, which may be counts.
 
     Raises
     ------
     ValueError
-        If shares and percent are mixed, or a value lies outside [0, 100].
+        If shares and percent are mixed, percent cannot be told from counts, or a value lies outside [0, 100].
     """
     notes, value = [], table["value"].to_numpy(copy=True)
     for metric in [name for name in table["metric"].cat.categories if name in SHARES]:
         own = (table["metric"] == metric).to_numpy() & np.isfinite(value)
-        if not own.any() or ((low := value[own].min()) >= 0 and value[own].max() <= 1):
-            continue
-        high = value[own].max()
-        if low < 0 or high > 100:
-            raise ValueError(f"{source} has values of {metric} from {low:g} to {high:g}; shares lie in [0, 1].")
-        if (unclear := own & (value > 0) & (value <= 1)).any():
-            one = table.iloc[int(np.argmax(unclear))]
-            raise ValueError(
-                f"{source} has values of {metric} up to {high:g} and others in (0, 1], the first {one['value']:g} of "
-                f"{one['method']} under seed {one['seed']}: shares and percent cannot be told apart. Divide percent by "
-                f"100, or write columns={{NAME: '{metric} %'}} if the whole column NAME is in percent."
+        one = table.iloc[int(np.argmax(own & (value > 0) & (value <= 1)))]
+        first = f", the first {one['value']:g} of {one['method']} under seed {one['seed']}"
+        if _in_percent(value[own], value[own], metric, source, first):
+            notes.append(
+                f"values of {metric} above 1, up to {value[own].max():g}: all are read as percent and divided by 100"
             )
-        value[own] /= 100
-        notes.append(f"values of {metric} above 1, up to {high:g}: all are read as percent and divided by 100")
+            value[own] /= 100
     return (table.assign(value=value), tuple(notes)) if notes else (table, ())
 
 
 def shares_reduced(reduced: Reduced, source: str) -> Reduced:
     """Do as `as_shares` for a table that was reduced; single values in percent are seen through their means only."""
     means = np.concatenate([reduced.values.ravel(), reduced.curves.ravel()])
-    means = means[np.isfinite(means)]
-    if reduced.metric not in SHARES or not len(means) or (means.min() >= 0 and means.max() <= 1):
+    sums = means * np.concatenate([reduced.counts.ravel(), reduced.present.ravel()])
+    known = np.isfinite(means)
+    if reduced.metric not in SHARES or not _in_percent(means[known], sums[known], reduced.metric, source):
         return reduced
-    if means.min() < 0 or means.max() > 100:
-        raise ValueError(
-            f"{source} has values of {reduced.metric} from {means.min():g} to {means.max():g}; shares lie in [0, 1]."
-        )
-    if ((means > 0) & (means <= 1)).any():
-        raise ValueError(
-            f"{source} has values of {reduced.metric} up to {means.max():g} and others in (0, 1]: shares and percent "
-            f"cannot be told apart. Divide percent by 100, or write columns={{NAME: '{reduced.metric} %'}} if the "
-            "whole column NAME is in percent."
-        )
     return replace(reduced, values=reduced.values / 100, curves=reduced.curves / 100)
+
+
+def _in_percent(values: np.ndarray, sums: np.ndarray, metric: str, source: str, first: str = "") -> bool:
+    """Tell whether values, or means of them with these sums, are in percent; refuse what may be something else."""
+    if not len(values) or ((low := values.min()) >= 0 and values.max() <= 1):
+        return False
+    high = values.max()
+    remedy = f"Divide percent by 100, or write columns={{NAME: '{metric} %'}} if the whole column NAME is in percent."
+    if (np.abs(sums - sums.round()) < 1e-6).all():
+        raise ValueError(
+            f"{source} has values of {metric} up to {high:g}, and all single values are whole: counts and percent "
+            f"cannot be told apart. Divide counts by the number of samples. {remedy}"
+        )
+    if low < 0 or high > 100:
+        raise ValueError(f"{source} has values of {metric} from {low:g} to {high:g}; shares lie in [0, 1].")
+    if ((values > 0) & (values <= 1)).any():
+        raise ValueError(
+            f"{source} has values of {metric} up to {high:g} and others in (0, 1]{first}: shares and percent cannot be "
+            f"told apart. {remedy}"
+        )
+    return True
