@@ -1,6 +1,8 @@
 """``fedstat compare`` from anybody's files."""
 
+import html
 import re
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -112,7 +114,23 @@ def test_what_is_missing_is_said_first_and_a_note_on_many_files_is_said_once(the
     assert "3.csv (4 results): no column round" in done
 
 
-def test_a_report_says_how_to_rename_columns(theirs, tmp_path):
-    refused = CliRunner().invoke(app, ["report", str(theirs), "--out", str(tmp_path / "r.pdf")])
-    said = " ".join(refused.output.split())
-    assert "Did you mean to rename algo to method, run to seed, site to client, acc to accuracy?" in said
+def test_a_report_takes_the_options_of_a_comparison(theirs, tmp_path):
+    def report(*arguments):
+        return CliRunner().invoke(app, ["report", str(theirs), "--out", str(tmp_path / "r.html"), *arguments])
+
+    assert re.search(r"Did you mean (--.*)\?", " ".join(report().output.split()))[1].split() == list(NAMED)
+    asked = ("--margin", "0.02", "--level", "0.9", "--separate", "--last", "5", "--estimand", "FedAvg=not named")
+    done = report(*NAMED, *asked)
+    assert done.exit_code == 0, done.output
+    compared = compare(theirs, *NAMED, *asked, "--out", tmp_path / "table.csv")
+    assert done.output.splitlines()[:-1] == compared.output.splitlines()[:-1]
+    # the report ends with the command that makes it again
+    page = re.sub(r"<[^>]*>|\u200b", "", (tmp_path / "r.html").read_text())
+    again = re.search(r"fedstat report (.*?--separate)", html.unescape(page))[1].replace("\n", " ")
+    assert sorted(shlex.split(again)[3:]) == sorted([*NAMED, *asked])
+    before = (tmp_path / "r.html").read_bytes()
+    assert CliRunner().invoke(app, ["report", *shlex.split(again)]).exit_code == 0
+    assert (tmp_path / "r.html").read_bytes() == before
+    assert "exclude each other" in report(*NAMED, "--control", "FedAvg", "--all-pairs").output
+    both = CliRunner().invoke(app, ["report", str(theirs), str(theirs), "--out", str(tmp_path / "r.html"), *NAMED])
+    assert "one place twice" in both.output

@@ -8,7 +8,26 @@ from typing import Annotated
 import typer
 
 from fedstat._warnings import plain_warnings
-from fedstat.cli._compare import options_named
+from fedstat.cli._comparison import (
+    Across,
+    AllPairs,
+    Client,
+    Control,
+    Estimand,
+    Last,
+    Level,
+    Margin,
+    Method,
+    Metric,
+    PlanFile,
+    Round,
+    Seed,
+    Separate,
+    Split,
+    Value,
+    asked,
+    options_named,
+)
 
 
 def report(
@@ -19,15 +38,22 @@ def report(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The report, a .pdf or an .html file.")],
-    control: Annotated[
-        str | None, typer.Option(help="Method that the others are compared with.", show_default="FedAvg, or the first")
-    ] = None,
-    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Compare every method with every other.")] = False,
-    margin: Annotated[
-        float | None, typer.Option(help="Largest difference that counts as none: 0.01 is a point of accuracy.")
-    ] = None,
-    metric: Annotated[str | None, typer.Option(help="What is compared.", show_default="accuracy, or mse")] = None,
-    level: Annotated[float | None, typer.Option(help="Confidence level.", show_default="0.95")] = None,
+    control: Control = None,
+    all_pairs: AllPairs = False,
+    metric: Metric = None,
+    margin: Margin = None,
+    estimand: Estimand = None,
+    last: Last = None,
+    split: Split = None,
+    level: Level = None,
+    across: Across = None,
+    separate: Separate = False,
+    plan: PlanFile = None,
+    method: Method = None,
+    seed: Seed = None,
+    client: Client = None,
+    round_: Round = None,
+    value: Value = None,
     title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the methods")] = None,
 ) -> None:
     """Typeset runs: what may be concluded, and everything that it rests on.
@@ -41,19 +67,15 @@ def report(
     \b
     fedstat report runs/digits --out digits.pdf --margin 0.01
     fedstat report runs/ours theirs.csv --out both.html --control FedAvg
+    fedstat report mine.csv --out mine.pdf --method algo --value acc --metric accuracy
     """
     from fedstat.report.runs import report_runs
 
-    if control is not None and all_pairs:
-        raise ValueError("--control and --all-pairs exclude each other: give one of them.")
-    with plain_warnings(), options_named(columns=False):
-        comparison = report_runs(
-            runs,
-            out,
-            metric=metric,
-            control=None if all_pairs else control or "auto",
-            margin=margin,
-            level=level,
-            title=title,
-        )
+    columns, how = asked(
+        (method, seed, client, round_, value),
+        metric=metric, control=control, all_pairs=all_pairs, estimand=estimand, across=across, separate=separate,
+        margin=margin, last=last, split=split, level=level,
+    )  # fmt: skip
+    with plain_warnings(), options_named():
+        comparison = report_runs(runs, out, columns=columns, plan=plan, title=title, **how)
     typer.echo("\n".join([*comparison.conclusions, comparison.generalises, "", str(out)]))

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from fedstat import __version__
-from fedstat.inference import Comparison, compare
+from fedstat.inference import AnalysisPlan, Comparison, compare, read_results
 from fedstat.inference.conclusions import listed
 from fedstat.inference.printing import notes_of
 from fedstat.inference.spending import bytes_spent
@@ -46,12 +46,11 @@ def report_runs(
     runs: Sequence[str | Path],
     out: str | Path,
     *,
-    metric: str | None = None,
-    control: str | None = "auto",
-    margin: float | None = None,
-    level: float | None = None,
+    columns: Mapping[str, str | None] | None = None,
+    plan: str | Path | None = None,
     title: str | None = None,
     day: date | None = None,
+    **how: Any,
 ) -> Comparison:
     """Compare runs and write a report of them, as a PDF or a web page.
 
@@ -62,12 +61,17 @@ def report_runs(
         has fewer sections, and says which.
     out : path
         Ends in ``.pdf`` or ``.html``. The same runs and arguments give the same bytes.
-    metric, control, margin, level
-        As in `fedstat.compare`.
+    columns : mapping, optional
+        From the columns of tables to fedstat's, as in `fedstat.read_results`.
+    plan : path, optional
+        An analysis plan to hold the result against.
     title : str, optional
         By default it names the methods.
     day : date, optional
         The day that the report bears, by default today.
+    **how
+        Other arguments of `fedstat.compare`: metric, control, margin, estimand, last, split, level, simultaneous,
+        across.
 
     Returns
     -------
@@ -83,12 +87,13 @@ def report_runs(
     _check_target(target)
     if not runs:
         raise ValueError("runs must name at least one run folder or table.")
-    sources = [read_source(Path(run)) for run in runs]
-    asked: dict[str, Any] = {"metric": metric, "margin": margin, "level": level}
-    comparison = _with_bytes(compare([str(run) for run in runs], control=control, **asked), sources)
-    asked |= {"title": title, "control": None if control == "auto" else control}
-    options = [word for name, value in asked.items() if value is not None for word in (f"--{name}", str(value))]
-    options += ["--all-pairs"] if control is None else []
+    sources = [read_source(Path(run), columns) for run in runs]
+    results = {str(run): read_results(run, columns=columns) if columns else str(run) for run in runs}
+    if len(results) < len(runs):
+        raise ValueError("runs name one place twice; name each once.")
+    read = None if plan is None else AnalysisPlan.read(Path(plan))
+    comparison = _with_bytes(compare(results, plan=read, **how), sources)
+    options = _options(columns or {}, {"title": title, "plan": plan, **how})
     command = shlex.join(["fedstat", "report", *map(str, runs), "--out", str(out), *options])
     with tempfile.TemporaryDirectory() as place:
         figures, absent = _figures(comparison, Path(place))
@@ -113,6 +118,28 @@ def report_runs(
         data["left_out"] = [*absent, *_left_out(data)]
         typeset(TEMPLATE, _soft(data), files, target, day=day or date.today())
     return comparison
+
+
+def _options(columns: Mapping[str, str | None], asked: Mapping[str, Any]) -> list[str]:
+    """Return the options of the command line that ask for the same report."""
+    options: list[tuple[str, Any]] = []
+    for theirs, ours in columns.items():
+        if ours in ("method", "seed", "client", "round", "value"):
+            options.append((ours, theirs))
+        elif ours is not None:
+            options += [("value", theirs), ("metric", ours)]
+    given = dict(options)
+    for name in ("metric", "control", "margin", "last", "split", "level", "plan", "title"):
+        value = asked.get(name)
+        if value is not None and name not in given and (name, value) != ("control", "auto"):
+            options.append((name, value))
+    estimand, across = asked.get("estimand"), asked.get("across", ())
+    each = [f"{label}={model}" for label, model in estimand.items()] if isinstance(estimand, Mapping) else [estimand]
+    options += [("estimand", one) for one in each if one is not None]
+    options += [("across", one) for one in ([across] if isinstance(across, str) else across)]
+    flags = {"--separate": not asked.get("simultaneous", True), "--all-pairs": asked.get("control", "") is None}
+    words = [word for name, value in options for word in (f"--{name}", str(value))]
+    return words + [flag for flag, on in flags.items() if on]
 
 
 def _check_target(target: Path) -> None:

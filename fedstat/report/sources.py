@@ -50,8 +50,8 @@ class Source:
     tuned: str = ""
 
 
-def read_source(path: Path) -> Source:
-    """Read what a place tells beside the values that are compared.
+def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> Source:
+    """Read what a place tells beside the values that are compared; `columns` as in `fedstat.read_results`.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def read_source(path: Path) -> Source:
         If nothing can be read there, or a file of a run is missing or not the one that was written.
     """
     if runs.run_folder(path) is None:
-        read_results(path)  # refuses what is no table either
+        read_results(path, columns=columns)  # refuses what is no table either
         return Source(str(path))
     folder = runs.checked(path, "config.toml", "traffic", "environment.json")
     clients = runs.clients_of(path)
