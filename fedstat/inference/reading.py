@@ -113,8 +113,8 @@ def read_results(
     ------
     ValueError
         If a file is missing, empty, damaged or of no known format; if a column is missing or ambiguous; if a value is
-        no number; if a measurement repeats; if shares and percent are mixed. The message names file, column, line and
-        remedy.
+        no number; if a measurement repeats; if shares and percent are mixed, or percent cannot be told from counts. The
+        message names file, column, line and remedy.
 
     Examples
     --------
