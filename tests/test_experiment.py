@@ -38,7 +38,7 @@ def written(folder, table):
         ({"seed": -1}, r"^seed must be greater than or equal to 0 or a list, got -1\.$"),
         ({"seed": []}, r"^seed must be a whole number or a list that is not empty, got \[\]\.$"),
         ({"participation": 2}, r"^participation must be less than or equal to 1, got 2\.$"),
-        ({"dtype": "float16"}, r'^dtype must be "float32", "float64" or "bf16-mixed", got "float16"\.$'),
+        ({"dtype": "float16"}, r'^dtype must be "float32", "float64", "tf32" or "bf16-mixed", got "float16"\.$'),
         ({"data": None}, r"^\[data\] is missing\.$"),
         ({"data": 3}, r"^data must be a table, got 3\.$"),
         ({"data__name": "cifra10"}, r'^data\.name must be one of "cifar10".*"cifra10" \(did you mean cifar10\?\)\.$'),

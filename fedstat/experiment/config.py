@@ -395,7 +395,7 @@ class General:
     vary: tuple[str, ...] = SOURCES[1:]
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     device: str = "cpu"
-    dtype: Literal["float32", "float64", "bf16-mixed"] = "float32"
+    dtype: Literal["float32", "float64", "tf32", "bf16-mixed"] = "float32"
     executor: str = "auto"
     checkpoint: Counted | None = None
 

@@ -100,9 +100,11 @@ def federate(
         Clients stacked at once; by default as many as fill a fixed number of bytes. Results do not depend on it beyond
         rounding, which is small in most networks. Batch norm in float32 amplifies it: it divides by deviations over
         few samples (`docs/reliability.md` has numbers). Where that matters, use float64, or keep to one `chunk`.
-    dtype : {"float32", "float64", "bf16-mixed"}
-        Floating type. Under "bf16-mixed" layers compute in bfloat16, while weights, sums, statistics and losses stay
-        in float32.
+    dtype : {"float32", "float64", "tf32", "bf16-mixed"}
+        Floating type. "tf32" is float32 whose products a GPU may round to TF32, with factors of 10 bits; a processor
+        computes as under "float32". Under "bf16-mixed" layers compute in bfloat16, while weights, sums, statistics and
+        losses stay in float32. Under the others products are exact but for the type's own rounding, whatever torch is
+        set to outside the run.
     device : str
         Torch device, such as "cpu" or "cuda:1".
     executor : {"auto", "stacked", "per-client", "ray"}, Executor or RayExecutor

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fedstat.federated.dropout import dropout_layers, keys
 from fedstat.federated.layers import Unrolled, copied, norm_layers, stackable
+from fedstat.federated.products import TF32
 from fedstat.parameterization import Form
 
 Params = dict[str, Tensor]
@@ -20,7 +21,7 @@ Model = nn.Module | Callable[[], nn.Module]
 
 #: Layers compute in bfloat16; weights, sums of gradients, statistics and losses stay in float32.
 MIXED = "bf16-mixed"
-DTYPES = {"float32": torch.float32, "float64": torch.float64, MIXED: torch.float32}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, TF32: torch.float32, MIXED: torch.float32}
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from fedstat.federated.local import training_of
 from fedstat.federated.method import Predictor, on_device, stack
 from fedstat.federated.network import MIXED, Network, check_device, floating
 from fedstat.federated.plain import plain
+from fedstat.federated.products import TF32, products
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.result import Result
 from fedstat.federated.run import Bench, Key, make_federation
@@ -66,14 +67,15 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
         raise ValueError(f"clients must be Clients, as fs.data.from_arrays makes them, got {type(clients).__name__}.")
     check_device(device)
     chunk = None if chunk is None else whole("chunk", chunk, 1)
-    dtype, mixed = floating(result.config["dtype"]), result.config["dtype"] == MIXED
+    name = result.config["dtype"]
+    dtype, mixed = floating(name), name == MIXED
     if result.training is None:
         raise ValueError("this result does not know its loss, optimiser or schedule; load it with training=...")
     samples = StackedSamples.stack([clients.train], dtype, device)
     tables = []
     for key in result.states:
         training = training_of(result.training, key[0])
-        bench = Bench(result.config["loss"], training, samples, result.config["executor"], chunk)
+        bench = Bench(result.config["loss"], training, samples, result.config["executor"], chunk, name == TF32)
         if result.model is None or key[0] not in result.methods:
             result.network(key)  # says what is missing
         assert result.model is not None
@@ -84,7 +86,8 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
         method, state = result.methods[key[0]], on_device(result.final(key), device)
         federation = make_federation(method, replicate, bench)
         ids = torch.arange(len(clients), device=device)
-        models = method.newcomer(state, ids, stack(state.server, len(ids)), federation)
+        with products(tf32=bench.tf32):
+            models = method.newcomer(state, ids, stack(state.server, len(ids)), federation)
 
         def rows(ids: Tensor, models: dict[str, Predictor] = models) -> dict[str, Predictor]:
             return {

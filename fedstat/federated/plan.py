@@ -28,6 +28,7 @@ from fedstat.federated.method import Method, State
 from fedstat.federated.network import MIXED, Model, check_device, floating
 from fedstat.federated.own_parts import rehearse_method, rehearse_parts
 from fedstat.federated.plain import describe_run, plain
+from fedstat.federated.products import TF32
 from fedstat.federated.ray import RayExecutor
 from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import Replicate, make_replicate
@@ -95,7 +96,8 @@ class Plan:
         samples = StackedSamples.stack(list(distinct.values()), floating(self.dtype), self.device)
         trained = {label: training_of(self.training, label) for label in self.methods}
         benches = {  # methods of equal training have one in common, by which they may train as one stack
-            digest(how): Bench(self.task, how, samples, self.executor, self.chunk) for how in trained.values()
+            digest(how): Bench(self.task, how, samples, self.executor, self.chunk, self.dtype == TF32)
+            for how in trained.values()
         }
         runs, keys = {}, [(label, seed) for label in self.methods for seed in self.replicates]
         for label, seed in keys:  # before the first method trains anybody

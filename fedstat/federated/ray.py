@@ -43,6 +43,7 @@ from fedstat.federated.layers import copied
 from fedstat.federated.local import Learner
 from fedstat.federated.method import Predictor
 from fedstat.federated.network import Network, Params
+from fedstat.federated.products import products, rounds_to_tf32
 from fedstat.federated.samples import Job, StackedSamples
 
 #: Most tasks for each processor (or share of a GPU), where clients train by themselves: the last ones fill the gaps.
@@ -120,7 +121,7 @@ class Tasks:
             rows = slice(first, first + size)
             own = {name: _packed(leaf[rows]) for name, leaf in start.items() if name not in same}
             some = {name: _packed(mask if len(mask) == 1 else mask[rows]) for name, mask in moves.items()}
-            waiting.append(task.remote([shared], torch.get_num_threads(), jobs[rows], own, some))
+            waiting.append(task.remote([shared], _settings(), jobs[rows], own, some))
         ends: list[dict[str, _Packed]] = _gathered(waiting)
         device = work.learner.network.device
         return {name: _joined([_unpacked(end[name], device) for end in ends]) for name in ends[0]}
@@ -146,7 +147,7 @@ class Tasks:
             inputs = (
                 _packed(x[rows]) if held is None else (place + first, place + min(first + size, len(x)), x.shape[1])
             )
-            waiting.append(task.remote([shared], torch.get_num_threads(), own, held, inputs, _packed(n[rows])))
+            waiting.append(task.remote([shared], _settings(), own, held, inputs, _packed(n[rows])))
         parts: list[_Packed] = _gathered(waiting)
         return torch.cat([_unpacked(part, x.device) for part in parts])
 
@@ -170,33 +171,44 @@ class Tasks:
 
 # What tasks do, in workers.
 
+#: Torch's threads, and whether products round to TF32, as in the process that starts the task.
+_Settings = tuple[int, bool]
+
+
+def _settings() -> _Settings:
+    return torch.get_num_threads(), rounds_to_tf32()
+
 
 def _trained(
-    shared: list[Any], threads: int, jobs: Sequence[Job], own: dict[str, _Packed], moves: dict[str, _Packed]
+    shared: list[Any], settings: _Settings, jobs: Sequence[Job], own: dict[str, _Packed], moves: dict[str, _Packed]
 ) -> dict[str, _Packed]:
     """Train some clients."""
     import ray
 
+    threads, tf32 = settings
     torch.set_num_threads(threads)
     local, work, names, same = ray.get(shared[0])
     device = work.learner.network.device
     start = _rows(names, same, own, len(jobs), device)
-    ends = local.train(work, start, jobs, {name: _unpacked(mask, device) for name, mask in moves.items()})
+    with products(tf32=tf32):
+        ends = local.train(work, start, jobs, {name: _unpacked(mask, device) for name, mask in moves.items()})
     return {name: _packed(leaf) for name, leaf in ends.items()}
 
 
 def _evaluated(
-    shared: list[Any], threads: int, own: dict[str, _Packed], held: _Packed | None, inputs: Any, n: _Packed
+    shared: list[Any], settings: _Settings, own: dict[str, _Packed], held: _Packed | None, inputs: Any, n: _Packed
 ) -> _Packed:
     """Evaluate some clients' models."""
     import ray
 
+    threads, tf32 = settings
     torch.set_num_threads(threads)
     outputs, learner, predictor, names, same = ray.get(shared[0])
     device = learner.network.device
     x = _unpacked(inputs, device) if held is None else _rows_of(_view(held), *inputs).to(device)
     predictor = replace(predictor, params=_rows(names, same, own, len(x), device))
-    return _packed(outputs(learner, predictor, x, _unpacked(n, device)))
+    with products(tf32=tf32):
+        return _packed(outputs(learner, predictor, x, _unpacked(n, device)))
 
 
 def _rows_of(samples: Tensor, first: int, last: int, each: int) -> Tensor:

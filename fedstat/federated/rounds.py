@@ -22,6 +22,7 @@ from fedstat.federated.method import Method, State, Update
 from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.network import Model, Params
 from fedstat.federated.plan import Population, choose_sources, make_plan
+from fedstat.federated.products import products
 from fedstat.federated.run import Key, Run, stacks
 
 #: Stacks whose work is asked for at once.
@@ -170,7 +171,8 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float) -> Iterator[
         going = {key: run for key, run in runs.items() if not run.stopped}
         if not going:
             return
-        updates, sent = _play(list(going.values()), t, participation)
+        with products(tf32=any(run.bench.tf32 for run in going.values())):
+            updates, sent = _play(list(going.values()), t, participation)
         yield Round(t + 1, {key: run.state for key, run in going.items()}, updates, sent, going)
         updates.clear()  # they are large
 

@@ -21,6 +21,7 @@ from fedstat.federated.losses import LossName
 from fedstat.federated.method import Federation, Method, Predictor, State, Update, is_plain, naming, on_device, returned
 from fedstat.federated.metrics import Metric
 from fedstat.federated.network import Network, Params
+from fedstat.federated.products import products
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.samples import Job, StackedSamples
 from fedstat.federated.training import moments, train
@@ -45,6 +46,8 @@ class Bench:
         What does the work; "auto" by network.
     chunk : int, optional
         Clients stacked at once.
+    tf32 : bool
+        Whether products may round to TF32.
     """
 
     task: LossName
@@ -52,6 +55,7 @@ class Bench:
     samples: StackedSamples
     executor: ExecutorName | Executor | Elsewhere = "auto"
     chunk: int | None = None
+    tf32: bool = False
 
     def executor_of(self, network: Network) -> Executor:
         """Return what does the work for a network."""
@@ -67,7 +71,9 @@ class Bench:
     ) -> Params:
         """Train each row of `start`; see `fedstat.federated.training.train`."""
         executor = self.executor_of(network)
-        return train(method, self.learner(network), self.training, self.samples, start, jobs, round, executor, **how)
+        learner = self.learner(network)
+        with products(tf32=self.tf32):
+            return train(method, learner, self.training, self.samples, start, jobs, round, executor, **how)
 
     def evaluate(
         self,
@@ -79,7 +85,8 @@ class Bench:
     ) -> pd.DataFrame:
         """Measure what ``models(ids)`` gives to each client; see `fedstat.federated.evaluation.evaluate`."""
         executor = self.executor_of(network)
-        return evaluate(self.learner(network), models, held_out, executor, metrics or {}, clients)
+        with products(tf32=self.tf32):
+            return evaluate(self.learner(network), models, held_out, executor, metrics or {}, clients)
 
 
 @dataclass(eq=False)
@@ -198,7 +205,8 @@ def start_run(key: Key, method: Method, replicate: Replicate, bench: Bench, stat
             f"{type(method).__name__} needs at least {method.fewest} clients, there are {len(replicate.clients)}."
         )
     federation = make_federation(method, replicate, bench)
-    state = method.init(federation.network, federation) if state is None else state
+    with products(tf32=bench.tf32):
+        state = method.init(federation.network, federation) if state is None else state
     state = on_device(returned(method, "init", state, State, "a State"), str(federation.network.device))
     return Run(key, method, replicate, bench, federation, state)
 
