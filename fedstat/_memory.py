@@ -1,13 +1,16 @@
-"""How much memory this process may use, and sizes in words."""
+"""How much memory this process may plan with, and sizes in words."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 #: Where Linux says how much memory a container may use.
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_GPU_SHARE: ContextVar[float] = ContextVar("gpu_share", default=1.0)
 
 
 def machine_memory() -> int | None:
@@ -19,6 +22,21 @@ def machine_memory() -> int | None:
         with suppress(ValueError, OSError):
             found.append(int(Path(file).read_text()))
     return min(found, default=None)
+
+
+@contextmanager
+def sharing_gpu(share: float) -> Iterator[None]:
+    """Plan with a share of a GPU's memory within the block; a share of more than one GPU is one."""
+    token = _GPU_SHARE.set(min(1.0, share))
+    try:
+        yield
+    finally:
+        _GPU_SHARE.reset(token)
+
+
+def gpu_share() -> float:
+    """Return the share of a GPU's memory that may be planned with here, 1 where nobody else computes on it."""
+    return _GPU_SHARE.get()
 
 
 def in_words(size: float) -> str:

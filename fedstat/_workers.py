@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, TypeVar, get_args
 
+from fedstat._memory import sharing_gpu
 from fedstat._progress import progress_bar
 from fedstat._user_code import OWN
 
@@ -154,7 +155,7 @@ def _run_by_ray(jobs: Sequence[Callable[[], T]], gpus: float, finish: Callable[[
     """Run jobs as tasks; one whose worker was killed is done again."""
     ray = connected()
     task = ray.remote(max_calls=0, max_retries=RETRIES)(_alone).options(num_cpus=1, num_gpus=gpus)
-    waiting = {task.remote(job): k for k, job in enumerate(jobs)}
+    waiting = {task.remote(job, gpus): k for k, job in enumerate(jobs)}
     try:
         while waiting:
             (finished,), _ = ray.wait(list(waiting))
@@ -185,10 +186,11 @@ def connected() -> Any:
     return ray
 
 
-def _alone(job: Callable[[], T]) -> tuple[T, list[Said]]:
-    """Do as `_heard`, with one thread, in a worker that others started."""
+def _alone(job: Callable[[], T], gpus: float) -> tuple[T, list[Said]]:
+    """Do as `_heard`, with one thread and a share of a GPU, in a worker that others started."""
     _take_one_thread()
-    return _heard(job)
+    with sharing_gpu(gpus):
+        return _heard(job)
 
 
 def _heard(job: Callable[[], T]) -> tuple[T, list[Said]]:

@@ -1,11 +1,16 @@
 """What a run would ask of a GPU, as far as that shows without one."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 import fedstat as fs
+from fedstat.federated import cost, evaluation, ray
+from fedstat.federated import executor as executors
+from fedstat.federated.network import Network, build
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net
 from tests.support.runs import TRAINING, run
@@ -64,3 +69,112 @@ def test_a_processor_knows_no_tf32_and_a_run_its_dtype():
     assert rounded.config["dtype"] == "tf32"
     with pytest.raises(ValueError, match="dtype"):
         run(fs.FedAvg(), 3, dtype="float32", resume=rounded)
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """A GPU of 80 GB, as far as torch is asked for its size."""
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=80 * 10**9))
+    return torch.device("cuda")
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """A device whose memory holds a stack of so many clients, which a test may change."""
+    most, inputs = [100], Network.inputs
+
+    def limited(network, x):
+        if x.dim() == 4 and len(x) > most[0]:
+            raise torch.OutOfMemoryError("Tried to allocate 3.00 GiB.")
+        return inputs(network, x)
+
+    monkeypatch.setattr(Network, "inputs", limited)
+    return most
+
+
+def test_chunks_that_do_not_fit_are_halved_and_nothing_changes(memory):
+    expected = run(fs.FedAvg(), 3, participation=1.0, executor="stacked")
+    memory[0] = 2
+    with pytest.warns(UserWarning, match="clients at once do not fit into the memory of cpu") as told:
+        found = run(fs.FedAvg(), 3, participation=1.0, executor="stacked")
+    clients = len(image_clients())
+    assert [int(str(one.message).split()[0]) for one in told] == [clients, clients // 2], (
+        "once each, and not every round"
+    )
+    np.testing.assert_allclose(found.history["value"], expected.history["value"], rtol=0, atol=1e-12)
+    for name, leaf in found.states["it", 0].server.items():
+        torch.testing.assert_close(leaf, expected.states["it", 0].server[name], rtol=0, atol=1e-12)
+
+
+def test_models_that_do_not_fit_in_evaluation_are_halved(memory):
+    loop = fs.rounds(fs.FedAvg(), conv_net, image_clients(), TRAINING, dtype="float64", executor="stacked")
+    round = next(loop)
+    expected = round.evaluate()
+    memory[0] = 4
+    with pytest.warns(UserWarning, match="do not fit"):
+        found = round.evaluate()
+    np.testing.assert_allclose(found["value"], expected["value"], rtol=0, atol=1e-12)
+
+
+def test_a_client_that_does_not_fit_alone_is_refused(memory):
+    loop = fs.rounds(fs.FedAvg(), conv_net, image_clients(), TRAINING, executor="stacked", participation=0.01)
+    memory[0] = 0
+    said = r"one client alone does not fit into the memory of .*smaller batch_size.*Tried to allocate 3\.00 GiB"
+    with pytest.raises(MemoryError, match=said):
+        next(loop)
+
+    def work(network, item):
+        raise torch.OutOfMemoryError("Tried to allocate 3.00 GiB.")
+
+    with pytest.raises(MemoryError, match=said.replace(".*small", "cuda; .*small", 1)):
+        executors._each(SimpleNamespace(device=torch.device("cuda")), work, [0])
+
+
+def test_a_gpu_evaluates_in_pieces_of_its_own_size(card):
+    network = build(fs.models.resnet18(10), np.random.default_rng(0))
+    each = 40 * cost.cost(network, torch.zeros(2, 3, 32, 32)).activations
+    assert len(executors._pieces(500, each, card)) <= 12  # 500, while a GPU had 64 MB as well
+    assert max(executors._pieces(500, each, card)) * each <= cost.chunk_bytes(card) / 4
+    assert sum(executors._pieces(500, each, card)) == 500
+    assert executors._pieces(2000, 2**16, torch.device("cpu")) == [128] * 8 + [140] * 3 + [139] * 4
+    held = SimpleNamespace(device=card, n=np.full(40, 500), n_max=500, sample=torch.zeros(2, 3, 32, 32))
+    assert [part for part, _ in evaluation._parts(held, np.arange(40), network.bytes)] == [slice(0, 40)]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "each", "expected"),
+    [
+        (1.0, 10, [151, 151, 151, 151]),  # all of 604 clients fit into one chunk, and four GPUs have a quarter each
+        (0.25, 10, [38] * 15 + [34]),  # sixteen tasks share the four
+        (1.0, 32e9 / 100, [100] * 6 + [4]),  # the memory bounds a chunk
+        (0.25, 32e9 / 100, [25] * 24 + [4]),  # and each task's share of it
+    ],
+)
+def test_all_gpus_have_work_and_tasks_that_share_one_share_its_memory(card, monkeypatch, gpus, each, expected):
+    sizes = []
+
+    class Sent(Exception):
+        pass
+
+    def task(function):
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *sent: sizes.append(len(sent[2]))))
+
+    def gathered(waiting):
+        raise Sent
+
+    cluster = SimpleNamespace(put=lambda value: value, cluster_resources=lambda: {"GPU": 4.0, "CPU": 16.0})
+    for name, value in {
+        "_cluster": lambda: cluster,
+        "connected": lambda: cluster,
+        "_task": task,
+        "_gathered": gathered,
+    }.items():
+        monkeypatch.setattr(ray, name, value)
+    monkeypatch.setattr(ray.Tasks, "options", lambda self, device: {"num_gpus": self.gpus})
+    work = SimpleNamespace(
+        learner=SimpleNamespace(network=SimpleNamespace(device=card)),
+        chunk_size=lambda start: int(cost.chunk_bytes(card) / each),
+    )
+    with pytest.raises(Sent):
+        ray.Tasks(executors.Stacked(), gpus).train(work, {"weight": torch.zeros(604, 2)}, range(604), {})
+    assert sizes == expected

@@ -43,7 +43,7 @@ class Sentences(TyperGroup):
             raise
         except BrokenPipeError:  # `| head` has read enough and closed the pipe
             raise
-        except (ValueError, OSError, ImportError) as error:  # the last of an extra that is not installed
+        except (ValueError, OSError, ImportError, MemoryError) as error:  # the last of an extra that is not installed
             typer.echo(f"error: {remedied(str(error))}", err=True)
             raise typer.Exit(1) from None
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from fedstat._memory import gpu_share
 from fedstat.federated.network import Network, Params
 
 #: Bytes of one chunk's stacked leaves on a CPU, beyond which more clients at once save hardly any time.
@@ -106,5 +107,13 @@ def chunk_size(params: Params, network: Network, x: Tensor, batch_size: int, *, 
 def chunk_bytes(device: torch.device) -> int:
     """Return the bytes that the tensors of one chunk may fill."""
     if device.type == "cuda":
-        return int(CARD_SHARE * torch.cuda.get_device_properties(device).total_memory)
+        return int(CARD_SHARE * gpu_share() * torch.cuda.get_device_properties(device).total_memory)
     return CPU_BYTES
+
+
+def evaluation_bytes(device: torch.device, least: int) -> int:
+    """Return the bytes that models, or outputs of hidden layers, may each fill in evaluation.
+
+    On a GPU that is a quarter of what a chunk's training may fill, if it is more than `least`.
+    """
+    return max(least, chunk_bytes(device) // 4) if device.type == "cuda" else least

@@ -9,13 +9,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedstat.federated.cost import evaluation_bytes
 from fedstat.federated.executor import Executor
 from fedstat.federated.local import Learner
 from fedstat.federated.method import Predictor
 from fedstat.federated.metrics import Metric, own, standard
 from fedstat.federated.samples import StackedSamples
 
-#: Stacked leaves, and padded inputs, alive at once, in bytes.
+#: Stacked leaves (on a GPU more, `evaluation_bytes`), and padded inputs, alive at once, in bytes.
 _MODELS = _INPUTS = 2**28
 
 
@@ -70,7 +71,8 @@ def _parts(held_out: StackedSamples, rows: np.ndarray, model: int) -> Iterator[t
 
     Padding has one length, whatever the parts, as long as all of it is little; sums then round alike.
     """
-    step, each = max(1, _MODELS // model), max(1, held_out.sample[0].nbytes)
+    models = evaluation_bytes(held_out.device, _MODELS)
+    step, each = max(1, models // model), max(1, held_out.sample[0].nbytes)
     if (held_out.n == held_out.n_max).all() or len(rows) * held_out.n_max * each <= _INPUTS:
         for first in range(0, len(rows), step):
             yield slice(first, min(first + step, len(rows))), held_out.n_max

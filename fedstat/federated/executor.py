@@ -13,17 +13,20 @@ deviations of a batch, may turn 1e-7 into 1e-2 within a few rounds (`docs/reliab
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.rnn import pad_sequence
 
-from fedstat.federated.cost import chunk_size, cost
+from fedstat.federated.cost import chunk_size, cost, evaluation_bytes
 from fedstat.federated.layers import copied
 from fedstat.federated.local import Learner
 from fedstat.federated.method import Predictor
@@ -40,11 +43,13 @@ Outcome = TypeVar("Outcome")
 #: 1.1 at 37 (28x28), 0.95 at 79 (14x14), 1.3 at 128 (28x28), 1.25 at 512 (`two_conv`), 1.2 at 1,736 (ResNet-8); more
 #: threads add to it, as workers never wait for each other.
 PER_CLIENT_FLOPS = 50e6
-#: Outputs of hidden layers alive at once in evaluation, in bytes: bounds its memory.
+#: Outputs of hidden layers alive at once in evaluation, in bytes: bounds its memory. On a GPU more, `evaluation_bytes`.
 _BLOCK = 2**26
 #: The same on a CPU, as long as a piece holds so many samples (fewer may round otherwise). What fits the cache is as
 #: fast, and large tensors that come and go between small tables that stay keep several times their memory.
 _CPU_BLOCK, _SAMPLES = 2**22, 128
+#: How many clients of a network fitted into a device's memory after more had not.
+_FITTING: WeakKeyDictionary[Network, int] = WeakKeyDictionary()
 
 
 class Work(Protocol):
@@ -151,22 +156,17 @@ class Stacked:
     def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train chunk after chunk."""
         size = work.chunk_size(start) if self.chunk is None else self.chunk
-        ends = []
-        for first in range(0, len(jobs), size):
-            rows = slice(first, first + size)
+
+        def chunk(rows: slice) -> Params:
             some = {name: mask if len(mask) == 1 else mask[rows] for name, mask in moves.items()}
-            ends.append(work.stacked({name: leaf[rows] for name, leaf in start.items()}, jobs[rows], some))
+            return work.stacked({name: leaf[rows] for name, leaf in start.items()}, jobs[rows], some)
+
+        ends = _in_chunks(work.learner.network, len(jobs), size, chunk)
         return ends[0] if len(ends) == 1 else {name: torch.cat([end[name] for end in ends]) for name in ends[0]}
 
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
         """Evaluate chunk after chunk, padding included, the samples of a chunk in pieces."""
-        size = self.evaluated(learner, predictor, x)
-        parts = []
-        for first in range(0, len(x), size):
-            rows = slice(first, first + size)
-            params = {name: leaf[rows] for name, leaf in predictor.params.items()}
-            parts.append(chunk_outputs(size, learner, replace(predictor, params=params), x[rows]))
-        return torch.cat(parts)
+        return chunked_outputs(self.evaluated(learner, predictor, x), learner, predictor, x)
 
     def evaluated(self, learner: Learner, predictor: Predictor, x: Tensor) -> int:
         """Count the clients that are evaluated at once."""
@@ -210,7 +210,7 @@ class PerClient:
 
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
         """Evaluate client by client, each client's samples in pieces of their own; zero at padding."""
-        block = max(1, _BLOCK // cost(learner.network, x[0]).activations)
+        block = max(1, evaluation_bytes(x.device, _BLOCK) // cost(learner.network, x[0]).activations)
         pieces = [
             (k, slice(first, min(first + block, own)))
             for k, own in enumerate(n.tolist())
@@ -230,15 +230,13 @@ class PerClient:
 
 
 @torch.no_grad()
-def chunk_outputs(size: int, learner: Learner, predictor: Predictor, x: Tensor) -> Tensor:
-    """Return outputs (c, n_max, Q) of the clients of one chunk, which has room for `size` of them.
+def chunked_outputs(size: int, learner: Learner, predictor: Predictor, x: Tensor) -> Tensor:
+    """Return outputs (m, n_max, Q) of clients in chunks of `size`, the samples of a chunk in pieces.
 
-    The room and not the number of clients says where the samples are cut into pieces.
+    The size of the chunks and not the number of clients says where the samples are cut.
     """
     network = learner.network
-    each = size * cost(network, x[0]).activations
-    block = max(1, _BLOCK // each)
-    piece = max(_SAMPLES, _CPU_BLOCK // each) if x.device.type == "cpu" else block
+    pieces = _pieces(x.shape[1], size * cost(network, x[0]).activations, x.device)
 
     def single(params: Params, inputs: Tensor) -> Tensor:
         outputs = predictor.outputs(learner, params, inputs)
@@ -247,8 +245,56 @@ def chunk_outputs(size: int, learner: Learner, predictor: Predictor, x: Tensor) 
             raise ValueError(f"{what} must return a tensor of outputs, got {type(outputs).__name__}.")
         return outputs
 
-    pieces = [p for whole in x.split(block, 1) for p in whole.tensor_split(max(1, whole.shape[1] // piece), 1)]
-    return torch.cat([torch.vmap(single)(predictor.params, network.inputs(p)) for p in pieces], dim=1)
+    def chunk(rows: slice) -> Tensor:
+        params = {name: leaf[rows] for name, leaf in predictor.params.items()}
+        parts = [torch.vmap(single)(params, network.inputs(piece)) for piece in x[rows].split(pieces, dim=1)]
+        return torch.cat(parts, dim=1)
+
+    return torch.cat(_in_chunks(network, len(x), size, chunk))
+
+
+def _in_chunks(network: Network, count: int, size: int, work: Callable[[slice], Outcome]) -> list[Outcome]:
+    """Do work on the clients, `size` at a time; as soon as the device's memory does not hold them, half as many.
+
+    Raises
+    ------
+    MemoryError
+        If one client alone does not fit.
+    """
+    done, first = list[Outcome](), 0
+    while first < count:
+        rows = slice(first, min(first + min(size, _FITTING.get(network, size)), count))
+        many = rows.stop - first
+        try:
+            done.append(work(rows))
+        except torch.OutOfMemoryError as error:
+            if many == 1:
+                raise _too_large(network.device, error) from None
+            _FITTING[network] = many // 2
+            warnings.warn(
+                f"{many} clients at once do not fit into the memory of {network.device}: from now on {many // 2} are "
+                "computed at once. Beyond rounding nothing changes; chunk says how many from the start.",
+                stacklevel=2,
+            )
+        else:
+            first = rows.stop
+    return done
+
+
+def _too_large(device: torch.device, error: torch.OutOfMemoryError) -> MemoryError:
+    """Return what to raise where one client does not fit."""
+    return MemoryError(
+        f"one client alone does not fit into the memory of {device}; take a smaller batch_size or network, or "
+        f'dtype="bf16-mixed", or end what else computes there. Torch says: {error}'
+    )
+
+
+def _pieces(samples: int, each: int, device: torch.device) -> list[int]:
+    """Return the sizes of pieces in which samples are evaluated, each of which takes so many bytes of hidden layers."""
+    block = max(1, evaluation_bytes(device, _BLOCK) // each)
+    piece = max(_SAMPLES, _CPU_BLOCK // each) if device.type == "cpu" else block
+    blocks = [min(block, samples - first) for first in range(0, samples, block)]
+    return [len(part) for whole in blocks for part in np.array_split(range(whole), max(1, whole // piece))]
 
 
 def choose(
@@ -326,8 +372,11 @@ def _each(
     The first exception, in the order of the items, is raised again; what has not begun is dropped.
     """
     if network.device.type != "cpu":
-        with torch.set_grad_enabled(grad):
-            return [work(network, item) for item in items]
+        try:
+            with torch.set_grad_enabled(grad):
+                return [work(network, item) for item in items]
+        except torch.OutOfMemoryError as error:
+            raise _too_large(network.device, error) from None
     threads, own = torch.get_num_threads(), threading.local()
 
     def begin() -> None:

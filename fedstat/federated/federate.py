@@ -97,9 +97,10 @@ def federate(
     stop : Patience, optional
         When to end a method under a seed before `rounds`; the result keeps its best round's models.
     chunk : int, optional
-        Clients stacked at once; by default as many as fill a fixed number of bytes. Results do not depend on it beyond
-        rounding, which is small in most networks. Batch norm in float32 amplifies it: it divides by deviations over
-        few samples (`docs/reliability.md` has numbers). Where that matters, use float64, or keep to one `chunk`.
+        Clients stacked at once; by default as many as fill a fixed number of bytes, and half as many, with a warning,
+        from when a GPU lacks the memory. Results do not depend on it beyond rounding, which is small in most networks.
+        Batch norm in float32 amplifies it: it divides by deviations over few samples (`docs/reliability.md` has
+        numbers). Where that matters, use float64, or keep to one `chunk`.
     dtype : {"float32", "float64", "tf32", "bf16-mixed"}
         Floating type. "tf32" is float32 whose products a GPU may round to TF32, with factors of 10 bits; a processor
         computes as under "float32". Under "bf16-mixed" layers compute in bfloat16, while weights, sums, statistics and
@@ -149,6 +150,8 @@ def federate(
         message names what is different.
     OSError
         If the folder cannot be written, before training where that can be known. The last checkpoint stays.
+    MemoryError
+        If a GPU's memory does not hold one client alone.
     FloatingPointError
         If a client's training loss, weights or running statistics become infinite or NaN; round, client and learning
         rate are named. The last checkpoint stays.

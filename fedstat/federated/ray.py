@@ -37,8 +37,9 @@ from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedstat._checks import number
+from fedstat._memory import sharing_gpu
 from fedstat._workers import RETRIES, connected
-from fedstat.federated.executor import NAMES, ExecutorName, PerClient, Stacked, Work, chunk_outputs
+from fedstat.federated.executor import NAMES, ExecutorName, PerClient, Stacked, Work, chunked_outputs
 from fedstat.federated.layers import copied
 from fedstat.federated.local import Learner
 from fedstat.federated.method import Predictor
@@ -111,7 +112,11 @@ class Tasks:
     def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train chunks of the clients wherever there is room; see `Executor`."""
         ray, options = _cluster(), self.options(work.learner.network.device)
-        size = self.local.chunk or work.chunk_size(start) if isinstance(self.local, Stacked) else _share(jobs, options)
+        if isinstance(self.local, Stacked):
+            with sharing_gpu(self.gpus):
+                size = self._divided(self.local.chunk or work.chunk_size(start), len(jobs), options)
+        else:
+            size = _share(jobs, options)
         local = replace(self.local, chunk=size) if isinstance(self.local, Stacked) else self.local
         same = {name: _packed(leaf[:1]) for name, leaf in start.items() if _alike(leaf)}
         shared = ray.put((local, work, list(start), same))
@@ -121,7 +126,7 @@ class Tasks:
             rows = slice(first, first + size)
             own = {name: _packed(leaf[rows]) for name, leaf in start.items() if name not in same}
             some = {name: _packed(mask if len(mask) == 1 else mask[rows]) for name, mask in moves.items()}
-            waiting.append(task.remote([shared], _settings(), jobs[rows], own, some))
+            waiting.append(task.remote([shared], _settings(self.gpus), jobs[rows], own, some))
         ends: list[dict[str, _Packed]] = _gathered(waiting)
         device = work.learner.network.device
         return {name: _joined([_unpacked(end[name], device) for end in ends]) for name in ends[0]}
@@ -131,8 +136,9 @@ class Tasks:
         ray, options = _cluster(), self.options(learner.network.device)
         outputs: Callable[..., Tensor]
         if isinstance(self.local, Stacked):
-            size = self.local.evaluated(learner, predictor, x)
-            outputs = partial(_chunk_outputs, size)
+            with sharing_gpu(self.gpus):
+                size = self._divided(self.local.evaluated(learner, predictor, x), len(x), options)
+            outputs = partial(_chunked_outputs, size)
         else:
             size, outputs = _share(range(len(x)), options), self.local.evaluate
         same = {name: _packed(leaf[:1]) for name, leaf in predictor.params.items() if _alike(leaf)}
@@ -147,9 +153,17 @@ class Tasks:
             inputs = (
                 _packed(x[rows]) if held is None else (place + first, place + min(first + size, len(x)), x.shape[1])
             )
-            waiting.append(task.remote([shared], _settings(), own, held, inputs, _packed(n[rows])))
+            waiting.append(task.remote([shared], _settings(self.gpus), own, held, inputs, _packed(n[rows])))
         parts: list[_Packed] = _gathered(waiting)
         return torch.cat([_unpacked(part, x.device) for part in parts])
+
+    def _divided(self, size: int, count: int, options: dict[str, Any]) -> int:
+        """Return how many clients a chunk of `size` has where all GPUs are to have work; on processors as it is.
+
+        There chunks are those of this process, and so are the bits.
+        """
+        asked = isinstance(self.local, Stacked) and self.local.chunk is not None
+        return size if asked or not options["num_gpus"] else min(size, ceil(count / _workers(options)))
 
     def options(self, device: torch.device) -> dict[str, Any]:
         """Return what a task reserves.
@@ -171,12 +185,12 @@ class Tasks:
 
 # What tasks do, in workers.
 
-#: Torch's threads, and whether products round to TF32, as in the process that starts the task.
-_Settings = tuple[int, bool]
+#: Torch's threads, and whether products round to TF32, as in the process that starts the task; and the share of a GPU.
+_Settings = tuple[int, bool, float]
 
 
-def _settings() -> _Settings:
-    return torch.get_num_threads(), rounds_to_tf32()
+def _settings(gpus: float) -> _Settings:
+    return torch.get_num_threads(), rounds_to_tf32(), gpus
 
 
 def _trained(
@@ -185,12 +199,12 @@ def _trained(
     """Train some clients."""
     import ray
 
-    threads, tf32 = settings
+    threads, tf32, gpus = settings
     torch.set_num_threads(threads)
     local, work, names, same = ray.get(shared[0])
     device = work.learner.network.device
     start = _rows(names, same, own, len(jobs), device)
-    with products(tf32=tf32):
+    with products(tf32=tf32), sharing_gpu(gpus):
         ends = local.train(work, start, jobs, {name: _unpacked(mask, device) for name, mask in moves.items()})
     return {name: _packed(leaf) for name, leaf in ends.items()}
 
@@ -201,13 +215,13 @@ def _evaluated(
     """Evaluate some clients' models."""
     import ray
 
-    threads, tf32 = settings
+    threads, tf32, gpus = settings
     torch.set_num_threads(threads)
     outputs, learner, predictor, names, same = ray.get(shared[0])
     device = learner.network.device
     x = _unpacked(inputs, device) if held is None else _rows_of(_view(held), *inputs).to(device)
     predictor = replace(predictor, params=_rows(names, same, own, len(x), device))
-    with products(tf32=tf32):
+    with products(tf32=tf32), sharing_gpu(gpus):
         return _packed(outputs(learner, predictor, x, _unpacked(n, device)))
 
 
@@ -216,8 +230,8 @@ def _rows_of(samples: Tensor, first: int, last: int, each: int) -> Tensor:
     return samples[first * each : last * each].unflatten(0, (last - first, each))
 
 
-def _chunk_outputs(size: int, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
-    return chunk_outputs(size, learner, predictor, x)
+def _chunked_outputs(size: int, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
+    return chunked_outputs(size, learner, predictor, x)
 
 
 def _rows(
@@ -397,11 +411,16 @@ def _fits(connection: str, cores: int, gpus: float) -> bool:
 
 def _share(items: Sequence[Any], options: dict[str, Any]) -> int:
     """Count the clients of a task, where that changes nothing but the time; workers should end together."""
-    there = connected().cluster_resources()
-    at_once = there.get("GPU", 0) / options["num_gpus"] if options["num_gpus"] else there.get("CPU", 1)
-    workers = max(1, int(at_once))
+    workers = _workers(options)
     sizes = {ceil(len(items) / (workers * tasks)) for tasks in range(1, _TASKS + 1)}
     return min(sizes, key=lambda size: (ceil(ceil(len(items) / size) / workers) * size, size))
+
+
+def _workers(options: dict[str, Any]) -> int:
+    """Count the tasks that the cluster does at once."""
+    there = connected().cluster_resources()
+    at_once = there.get("GPU", 0) / options["num_gpus"] if options["num_gpus"] else there.get("CPU", 1)
+    return max(1, int(at_once))
 
 
 def _gathered(waiting: Sequence[Any]) -> list[Any]:
