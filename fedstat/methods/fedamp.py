@@ -134,7 +134,7 @@ class FedAMP(Method):
             models = state.clients.rows(some, ids.device)
             for name, w0 in state.server.items():
                 # weights sum to one: mixing distances from w0 is exact where all are at w0
-                part = torch.tensordot(xi[:, some].to(w0.dtype), models[name] - w0, dims=1)
+                part = torch.tensordot(xi[:, int(some[0]) : int(some[-1]) + 1].to(w0.dtype), models[name] - w0, dims=1)
                 cloud[name] = cloud[name] + part if name in cloud else part
         return {name: w0 + cloud[name] for name, w0 in state.server.items()}
 
