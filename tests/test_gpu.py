@@ -11,6 +11,7 @@ import fedstat as fs
 from fedstat.federated import cost, evaluation, ray
 from fedstat.federated import executor as executors
 from fedstat.federated.network import Network, build
+from fedstat.federated.samples import StackedSamples
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net
 from tests.support.runs import TRAINING, run
@@ -178,3 +179,28 @@ def test_all_gpus_have_work_and_tasks_that_share_one_share_its_memory(card, monk
     with pytest.raises(Sent):
         ray.Tasks(executors.Stacked(), gpus).train(work, {"weight": torch.zeros(604, 2)}, range(604), {})
     assert sizes == expected
+
+
+def test_samples_in_a_file_go_to_a_gpu_from_pinned_memory(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.arange(24.0).reshape(8, 3))
+    mapped = fs.data.from_arrays(np.load(tmp_path / "x.npy", mmap_mode="r"), [0, 1] * 4, [0] * 8, test=0).train
+    samples = StackedSamples(mapped.x, torch.zeros(8), mapped.n, torch.float64)
+    pinned, moves, to = [], [], torch.Tensor.to
+
+    def pin(tensor):
+        pinned.append(tensor)
+        return tensor
+
+    def move(tensor, *args, **how):
+        if torch.device("cuda") not in args:
+            return to(tensor, *args, **how)
+        moves.append((any(tensor is one for one in pinned), tensor.dtype, how))
+        return tensor
+
+    monkeypatch.setattr(StackedSamples, "device", torch.device("cuda"))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.Tensor, "to", move)
+    for places in (slice(2, 5), torch.tensor([2, 3, 4])):
+        x, _ = samples.take(places)
+        np.testing.assert_array_equal(x.numpy(), mapped.x[2:5])
+    assert moves == [(True, torch.float64, {"non_blocking": True})] * 2

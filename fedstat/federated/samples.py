@@ -69,14 +69,20 @@ class StackedSamples:
     def take(self, places: Tensor | slice, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the inputs and targets at `places`, a slice or a tensor of any shape; inputs in `out`'s memory."""
         if isinstance(places, slice):
-            x = self.x[places]
-            return (x if isinstance(x, Tensor) else inputs_to_device(x, self.dtype, self.device)), self.y[places]
+            return (self._read(places) if isinstance(self.x, Mapped) else self.x[places]), self.y[places]
         flat = places.flatten()  # selecting along one axis is several times faster than indexing
         if isinstance(self.x, Mapped):
-            x = inputs_to_device(self.x[flat.cpu().numpy()], self.dtype, self.device)
+            x = self._read(flat.cpu().numpy())
         else:
             x = torch.index_select(self.x, 0, flat, out=None if out is None else out.resize_(0))
         return x.view(*places.shape, *x.shape[1:]), self.y.index_select(0, flat).view(places.shape)
+
+    def _read(self, which: slice | np.ndarray) -> Tensor:
+        """Read inputs that lie in a file; a GPU fetches them from pinned memory while the next ones are read."""
+        assert isinstance(self.x, Mapped)
+        inputs = inputs_to_device(self.x[which], self.dtype, torch.device("cpu"))
+        pinned = self.device.type == "cuda"
+        return (inputs.pin_memory() if pinned else inputs).to(self.device, non_blocking=pinned)
 
     def row(self, row: int) -> tuple[Tensor, Tensor]:
         """Return a row's inputs and targets in memory of their own: products round by where numbers lie in it."""
