@@ -5,9 +5,10 @@ grouped convolutions that stacking makes of ordinary ones lose as soon as there 
 go one by one over worker threads.
 
 Everything random is a function of keys, and where a chunk of a stack begins and ends is a function of network, data and
-device (`fedstat.federated.cost`), not of who computes it: an executor decides how fast a result comes, and beyond
-rounding never which. Rounding is small unless something amplifies it: batch norm in float32, which divides by the
-deviations of a batch, may turn 1e-7 into 1e-2 within a few rounds (`docs/reliability.md`).
+device (`fedstat.federated.cost`), not of who computes it, unless a GPU lacks the memory or shares the work with others:
+an executor decides how fast a result comes, and beyond rounding never which. Rounding is small unless something
+amplifies it: batch norm in float32, which divides by the deviations of a batch, may turn 1e-7 into 1e-2 within a few
+rounds (`docs/reliability.md`).
 """
 
 from __future__ import annotations

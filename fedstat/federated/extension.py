@@ -53,8 +53,8 @@ def extend(
 ) -> Result:
     """Run a finished run under more seeds: the same methods, network, clients, training and rounds.
 
-    The outcome is that of one run of all seeds, to the bits where clients train by themselves ("per-client"), and
-    otherwise within rounding, since a stack of other size may sum in another order.
+    The outcome is that of one run of all seeds, to the bits where clients train by themselves ("per-client") on a
+    processor, and otherwise within rounding, since a stack of other size, or a GPU, may sum in another order.
 
     Parameters
     ----------

@@ -111,14 +111,14 @@ def federate(
     executor : {"auto", "stacked", "per-client", "ray"}, Executor or RayExecutor
         Whether clients train as one stack, or each by itself on worker threads; by default the latter on a CPU where
         the network has convolutions that are large enough, or cannot be stacked. Results do not depend on it beyond
-        rounding, with batch norm as for `chunk`. "ray" has that work done by a Ray cluster, with the same bits;
-        `RayExecutor` says how. An object of one's own is an `Executor`.
+        rounding, with batch norm as for `chunk`. "ray" has that work done by a Ray cluster, on processors with
+        the same bits; `RayExecutor` says how. An object of one's own is an `Executor`.
     plan : fedstat.inference.AnalysisPlan or path of its .toml file, optional
         How the run will be analysed. It is written into `folder` before the first round, and its hash into the
         configuration; a run that is continued keeps its plan, and one that began without a plan cannot get one.
     resume : Result, optional
         Continue from an earlier result of the same data, network, methods, own code and settings with fewer rounds; the
-        outcome equals that of an uninterrupted run.
+        outcome equals that of an uninterrupted run, on a GPU up to rounding.
     folder : path, optional
         Save the run there at its end and at checkpoints, so that `fedstat.load` and `resume` continue what was
         stopped or killed. History and traffic go there as they grow, and only their last rows are held. Each checkpoint

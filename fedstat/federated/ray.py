@@ -4,7 +4,7 @@ What a task does is what the built-in executor would have done in this process: 
 where it does here, torch has as many threads as here, every random draw is a function of keys, and numbers travel with
 the layout that they have here. So the bits are those of this process, on the same kind of processor with the same
 versions, whoever computed them and however often. That is also why a task whose worker was killed may simply be done
-again, which Ray does.
+again, which Ray does. On GPUs, whose sums have no fixed order, chunks are cut so that all of them have work.
 
 What travels, and when:
 
