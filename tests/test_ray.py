@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 import fedstat as fs
+from fedstat._memory import gpu_share
 from fedstat._workers import connected, run_jobs, workers
 from fedstat.experiment import run as carry_out
 from fedstat.federated.executor import PerClient, Stacked
@@ -251,6 +253,24 @@ def test_claims_and_parts_of_studies_are_tasks(tmp_path, capsys):
     here = simulate("strongly_convex", "smoke", tmp_path / "here")
     for name, table in here.items():
         pd.testing.assert_frame_equal(table, there[name], check_exact=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told(fs.FedAvg):
+    """FedAvg that trains elsewhere only under the settings of the test below."""
+
+    here: int
+
+    def objective(self, learner, params, batch, context):
+        if os.getpid() != self.here:
+            assert (torch.backends.cudnn.conv.fp32_precision, gpu_share()) == ("tf32", 0.25)
+        return super().objective(learner, params, batch, context)
+
+
+def test_tasks_know_the_runs_precision_and_their_share_of_a_gpu():
+    run(Told(here=os.getpid()), 1, dtype="tf32", executor=fs.RayExecutor(gpus=0.25))
+    with workers("ray", gpus=0.5):
+        assert run_jobs("jobs", [gpu_share], gpu=True) == [0.5]
 
 
 def test_what_cannot_run_is_refused(monkeypatch):

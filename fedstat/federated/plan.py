@@ -28,7 +28,7 @@ from fedstat.federated.method import Method, State
 from fedstat.federated.network import MIXED, Model, check_device, floating
 from fedstat.federated.own_parts import rehearse_method, rehearse_parts
 from fedstat.federated.plain import describe_run, plain
-from fedstat.federated.products import TF32
+from fedstat.federated.products import TF32, products
 from fedstat.federated.ray import RayExecutor
 from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import Replicate, make_replicate
@@ -159,7 +159,8 @@ def make_plan(
     (task,) = tasks
     first_of_all = replicates[seeds[0]]
     executor = RayExecutor() if executor == "ray" else executor
-    executor, known = _rehearsed(executor, methods, trained, task, first_of_all)
+    with products(tf32=dtype == TF32):
+        executor, known = _rehearsed(executor, methods, trained, task, first_of_all)
     config = {
         **describe_run(methods, model, training, seeds, participation, dtype),
         "executor": known,

@@ -14,7 +14,7 @@ import torch
 
 #: float32, whose products may round to TF32 on a GPU.
 TF32 = "tf32"
-_BACKENDS = torch.backends
+_BACKENDS: Any = torch.backends
 #: Torch's settings of a GPU's products, and of those of a processor, which round to TF32 or bfloat16 only if told to.
 _OF_GPUS: tuple[Any, ...] = (_BACKENDS.cuda.matmul, _BACKENDS.cudnn.conv, _BACKENDS.cudnn.rnn)
 _OF_PROCESSORS: tuple[Any, ...] = (_BACKENDS.mkldnn.matmul, _BACKENDS.mkldnn.conv, _BACKENDS.mkldnn.rnn)
