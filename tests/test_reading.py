@@ -1,5 +1,6 @@
 """Results of other frameworks, in files as their own code writes them, and tables that anybody wrote."""
 
+import csv
 import json
 import re
 import shutil
@@ -547,6 +548,64 @@ def test_fl_bench_without_hydras_folder_numbers_runs_by_their_dates(tmp_path):
     assert found.set_index("seed")["value"].to_dict() == {0: 0.1, 1: 0.2, 2: 0.3}
     with pytest.raises(ValueError, match=r"has no .hydra/config.yaml with common.seed beside it"):
         fs.read_results(tmp_path / "out" / "fedavg" / "mnist" / "2025-10-02" / "metrics.csv")
+
+
+# --- FLamby: `fill_df_with_xp_results` in flamby/benchmarks/benchmark_utils.py ---
+
+
+def flamby(path: Path, values, seed: int = 42) -> Path:
+    """Write a row for each method and test set; values are {method: {test set: value}}."""
+    rows = [
+        {"mu": "", "Method": method, "Test": test, "Metric": value, "seed": seed, "learning_rate": 0.01}
+        for method, of in values.items()
+        for test, value in of.items()
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows).to_csv(path, index=False)
+    return path
+
+
+def test_flambys_hospitals_are_the_clients_and_its_pooled_test_set_is_none(tmp_path):
+    tests = {"client_test_0": 0.9, "client_test_1": 0.5, "Pooled Test": 0.8}
+    path = flamby(tmp_path / "results_heart_disease.csv", {"FedAvg100": tests, "Local 0": tests})
+    found = fs.read_results(path)
+    assert found.clients["name"].tolist() == ["client_test_0", "client_test_1"]
+    table = found.history.set_index(["method", "split", "client"])["value"]
+    assert table["FedAvg100"].to_dict() == {("test", 0): 0.9, ("test", 1): 0.5, ("common", -1): 0.8}
+    assert found.history["metric"].unique().tolist() == ["accuracy"]
+    assert fs.inference.reduce_file(path, split="test").clients.tolist() == ["client_test_0", "client_test_1"]
+    other = flamby(tmp_path / "mine.csv", {"FedAvg100": tests})
+    with pytest.raises(ValueError, match=r"mine.csv does not tell its data set; give metric='accuracy'"):
+        fs.read_results(other)
+    assert fs.read_results(other, metric="dice").history["metric"].unique().tolist() == ["dice"]
+    with pytest.raises(ValueError, match=r"mine.csv has a column for the method"):
+        fs.read_results({"A": other}, metric="dice")
+    twice = pd.concat([pd.read_csv(path), pd.read_csv(path).assign(learning_rate=0.1)])
+    twice.to_csv(path, index=False)
+    with pytest.raises(ValueError, match="measures FedAvg100 under seed 42 twice; learning_rate tells the rows apart"):
+        fs.read_results(path)
+    twice.drop(columns="seed").to_csv(path, index=False)
+    with pytest.raises(ValueError, match="must have the columns Method, Test, Metric and seed"):
+        fs.read_results(path)
+
+
+HEART = (
+    Path(__file__).parents[1] / ".." / "shared" / "data" / "flamby" / "results" / "results_benchmark_fed_heart_disease"
+)
+
+
+@pytest.mark.skipif(not HEART.is_dir(), reason="FLamby's results are not at hand")
+def test_flambys_published_results_are_compared_over_its_four_hospitals():
+    values = {}
+    for path in HEART.glob("*.csv"):
+        for row in csv.DictReader(path.read_text().splitlines()):
+            if row["Test"] != "Pooled Test":
+                values.setdefault(row["Method"], []).append(float(row["Metric"]))
+    assert {len(of) for of in values.values()} == {4 * 5}
+    found = fs.compare(HEART, control="FedAvg100")
+    assert found.scores.clients == tuple(f"client_test_{k}" for k in range(4))
+    means = found.summary["mean"]
+    np.testing.assert_allclose(means, [np.mean(values[method]) for method in means.index], rtol=1e-12)
 
 
 # --- Flower: files that version 1.41 wrote, and the calls of its baselines ---

@@ -35,7 +35,8 @@ _FORMATS = {"": "text", ".txt": "text", ".md": "markdown", ".tex": "latex", ".cs
 
 def compare(
     files: Annotated[
-        list[Path], typer.Argument(help="Run folders, CSV or parquet files, or results of PFLlib, FL-bench or Flower.")
+        list[Path],
+        typer.Argument(help="Run folders, tables, or results of PFLlib, FL-bench, Flower, FLamby or a logger."),
     ],
     control: Control = None,
     all_pairs: AllPairs = False,

@@ -1,4 +1,4 @@
-"""Read anybody's results as a tidy history: fedstat's runs, CSV, parquet, PFLlib, FL-bench and Flower."""
+"""Read anybody's results as a tidy history: fedstat's runs, tables, and what other frameworks and loggers write."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedstat._checks import local
+from fedstat.inference.formats.json_lines import LINES, first_keys, frame
 from fedstat.inference.reduction import Reduced, reduce, survey
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
     from fedstat.inference.formats.tidy import Content
 
-_KINDS = ("fedstat", "table", "pflib", "fl-bench", "flower")
-_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq")
+_KINDS = ("fedstat", "table", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", "mlflow")
+_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq", *LINES)
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".npy", ".npz", ".joblib")
 
 
@@ -90,10 +91,12 @@ def read_results(
     Parameters
     ----------
     path : str, Path, a sequence of them, a mapping from label to them, or a DataFrame
-        A table in memory, a file or a folder: a fedstat run, or what ``fedstat run`` wrote; CSV or parquet; PFLlib's
-        (``results/*.h5``), FL-bench (``out/``) or Flower (JSON). Several files are read as one table. Where files do
-        not say their method, give a mapping such as ``{"FedAvg": ["a.json", "b.json"]}``: the label is the method, and
-        files that name no seed have the seeds 0, 1, ... in that order.
+        A table in memory, a file or a folder: a fedstat run, or what ``fedstat run`` wrote; CSV, parquet or JSON lines;
+        what PFLlib (``results/*.h5``), FL-bench (``out/``), Flower (JSON) and FLamby (CSV) write; a panel or a run's
+        history out of wandb, TensorBoard's CSV, or MLflow's ``mlruns``. Several files are read as one table. Where
+        files do not say their method, give a mapping such as ``{"FedAvg": ["a.json", "b.json"]}``: the label is the
+        method, and files that name no seed have the seeds 0, 1, ... in that order. A logger's run says both if it is
+        called ``FedAvg-seed0`` or the like.
     columns : mapping, optional
         From the file's columns to fedstat's, such as ``{"algo": "method", "run": "seed", "acc": "accuracy"}``; to
         None for a column to leave out. The columns method, seed and one of values must exist: one that is named as a
@@ -102,7 +105,7 @@ def read_results(
         round (called 0), one number for each run (client -1), that the estimand is "not named", and the split "test".
     metric : str, optional
         The only metric to read; also the name of what a column ``value`` holds.
-    kind : {"fedstat", "table", "pflib", "fl-bench", "flower"}, optional
+    kind : {"fedstat", "table", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", "mlflow"}, optional
         The format; by default what the name and the content of the file say.
 
     Returns
@@ -130,7 +133,7 @@ def read_results(
     import pandas as pd
 
     from fedstat.inference.formats import fedstat
-    from fedstat.inference.formats.tidy import as_shares, refuse_repeats, typed
+    from fedstat.inference.formats.tidy import RUN, as_shares, refuse_repeats, typed
 
     files = _files(path, kind)
     if files[0].kind == "fedstat":
@@ -151,8 +154,9 @@ def read_results(
     clients = None
     if not pd.api.types.is_integer_dtype(history["client"]):
         names = history["client"].astype(str)
-        history["client"] = pd.Categorical(names).codes
-        clients = history[["seed", "client"]].assign(name=names).drop_duplicates()
+        names = names.where(names != str(RUN))
+        history["client"] = pd.Categorical(names).codes  # -1 is a run as a whole here as well
+        clients = history[["seed", "client"]].assign(name=names).dropna().drop_duplicates()
         clients = clients.sort_values(["seed", "client"], ignore_index=True)
     history, percent = as_shares(typed(history), source)
     refuse_repeats(history, source, _distinct(name for part in parts for name in part.unread))
@@ -299,7 +303,7 @@ def _files(path: Any, kind: str | None) -> list[_File]:
 
 def _listed(path: Path, kind: str | None) -> list[_File]:
     """List the files of results at one place."""
-    from fedstat.inference.formats import fedstat, fl_bench
+    from fedstat.inference.formats import fedstat, fl_bench, mlflow
 
     if kind in (None, "fedstat") and (fedstat.run_folder(path) or kind == "fedstat"):
         return [_File(path, "fedstat", {})]
@@ -313,7 +317,9 @@ def _listed(path: Path, kind: str | None) -> list[_File]:
         raise ValueError(f"{path} does not exist.")
     if kind in (None, "fl-bench") and (found := sorted(path.rglob("metrics.csv"))) and all(map(fl_bench.wrote, found)):
         return [_File(one, "fl-bench", {"seed": _turn(one, found)}) for one in found]
-    suffixes = {"pflib": (".h5",), "flower": (".json",), "table": _TABLES}.get(kind or "", (".h5", ".json", *_TABLES))
+    if kind in (None, "mlflow") and (runs := mlflow.runs(path)):
+        return [_File(run, "mlflow", {}) for run in runs]
+    suffixes = {None: (".h5", ".json", *_TABLES), "pflib": (".h5",), "flower": (".json",)}.get(kind, _TABLES)
     found = sorted(one for one in path.iterdir() if one.is_file() and one.name.lower().endswith(suffixes))
     if not found:
         raise ValueError(
@@ -333,7 +339,8 @@ def _turn(file: Path, files: Sequence[Path]) -> int:
 
 def _kind(path: Path) -> str:
     """Return the format of a file."""
-    from fedstat.inference.formats import fl_bench
+    from fedstat.inference.formats import fl_bench, flamby, tensorboard, wandb
+    from fedstat.inference.formats.runs import first_line
 
     name = path.name.lower()
     if name.endswith((".h5", ".hdf5")):
@@ -342,24 +349,30 @@ def _kind(path: Path) -> str:
         return "flower"
     if name == "metrics.csv" and fl_bench.wrote(path):
         return "fl-bench"
-    if name.endswith(_TABLES):
-        return "table"
-    raise ValueError(f"{path} has no known format; give CSV ({', '.join(_TABLES)}), .h5 or .json, or say kind.")
+    if not name.endswith(_TABLES):
+        raise ValueError(f"{path} has no known format; give CSV ({', '.join(_TABLES)}), .h5 or .json, or say kind.")
+    names = first_keys(path) if name.endswith(LINES) else first_line(path) if name.endswith(".csv") else []
+    tools = {"flamby": flamby.wrote, "wandb": wandb.wrote, "tensorboard": tensorboard.wrote}
+    return next((kind for kind, wrote in tools.items() if wrote(names)), "table")
 
 
 def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | None) -> Content:
     """Open one file."""
-    from fedstat.inference.formats import fl_bench, flower, pflib
+    from fedstat.inference.formats import fl_bench, flamby, flower, mlflow, pflib, tensorboard, wandb
     from fedstat.inference.formats.tables import open_table
     from fedstat.inference.formats.tidy import Content
 
     if file.kind == "table":
-        table = open_table(file.path, columns, metric, file.given, file.frame)
+        lines = file.frame is None and file.path.name.lower().endswith(LINES)
+        table = open_table(file.path, columns, metric, file.given, frame(file.path) if lines else file.frame)
         return Content(table, table.notes, unread=table.unread)
     if columns:
         raise ValueError(f"columns is for tables; {file.path} is of {file.kind}, whose names are known.")
-    read = {"pflib": pflib.read, "fl-bench": fl_bench.read, "flower": flower.read}[file.kind]
-    return read(file.path, file.given)
+    read = {
+        "pflib": pflib.read, "fl-bench": fl_bench.read, "flower": flower.read, "flamby": flamby.read,
+        "wandb": wandb.read, "tensorboard": tensorboard.read, "mlflow": mlflow.read,
+    }[file.kind]  # fmt: skip
+    return read(file.path, file.given if metric is None else {"metric": metric, **file.given})
 
 
 def _frame(batches: Iterable[Any]) -> pd.DataFrame:

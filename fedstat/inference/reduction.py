@@ -156,13 +156,14 @@ def reduce(
     rounds = known[metric, split]
     first = int(np.searchsorted(rounds, rounds[-1] - last, side="right"))
     index = {name: _Index(name) for name in ("method", "estimand", "seed", "client")}
-    runs, sums = _Index("run"), _Sums(len(rounds))
+    runs, sums, there = _Index("run"), _Sums(len(rounds)), set[int]()
     for batch in batches:
         rows = _where(batch, "metric", metric) & _where(batch, "split", split)
         if not np.any(rows):
             continue
         rows = slice(None) if np.all(rows) else rows
         m, e, s, k = (index[name].codes(batch)[rows] for name in ("method", "estimand", "seed", "client"))
+        there.update(np.flatnonzero(np.bincount(k)).tolist())
         run = _run_numbers(runs, (m, e, s), (len(index["estimand"].labels), len(index["seed"].labels)))
         seen, t = _distinct(_numbers(batch, "round")[rows])
         t = np.searchsorted(rounds, seen)[t]
@@ -172,7 +173,7 @@ def reduce(
     if wrong := [one for one in index["seed"].labels if not isinstance(one, int | np.integer)]:
         raise ValueError(f"column 'seed' must hold whole numbers, got {wrong[0]!r}. Number the seeds.")
     sums.refuse_repeats(len(rounds) - first)
-    return _arranged(sums, runs.labels, index, rounds, metric, split)
+    return _arranged(sums, runs.labels, index, there, rounds, metric, split)
 
 
 def _where(batch: Any, name: str, label: str) -> Any:
@@ -304,28 +305,29 @@ def _arranged(
     sums: _Sums,
     runs: Sequence[tuple[int, int, int]],
     index: Mapping[str, _Index],
+    there: set[int],
     rounds: np.ndarray,
     metric: str,
     split: str,
 ) -> Reduced:
-    """Arrange sums by run as arrays by method, seed and client or round."""
+    """Arrange sums by run as arrays by method, seed and round or client; `there` are the clients that were measured."""
     methods = list(dict.fromkeys(run[:2] for run in runs))
     seeds, clients = sorted({index["seed"].labels[run[2]] for run in runs}), index["client"].labels
-    order = sorted(range(len(clients)), key=clients.__getitem__)
+    order = sorted(there, key=clients.__getitem__)
     place = {seed: i for i, seed in enumerate(seeds)}
     m = np.array([methods.index(run[:2]) for run in runs])
     s = np.array([place[index["seed"].labels[run[2]]] for run in runs])
 
-    def arrays(of: Mapping[str, np.ndarray], columns: Any, width: int) -> list[np.ndarray]:
+    def arrays(of: Mapping[str, np.ndarray], columns: Sequence[int], width: int) -> list[np.ndarray]:
         placed = []
         for name in ("sum", "count", "gaps"):
-            placed.append(np.zeros((len(methods), len(seeds), width), float if name == "sum" else np.int64))
+            placed.append(np.zeros((len(methods), len(seeds), len(columns)), float if name == "sum" else np.int64))
             grown = _grown(of[name], (len(runs), width))
             placed[-1][m, s] = grown[: len(runs)][:, columns]
         return placed
 
     total, counts, window_gaps = arrays(sums.by_client, order, len(clients))
-    by_round, present, gaps = arrays(sums.by_round, slice(None), len(rounds))
+    by_round, present, gaps = arrays(sums.by_round, range(len(rounds)), len(rounds))
     evaluated = present > 0
     final = len(rounds) - 1 - np.argmax(evaluated[..., ::-1], axis=-1)
     return Reduced(

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedstat.inference.formats.runs import METHOD, SEED
 from fedstat.inference.formats.tidy import UNNAMED, Content, rows
 
 #: Split and estimand of what each part of the file measures.
@@ -63,8 +64,8 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
         raise ValueError(f"{path} is no readable JSON: {error}") from error
     config = content.get("run_config", {}) if isinstance(content, dict) else {}
     config = config if isinstance(config, dict) else {}
-    method = given.get("method") or next((config[name] for name in config if name in _METHOD), None)
-    seed = next((config[name] for name in config if name in _SEED), given.get("seed"))
+    method = given.get("method") or next((config[name] for name in config if name in METHOD), None)
+    seed = next((config[name] for name in config if name in SEED), given.get("seed"))
     if method is None or not isinstance(seed, int):
         raise ValueError(
             f"{path} does not tell its {'method' if method is None else 'seed'}; give "
@@ -86,10 +87,6 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     if not tables:
         raise ValueError(f"{path} holds no numbers by round as Flower's apps write them; write CSV instead.")
     return Content([pd.concat(tables, ignore_index=True)], (_NOTE,), _MEASURED)
-
-
-_METHOD = ("algorithm", "algorithm-name", "strategy", "strategy-name")
-_SEED = ("seed", "random-seed", "random_seed")
 
 
 def _found(path: Path, content: Any) -> _Found:

@@ -243,7 +243,7 @@ def open_table(
     if value is not None and "metric" in found:
         values, only = {value: ""}, metric
     elif value is not None:
-        plain = _variant(value)
+        plain = variant(value)
         named = metric or (plain if plain in METRICS else None if plain == "value" else value)
         if named is None or wide:
             raise ValueError(
@@ -307,10 +307,10 @@ def _proposal(unread: Sequence[str], found: Mapping[str, str], values: Mapping[s
 
 
 def _proposals(names: Sequence[str]) -> dict[str, str]:
-    return {name: of for name in names if (of := _variant(name)) is not None}
+    return {name: of for name in names if (of := variant(name)) is not None}
 
 
-def _variant(name: str) -> str | None:
+def variant(name: str) -> str | None:
     """Return which of our names a column's name is a variant of."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     for ours, words in _VARIANTS.items():
