@@ -112,6 +112,8 @@ def test_probability_needs_enough_successes():
 def test_within_has_three_outcomes():
     verdicts = [within(a, b, (0.0, INFINITY), cases=5, what="x").verdict for a, b in ((1, 2), (-2, -1), (-1, 1))]
     assert verdicts == ["supported", "refuted", "undecided"]
+    borders = [within(a, b, (0.0, 2.0), cases=5, what="x").verdict for a, b in ((0, 2), (-1, 0), (2, 3))]
+    assert borders == ["supported", "undecided", "undecided"]  # the region's ends belong to it
     # half-width 1, border 0.25 away from the estimate: sixteen times the cases bring the border outside
     assert "80 seeds in place of 5" in within(-0.75, 1.25, (0.0, INFINITY), cases=5, what="x").summary
 
@@ -196,6 +198,8 @@ def test_what_no_natural_reading_saves_is_refuted():
 def test_a_check_that_cannot_fail_or_cannot_pass_is_refused():
     with pytest.raises(ClaimError, match="X-1: its mutant 'broken' came out holds, it must be refuted: a"):
         judge(claim("good", mutant="good"))
+    with pytest.raises(ClaimError, match="X-1: its mutant 'broken' came out undecided, it must be refuted: c"):
+        judge(claim("good", mutant="open"))
     assert judge(claim("good", mutant="good"), with_mutant=False).verdict == "holds"
     with pytest.raises(ClaimError, match="X-1: its control 'open' came out undecided, it must stand: c"):
         judge(claim("bad", controls=["open"]))

@@ -1,10 +1,20 @@
 """The bootstrap of loadings against a plain one written out, known standard errors, and its own rules."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes
 
-from fedstat.factor import PrincipalAxis, bootstrap_loadings, congruence, match_factors, rotate, target_rotation
+from fedstat.factor import (
+    PrincipalAxis,
+    Rotation,
+    bootstrap_loadings,
+    congruence,
+    match_factors,
+    rotate,
+    target_rotation,
+)
 
 LOADINGS = np.kron(np.eye(2), np.array([[0.8], [0.7], [0.6], [0.5]]))
 
@@ -70,6 +80,28 @@ def test_an_oblique_rotation_has_correlations_with_intervals():
     assert 0.1 < phi.low[0, 1] < phi.estimate[0, 1] < phi.high[0, 1] < 0.8
     assert "Correlations of the factors" in str(found)
     assert bootstrap_loadings(sample(100, 5), 2, draws=50).correlations is None
+
+
+def test_the_order_and_signs_in_which_draws_factors_come_change_nothing():
+    three = np.kron(np.eye(3), np.array([[0.8], [0.7], [0.6]]))
+    phi = np.array([[1, 0.5, 0.1], [0.5, 1, -0.3], [0.1, -0.3, 1]])
+    r = three @ phi @ three.T
+    x = np.random.default_rng(0).multivariate_normal(np.zeros(9), r + np.diag(1 - np.diag(r)), 300)
+    calls = itertools.count()
+
+    def shuffled(loadings):
+        found, draw = rotate(loadings, "oblimin"), next(calls)
+        order = np.roll(range(3), draw % 3)
+        sign = np.where(np.arange(3) == draw % 4, -1, 1) if draw else np.ones(3)  # the first call is of all rows
+        phi = found.correlations[np.ix_(order, order)] * np.outer(sign, sign)
+        return Rotation(found.loadings[:, order] * sign, found.rotation[:, order] * sign, phi)
+
+    plain, found = (bootstrap_loadings(x, 3, rotation, draws=50) for rotation in ("oblimin", shuffled))
+    assert np.ptp(plain.correlations.estimate[np.triu_indices(3, 1)]) > 0.5
+    for what in ("loadings", "correlations"):
+        for limit in ("estimate", "low", "high"):
+            expected = getattr(getattr(plain, what), limit)
+            np.testing.assert_allclose(getattr(getattr(found, what), limit), expected, atol=1e-5)
 
 
 def test_a_target_is_a_rotation_too():

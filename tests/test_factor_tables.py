@@ -181,6 +181,25 @@ def test_rotations_are_those_of_r(method, pedigrees, letter_group, correlations)
         np.testing.assert_allclose(found.correlations[np.triu_indices(3, 1)], correlations, atol=3e-6)
 
 
+@pytest.mark.parametrize("method", ORTHOGONAL + OBLIQUE)
+def test_the_factors_order_and_signs_before_rotation_change_nothing(method):
+    shuffled = (LOADINGS * [-1, 1, -1])[:, [2, 0, 1]]
+    found, plain = rotate(shuffled, method), rotate(LOADINGS, method)
+    np.testing.assert_allclose(found.loadings, plain.loadings, atol=3e-6)
+    np.testing.assert_allclose(found.loadings, shuffled @ found.rotation, atol=1e-12)
+    if method in OBLIQUE:
+        np.testing.assert_allclose(found.correlations, plain.correlations, atol=3e-6)
+
+
+@pytest.mark.parametrize("method", OBLIQUE)
+def test_oblique_factors_are_ordered_by_the_variance_that_they_explain(method):
+    """Which counts what they share with others: by the squares of the loadings alone the order would be another."""
+    loadings = np.array([[4, 9, 9], [9, 9, 8], [2, -9, -6], [7, -9, 8], [-8, -9, 0], [-3, 5, -6]]) / 10
+    found = rotate(loadings, method)
+    assert (np.diff(np.diag(found.correlations @ found.loadings.T @ found.loadings)) < 0).all()
+    assert (np.diff((found.loadings**2).sum(axis=0)) > 0).any()
+
+
 _loadings = st.tuples(st.integers(1, 8), st.integers(1, 4)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=st.integers(-9, 9).map(lambda i: i / 10))
 )
