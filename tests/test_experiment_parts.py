@@ -83,6 +83,19 @@ def test_one_file_says_all_of_it(folder):
     assert run(experiment, folder / "out", resume=True, progress=False).history.equals(result.history)
 
 
+def test_a_cosine_takes_the_rounds_of_the_run(folder):
+    slow = {"name": "FedAvg", "training": {"schedule": {"name": "cosine", "rounds": 40}}}
+    changes = {"training__schedule": "cosine", "method": {"FedAvg": {}, "slow": slow}}
+    experiment = parse(changed(rounds=12, **changes), folder)
+    assert experiment.training.schedule == experiment.trainings["FedAvg"].schedule == fs.schedules.Cosine(rounds=12)
+    assert experiment.trainings["slow"].schedule == fs.schedules.Cosine(rounds=40)
+    assert to_table(experiment)["training"]["schedule"] == {"name": "cosine", "rounds": 12}
+    assert parse(to_table(experiment), folder) == experiment
+    run(parse(changed(rounds=2, **changes), folder), folder / "out", progress=False)
+    with pytest.raises(ValueError, match=r"training\.schedule\.rounds was 2 and is 3"):
+        run(parse(changed(rounds=3, **changes), folder), folder / "out", resume=True, progress=False)
+
+
 def test_an_experiment_that_stopped_early_is_finished(folder):
     experiment = own_images(folder, rounds=40, stop={"metric": "accuracy", "rounds": 1, "split": "test"})
     first = run(experiment, folder / "out", progress=False)
@@ -106,7 +119,14 @@ def own_images(folder, **changes):
         ({"training__optimizer": {"name": "lion"}}, r'training\.optimizer\.name must be one of "sgd", "adam", "adamw"'),
         ({"training__optimizer": {"name": "sgd", "momentun": 0.9}}, r"no key training\.optimizer\.momentun"),
         ({"training__optimizer": {"name": "sgd", "momentum": 2}}, r"training\.optimizer: momentum must be a number in"),
-        ({"training__schedule": {"name": "cosine"}}, r"training\.schedule\.rounds is missing"),
+        ({"training__schedule": "milestones"}, r"training\.schedule\.after is missing"),
+        ({"training__schedule": "warmup"}, r"training\.schedule: \"warmup\" needs rounds or steps"),
+        (
+            {"training__schedule": "cosin"},
+            r'training\.schedule must be one of "cosine", "warmup", "milestones"; or one.s own, as "mine.py:Name"; got '
+            r'"cosin" \(did you mean cosine\?\)',
+        ),
+        ({"training__schedule": 3}, r'training\.schedule must be one of "cosine", .*; got 3'),
         ({"training__loss": "mine.py:nothing"}, r"training\.loss: .*mine\.py defines nothing called 'nothing'"),
         ({"training__loss": "mine.py:Signs"}, r"training"),
         ({"training__clip_norm": 0}, r"training: clip_norm must be a number in \(0, inf\), got 0"),

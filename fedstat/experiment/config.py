@@ -42,7 +42,9 @@ Above the tables
     grid                values to choose from by ``[tune]``, such as ``{ penalty = [0.1, 1.0] }`` (none)
 
 ``[training]``, required
-    The arguments of `fedstat.Training`, such as lr, batch_size, local_epochs, optimizer, schedule, loss.
+    The arguments of `fedstat.Training`, such as lr, batch_size, local_epochs, optimizer, loss.
+    schedule            "cosine" over the run's rounds; "milestones" or "warmup" with options, such as
+                        ``{ name = "warmup", rounds = 5 }``; or ``"mine.py:name"`` (none)
 
 ``[evaluation]``
     every               rounds between evaluations; the last ones are all evaluated (1)

@@ -53,6 +53,8 @@ _PARTS: dict[str, Mapping[str, Any]] = {
     "schedule": {"cosine": schedules.Cosine, "warmup": schedules.Warmup, "milestones": schedules.Milestones},
     "loss": {},
 }
+#: What may stand instead of a known name.
+_OWN = 'or one\'s own, as "mine.py:Name"'
 _STRICT = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
 _WORDS = {
     "int": "a whole number",
@@ -216,7 +218,8 @@ def parse(table: Table, folder: Path) -> Experiment:
     chosen = {label: attempt(_method, methods, label, folder) for label in methods}
     if table.get("method") == {}:
         problems.append("[method] is empty; name at least one, such as [method.FedAvg].")
-    base = attempt(lambda: _training(_table(table, "training"), folder))
+    rounds = 1 if run is None else run.rounds
+    base = attempt(lambda: _training(_table(table, "training"), folder, rounds))
     evaluation = attempt(_evaluation, table, folder)
     stop = attempt(lambda: _validated(Patience, _table(table, "stop"), "stop") if "stop" in table else None)
     plan = attempt(_plan, table, list(methods)) if "plan" in table else None
@@ -227,7 +230,7 @@ def parse(table: Table, folder: Path) -> Experiment:
     labels = list(_table({"method": {}, **table}, "method"))
     if evaluation is not None and labels and evaluation.control not in (None, *labels):
         problems.append(_no_such("evaluation.control", evaluation.control, labels))
-    own = attempt(_trainings, table, chosen, folder) if base is not None else {}
+    own = attempt(_trainings, table, chosen, folder, rounds) if base is not None else {}
     if problems:
         raise ValueError("\n".join(problems))
     made: dict[str, Any] = {
@@ -260,7 +263,7 @@ def make_method(choice: Choice, key: str = "method") -> Method:
     """
     known = fs.methods.available()
     if ":" not in choice.name and choice.name not in known:
-        raise ValueError(_no_such(f"{key}.name", choice.name, known, 'or one\'s own, as "mine.py:Name"'))
+        raise ValueError(_no_such(f"{key}.name", choice.name, known, _OWN))
     return _validated(naming(key, fs.methods.find, choice.name), choice.options, key, ("name", "training", "grid"))
 
 
@@ -311,26 +314,41 @@ def transformer(source: Source) -> Any:
     return naming("data.prepare", transformer_of, made)
 
 
-def _training(table: Table, folder: Path, at: str = "training") -> tuple[Training, dict[str, Any]]:
-    """Make local training of its table; return it, and those entries that name an object, as a file would hold them."""
+def _training(table: Table, folder: Path, rounds: int, at: str = "training") -> tuple[Training, dict[str, Any]]:
+    """Make local training of its table; return it, and those entries that name an object, as a file would hold them.
+
+    A cosine that is given no rounds takes those of the run.
+    """
     settings = dict(table)
     objects, named = {}, {}
     for key, known in _PARTS.items():
         value = settings.get(key)
+        if key == "schedule" and isinstance(value, str) and value in known:
+            value = {"name": value}
         if isinstance(value, dict) or (isinstance(value, str) and ":" in value):
             choice = _choice(value if isinstance(value, dict) else {"name": value}, f"{at}.{key}", folder)
+            if choice.name == "cosine":
+                choice = replace(choice, options={"rounds": rounds, **choice.options})
             objects[key] = _made(choice, f"{at}.{key}", known)
+            if objects[key] == schedules.Warmup():
+                raise ValueError(
+                    f'{at}.{key}: "warmup" needs rounds or steps, as in {{ name = "warmup", rounds = 5 }}.'
+                )
             named[key] = {"name": choice.name, **choice.options} if choice.options else choice.name
             del settings[key]
+        elif key == "schedule" and key in settings:
+            raise ValueError(_no_such(f"{at}.{key}", value, known, _OWN))
     training = _validated(Training, settings, at, _PARTS)
     return _naming_fields(at, replace, training, **objects), named
 
 
-def _trainings(table: Table, chosen: Mapping[str, MethodChoice | None], folder: Path) -> dict[str, Training]:
+def _trainings(
+    table: Table, chosen: Mapping[str, MethodChoice | None], folder: Path, rounds: int
+) -> dict[str, Training]:
     """Return the local training of each method: that of all, but for what is its own."""
     common = _table(table, "training")
     return {
-        label: _training({**common, **choice.training}, folder, _own("training", label))[0]
+        label: _training({**common, **choice.training}, folder, rounds, _own("training", label))[0]
         for label, choice in chosen.items()
         if choice is not None
     }
@@ -392,7 +410,7 @@ def grid_of(experiment: Experiment, label: str, grid: Mapping[str, Any]) -> Grid
 def _made(choice: Choice, key: str, known: Mapping[str, Any]) -> Any:
     """Return what a choice names: an object as it is, or a class with its options."""
     if ":" not in choice.name and choice.name not in known:
-        raise ValueError(_no_such(f"{key}.name", choice.name, known, 'or one\'s own, as "mine.py:Name"'))
+        raise ValueError(_no_such(f"{key}.name", choice.name, known, _OWN))
     found = naming(key, load_object, choice.name) if ":" in choice.name else known[choice.name]
     if isinstance(found, type):
         return _validated(found, choice.options, key, ("name",))
@@ -627,7 +645,7 @@ def _wanted(error: Any) -> str:
     if kind == "missing":
         return f"a table with {error['loc'][-1]}"
     if kind == "needs_python_object":
-        return 'one\'s own, as "mine.py:Name"'
+        return _OWN.removeprefix("or ")
     if kind == "literal_error":
         return error["ctx"]["expected"].replace("'", '"')
     if kind in ("unexpected_keyword_argument", "callable_type", "is_instance_of"):

@@ -94,7 +94,10 @@ class Training:
                 "has its own, such as fs.SGD(momentum=0.9)."
             )
         if not (self.schedule is None or callable(self.schedule)):
-            raise ValueError(f"schedule must be a function of round and step, got {self.schedule!r}.")
+            raise ValueError(
+                "schedule must be a function of round and step, such as fs.schedules.Cosine(rounds=100), got "
+                f"{self.schedule!r}."
+            )
 
     @property
     def steps(self) -> Optimizer:
