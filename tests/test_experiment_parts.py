@@ -7,8 +7,10 @@ import pytest
 import fedstat as fs
 from fedstat._user_code import load_object
 from fedstat.experiment import run
+from fedstat.experiment.build import set_up
 from fedstat.experiment.config import to_table
 from fedstat.experiment.reading import parse
+from fedstat.experiment.run import carry_out
 from tests.support.experiments import changed, images, own
 
 MINE = """
@@ -80,7 +82,11 @@ def test_one_file_says_all_of_it(folder):
     kept = result.history[result.history["kept"] & (result.history["split"] == "test")]
     accuracy = kept[(kept["metric"] == "accuracy") & (kept["estimand"] == "global")]["value"].mean()
     assert summary.loc[summary["summary"] == "primary", "mean"].item() == pytest.approx(accuracy)
-    assert run(experiment, folder / "out", resume=True, progress=False).history.equals(result.history)
+    assert summary.set_index("metric").loc["size", "mean"] == pytest.approx(clients.test.n.mean())
+    again, said = carry_out(set_up(experiment), folder / "out", False, resume=True)
+    assert again.history.equals(result.history)
+    (line,) = (line.split() for line in str(said).splitlines() if "log_loss" in line)
+    assert {"macro_f1", "size", "loss"} <= {*line}
 
 
 def test_a_cosine_takes_the_rounds_of_the_run(folder):

@@ -185,7 +185,7 @@ def summarise(
     """
     test = history[(history["split"] == "test") & (history["round"] > 0)]
     labels = list(dict.fromkeys(test["method"]))
-    metrics = [m for m in ("balanced_accuracy", "log_loss", "majority_share") if (test["metric"] == m).any()]
+    metrics = [metric for metric in dict.fromkeys(test["metric"]) if metric != comparison.scores.metric]
     models = dict(zip(comparison.scores.methods, comparison.scores.models, strict=True))
     beside = {
         metric: primary_summary(test, metric, last=last, estimand=models).mean(skipna=False) for metric in metrics
