@@ -135,6 +135,7 @@ class Alone(fs.executor.PerClient if hasattr(fs, "executor") else object): ...
         {"training__schedule": "mine.py:net"},
         {"evaluation": {"metrics": ["macro_f1", "mine.py:guess"]}},
         {"executor": "mine.py:Alone"},
+        {"data": {"name": "digits", "prepare": "mine.py:net"}},
     ],
     ids=lambda named: next(iter(named)),
 )
@@ -148,6 +149,8 @@ def test_a_dry_run_lists_code_and_runs_none(tmp_path, named):
     assert f"{tmp_path / 'mine.py'}:" in done.output
     assert hashlib.sha256(MINE.encode()).hexdigest() in done.output
     assert "Nothing of it was run" in done.output
+    assert "3 rounds, 1 method, 1 seed; time and memory cannot be told without that code" in done.output
+    assert ("seed 0: 4 clients" in done.output) == ("data" not in named)
     assert {path.name for path in tmp_path.iterdir()} == {"mine.py", "it.toml"}
     (tmp_path / "it.toml").write_text(tomli_w.dumps(changed(**named) | {"rounds": 0}))
     wrong = CliRunner().invoke(app, ["run", str(tmp_path / "it.toml"), "--dry-run"])

@@ -49,7 +49,7 @@ def run(
         typer.Option(
             "--dry-run",
             help="Print configuration, clients and estimate; run and write nothing. Where Python files are named, "
-            "list them and stop.",
+            "list them and print the clients.",
         ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the summary only, and no progress.")] = False,
@@ -64,8 +64,9 @@ def run(
     and every trial in tuning/). All keys of the file:
     python -m pydoc fedstat.experiment.config
     Python files that the configuration names are run, with your rights;
-    --dry-run runs none of them and lists them instead. A table [plan] says
-    beforehand what will be compared, such as control, margin and seeds.
+    --dry-run runs none of them, lists them, and says what can be told without
+    them. A table [plan] says beforehand what will be compared, such as
+    control, margin and seeds.
 
     SIGTERM lets the round in progress end, saves it and stops with status
     143; --resume continues. Ctrl-C stops at once, and what the last
@@ -83,23 +84,27 @@ def run(
     import tomli_w
 
     with _no_collection():
-        from fedstat.experiment.build import set_up
+        from fedstat.experiment.build import population, set_up
         from fedstat.experiment.config import to_table
         from fedstat.experiment.estimate import estimate
-        from fedstat.experiment.reading import code_named, read, setting
+        from fedstat.experiment.reading import code_named, read, setting, without_code
         from fedstat.experiment.run import carry_out, check_folder
         from fedstat.federated import Terminated
 
     wanted: dict[str, Any] = dict(map(setting, changes or ()))
     named = {"device": device, "executor": executor, "evaluation.control": control, "evaluation.margin": margin}
     wanted |= {key: value for key, value in named.items() if value is not None}
-    if dry_run and (code := code_named(config, wanted)):
-        typer.echo(_listed(config, code))
-        return
-    experiment = read(config, wanted)
+    code = code_named(config, wanted) if dry_run else {}
+    experiment = without_code(config, wanted) if code else read(config, wanted)
     if seeds is not None:
         first = experiment.seeds[0]
         experiment = replace(experiment, seed=tuple(range(first, first + seeds)))
+    if code:
+        typer.echo(_listed(config, code))
+        if "data.prepare" not in code:
+            typer.echo(f"\nseed {experiment.seeds[0]}: {population(experiment)[0]}")
+        typer.echo(f"\n{_size(experiment)}; time and memory cannot be told without that code")
+        return
     folder = out if out is not None else Path("runs") / config.stem
     say = (lambda text: None) if quiet else typer.echo
 
@@ -120,12 +125,10 @@ def run(
             if setup.dataset.lossy:
                 say(f"LOSSY DATA: {setup.dataset.lossy}")
             if done < experiment.rounds:
-                left = {"round": experiment.rounds - done, "method": len(setup.methods), "seed": len(experiment.seeds)}
-                size = ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in left.items())
                 before = "" if done else _tuned(experiment)
                 with _busy("rehearsing a few batches", quiet):
                     expected = estimate(setup, done)
-                say(f"\n{before}{size}: {expected}\n")
+                say(f"\n{before}{_size(experiment, done)}: {expected}\n")
             if dry_run:
                 return
             _, summary = carry_out(setup, folder, progress=_progress(quiet), resume=resume)
@@ -153,6 +156,12 @@ def _tuned(experiment: Any) -> str:
     return f"tuning first, in trials of {rounds} rounds under the seeds {seeds}: {listed}; then\n"
 
 
+def _size(experiment: Any, done: int = 0) -> str:
+    """Count what is to run."""
+    left = {"round": experiment.rounds - done, "method": len(experiment.method), "seed": len(experiment.seeds)}
+    return ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in left.items())
+
+
 def _listed(config: Path, code: dict[str, str]) -> str:
     """Say which Python code a run would execute, and that it was not."""
     lines = [f"{config} names Python code, which a run executes with your rights. Nothing of it was run:", ""]
@@ -160,8 +169,7 @@ def _listed(config: Path, code: dict[str, str]) -> str:
         file = Path(name.rpartition(":")[0])
         known = f"SHA-256 {sha256(file.read_bytes()).hexdigest()}" if file.is_file() else "there is no such file"
         lines.append(f"  {key} = {name} ({known})")
-    lines += ["", "The rest of the file is as it should be, as far as it can be told without that code. A run prints",
-              "who holds what, and an estimate of time and memory, before its first round."]  # fmt: skip
+    lines += ["", "The rest of the file is as it should be, as far as it can be told without that code."]
     return "\n".join(lines)
 
 

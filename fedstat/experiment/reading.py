@@ -141,6 +141,24 @@ def code_named(path: str | Path, changes: Table | None = None) -> dict[str, str]
     return found
 
 
+def without_code(path: str | Path, changes: Table | None = None) -> Experiment:
+    """Return what `read` does, with stand-ins for all that may be Python code: data, clients, rounds and seeds stay.
+
+    Raises
+    ------
+    ValueError
+        As `read`.
+    """
+    path = Path(path)
+    table = _table_of(path, changes)
+    known = {key: value for key, value in table.items() if key not in (*_TABLES, "executor")}
+    known["data"] = {key: value for key, value in table["data"].items() if key != "prepare" or ":" not in value}
+    known["method"] = {label: {"name": "FedAvg"} for label in table["method"]}
+    known["evaluation"] = {"common": table.get("evaluation", {}).get("common", False)}
+    known |= {"partition": table["partition"], "model": {"name": "mlp"}, "training": {"lr": 0.1}}
+    return parse(known, path.parent)
+
+
 def _names(table: Table) -> Iterator[tuple[str, Any]]:
     """Yield all entries of a configuration that may name an object in a Python file, by their keys."""
 
