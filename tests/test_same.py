@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -428,3 +429,34 @@ def test_seeds_that_no_table_holds_are_refused_before_training(tmp_path):
         own(tmp_path, seed=2**63)
     with pytest.raises(ValueError, match=r"seed must lie in 0\.\.2\^63 - 1"):
         replace(own(tmp_path, seed=last), seed=(last, last + 1))
+
+
+def test_a_further_method_runs_alone_and_is_paired_with_what_ran_before(tmp_path):
+    images(tmp_path)
+
+    def experiment(*labels):
+        methods = {label: {} for label in labels}
+        return own(tmp_path, method=methods, seed=[1, 2], partition={"kind": "iid", "clients": 4})
+
+    run(experiment("FedAvg", "Local"), tmp_path / "out", progress=False)
+    more = experiment("FedAvg", "Local", "FedPer")
+    with pytest.raises(
+        ValueError, match=r"experiment: method\.FedPer is new\..* Run FedPer alone: from a file without"
+    ):
+        run(more, tmp_path / "out", resume=True, progress=False)
+    run(experiment("FedPer"), tmp_path / "alone", progress=False)
+    together = run(more, tmp_path / "together", progress=False)
+    found = fs.compare([tmp_path / "out", tmp_path / "alone"])
+    pd.testing.assert_frame_equal(found.summary, fs.compare(together).summary)
+    pd.testing.assert_frame_equal(found.differences, fs.compare(together).differences)
+
+
+def test_a_result_in_memory_takes_no_further_method():
+    first = go(1)
+    methods = {"it": fs.FedAvg(), "more": fs.Local()}
+    with pytest.raises(
+        ValueError, match=r"only rounds may differ\. Run more alone under the same seeds, and give both"
+    ):
+        fs.federate(
+            methods, partial(layers, nn.ReLU()), population(), fs.Training(lr=0.1), rounds=2, seed=3, resume=first
+        )

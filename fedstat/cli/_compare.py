@@ -66,7 +66,8 @@ def compare(
     Results may come from fedstat or from any other program: four columns,
     method, seed, client and accuracy, are enough. Intervals hold together for
     all comparisons. Runs on other data, or that end after other rounds, are
-    refused.
+    refused. A method that ran later and alone, under the same seeds, is
+    compared by naming both folders.
 
     Examples:
 

@@ -116,23 +116,30 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
         return None
     if not resume:
         raise ValueError(f"{out} holds a run already; continue it with --resume, or choose another folder with --out.")
-    was = dict(_flat(tomllib.loads(unseal(out / "experiment.toml"))))
+    table = tomllib.loads(unseal(out / "experiment.toml"))
+    was = dict(_flat(table))
     now = dict(_flat(to_table(experiment)))
     seeds = np.atleast_1d(was.get("seed", [])).tolist()
     if list(experiment.seeds[: len(seeds)]) == seeds:  # more seeds are run beside those that are there
         was["seed"] = now["seed"]
     if {was.get("executor"), now["executor"]} == {"auto", "ray"}:  # the same work, elsewhere
         was["executor"] = now["executor"]
+    added = [label for label in experiment.method if label not in table.get("method", {})]
     keys = [key for key in (was | now) if was.get(key) != now.get(key) and key not in _FREE]
-    if keys:
-        differing = "; ".join(f"{key} was {was.get(key)!r} and is {now.get(key)!r}" for key in keys)
-        begun = (
-            ""
-            if complete_folder(out / "run").exists()
-            else " It holds no round of a run yet: remove it, or take another."
-        )
+    keys = [key for key in keys if not key.startswith(tuple(f"method.{label}." for label in added))]
+    if keys or added:
+        told = [f"{key} was {was.get(key)!r} and is {now.get(key)!r}" for key in keys]
+        differing = "; ".join([*told, *(f"method.{label} is new" for label in added)])
+        way = ""
+        if not complete_folder(out / "run").exists():
+            way = " It holds no round of a run yet: remove it, or take another."
+        elif added:
+            way = (
+                f" Run {' and '.join(added)} alone: from a file without the other methods, into a folder of its own. "
+                f"Then 'fedstat compare {out} THAT_FOLDER' pairs the runs by seed."
+            )
         raise ValueError(
-            f"{out} holds another experiment: {differing}. Only {', '.join(_FREE)} and further seeds may differ.{begun}"
+            f"{out} holds another experiment: {differing}. Only {', '.join(_FREE)} and further seeds may differ.{way}"
         )
     if not complete_folder(out / "run").exists():
         return None

@@ -246,7 +246,9 @@ class Result:
             If samples, network, methods, own code or settings differ; the message names them.
         """
         if told := differences(self.config, config):
-            raise ValueError(f"resume holds a run with {', '.join(told)}; only rounds may differ.")
+            added = " and ".join(sorted(config["methods"].keys() - self.config["methods"].keys()))
+            alone = f" Run {added} alone under the same seeds, and give both results to fs.compare." if added else ""
+            raise ValueError(f"resume holds a run with {', '.join(told)}; only rounds may differ.{alone}")
 
     def save(self, folder: str | Path) -> None:
         """Write the run into `folder`: settings, tables, states, and the environment.

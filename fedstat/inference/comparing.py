@@ -49,10 +49,10 @@ def compare(
     """Compare methods, paired on seeds, and say what may be concluded.
 
     Results are one or several of: what `fedstat.federate` returns, its history, a run's folder, a file or a table
-    (`fedstat.read_results` says which). A method that ran under other seeds in another result is the same method. What
-    cannot be compared is refused: runs on other data or with other participants, by the fingerprints that they
-    carry, and runs that end after other rounds. A client whose value is infinite, NaN or absent leaves its method
-    without a mean, and is counted.
+    (`fedstat.read_results` says which). A method that ran under other seeds in another result is the same method; one
+    that ran later and alone, under the same seeds, is compared by naming both results. What cannot be compared is
+    refused: runs on other data or with other participants, by the fingerprints that they carry, and runs that end after
+    other rounds. A client whose value is infinite, NaN or absent leaves its method without a mean, and is counted.
 
     Parameters
     ----------
