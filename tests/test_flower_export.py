@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +30,14 @@ flwr = pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict  # noqa: E402
 from flwr.clientapp import ClientApp  # noqa: E402
-from flwr.common import FitIns, Parameters, serde  # noqa: E402
+from flwr.common import FitIns, FitRes, Parameters, serde  # noqa: E402
+from flwr.server.client_proxy import ClientProxy  # noqa: E402
 from flwr.serverapp import Grid  # noqa: E402
+from flwr.serverapp.strategy import Result  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from fedstat.export import flower, grpc, talk  # noqa: E402
+from fedstat.export.packet import Ask  # noqa: E402
 from tests.support import flower_ends as ends  # noqa: E402
 
 #: What needs at the server, or at a client, what the messages do not bring there.
@@ -88,7 +91,7 @@ def test_every_method_equals_the_simulation_or_is_refused_by_name(name: str, tmp
 
     def run() -> tuple[Server, list[Client]]:
         people, server = [end(k) for k in range(4)], Server(method, model, ends.TRAINING, clients=4, **how)
-        hellos = {k: one.answer(Packet({}, {"ask": 0})) for k, one in enumerate(people)}
+        hellos = {k: one.answer(Packet({}, {"ask": 0, "round": 0})) for k, one in enumerate(people)}
         talk.begin(server, hellos, lambda packets: {k: people[k].answer(p) for k, p in packets.items()})
         for _ in range(3):
             server.aggregate({k: people[k].answer(p) for k, p in server.requests().items()})
@@ -129,7 +132,7 @@ def test_a_server_that_looks_at_what_clients_keep_is_refused(sets: bool, why: st
         for k in range(3)
     ]
     server = Server(method, model, ends.TRAINING, clients=3)
-    talk.begin(server, {k: one.answer(Packet({}, {"ask": 0})) for k, one in enumerate(people)}, dict)
+    talk.begin(server, {k: one.answer(Packet({}, {"ask": 0, "round": 0})) for k, one in enumerate(people)}, dict)
     with pytest.raises(Refused, match=f"Peeping cannot run with real clients: {why}"):
         server.aggregate({k: people[k].answer(p) for k, p in server.requests().items()})
 
@@ -157,13 +160,13 @@ class Memory(Grid):
         return list(self.nodes)
 
     def send_and_receive(self, messages: list[Message], *, timeout: float | None = None) -> list[Message]:
-        return [self.deliver(message) for message in messages]
+        return [self.deliver(message) for message in messages if message.metadata.dst_node_id in self.nodes]
 
     def deliver(self, message: Message) -> Message:
-        node = message.metadata.dst_node_id
-        reply = self.app(carried(message), Context(1, node, {"number": self.nodes[node]}, RecordDict(), {}))
+        node, k = message.metadata.dst_node_id, self.nodes[message.metadata.dst_node_id]
+        reply = self.app(carried(message), Context(1, node, {"number": k}, RecordDict(), {}))
         down, up = (sum(a.numpy().nbytes for a in m.content["arrays"].values()) for m in (message, reply))
-        self.sent.append((message.metadata.message_type, message.metadata.group_id, self.nodes[node], up, down))
+        self.sent.append((message.metadata.message_type, message.metadata.group_id, k, up, down))
         return carried(reply)
 
     def refuse(self, *_: object, **__: object) -> None:
@@ -273,7 +276,7 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
         return Client(method, model, ends.alone(data, k), ends.TRAINING, number=k, clients=3, folder=tmp_path)
 
     people = [end(k) for k in range(3)]
-    hellos = {k: one.answer(Packet({}, {"ask": 0})) for k, one in enumerate(people)}
+    hellos = {k: one.answer(Packet({}, {"ask": 0, "round": 0})) for k, one in enumerate(people)}
     with pytest.raises(Refused, match=r"all 3 clients must answer before the first round; \[1\] did not"):
         talk.begin(Server(method, model, ends.TRAINING, clients=3), {0: hellos[0], 2: hellos[2]}, dict)
     with pytest.raises(Refused, match="two clients say that they are client 0"):
@@ -283,23 +286,13 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="data must be those of one client, got 3"):
         Client(method, model, clients, ends.TRAINING, number=0, clients=3, folder=tmp_path)
 
-    server = Server(method, model, ends.TRAINING, clients=3)
-    talk.begin(server, hellos, dict)
-    replies = {k: people[k].answer(packet) for k, packet in server.requests().items()}
-    honest = replies[1].arrays
-    for arrays, why in (
-        ({**honest, "extra": np.ones(2, np.float32)}, "sent 'extra' in different shapes, or not all of them"),
-        ({n: a for n, a in list(honest.items())[1:]}, "client 1 must send .* it sent"),
-        ({n: a * np.inf for n, a in honest.items()}, "finite"),
+    for change, why in (
+        ({"samples": 0}, "'samples' must be a whole number in 1"),
+        ({"round": 1}, "'round' of its reply"),
     ):
-        server.requests()
-        with pytest.raises(Refused, match=why):
-            server.aggregate(replies | {1: Packet(arrays, {"samples": 9})})
-    server.requests()
-    server.aggregate({k: replies[k] for k in (0, 2)})  # who does not answer is left out
-    n, own = clients.train.n[[0, 2]], [replies[k].arrays["hidden.weight"] for k in (0, 2)]
-    due = np.average(own, axis=0, weights=n)
-    np.testing.assert_allclose(server.state.server["hidden.weight"].numpy(), due, rtol=0, atol=1e-6)
+        wrong = Packet({}, {**hellos[1].numbers, **change})
+        with pytest.raises(Refused, match=f"client 1 cannot be left out before the first round: the number {why}"):
+            talk.begin(Server(method, model, ends.TRAINING, clients=3), {**hellos, 1: wrong}, dict)
 
     dynamic = fs.FedFac(layers=["hidden"], tau=fs.Count(3), kappa=0.6, dynamic=True)
     people = [
@@ -310,6 +303,314 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
     talk.begin(server, hellos, lambda packets: {k: people[k].answer(p) for k, p in packets.items()})
     with pytest.raises(Refused, match="FedFac cannot run with real clients: its server tells clients truth values"):
         server.requests()
+
+
+# ---- replies that are no messages ---------------------------------------------------------------------------------
+
+
+class Liar:
+    """A client whose replies are changed by a function of the question and the honest reply."""
+
+    def __init__(self, client: Client, change: Callable[[int, Packet, Packet], Packet]) -> None:
+        self.client, self.change = client, change
+
+    def answer(self, packet: Packet) -> Packet:
+        return self.change(self.client.number, packet, self.client.answer(packet))
+
+
+class Wire(ClientProxy):
+    """A connection of Flower's gRPC server without a network: messages become bytes and messages again."""
+
+    def __init__(self, client: Liar) -> None:
+        super().__init__(str(client.client.number))
+        self.end = grpc._Client(client)
+
+    def fit(self, ins: FitIns, timeout: float | None, group_id: int | None) -> FitRes:
+        reply = self.end.fit(serde.fit_ins_from_proto(serde.fit_ins_to_proto(ins)))
+        return serde.fit_res_from_proto(serde.fit_res_to_proto(reply))
+
+    evaluate = get_parameters = get_properties = reconnect = Memory.refuse
+
+
+@dataclass
+class Run:
+    """Three clients and a server on one of the two carriers; what is changed on the way is told by `change`."""
+
+    by: str
+    folder: Path
+    method: fs.Method = field(default_factory=lambda: ends.METHODS["FedPer"])
+    change: Callable[[int, Packet, Packet], Packet] = lambda k, asked, reply: reply
+
+    def __post_init__(self) -> None:
+        self.server = Server(self.method, ends.model(), ends.TRAINING, clients=3)
+        if self.by == "records":
+            self.grid = Memory(flower.client_app(lambda context: self.end(context.node_config["number"])), 3)
+            return
+        self.runner = grpc._Runner(self.server, 1)
+        self.leave_and_return(3)
+
+    def end(self, k: int) -> Liar:
+        data = ends.alone(ends.everybody(), k)
+        own = Client(self.method, ends.model(), data, ends.TRAINING, number=k, clients=3, folder=self.folder)
+        return Liar(own, self.change)
+
+    def leave_and_return(self, clients: int) -> None:
+        """Break all connections; so many clients come back on new ones."""
+        if self.by == "records":
+            first = 1 + max(self.grid.nodes)
+            self.grid.nodes = {first + k: k for k in range(clients)}
+            return
+        manager = self.runner.client_manager()
+        for proxy in list(manager.all().values()):
+            manager.unregister(proxy)
+        for k in range(clients):
+            manager.register(Wire(self.end(k)))
+
+    def play(self, rounds: int) -> Result | None:
+        """Play, and return Flower's result where there is one."""
+        if self.by == "records":
+            return flower.Strategy(self.server, 1).start(self.grid, ArrayRecord(), num_rounds=rounds)
+        self.runner.fit(rounds, None)
+        if self.runner.error is not None:
+            raise self.runner.error
+        return None
+
+    def entered(self) -> dict[int, list[int]]:
+        """Return whose replies entered each round's average."""
+        return {t: own["client"][own["entered"]].tolist() for t, own in self.server.entered.groupby("round")}
+
+
+CARRIERS = pytest.mark.parametrize("by", ["records", "grpc"])
+EVERY = [0, 1, 2]
+
+
+def stained(packet: Packet) -> Packet:
+    """Return a packet whose arrays are NaN."""
+    return replace(packet, arrays={name: array * np.nan for name, array in packet.arrays.items()})
+
+
+@CARRIERS
+def test_a_damaged_reply_leaves_its_client_out_of_the_round_and_it_comes_back(by: str, tmp_path: Path) -> None:
+    def change(k: int, asked: Packet, reply: Packet) -> Packet:
+        bad = (k, asked.numbers["ask"], asked.numbers["round"]) == (1, Ask.TRAIN, 1)
+        return stained(reply) if bad else reply
+
+    run = Run(by, tmp_path, change=change)
+    with pytest.warns(RuntimeWarning, match=r"client 1 is left out of round 2: array .* must hold finite numbers"):
+        result = run.play(4)
+    assert run.entered() == {1: EVERY, 2: [0, 2], 3: EVERY, 4: EVERY}
+    left = run.server.entered.query("not entered")
+    assert left["why"].str.contains("finite").tolist() == [True]
+    assert run.server.history.groupby("round")["client"].nunique().to_dict() == dict.fromkeys([1, 2, 3, 4], 3)
+    assert np.isfinite(run.server.history["value"]).all()
+    if result is not None:
+        told = {t: list(record["entered"]) for t, record in result.train_metrics_clientapp.items()}
+        assert told == run.entered()
+
+
+@CARRIERS
+def test_a_message_that_cannot_be_read_leaves_its_client_out_of_the_round(by: str, tmp_path: Path) -> None:
+    odd = {"records": [1.0, 2.0], "grpc": b"text"}[by]
+
+    def change(k: int, asked: Packet, reply: Packet) -> Packet:
+        bad = k == 2 and asked.numbers["round"] == 1
+        return replace(reply, numbers={**reply.numbers, "more": odd}) if bad else reply
+
+    run = Run(by, tmp_path, change=change)
+    with pytest.warns(RuntimeWarning, match="'more' must be") as told:
+        run.play(3)
+    assert [str(one.message)[:50] for one in told] == [
+        "what client 2 measured after round 1 is left out: ",
+        "client 2 is left out of round 2: number 'more' mus",
+    ]
+    assert run.entered() == {1: EVERY, 2: [0, 1], 3: EVERY}
+    assert run.server.history.query("round == 1")["client"].unique().tolist() == [0, 1]
+
+
+@CARRIERS
+@pytest.mark.filterwarnings("ignore:client . is left out of round 2")
+def test_a_round_without_a_usable_reply_changes_nothing(by: str, tmp_path: Path) -> None:
+    def change(k: int, asked: Packet, reply: Packet) -> Packet:
+        return stained(reply) if (asked.numbers["ask"], asked.numbers["round"]) == (Ask.TRAIN, 1) else reply
+
+    run, states = Run(by, tmp_path, change=change), []
+    step = run.server.aggregate
+    run.server.aggregate = lambda replies: states.append((step(replies), run.server.state)[1])
+    run.play(3)
+    assert run.entered() == {1: EVERY, 2: [], 3: EVERY}
+    first, second, third = (state.server["hidden.weight"] for state in states)
+    assert torch.equal(first, second)
+    assert not torch.equal(second, third)
+    assert [state.round for state in states] == [1, 2, 3]
+    assert run.server.history["round"].unique().tolist() == [1, 2, 3]
+
+
+@CARRIERS
+@pytest.mark.parametrize("why", ["it was interrupted", "all clients left, and none came back in 1 s"])
+def test_the_history_is_returned_when_a_run_ends_early(by: str, why: str, tmp_path: Path) -> None:
+    def change(k: int, asked: Packet, reply: Packet) -> Packet:
+        if (k, asked.numbers["ask"], asked.numbers["round"]) == (2, Ask.TRAIN, 2):
+            if "interrupted" in why:
+                raise KeyboardInterrupt
+            run.leave_and_return(0)
+        return reply
+
+    run = Run(by, tmp_path, change=change)
+    with pytest.warns(RuntimeWarning, match=f"the run ended early, after . rounds: {why}"):
+        result = run.play(9)
+    done = {1, 2} if "interrupted" in why else {1, 2, 3}
+    assert run.entered().keys() == done
+    assert set(run.server.history["round"]) >= {1, 2}
+    if result is not None:
+        assert result.train_metrics_clientapp.keys() == done
+        assert set(result.arrays) == set(run.server.state.server)
+
+
+@CARRIERS
+def test_a_client_whose_connection_broke_comes_back_with_what_it_kept(by: str, tmp_path: Path) -> None:
+    def change(k: int, asked: Packet, reply: Packet) -> Packet:
+        if (k, asked.numbers["ask"]) == (2, Ask.EVALUATE):
+            run.leave_and_return(3)
+        return reply
+
+    run = Run(by, tmp_path, method=ends.METHODS["FedFac"], change=change)
+    run.play(3)
+    played = simulate(run.method, ends.model(), ends.everybody(), 3)
+    check_equal(run.server, lambda k: run.end(k).client.state(), played[-1])
+
+
+def asked_to_train(folder: Path, **how: object) -> tuple[Server, dict[int, Packet]]:
+    """Return a server whose three clients have trained once, and their honest replies."""
+    run = Run("records", folder)
+    people, server = [run.end(k) for k in range(3)], Server(run.method, ends.model(), ends.TRAINING, clients=3, **how)
+    talk.begin(server, {k: one.answer(talk.HELLO) for k, one in enumerate(people)}, dict)
+    return server, {k: people[k].answer(packet) for k, packet in server.requests().items()}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "numbers", "why"),
+    [
+        ({"extra": np.ones(2, np.float32)}, {}, "it must send .* it sent"),
+        ({"extra": np.ones(2, np.longdouble)}, {}, "array 'extra' must hold numbers, got"),
+        ({"extra": np.ones(2, ">f4")}, {}, "array 'extra' must hold numbers, got"),
+        ({"hidden.bias": None}, {}, "it must send .* it sent|its arrays do not make FedPer's message"),
+        ({"hidden.bias": np.full(6, np.inf, np.float32)}, {}, "finite"),
+        ({"hidden.bias": np.ones(5, np.float32)}, {}, "must have shape"),
+        ({"bits:hidden.bias": np.ones(1, np.uint8)}, {}, "truth values"),
+        ({}, {"samples": 10**6}, r"the number 'samples' of its reply must be \d+, got 1000000"),
+        ({}, {"round": 7}, "the number 'round' of its reply must be 0, got 7"),
+        ({}, {"ask": 4}, "the number 'ask' of its reply must be 3, got 4"),
+    ],
+)
+def test_only_the_message_that_was_asked_for_enters_the_average(
+    arrays: dict[str, np.ndarray | None], numbers: dict[str, int], why: str, tmp_path: Path
+) -> None:
+    server, replies = asked_to_train(tmp_path)
+    sent = {name: array for name, array in {**replies[1].arrays, **arrays}.items() if array is not None}
+    with pytest.warns(RuntimeWarning, match=f"client 1 is left out of round 1: .*(?:{why})"):
+        server.aggregate(replies | {1: Packet(sent, {**replies[1].numbers, **numbers})})
+    n, own = ends.everybody().train.n[[0, 2]], [replies[k].arrays["hidden.weight"] for k in (0, 2)]
+    due = np.average(own, axis=0, weights=n)
+    np.testing.assert_allclose(server.state.server["hidden.weight"].numpy(), due, rtol=0, atol=1e-6)
+    assert server.entered["entered"].tolist() == [True, False, True]
+    assert server.entered["distance"].isna().tolist() == [False, True, False]
+
+
+def test_a_reply_to_an_earlier_round_is_refused_in_a_later_one(tmp_path: Path) -> None:
+    server, first = asked_to_train(tmp_path)
+    server.aggregate(first)
+    server.requests()
+    with pytest.warns(RuntimeWarning, match="'round' of its reply must be 1, got 0"):
+        server.aggregate(first)
+    assert server.entered.query("round == 2")["entered"].tolist() == [False] * 3
+
+
+def test_how_far_replies_lie_is_recorded_and_may_be_bounded(tmp_path: Path) -> None:
+    server, replies = asked_to_train(tmp_path)
+    begun = server.state.server
+    due = [
+        np.sqrt(sum(((a - begun[n].numpy()).astype(float) ** 2).sum() for n, a in replies[k].arrays.items()))
+        for k in range(3)
+    ]
+    huge = Packet({n: a + np.float32(1e30) for n, a in replies[1].arrays.items()}, replies[1].numbers)
+    server.aggregate(replies)
+    np.testing.assert_allclose(server.entered["distance"], due, rtol=1e-6)
+    bounded, _ = asked_to_train(tmp_path, farthest=2 * max(due))
+    with pytest.warns(RuntimeWarning, match=r"client 1 is left out of round 1: it lies .*e\+.* from what it was sent"):
+        bounded.aggregate(replies | {1: huge})
+    assert bounded.entered["entered"].tolist() == [True, False, True]
+    assert bounded.entered["distance"][1] > 1e29
+    with pytest.raises(ValueError, match=r"farthest must be a number in \(0, inf\), got -1"):
+        asked_to_train(tmp_path, farthest=-1)
+
+
+def test_an_average_that_is_not_finite_is_not_taken(tmp_path: Path) -> None:
+    run = Run("records", tmp_path, method=fs.FedAvg(server_lr=2))
+    people, server = [run.end(k) for k in range(3)], run.server
+    talk.begin(server, {k: one.answer(talk.HELLO) for k, one in enumerate(people)}, dict)
+    before = server.state.server
+    replies = {k: people[k].answer(packet) for k, packet in server.requests().items()}
+    huge = {
+        k: Packet({n: a * 0 + np.float32(3e38) for n, a in p.arrays.items()}, p.numbers) for k, p in replies.items()
+    }
+    with pytest.warns(RuntimeWarning, match="the average with it is not finite"):
+        server.aggregate(huge)
+    assert all(torch.equal(leaf, before[name]) for name, leaf in server.state.server.items())
+    server.requests()
+
+
+def test_a_method_without_a_form_of_its_own_takes_the_form_that_most_have(tmp_path: Path) -> None:
+    run = Run("records", tmp_path, method=fs.methods.find("SCAFFOLD")())
+    plain = fs.Training(lr=0.1, batch_size=4)
+    server = Server(run.method, ends.model(), plain, clients=3)
+    people = [
+        Client(run.method, ends.model(), ends.alone(ends.everybody(), k), plain, number=k, clients=3, folder=tmp_path)
+        for k in range(3)
+    ]
+    talk.begin(server, {k: one.answer(talk.HELLO) for k, one in enumerate(people)}, dict)
+    replies = {k: people[k].answer(packet) for k, packet in server.requests().items()}
+    name = next(n for n in replies[0].arrays if n not in server.state.server)
+    short = {**replies[0].arrays, name: np.ones(1, np.float32)}
+    with pytest.warns(RuntimeWarning, match="client 0 is left out of round 1: its arrays have other names or shapes"):
+        server.aggregate(replies | {0: Packet(short, replies[0].numbers)})
+    assert server.entered["entered"].tolist() == [False, True, True]
+
+
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
+def test_a_client_whose_training_diverges_says_so_and_comes_back_in_a_later_round(tmp_path: Path) -> None:
+    run = Run("grpc", tmp_path)
+    ask = run.server.requests
+
+    def once() -> dict[int, Packet]:
+        sent = ask()
+        if run.server.round == 1:
+            huge = {name: array * np.float32(1e38) for name, array in sent[1].arrays.items()}
+            sent[1] = replace(sent[1], arrays=huge)
+        return sent
+
+    run.server.requests = once
+    run.play(3)
+    assert run.entered() == {1: EVERY, 2: [0, 2], 3: EVERY}
+    (why,) = run.server.entered.query("not entered")["why"]
+    assert re.match(r"it failed: 'loss or weights of client 1 .* became infinite or NaN", why)
+
+
+def test_a_value_that_is_nan_makes_the_mean_over_clients_nan(tmp_path: Path) -> None:
+    def change(k: int, asked: Packet, reply: Packet) -> Packet:
+        bad = (k, asked.numbers["ask"], asked.numbers["round"]) == (1, Ask.EVALUATE, 2)
+        return replace(reply, numbers={**reply.numbers, "personal/accuracy": float("nan")}) if bad else reply
+
+    run = Run("records", tmp_path, change=change)
+    with pytest.warns(
+        RuntimeWarning, match="personal/accuracy: 1 of 3 values of accuracy .*, the first at client 1 after round 2"
+    ):
+        result = run.play(3)
+    means = result.evaluate_metrics_clientapp
+    history = run.server.history.query("estimand == 'personal' and metric == 'accuracy'").groupby("round")["value"]
+    assert means[1]["personal/accuracy"] == pytest.approx(history.mean()[1])
+    assert np.isnan(means[2]["personal/accuracy"])
+    assert np.isfinite(means[2]["personal/log_loss"])
+    assert [record["clients"] for record in means.values()] == [3, 3, 3]
 
 
 @pytest.mark.slow

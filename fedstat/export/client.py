@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -69,8 +70,8 @@ class Client:
     >>> data = fs.data.from_indices(x[0], (x[0, :, 0] > 0) * 1, [np.arange(20)], classes=[0, 1])
     >>> how = {"number": 0, "clients": 3, "folder": tempfile.mkdtemp()}
     >>> client = fs.export.Client(fs.methods.FedPer(), fs.models.mlp(4, 3, 2), data, fs.Training(lr=0.1), **how)
-    >>> client.answer(fs.export.Packet({}, {"ask": 0})).numbers
-    {'number': 0, 'samples': 16, 'classes': 2}
+    >>> client.answer(fs.export.Packet({}, {"ask": 0, "round": 0})).numbers
+    {'ask': 0, 'round': 0, 'samples': 16, 'number': 0, 'classes': 2}
     """
 
     def __init__(
@@ -115,25 +116,27 @@ class Client:
         Refused
             If the packet is not what the method's messages are.
         """
-        match Ask(number(packet, "ask", 0, max(Ask))):
+        ask, t = Ask(number(packet, "ask", 0, max(Ask))), number(packet, "round", 0, _MOST)
+        arrays, numbers = dict[str, np.ndarray](), dict[str, int | float]()
+        match ask:
             case Ask.HELLO:
                 self.file.unlink(missing_ok=True)
-                classes = -1 if self.data.classes is None else len(self.data.classes)
-                return Packet({}, {"number": self.number, "samples": self._samples, "classes": classes})
+                numbers = self._who()
+            case Ask.RETURN:
+                numbers = self._who()
             case Ask.WARM_UP:
-                return self._warm_up(number(packet, "repeat", 0, _MOST))
+                arrays = self._warm_up(t)
             case Ask.MASKS:
                 masks = unpack_masks(packet, {name: leaf.shape for name, leaf in self.start.server.items()})
                 self._keep(with_masks(self.start, masks, 1), told=True)
-                return Packet({}, {"samples": self._samples})
             case Ask.TRAIN:
-                return self._train(packet, number(packet, "round", 0, _MOST))
+                arrays = self._train(packet, t)
             case Ask.EVALUATE:
-                return self._evaluate(packet, number(packet, "round", 0, _MOST))
+                numbers = self._evaluate(packet, t)
+        return Packet(arrays, {"ask": int(ask), "round": t, "samples": int(self.data.train.n[0]), **numbers})
 
-    @property
-    def _samples(self) -> int:
-        return int(self.data.train.n[0])
+    def _who(self) -> dict[str, int | float]:
+        return {"number": self.number, "classes": -1 if self.data.classes is None else len(self.data.classes)}
 
     @property
     def _ids(self) -> torch.Tensor:
@@ -165,12 +168,12 @@ class Client:
         with atomic_file(self.file) as new:
             save_file(content, new)
 
-    def _warm_up(self, repeat: int) -> Packet:
-        """Train once from the common start, and send what the method's prelude says."""
+    def _warm_up(self, repeat: int) -> dict[str, np.ndarray]:
+        """Train once from the common start, and return what the method's prelude says."""
         start = {name: leaf[None] for name, leaf in self.network.initial().items()}
         end = self.bench.train(Method(), self.network, start, self.seat.jobs([self.number]), -1 - repeat)
         names, _ = self.method.prelude(self.network, 1)
-        return Packet(pack({n: end[n] for n in names}, 0, self.method), {"samples": self._samples})
+        return pack({n: end[n] for n in names}, 0, self.method)
 
     def _received(self, packet: Packet, state: State) -> tuple[Params, Params, Params]:
         """Return the client's leaves with what came put in, what came, and where."""
@@ -180,8 +183,8 @@ class Client:
             raise Refused(f"arrays {sorted(unknown)} came, but {type(self.method).__name__} has no such leaves.")
         return combine(known, values, said), values, said
 
-    def _train(self, packet: Packet, t: int) -> Packet:
-        """Train for one round; keep what is personal, send what is shared."""
+    def _train(self, packet: Packet, t: int) -> dict[str, np.ndarray]:
+        """Train for one round; keep what is personal, return what is shared."""
         state = replace(self.state(), round=t)
         start, _, _ = self._received(packet, state)
         end = self.bench.train(self.method, self.network, start, self.seat.jobs([self.number]), t)
@@ -194,9 +197,9 @@ class Client:
         if state.clients:
             store = state.clients.write(self._ids, {name: end[name] for name in state.clients})
             self._keep(replace(state, clients=store), told=state.shared is not self.start.shared)
-        return Packet(arrays, {"samples": self._samples})
+        return arrays
 
-    def _evaluate(self, packet: Packet, t: int) -> Packet:
+    def _evaluate(self, packet: Packet, t: int) -> dict[str, int | float]:
         """Measure the models that this client would use now on its held-out samples."""
         state = self.state()
         _, values, said = self._received(packet, state)
@@ -212,7 +215,6 @@ class Client:
             return self.method.models(state, self._ids, at_hand)
 
         table = self.bench.evaluate(self.network, models, held_out)
-        found = {
+        return {
             f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)
         }
-        return Packet({}, {"samples": int(held_out.n[0]), **found})

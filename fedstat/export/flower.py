@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
 from fedstat._checks import number as real
 from fedstat.export.client import Client
-from fedstat.export.packet import Ask, Packet, Refused
-from fedstat.export.server import Packets, Server
-from fedstat.export.talk import begin, introduced, measured
+from fedstat.export.packet import Packet, Refused
+from fedstat.export.server import Packets, Replies, Server
+from fedstat.export.talk import HELLO, Over, begin, introduced, read, until_over, welcome_back
+from fedstat.inference import complete_mean
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # nothing is to be sent anywhere; Flower reads it at its import
 
@@ -76,86 +79,104 @@ def client_app(client: Callable[[Context], Client]) -> ClientApp:
 class Strategy(flower_strategies.Strategy):
     """A method's server as a Flower strategy; ``start(grid, ArrayRecord(), num_rounds)`` runs it.
 
+    When the run is interrupted, or all clients have left and none comes back, ``start`` warns and returns the result of
+    the rounds until then.
+
     Parameters
     ----------
     server : Server
-        The method's server; after the run ``server.state`` holds the shared part.
+        The method's server; after the run ``server.state`` holds the shared part, and ``server.entered`` who entered
+        the average of which round.
     timeout : float
-        Seconds to wait for all clients to be there, and for answers before the first round.
-
-    Attributes
-    ----------
-    evaluations : list of DataFrame
-        See `history`.
+        Seconds to wait for all clients to be there, for answers before the first round, and for somebody to come back
+        when all have left.
     """
 
     def __init__(self, server: Server, timeout: float = 600) -> None:
         self.server, self.timeout = server, real("timeout", timeout, "(0, inf)")
-        self.evaluations: list[pd.DataFrame] = []
         self._nodes: dict[int, int] = {}
+        self._result = flower_strategies.Result()
 
     @property
     def history(self) -> pd.DataFrame:
         """What clients measured on their own held-out samples: round, client, estimand, metric, value."""
-        return _joined(self.evaluations)
+        return self.server.history
+
+    def start(self, *args: Any, **how: Any) -> flower_strategies.Result:
+        """Run as Flower's strategies do."""
+        with until_over(self.server):
+            return super().start(*args, **how)
+        return self._result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask a round's participants to train; before the first one find out who is who."""
+        """Ask a round's participants to train; before the first one find out who is who, later who came back."""
+        nodes = self._wait(grid, self.server.clients if server_round == 1 else 1)
         if server_round == 1:
-            self._meet(grid)
-        return self._messages(self.server.requests(), "train", server_round)
+            self._meet(grid, nodes)
+        else:
+            welcome_back(self.server, self._nodes, nodes, partial(self._ask, grid))
+        return self._messages(self._nodes, self.server.requests(), "train", server_round)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord, MetricRecord]:
-        """Take the method's step; return the shared part, and how many clients took part."""
-        answers = self._answers(replies)
-        self.server.aggregate(answers)
+        """Take the method's step; return the shared part, and whose replies entered it."""
+        self.server.aggregate(self._answers(self._nodes, replies))
         shared = ArrayRecord({name: Array(leaf.numpy()) for name, leaf in self.server.state.server.items()})
-        return shared, MetricRecord({"participants": len(answers)})
+        now = self.server.entered[self.server.entered["round"] == self.server.round]
+        told = MetricRecord({"participants": len(now), "entered": now["client"][now["entered"]].tolist()})
+        self._result.arrays, self._result.train_metrics_clientapp[server_round] = shared, told
+        return shared, told
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask all clients how good their models are."""
-        return self._messages(self.server.questions(), "evaluate", server_round)
+        return self._messages(self._nodes, self.server.questions(), "evaluate", server_round)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord:
-        """Keep what clients measured; return the mean over clients of every metric."""
-        table = measured(self._answers(replies), server_round)
-        self.evaluations.append(table)
-        means = table.groupby(["estimand", "metric"])["value"].mean()
-        return MetricRecord({f"{estimand}/{metric}": float(value) for (estimand, metric), value in means.items()})
+        """Keep what clients measured; return how many did, and every metric's mean over them, NaN if one value is."""
+        table = self.server.measured(self._answers(self._nodes, replies))
+        means = {"/".join(names): float(value) for names, value in complete_mean(table, ["estimand", "metric"]).items()}
+        told = MetricRecord({"clients": table["client"].nunique(), **means})
+        self._result.evaluate_metrics_clientapp[server_round] = told
+        return told
 
     def summary(self) -> None:
         """Say nothing; the method prints itself."""
 
-    def _meet(self, grid: Grid) -> None:
-        """Wait for all clients, learn which node is which client, and begin the run."""
+    def _wait(self, grid: Grid, fewest: int) -> list[int]:
+        """Return the nodes that are there, once they are as many as must be."""
         end = time.monotonic() + self.timeout
-        while len(nodes := list(grid.get_node_ids())) < self.server.clients:
+        while len(nodes := list(grid.get_node_ids())) < fewest:
+            if time.monotonic() > end and self._nodes:
+                raise Over(f"all clients left, and none came back in {self.timeout:g} s")
             if time.monotonic() > end:
-                raise Refused(f"{self.server.clients} clients must be there, {len(nodes)} came in {self.timeout:g} s.")
+                raise Refused(f"{fewest} clients must be there, {len(nodes)} came in {self.timeout:g} s.")
             time.sleep(_PAUSE)
-        hello = to_records(Packet({}, {"ask": int(Ask.HELLO)}))
-        asked = [Message(hello, node, "query", group_id="0") for node in nodes]
-        replies = [r for r in grid.send_and_receive(asked, timeout=self.timeout) if not r.has_error()]
-        known = introduced([(r.metadata.src_node_id, from_records(r.content)) for r in replies], self.server.clients)
+        return nodes
+
+    def _meet(self, grid: Grid, nodes: list[int]) -> None:
+        """Learn which node is which client, and begin the run."""
+        there = dict(enumerate(nodes))
+        hellos = self._ask(grid, there, dict.fromkeys(there, HELLO))
+        known = introduced([(there[i], reply) for i, reply in hellos.items()], self.server.clients)
         self._nodes = {k: node for k, (node, _) in known.items()}
+        begin(self.server, {k: hello for k, (_, hello) in known.items()}, partial(self._ask, grid, self._nodes))
 
-        def ask(packets: Packets) -> Packets:
-            return self._answers(grid.send_and_receive(self._messages(packets, "query", 0), timeout=self.timeout))
+    def _ask(self, grid: Grid, nodes: Mapping[int, int], packets: Packets) -> Replies:
+        """Ask beside the rounds, and return the answers."""
+        messages = self._messages(nodes, packets, "query", 0)
+        return self._answers(nodes, grid.send_and_receive(messages, timeout=self.timeout) if messages else [])
 
-        begin(self.server, {k: hello for k, (_, hello) in known.items()}, ask)
+    def _messages(self, nodes: Mapping[int, int], packets: Packets, kind: str, group: int) -> list[Message]:
+        return [Message(to_records(p), nodes[k], kind, group_id=str(group)) for k, p in packets.items()]
 
-    def _messages(self, packets: Packets, kind: str, group: int) -> list[Message]:
-        return [Message(to_records(p), self._nodes[k], kind, group_id=str(group)) for k, p in packets.items()]
-
-    def _answers(self, replies: Iterable[Message]) -> dict[int, Packet]:
+    def _answers(self, nodes: Mapping[int, int], replies: Iterable[Message]) -> Replies:
         """Return the answers by client; a client whose app failed has none."""
-        clients = {node: k for k, node in self._nodes.items()}
+        clients = {node: k for k, node in nodes.items()}
         came = [reply for reply in replies if not reply.has_error() and reply.metadata.src_node_id in clients]
-        return {clients[reply.metadata.src_node_id]: from_records(reply.content) for reply in came}
+        return {clients[reply.metadata.src_node_id]: read(from_records, reply.content) for reply in came}
 
 
 def to_records(packet: Packet) -> RecordDict:
@@ -184,7 +205,3 @@ def from_records(records: RecordDict) -> Packet:
     if lists := [name for name, value in numbers.items() if not isinstance(value, int | float)]:
         raise Refused(f"number {lists[0]!r} must be one number, got {numbers[lists[0]]!r}.")
     return Packet(found, dict(numbers))  # type: ignore[arg-type]
-
-
-def _joined(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(tables, ignore_index=True) if tables else measured({}, 0)

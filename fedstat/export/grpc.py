@@ -7,6 +7,7 @@ Flower's that is gRPC from end to end and needs neither a SuperLink nor an app t
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,9 +33,9 @@ from flwr.server.client_proxy import ClientProxy
 from fedstat._checks import number as real
 from fedstat._checks import whole
 from fedstat.export.client import Client
-from fedstat.export.packet import Ask, Packet, Refused
-from fedstat.export.server import Packets, Server
-from fedstat.export.talk import begin, introduced, measured
+from fedstat.export.packet import Packet, Refused
+from fedstat.export.server import Packets, Replies, Server
+from fedstat.export.talk import HELLO, Over, begin, introduced, read, until_over, welcome_back
 
 #: Seconds between two looks for a server that is not there yet, and after which a look has failed.
 _PAUSE, _LOOK = 0.5, 10.0
@@ -54,10 +55,14 @@ def serve(
 ) -> pd.DataFrame:
     """Run a method's server over gRPC with TLS, and return when its rounds are over.
 
+    An interruption (Ctrl+C) ends the run when the question at hand is answered. Then, and when all clients have left
+    and none comes back, a warning says so and the history of the rounds until then is returned.
+
     Parameters
     ----------
     server : Server
-        The method's server; afterwards ``server.state`` holds the shared part.
+        The method's server; afterwards ``server.state`` holds the shared part, and ``server.entered`` who entered the
+        average of which round. Should an error be raised, ``server.history`` holds what was measured before.
     rounds : int
         Number of rounds.
     address : str
@@ -65,7 +70,8 @@ def serve(
     certificates : tuple of path
         The authority's certificate, the server's certificate and its key, in PEM.
     timeout : float
-        Seconds to wait for all clients to be there, and for a round's answers.
+        Seconds to wait for all clients to be there, for a round's answers, and for somebody to come back when all have
+        left.
 
     Returns
     -------
@@ -75,7 +81,8 @@ def serve(
     Raises
     ------
     Refused
-        If the method cannot run with real clients, clients do not come, or a message is not what it must be.
+        If the method cannot run with real clients, clients do not come, or a message before the first round is not what
+        it must be.
     """
     authority, own, key = (Path(path).read_bytes() for path in certificates)
     runner = _Runner(server, real("timeout", timeout, "(0, inf)"))
@@ -83,7 +90,7 @@ def serve(
     start_server(server_address=address, config=config, server=runner, certificates=(authority, own, key))
     if runner.error is not None:
         raise runner.error
-    return pd.concat(runner.evaluations, ignore_index=True)
+    return server.history
 
 
 def join(client: Client, address: str, *, root_certificate: str | Path, timeout: float = 600) -> None:
@@ -139,8 +146,12 @@ class _Client(FlowerClient):
         self.client = client
 
     def fit(self, ins: FitIns) -> FitRes:
-        """Answer one packet, whatever it asks."""
-        reply = self.client.answer(_from_flower(ins.parameters, ins.config))
+        """Answer one packet, whatever it asks; a client whose training diverged says so and stays."""
+        try:
+            reply = self.client.answer(_from_flower(ins.parameters, ins.config))
+        except FloatingPointError as error:
+            warnings.warn(str(error), RuntimeWarning, 2)
+            return FitRes(Status(Code.FIT_NOT_IMPLEMENTED, str(error)), Parameters([], ""), 0, {})
         parameters, numbers = _to_flower(reply)
         return FitRes(Status(Code.OK, ""), parameters, int(reply.numbers["samples"]), numbers)
 
@@ -151,17 +162,18 @@ class _Runner(FlowerServer):
     def __init__(self, server: Server, timeout: float) -> None:
         super().__init__(client_manager=SimpleClientManager())
         self.server, self.timeout = server, timeout
-        self.evaluations: list[pd.DataFrame] = []
         self.error: Exception | None = None
 
     def fit(self, num_rounds: int, timeout: float | None) -> tuple[History, float]:
         """Meet all clients and play all rounds; an error is kept, so that clients are sent home before it is raised."""
         begun = time.monotonic()
         try:
-            proxies = self._meet()
-            for t in range(num_rounds):
-                self.server.aggregate(self._ask(proxies, self.server.requests()))
-                self.evaluations.append(measured(self._ask(proxies, self.server.questions()), t + 1))
+            with until_over(self.server):
+                proxies = self._meet()
+                for _ in range(num_rounds):
+                    self._welcome_back(proxies)
+                    self.server.aggregate(self._ask(proxies, self.server.requests()))
+                    self.server.measured(self._ask(proxies, self.server.questions()))
         except Exception as error:
             self.error = error
         return History(), time.monotonic() - begun
@@ -173,22 +185,33 @@ class _Runner(FlowerServer):
             came = manager.num_available()
             raise Refused(f"{self.server.clients} clients must be there, {came} came in {self.timeout:g} s.")
         there = dict(enumerate(manager.all().values()))
-        hellos = self._ask(there, dict.fromkeys(there, Packet({}, {"ask": int(Ask.HELLO)})))
+        hellos = self._ask(there, dict.fromkeys(there, HELLO))
         known = introduced([(there[i], packet) for i, packet in hellos.items()], self.server.clients)
         proxies = {k: proxy for k, (proxy, _) in known.items()}
         begin(self.server, {k: packet for k, (_, packet) in known.items()}, lambda p: self._ask(proxies, p))
         return proxies
 
-    def _ask(self, proxies: Mapping[int, ClientProxy], packets: Packets) -> dict[int, Packet]:
-        """Send packets and return the answers; a client whose connection broke has none."""
+    def _welcome_back(self, proxies: dict[int, ClientProxy]) -> None:
+        """Wait until somebody is there, and learn who came back."""
+        manager = self.client_manager()
+        if not manager.wait_for(1, int(self.timeout)):
+            raise Over(f"all clients left, and none came back in {self.timeout:g} s")
+        welcome_back(self.server, proxies, list(manager.all().values()), self._ask)
 
-        def one(k: int) -> Packet | None:
+    def _ask(self, proxies: Mapping[int, ClientProxy], packets: Packets) -> Replies:
+        """Send packets and return the answers; a client whose connection broke has none."""
+        if not packets:
+            return {}
+
+        def one(k: int) -> Packet | Refused | None:
             parameters, config = _to_flower(packets[k])
             try:
                 reply = proxies[k].fit(FitIns(parameters, config), timeout=self.timeout, group_id=0)
             except Exception:  # Flower has an exception for each way in which a connection may end
                 return None
-            return _from_flower(reply.parameters, reply.metrics) if reply.status.code == Code.OK else None
+            if reply.status.code != Code.OK:
+                return Refused(f"it failed: {reply.status.message!r}.")
+            return read(_from_flower, reply.parameters, reply.metrics)
 
         with ThreadPoolExecutor(len(packets)) as pool:
             answers = dict(zip(packets, pool.map(one, packets), strict=True))

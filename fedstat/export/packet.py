@@ -1,8 +1,8 @@
 """What travels between the ends: named arrays and numbers, in exactly the bytes that the codec counts.
 
 An array stands under the name of its entry. ``selected:NAME`` holds the selected elements of an entry, in order, and
-``bits:NAME`` truth values, eight to a byte. Numbers (which question it is, the round, how many samples) are not
-counted, as in the codec.
+``bits:NAME`` truth values, eight to a byte. Numbers are not counted, as in the codec. Every question holds ``ask`` and
+``round``, and every reply repeats them, beside the number of training samples.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from fedstat.federated.codec import Bits, Message, Selected, Sparse, encode
 from fedstat.federated.network import Params
 
 _SELECTED, _BITS = "selected:", "bits:"
+#: What arrays may hold whose leaves the receiver does not know.
+_FLOATS = np.dtype("<f4"), np.dtype("<f8")
 
 
 class Refused(ValueError):
@@ -37,13 +39,17 @@ class Refused(ValueError):
     ...     client.answer(fs.export.Packet({}, {"ask": 99}))
     ... except fs.export.Refused as error:
     ...     print(error)
-    the number 'ask' must be a whole number in 0..4, got 99.
+    the number 'ask' must be a whole number in 0..5, got 99.
     """
 
 
-def refusal(method: object, why: str) -> Refused:
+class Unfit(Refused):
+    """Raised where it is the method that cannot run with real clients, and not a message that is at fault."""
+
+
+def refusal(method: object, why: str) -> Unfit:
     """Return the error that names a method, and says why it stays in the simulation."""
-    return Refused(f"{type(method).__name__} cannot run with real clients: {why}.")
+    return Unfit(f"{type(method).__name__} cannot run with real clients: {why}.")
 
 
 class Ask(IntEnum):
@@ -54,6 +60,7 @@ class Ask(IntEnum):
     MASKS = 2  #: to remember who shares what, as the warm-up decided it
     TRAIN = 3  #: a round's local training
     EVALUATE = 4  #: how good its models are
+    RETURN = 5  #: who it is, after its connection broke; it forgets nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +175,7 @@ def pack_masks(masks: Params, row: int) -> Packet:
         numbers[f"mask {name}"] = which
         for axis, length in enumerate(own.shape):
             numbers[f"shape {axis} {name}"] = length
-    return Packet(arrays, {**numbers, "ask": int(Ask.MASKS)})
+    return Packet(arrays, {**numbers, "ask": int(Ask.MASKS), "round": 0})
 
 
 def unpack_masks(packet: Packet, shapes: Mapping[str, torch.Size]) -> Params:
@@ -205,12 +212,8 @@ def sends_bits(arrays: Mapping[str, np.ndarray]) -> str | None:
 
 
 def check(key: str, array: np.ndarray, shape: tuple[int, ...] | None, dtype: np.dtype | None) -> None:
-    """Refuse an array that is not what the receiver expects; None expects anything of numbers."""
-    if (
-        not isinstance(array, np.ndarray)
-        or array.dtype.kind not in "fu"
-        or (dtype is not None and array.dtype != dtype)
-    ):
+    """Refuse an array that is not what the receiver expects; None expects floats of any shape."""
+    if not isinstance(array, np.ndarray) or array.dtype not in (_FLOATS if dtype is None else (dtype,)):
         held = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
         raise Refused(f"array {key!r} must hold {'numbers' if dtype is None else dtype}, got {held}.")
     if shape is not None and array.shape != shape:

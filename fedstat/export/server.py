@@ -4,15 +4,22 @@ It holds two beliefs of the run's state, which are equal in all that it was told
 personal leaves. In one of them they are zero, in the other one. Whatever it sends and whatever it comes to must be the
 same by both; where it is not, the method needs at the server what no message brings there, and is refused by name.
 Before it sends a message it puts it together as the client will, and compares.
+
+A reply that is not what it must be leaves its client, and no other, out of the round. Who entered which average is
+recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import torch
-from torch import Tensor
 
 from fedstat._checks import number as real
 from fedstat._checks import whole
@@ -20,6 +27,7 @@ from fedstat.export.packet import (
     Ask,
     Packet,
     Refused,
+    Unfit,
     check,
     combine,
     number,
@@ -34,13 +42,21 @@ from fedstat.federated.local import Training
 from fedstat.federated.method import Method, State, Update, rows
 from fedstat.federated.network import Model, Params
 from fedstat.federated.rounds import participants
+from fedstat.inference import count_missing
+
+T = TypeVar("T")
 
 #: What stands in the two beliefs where the server was told nothing.
 _FILLS = (0.0, 1.0)
 _MOST = 2**31 - 1
 
-#: One packet for, or from, each of some clients.
+#: One packet for each of some clients.
 Packets = Mapping[int, Packet]
+#: What came back from each of some clients: a packet, or why what came is none.
+Replies = Mapping[int, Packet | Refused]
+#: Columns of the two tables.
+_HISTORY = {"round": "int64", "client": "int64", "estimand": "str", "metric": "str", "value": "float64"}
+_ENTERED = {"round": "int64", "client": "int64", "entered": "bool", "distance": "float64", "why": "str"}
 
 
 class Server:
@@ -62,6 +78,17 @@ class Server:
         The run's seed; under the same one the run equals `fedstat.federate`, up to rounding.
     dtype : {"float32", "float64"}
         Floating type of the leaves.
+    farthest : float, optional
+        How far a reply may lie from what its client was sent, in the Euclidean norm over all that it sends; one that
+        lies farther is refused. `entered` shows how far honest ones lie. By default there is no bound.
+
+    Attributes
+    ----------
+    history : DataFrame
+        What clients measured on their own held-out samples: round, client, estimand, metric, value.
+    entered : DataFrame
+        Who was asked to train in each round: round, client, whether the reply entered the average (entered), how far it
+        lay from what was sent (distance, NaN if the reply could not be read), and why it was left out (why).
 
     Raises
     ------
@@ -82,10 +109,15 @@ class Server:
     ...     data = fs.data.from_indices(x[k], (x[k, :, 0] > 0) * 1, [np.arange(20)], classes=[0, 1])
     ...     ends.append(fs.export.Client(*setting, data, training, number=k, clients=3, folder=folder))
     >>> server = fs.export.Server(*setting, training, clients=3)
-    >>> asked = list(server.opening({k: ends[k].answer(fs.export.Packet({}, {"ask": 0})) for k in range(3)}))
-    >>> server.aggregate({k: ends[k].answer(packet) for k, packet in server.requests().items()})
+    >>> hello = fs.export.Packet({}, {"ask": 0, "round": 0})
+    >>> asked = list(server.opening({k: ends[k].answer(hello) for k in range(3)}))
+    >>> replies = {k: ends[k].answer(packet) for k, packet in server.requests().items()}
+    >>> del replies[1]
+    >>> server.aggregate(replies)
     >>> server.round
     1
+    >>> server.entered.query("not entered")[["round", "client", "why"]].values.tolist()
+    [[1, 1, 'it did not answer.']]
     """
 
     def __init__(
@@ -98,15 +130,20 @@ class Server:
         participation: float = 1.0,
         seed: int = 0,
         dtype: str = "float32",
+        farthest: float | None = None,
     ) -> None:
         self.method, self.model, self.training = method, model, training
         self.clients, self.seed, self.dtype = whole("clients", clients, 1), seed, dtype
         self.participation = real("participation", participation, "(0, 1]")
+        self.farthest = np.inf if farthest is None else real("farthest", farthest, "(0, inf)")
         if clients < method.fewest:
             raise ValueError(f"{self._name} needs at least {method.fewest} clients, got clients={clients}.")
         self.round = 0
+        self.history = pd.DataFrame(columns=list(_HISTORY)).astype(_HISTORY)
+        self.entered = pd.DataFrame(columns=list(_ENTERED)).astype(_ENTERED)
         self._beliefs: tuple[State, ...] = ()
         self._started: tuple[np.ndarray, tuple[Params, ...]] | None = None
+        self._forms = Counter[frozenset[Any]]()
 
     @property
     def state(self) -> State:
@@ -115,7 +152,7 @@ class Server:
             raise ValueError("the run has not begun: there is no state before the clients said who they are.")
         return self._beliefs[0]
 
-    def opening(self, hellos: Packets) -> Generator[Packets, Packets, None]:
+    def opening(self, hellos: Replies) -> Generator[Packets, Replies, None]:
         """Begin a run: yield what clients are asked before the first round, and be sent their answers.
 
         Parameters
@@ -126,7 +163,8 @@ class Server:
         Raises
         ------
         Refused
-            If clients do not fit together, or the method cannot start without their data.
+            If a client is missing or sends a reply that cannot be used, clients do not fit together, or the method
+            cannot start without their data.
         """
         counts, classes = self._counted(hellos)
         self._weights = counts
@@ -143,12 +181,12 @@ class Server:
             except Asked as asked:
                 if asked.repeat is None:
                     raise self._refusal(str(asked)) from None
-                question = {"ask": int(Ask.WARM_UP), "repeat": asked.repeat}
+                question = {"ask": int(Ask.WARM_UP), "round": asked.repeat}
                 replies = yield dict.fromkeys(range(self.clients), Packet({}, question))
-                warmups[asked.repeat] = self._warmed_up(replies)
+                warmups[asked.repeat] = self._warmed_up(replies, asked.repeat)
         if warmups:
             replies = yield {k: pack_masks(state.shared, k) for k in range(self.clients)}
-            self._complete(replies)
+            self._complete(replies, Ask.MASKS, 0, lambda _: None)
             known = with_masks(known, state.shared, self.clients)
         self._compare_starts(known, state)
         self._beliefs, self._common, self.round = (state,) * len(_FILLS), known.server, 0
@@ -168,41 +206,76 @@ class Server:
         numbers = {"ask": int(Ask.TRAIN), "round": t}
         return {int(k): Packet(own, numbers) for k, own in zip(ids, arrays, strict=True)}
 
-    def aggregate(self, replies: Packets) -> None:
-        """End the round with what participants sent back; who did not answer is left out.
+    def aggregate(self, replies: Replies) -> None:
+        """End the round with what participants sent back; whose reply cannot be used is left out, as `entered` tells.
+
+        If no reply can be used, or their average is not finite, the round ends without a step.
 
         Raises
         ------
         Refused
-            If a reply is not what the method's message is, or the server's step depends on what clients keep.
+            If the method cannot run with real clients: its messages cannot be read, or the server's step depends on
+            what clients keep.
         """
         if self._started is None:
             raise ValueError("nobody was asked to train: call requests first.")
         asked, starts = self._started
-        there = [row for row, k in enumerate(asked.tolist()) if k in replies]
         self._started = None
-        if not there:
-            raise Refused(f"none of the {len(asked)} participants of round {self.round + 1} answered.")
-        ids, after = asked[there], []
-        for belief, start, fill in zip(self._beliefs, starts, _FILLS, strict=True):
-            received = {name: leaf[there] for name, leaf in start.items()}
-            update = self._update(ids, received, self._ends(belief, ids, received, replies, fill))
-            self._compare_uploads(belief, update, replies)
-            new = self.method.aggregate(belief, update)
-            self._compare_rows(belief, new, update)
-            after.append(new)
-        first, second = after
-        for what in ("server", "memory", "shared"):
-            if broken := _different(getattr(first, what), getattr(second, what)):
-                raise self._refusal(f"the server's step would need what clients keep, for {broken!r}")
-        if _different(self._beliefs[0].shared, first.shared):
-            raise self._refusal("who shares what changes from round to round, and clients are not told the masks")
-        self._beliefs, self.round = (first, second), self.round + 1
+        ends, distances, left = dict[int, tuple[Params, ...]](), dict[int, float](), dict[int, Refused]()
+        for row, k in enumerate(asked.tolist()):
+            own = [{name: leaf[row : row + 1] for name, leaf in start.items()} for start in starts]
+            try:
+                ends[k], distances[k] = self._trained(k, own, replies.get(k))
+            except Refused as error:
+                left[k] = error
+        if not self._forms and not ends and all(isinstance(error, Unfit) for error in left.values()):
+            raise left[int(asked[0])]
+        left |= self._odd(ends, distances)
+        there = [row for row, k in enumerate(asked.tolist()) if k not in left]
+        received = [{name: leaf[there] for name, leaf in start.items()} for start in starts]
+        came = zip(*(ends[k] for k in asked[there].tolist()), strict=True)
+        after = self._step(asked[there], received, [_stacked(each) for each in came])
+        if after is None:
+            left |= dict.fromkeys(asked[there].tolist(), Refused("the average with it is not finite."))
+            after = tuple(replace(belief, round=belief.round + 1) for belief in self._beliefs)
+        self._beliefs, self.round = after, self.round + 1
+        self._record(asked, distances, left, replies)
 
     def questions(self) -> Packets:
         """Return what all clients are sent to measure their models."""
         arrays, _ = self._downloads(np.arange(self.clients))
         return {k: Packet(own, {"ask": int(Ask.EVALUATE), "round": self.round}) for k, own in enumerate(arrays)}
+
+    def measured(self, replies: Replies) -> pd.DataFrame:
+        """Take in what clients measured after the round: return it, and add it to `history`."""
+        lines, told = list[tuple[int, int, str, str, float]](), list[str]()
+        for k, came in sorted(replies.items()):
+            try:
+                numbers = self._answer(k, came, Ask.EVALUATE, self.round).numbers
+            except Refused as error:
+                told.append(f"what client {k} measured after round {self.round} is left out: {error}")
+                continue
+            named = [(*name.partition("/"), value) for name, value in numbers.items() if "/" in name]
+            lines += [(self.round, k, estimand, metric, float(value)) for estimand, _, metric, value in named]
+        table = pd.DataFrame(lines, columns=list(_HISTORY)).astype(_HISTORY)
+        labelled = table.assign(method=table["estimand"] + "/" + table["metric"], seed=self.seed)
+        told += [f"{name}: {words}. There is no mean over clients." for name, words in count_missing(labelled).items()]
+        self.history = pd.concat([self.history, table], ignore_index=True)
+        for words in told:
+            warnings.warn(words, RuntimeWarning, 2)
+        return table
+
+    def returned(self, reply: Packet | Refused) -> int:
+        """Return which client it is whose connection broke and who came back.
+
+        Raises
+        ------
+        Refused
+            If it is no client of this run, or says that it has another number of samples than when it joined.
+        """
+        k = number(reply, "number", 0, self.clients - 1) if isinstance(reply, Packet) else -1
+        self._answer(k, reply, Ask.RETURN, self.round)
+        return k
 
     @property
     def _name(self) -> str:
@@ -211,36 +284,60 @@ class Server:
     def _refusal(self, why: str) -> Refused:
         return refusal(self.method, why)
 
-    def _complete(self, replies: Packets) -> None:
+    def _answer(self, k: int, reply: Packet | Refused | None, ask: Ask, round: int) -> Packet:
+        """Return a client's reply; refuse one that did not come, answers another question, or changes its samples."""
+        if reply is None:
+            raise Refused("it did not answer.")
+        if isinstance(reply, Refused):
+            raise reply
+        due = {"ask": int(ask), "round": round}
+        if ask != Ask.HELLO:
+            due["samples"] = int(self._weights[k])
+        for name, value in due.items():
+            if (said := number(reply, name, 0, _MOST)) != value:
+                raise Refused(f"the number {name!r} of its reply must be {value}, got {said}.")
+        return reply
+
+    def _complete(self, replies: Replies, ask: Ask, round: int, read: Callable[[Packet], T]) -> list[T]:
+        """Return what all clients' replies say; before the first round nobody can be left out."""
         if missing := [k for k in range(self.clients) if k not in replies]:
             raise Refused(f"all {self.clients} clients must answer before the first round; {missing} did not.")
+        found = []
+        for k in range(self.clients):
+            try:
+                found.append(read(self._answer(k, replies[k], ask, round)))
+            except Refused as error:
+                raise Refused(f"client {k} cannot be left out before the first round: {error}") from None
+        return found
 
-    def _counted(self, hellos: Packets) -> tuple[np.ndarray, tuple[int, ...] | None]:
+    def _counted(self, hellos: Replies) -> tuple[np.ndarray, tuple[int, ...] | None]:
         """Return every client's training samples, and the classes that all agree on."""
-        self._complete(hellos)
-        counts = np.array([number(hellos[k], "samples", 1, _MOST) for k in range(self.clients)])
-        classes = {number(hellos[k], "classes", -1, _MOST) for k in range(self.clients)}
+
+        def told(hello: Packet) -> tuple[int, int]:
+            return number(hello, "samples", 1, _MOST), number(hello, "classes", -1, _MOST)
+
+        counts, each = zip(*self._complete(hellos, Ask.HELLO, 0, told), strict=True)
+        classes = set(each)
         if len(classes) > 1:
             raise Refused(
                 f"all clients must have the same classes, but they have {sorted(classes)} of them (-1: none)."
             )
         count = classes.pop()
-        return counts, None if count < 0 else tuple(range(count))
+        return np.array(counts), None if count < 0 else tuple(range(count))
 
-    def _warmed_up(self, replies: Packets) -> Params:
+    def _warmed_up(self, replies: Replies, repeat: int) -> Params:
         """Return what all clients trained before the first round, (K, ...), as far as the prelude says it."""
-        self._complete(replies)
-        leaves, stacked = self.network.initial(), dict[str, list[Tensor]]()
         sent, _ = self.method.prelude(self.network, 1)
         if not sent:
             raise self._refusal("it trains before the first round, and names no message that would tell the server")
-        for k in range(self.clients):
-            if replies[k].arrays.keys() != sent.keys():
-                raise Refused(f"client {k} must send {sorted(sent)}, it sent {sorted(replies[k].arrays)}.")
-            values, _ = unpack(replies[k].arrays, {name: leaves[name][None] for name in sent}, {})
-            for name, value in values.items():
-                stacked.setdefault(name, []).append(value)
-        return {name: torch.cat(values) for name, values in stacked.items()}
+        known = {name: leaf[None] for name, leaf in self.network.initial().items() if name in sent}
+
+        def trained(reply: Packet) -> Params:
+            if reply.arrays.keys() != sent.keys():
+                raise Refused(f"it must send {sorted(sent)}, it sent {sorted(reply.arrays)}.")
+            return unpack(reply.arrays, known, {})[0]
+
+        return _stacked(self._complete(replies, Ask.WARM_UP, repeat, trained))
 
     def _compare_starts(self, known: State, state: State) -> None:
         """Refuse a method whose clients could not tell their own start."""
@@ -281,42 +378,90 @@ class Server:
                     raise self._refusal(f"what it sends client {ids[row]} as {name!r} depends on what clients keep")
         return found[0], tuple(starts)
 
-    def _ends(self, belief: State, ids: np.ndarray, start: Params, replies: Packets, fill: float) -> Params:
-        """Return what participants came to, (m, ...): what they sent, and `fill` where they sent nothing."""
-        ends = dict[str, list[Tensor]]()
-        for row, k in enumerate(ids.tolist()):
-            known = {name: leaf[row : row + 1] for name, leaf in start.items()}
-            if (bits := sends_bits(replies[k].arrays)) is not None:
-                raise self._refusal(f"clients send truth values {bits!r}, whose shape the server does not know")
-            blank = {name: torch.full_like(leaf, fill) for name, leaf in known.items()}
-            values, said = unpack(replies[k].arrays, known, rows(belief.shared, torch.tensor([k])))
-            for name, value in combine(blank, values, said).items():
-                ends.setdefault(name, []).append(value)
-        if ragged := [
-            name for name, values in ends.items() if len({v.shape for v in values}) > 1 or len(values) < len(ids)
-        ]:
-            raise Refused(f"clients {ids.tolist()} sent {ragged[0]!r} in different shapes, or not all of them.")
-        return {name: torch.cat(values) for name, values in ends.items()}
+    def _trained(
+        self, k: int, own: Sequence[Params], reply: Packet | Refused | None
+    ) -> tuple[tuple[Params, ...], float]:
+        """Return what a participant came to in each belief, (1, ...), and how far that is from what it was sent.
+
+        What it did not send is the belief's fill. A reply that is not the method's message of that is refused.
+        """
+        arrays, ends = self._answer(k, reply, Ask.TRAIN, self.round).arrays, list[Params]()
+        if (bits := sends_bits(arrays)) is not None:
+            raise self._refusal(f"clients send truth values {bits!r}, whose shape the server does not know")
+        values, said = unpack(arrays, own[0], rows(self._beliefs[0].shared, torch.tensor([k])))
+        for belief, start, fill in zip(self._beliefs, own, _FILLS, strict=True):
+            ends.append(combine({name: torch.full_like(leaf, fill) for name, leaf in start.items()}, values, said))
+            self._compare_upload(belief, self._update(np.array([k]), start, ends[-1]), arrays)
+        none = torch.zeros(())
+        moved = [torch.where(said[n], v.double() - own[0].get(n, none), 0).norm() for n, v in values.items()]
+        return tuple(ends), float(torch.stack(moved).norm()) if moved else 0.0
+
+    def _odd(self, ends: Mapping[int, tuple[Params, ...]], distances: Mapping[int, float]) -> dict[int, Refused]:
+        """Return why replies that can be read are left out: they lie too far, or most have another form."""
+        odd = {
+            k: Refused(f"it lies {distance:.3g} from what it was sent; farthest is {self.farthest:g}.")
+            for k, distance in distances.items()
+            if distance > self.farthest
+        }
+        forms = {
+            k: frozenset((name, leaf.shape, leaf.dtype) for name, leaf in each[0].items())
+            for k, each in ends.items()
+            if k not in odd
+        }
+        self._forms.update(forms.values())
+        due = self._forms.most_common(1)
+        other = Refused("its arrays have other names or shapes than the other clients'.")
+        return odd | {k: other for k, form in forms.items() if form != due[0][0]}
+
+    def _step(self, ids: np.ndarray, starts: Sequence[Params], ends: Sequence[Params]) -> tuple[State, ...] | None:
+        """Return both beliefs after the method's step; None without participants, and where it is not finite."""
+        if not len(ids):
+            return None
+        updates = [self._update(ids, start, end) for start, end in zip(starts, ends, strict=True)]
+        both = list(zip(self._beliefs, updates, strict=True))
+        after = [self.method.aggregate(belief, update) for belief, update in both]
+        if not all(leaf.isfinite().all() for state in after for leaf in state.server.values()):
+            return None
+        for (belief, update), new in zip(both, after, strict=True):
+            self._compare_rows(belief, new, update)
+        first, second = after
+        for what in ("server", "memory", "shared"):
+            if broken := _different(getattr(first, what), getattr(second, what)):
+                raise self._refusal(f"the server's step would need what clients keep, for {broken!r}")
+        if _different(self._beliefs[0].shared, first.shared):
+            raise self._refusal("who shares what changes from round to round, and clients are not told the masks")
+        return tuple(after)
+
+    def _record(
+        self, asked: np.ndarray, distances: Mapping[int, float], left: Mapping[int, Refused], replies: Replies
+    ) -> None:
+        """Add the round that ended to `entered`, and warn of replies that were left out."""
+        why = {k: str(left.get(k, "")) for k in asked.tolist()}
+        lines = [(self.round, k, k not in left, distances.get(k, np.nan), why[k]) for k in why]
+        table = pd.DataFrame(lines, columns=list(_ENTERED)).astype(_ENTERED)
+        self.entered = pd.concat([self.entered, table], ignore_index=True)
+        for k in [k for k in left if k in replies]:
+            warnings.warn(f"client {k} is left out of round {self.round}: {why[k]}", RuntimeWarning, 3)
 
     def _update(self, ids: np.ndarray, start: Params, end: Params) -> Update:
         """Return an update as the simulation makes it (`fedstat.federated.run.Run.aggregate`)."""
         rng = self._seeds.stream("server", self.round)
         return Update.of(self.method, ids, self._weights[ids], start, end, rng, self.network)
 
-    def _compare_uploads(self, belief: State, update: Update, replies: Packets) -> None:
-        """Refuse replies that are not the method's message of what they say."""
+    def _compare_upload(self, belief: State, update: Update, came: Mapping[str, np.ndarray]) -> None:
+        """Refuse a reply that is not the method's message of what it says."""
         try:
-            message = self.method.upload(belief, update)
-        except KeyError as error:
-            raise Refused(f"clients did not send {error}, which {self._name}'s message holds.") from None
-        for row, k in enumerate(update.ids.tolist()):
-            due, came = pack(message, row, self.method), replies[k].arrays
-            if due.keys() != came.keys():
-                raise Refused(f"client {k} must send {sorted(due)}, it sent {sorted(came)}.")
-            for name, array in due.items():
-                check(name, came[name], array.shape, array.dtype)
-                if not name.startswith("bits:") and not np.array_equal(array, came[name]):
-                    raise self._refusal(f"what clients send as {name!r} is not what they trained")
+            due = pack(self.method.upload(belief, update), 0, self.method)
+        except Refused:
+            raise
+        except Exception as error:  # any arrays may have come
+            raise Refused(f"its arrays do not make {self._name}'s message: {error!r}.") from None
+        if due.keys() != came.keys():
+            raise Refused(f"it must send {sorted(due)}, it sent {sorted(came)}.")
+        for name, array in due.items():
+            check(name, came[name], array.shape, array.dtype)
+            if not np.array_equal(array, came[name]):
+                raise self._refusal(f"what clients send as {name!r} is not what they trained")
 
     def _compare_rows(self, before: State, after: State, update: Update) -> None:
         """Refuse a server's step that would change what clients keep."""
@@ -334,3 +479,8 @@ def _different(one: Params, other: Params) -> str | None:
     """Return the first name that two sets of tensors do not both have with the same values, if there is one."""
     names: Collection[str] = dict.fromkeys([*one, *other])
     return next((n for n in names if n not in one or n not in other or not torch.equal(one[n], other[n])), None)
+
+
+def _stacked(ends: Sequence[Params]) -> Params:
+    """Stack what clients came to, (1, ...) each."""
+    return {name: torch.cat([end[name] for end in ends]) for name in ends[0]}

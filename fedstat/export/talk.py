@@ -1,17 +1,51 @@
-"""What every way of carrying packets needs: who is who, the questions before the first round, what came of it."""
+"""What every way of carrying packets needs: who is who, the questions before the first round, what cannot be read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
-import pandas as pd
+from fedstat.export.packet import Ask, Packet, Refused, number
+from fedstat.export.server import Packets, Replies, Server
 
-from fedstat.export.packet import Packet, Refused, number
-from fedstat.export.server import Packets, Server
+Place = TypeVar("Place")
+
+#: The first question to everybody, who forgets what an earlier run left.
+HELLO = Packet({}, {"ask": int(Ask.HELLO), "round": 0})
 
 
-def begin(server: Server, hellos: Packets, ask: Callable[[Packets], Packets]) -> None:
+class Over(Exception):
+    """Raised where a run ends before its last round; what there is by then is returned."""
+
+
+@contextmanager
+def until_over(server: Server) -> Iterator[None]:
+    """Let a run that is `Over` or interrupted end early, with a warning in place of the error."""
+    main = threading.current_thread() is threading.main_thread()  # no other may set what a signal does
+    before = signal.signal(signal.SIGINT, signal.default_int_handler) if main else None  # Flower ends the process
+    try:
+        yield
+    except (Over, KeyboardInterrupt) as end:
+        words = f"the run ended early, after {server.round} rounds: {str(end) or 'it was interrupted'}."
+        warnings.warn(words, RuntimeWarning, 2)
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, before)
+
+
+def read(decode: Callable[..., Packet], *carried: Any) -> Packet | Refused:
+    """Return the packet in what was carried, or why there is none."""
+    try:
+        return decode(*carried)
+    except Refused as error:
+        return error
+
+
+def begin(server: Server, hellos: Replies, ask: Callable[[Packets], Replies]) -> None:
     """Let a server ask all that it needs before the first round."""
     opening = server.opening(hellos)
     try:
@@ -22,16 +56,18 @@ def begin(server: Server, hellos: Packets, ask: Callable[[Packets], Packets]) ->
         return
 
 
-def introduced(hellos: Iterable[tuple[Any, Packet]], clients: int) -> dict[int, tuple[Any, Packet]]:
+def introduced(hellos: Iterable[tuple[Place, Packet | Refused]], clients: int) -> dict[int, tuple[Place, Packet]]:
     """Return who is which client, by number.
 
     Raises
     ------
     Refused
-        If two say that they are the same client.
+        If somebody does not say which client it is, or two say that they are the same.
     """
-    found: dict[int, tuple[Any, Packet]] = {}
+    found: dict[int, tuple[Place, Packet]] = {}
     for who, packet in hellos:
+        if isinstance(packet, Refused):
+            raise packet
         k = number(packet, "number", 0, clients - 1)
         if k in found:
             raise Refused(f"two clients say that they are client {k}; give each a number of its own.")
@@ -39,14 +75,20 @@ def introduced(hellos: Iterable[tuple[Any, Packet]], clients: int) -> dict[int, 
     return found
 
 
-def measured(answers: Packets, round: int) -> pd.DataFrame:
-    """Tabulate what clients measured: round, client, estimand, metric, value."""
-
-    def lines() -> Iterator[tuple[int, int, str, str, float]]:
-        for k, packet in sorted(answers.items()):
-            for name, value in packet.numbers.items():
-                estimand, slash, metric = name.partition("/")
-                if slash:
-                    yield round, k, estimand, metric, float(value)
-
-    return pd.DataFrame(lines(), columns=["round", "client", "estimand", "metric", "value"])
+def welcome_back(
+    server: Server,
+    places: dict[int, Place],
+    there: Collection[Place],
+    ask: Callable[[Mapping[int, Place], Packets], Replies],
+) -> None:
+    """Let clients whose connection broke take their places again; a place whose connection holds is not given away."""
+    new = dict(enumerate(place for place in there if place not in places.values()))
+    question = Packet({}, {"ask": int(Ask.RETURN), "round": server.round})
+    for i, reply in ask(new, dict.fromkeys(new, question)).items():
+        try:
+            k = server.returned(reply)
+        except Refused as error:
+            warnings.warn(f"a connection that is no client of this run is passed over: {error}", RuntimeWarning, 2)
+            continue
+        if places[k] not in there:
+            places[k] = new[i]
