@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import OrderedDict
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -229,8 +230,6 @@ def quality(seen, found) -> float:
 
 
 def test_a_smooth_network_gives_one_image_away_and_a_random_gradient_does_not() -> None:
-    from dataclasses import replace
-
     seen = look(fs.FedAvg(), Look(client=1), dtype="float32")
     found = invert(seen, iterations=150)
     assert quality(seen, found) > 30
@@ -290,6 +289,76 @@ def test_roughness_is_paid_for() -> None:
     seen = look(fs.FedAvg(), Look(client=1), dtype="float32")
     rough, even = (invert(seen, iterations=30, total_variation=w).x for w in (0.0, 10.0))
     assert np.abs(np.diff(even, axis=-1)).mean() < np.abs(np.diff(rough, axis=-1)).mean() / 2
+
+
+# --- the ratio of gradients ------------------------------------------------------------------------------------
+
+
+def dense(method: fs.Method, where: Look, model=None, dtype: str = "float64"):
+    model = model or fs.models.mlp(64, 24, 10)
+    return observe(method, model, CLIENTS, TRAINING, where, seed=3, dtype=dtype)[0]
+
+
+@pytest.mark.parametrize("name", ["FedAvg", "FedPer", "FedRoD", "FedDecomp text"])
+def test_a_dense_first_layer_gives_one_image_away_to_rounding_whatever_comes_after_it(name: str) -> None:
+    """The heads of FedPer are not sent, tau of FedDecomp neither; any unit's rows tell the same."""
+    seen = dense(ARMS[name], Look(client=1, round=5))
+    found = invert(seen, iterations=1)
+    assert found.attack == "ratio"
+    np.testing.assert_allclose(found.x, seen.secret.x.numpy(), rtol=0, atol=1e-6)
+    weight, bias = (seen.gradient[leaf] for leaf in seen.gradient if leaf.startswith("hidden"))
+    weight, bias = (weight, bias) if weight.dim() == 2 else (bias, weight)
+    unit = int(bias.abs().argmax())
+    np.testing.assert_allclose(found.x[0].ravel(), weight[unit] / bias[unit], rtol=0, atol=1e-6)
+    assert found.objectives[0] != found.objective  # the search's own is still told
+
+
+def test_where_heads_stay_with_clients_the_ratio_finds_what_the_search_does_not() -> None:
+    seen = dense(fs.methods.FedRep(), Look(client=1, round=5), dtype="float32")
+    found = invert(seen, iterations=100)
+    unbiased = {name: leaf for name, leaf in seen.gradient.items() if name != "hidden.bias"}
+    searched = invert(replace(seen, gradient=unbiased), iterations=100)
+    assert (found.attack, searched.attack) == ("ratio", "search")
+    assert quality(seen, searched) < 25
+    assert quality(seen, found) > 60
+
+
+def test_units_that_are_not_sent_do_not_matter_to_the_ratio() -> None:
+    seen = dense(Half(), Look(client=1, round=1), fs.models.mlp(64, 12, 10))
+    found = invert(seen, iterations=1)
+    assert found.attack == "ratio"
+    np.testing.assert_allclose(found.x, seen.secret.x.numpy(), rtol=0, atol=1e-6)
+
+
+def after_another() -> nn.Module:
+    """The dense layer of as many inputs as pixels is not the first."""
+    return nn.Sequential(
+        OrderedDict(
+            flat=nn.Flatten(), norm=nn.LayerNorm(64), hidden=nn.Linear(64, 20), relu=nn.ReLU(), head=nn.Linear(20, 10)
+        )
+    )
+
+
+def unbiased() -> nn.Module:
+    return nn.Sequential(
+        OrderedDict(flat=nn.Flatten(), hidden=nn.Linear(64, 20, bias=False), relu=nn.ReLU(), head=nn.Linear(20, 10))
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "where", "model"),
+    [
+        (fs.FedAvg(), Look(batch=2), None),
+        (fs.FedAvg(), Look(steps=2), None),
+        (fs.FedAvg(), Look(), smooth),
+        (fs.FedAvg(), Look(), after_another),
+        (fs.FedAvg(), Look(), unbiased),
+        (fs.methods.find("SCAFFOLD")(), Look(round=2), None),
+    ],
+    ids=["two samples", "two steps", "convolutions", "normed before", "no bias", "controls in the gradient"],
+)
+def test_the_ratio_is_offered_only_where_it_is_the_input(method: fs.Method, where: Look, model: Any) -> None:
+    assert invert(dense(method, where, model), iterations=1).attack == "search"
 
 
 # --- refusals --------------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ The attacks
 * iDLG (Zhao et al. 2020): the label of a single sample from the sign of the head's gradient.
 * Inverting gradients (Geiping et al. 2020): cosine distance, total variation, Adam on signed gradients with steps that
   shrink tenfold after 3/8, 5/8 and 7/8 of the iterations, inputs kept in their range.
+* The ratio of gradients (Phong et al. 2018): of a single sample that enters a dense layer with a bias, the gradient by
+  a unit's weights over that by its bias is the sample. It needs no search, and no leaf that comes after the layer.
 """
 
 from fedstat.privacy.inverting import Reconstruction, invert

@@ -23,6 +23,9 @@ Objective = Literal["squared", "cosine"]
 Optimizer = Literal["lbfgs", "adam"]
 Labels = Literal["known", "inferred", "optimised"]
 Personal = Literal["start", "known"]
+Kind = Literal["search", "ratio"]
+#: Gradients of a dense layer are those of one input if they are an outer product up to this share of their norm.
+_OUTER = 0.01
 #: Steps shrink tenfold after these shares of the iterations (Geiping et al.).
 _DECAY = (3 / 8, 5 / 8, 7 / 8)
 
@@ -38,7 +41,10 @@ class Reconstruction:
     labels : ndarray of int, shape (n,)
         The labels that were known, inferred or found.
     objective : float
-        What was minimised, at `x`; the smallest of all restarts.
+        What was minimised, at `x`.
+    attack : {"search", "ratio"}
+        What found `x`: the search, of whose restarts it is the one with the smallest objective; or the ratio of
+        gradients, which is taken wherever it applies.
     objectives : ndarray, shape (restarts,)
         That of every restart; infinite where the search broke down.
 
@@ -59,6 +65,7 @@ class Reconstruction:
     labels: np.ndarray
     objective: float
     objectives: np.ndarray
+    attack: Kind
 
 
 def invert(
@@ -79,6 +86,11 @@ def invert(
     progress: bool | None = None,
 ) -> Reconstruction:
     """Reconstruct the inputs behind a message.
+
+    The inputs whose gradient is the one that was sent are searched for. Where a single sample enters a dense layer with
+    a bias directly, no search is needed: the gradient by the weights of a unit is the input times the gradient by the
+    unit's bias, so that their ratio is the input, whatever comes after that layer and whoever knows it. The ratio is
+    offered where the sent gradients of that layer are such a product, and then taken.
 
     Parameters
     ----------
@@ -103,7 +115,7 @@ def invert(
         Whether several steps are repeated one by one. Otherwise the message is taken for one step on all samples,
         which after one step is no difference.
     restarts : int
-        Independent starts, of which the one with the smallest objective is kept; the truth plays no part.
+        Independent starts of the search, of which the one with the smallest objective is kept; the truth plays no part.
     iterations : int
         Steps of the optimiser in each.
     step : float
@@ -111,7 +123,7 @@ def invert(
     signed : bool
         Whether Adam sees the signs of the gradient alone, as in Geiping et al.
     bounds : tuple of float, optional
-        The range of inputs, to which the search keeps, and from which starts are drawn evenly. Without it starts are
+        The range of inputs, to which both attacks keep, and from which starts are drawn evenly. Without it starts are
         standard Gaussian.
     seed : int
         Of the starts.
@@ -154,13 +166,16 @@ def invert(
             first = attack.begin(stream(seed, "reconstruction", k), bounds)
             tries.append(search(attack, first, iterations, bounds, advance))
     scores = np.array([attack.value(one) for one in tries])
-    best = tries[int(np.argmin(scores))]
+    best, exact = tries[int(np.argmin(scores))], _ratio(observation)
+    if exact is not None:
+        best = torch.cat([exact if bounds is None else exact.clamp(*bounds), best[len(exact) :]])
     x, y = attack.divide(best)
     return Reconstruction(
         x.detach().cpu().numpy().astype(np.float32),
         (y.argmax(1) if y.ndim > 1 else y).cpu().numpy(),
-        float(scores.min()),
+        attack.value(best),
         scores,
+        "search" if exact is None else "ratio",
     )
 
 
@@ -292,6 +307,49 @@ def _attack(
     return _Attack(
         seen, learner, params, aux, seen.gradient, known, classes, objective == "cosine", total_variation, simulate
     )
+
+
+def _ratio(seen: Observation) -> Tensor | None:
+    """Return the one input (flat, float64) whose product with the gradient by a bias is the gradient by the weights.
+
+    None where several samples are behind the message, no dense layer takes the input as it is, or the layer's gradients
+    are no such product. Of all units that were sent the least squares solution is taken.
+    """
+    layer = _entry(seen) if seen.samples == 1 else None
+    weight = seen.gradient.get(f"{layer}.weight", seen.gradient.get(f"{layer}.weight.full"))
+    bias = seen.gradient.get(f"{layer}.bias")
+    if weight is None or bias is None:
+        return None
+    both = torch.cat([weight, bias[:, None]], 1).double().cpu()
+    both = both[both.isfinite().all(1)]
+    weight, bias = both[:, :-1], both[:, -1]
+    if not bias.any():
+        return None
+    x = bias @ weight / bias.square().sum()
+    return x if (weight - torch.outer(bias, x)).norm() <= _OUTER * weight.norm() else None
+
+
+def _entry(seen: Observation) -> str | None:
+    """Return the name of the dense layer that takes the input as it is, flat; None if there is no such layer."""
+    network, found = seen.network, list[str]()
+    probe = torch.linspace(0, 1, int(np.prod(seen.shape)), dtype=network.dtype, device=network.device)
+
+    def look(name: str, taken: Tensor) -> None:
+        if taken.shape == (1, len(probe)) and torch.equal(taken[0], probe):
+            found.append(name)
+
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, taken, name=name: look(name, taken[0]))
+        for name, layer in network.module.named_modules()
+        if isinstance(layer, torch.nn.Linear)
+    ]
+    try:
+        with torch.no_grad():
+            network({name: leaf.clone() for name, leaf in seen.guess.items()}, probe.reshape(1, *seen.shape))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found[0] if len(found) == 1 else None
 
 
 def _soft(outputs: Tensor, y: Tensor) -> Tensor:
