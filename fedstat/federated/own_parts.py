@@ -24,6 +24,7 @@ from fedstat.federated.losses import LossName
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import Metric
 from fedstat.federated.network import Params
+from fedstat.federated.products import rounds_to_tf32
 from fedstat.federated.rehearsal import alone_if, aside, copy_of, differ, drawn, generators, same
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.run import Bench, Run, start_run
@@ -170,7 +171,7 @@ def _fault(method: Method, training: Training, task: LossName, replicate: Replic
     """Say what goes wrong in a stack alone; refuse what goes wrong client by client."""
     network, name = replicate.network, type(method).__name__
     samples = StackedSamples.stack([replicate.clients.train], network.dtype, network.device)
-    bench = Bench(task, training, samples, "per-client")
+    bench = Bench(task, training, samples, "per-client", tf32=rounds_to_tf32())
     try:
         run = start_run((name, replicate.seed), method, replicate, bench)
         ids = np.arange(len(replicate.clients))
