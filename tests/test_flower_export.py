@@ -363,6 +363,7 @@ class Run:
         manager = self.runner.client_manager()
         for proxy in list(manager.all().values()):
             manager.unregister(proxy)
+            proxy.end = None
         for k in range(clients):
             manager.register(Wire(self.end(k)))
 
