@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedstat import data
+from fedstat._pickled import read_pickled
 from fedstat.data import datasets
 from fedstat.data.datasets.archive import safe_members
-from fedstat.data.datasets.pickled import read_pickled
 from tests.support import dataset_files as files
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("made_up_data")]

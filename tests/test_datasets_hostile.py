@@ -19,12 +19,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedstat import _pickled as pickled
+from fedstat._pickled import read_pickled
 from fedstat.data import datasets
-from fedstat.data.datasets import archive, pickled
+from fedstat.data.datasets import archive
 from fedstat.data.datasets.archive import safe_members
 from fedstat.data.datasets.idx import read_idx
 from fedstat.data.datasets.mat import read_mat
-from fedstat.data.datasets.pickled import read_pickled
 from tests.support import dataset_files as files
 from tests.support.dataset_files import put
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pickle
 import re
 import shutil
 import subprocess
@@ -162,6 +163,8 @@ def test_several_files_and_labels(tmp_path):
     assert found.history["value"].tolist() == table["accuracy"].tolist()
     assert found.history["seed"].tolist() == table["seed"].tolist()
     assert found.notes[0] == "no column seed: the files of a method are its seeds 0, 1, ..."
+    frame = table[table["method"] == "A"][["seed", "client", "accuracy"]]
+    assert fs.read_results({"A": frame}).history["value"].tolist() == frame["accuracy"].tolist()
     with pytest.raises(ValueError, match=r"A.csv has a column for the method; give it without the label 'A'"):
         fs.read_results({"A": parts[0]})
 
@@ -634,6 +637,58 @@ def test_flowers_history():
     table = found.set_index(["method", "split", "metric", "round"])["value"].sort_index()
     assert table["FedProx", "common", "accuracy"].to_dict() == dict(content["metrics_centralized"]["accuracy"])
     assert table["FedAvg", "test", "loss"].to_dict() == dict(content["losses_distributed"])
+
+
+def test_what_a_run_of_flowers_returns_is_read_from_memory():
+    strategy, records = pytest.importorskip("flwr.serverapp.strategy"), pytest.importorskip("flwr.app")
+    content = json.loads((FLOWER / "result.json").read_text())
+    result = strategy.Result()
+    for part, of in content.items():
+        if part.startswith(("train_", "evaluate_")):
+            setattr(result, part, {int(t): records.MetricRecord(own) for t, own in of.items()})
+    dumped = fs.read_results({"FedAvg": [FLOWER / "result.json"] * 2, "FedRep": FLOWER / "result.json"})
+    read = fs.read_results({"FedAvg": [result, result], "FedRep": result})
+    keys = list(dumped.history.columns)
+    pd.testing.assert_frame_equal(
+        read.history.astype({"metric": str}).sort_values(keys, ignore_index=True),
+        dumped.history.astype({"metric": str}).sort_values(keys, ignore_index=True),
+    )
+    with pytest.raises(
+        ValueError, match=r"does not tell its method; give fs.read_results\(\{'FedAvg': \[result, \.\.\.\]"
+    ):
+        fs.read_results(result)
+
+
+@pytest.mark.parametrize("protocol", [3, 4, 5])
+def test_flowers_pickled_history_is_read_as_data(tmp_path, protocol):
+    history = pytest.importorskip("flwr.server.history").History()
+    for t in range(3):
+        history.add_loss_distributed(t, 2.0 - t)
+        history.add_metrics_centralized(t, {"accuracy": np.float64(0.1 * t)})
+        history.add_metrics_distributed_fit(t, {"train_loss": np.float32(0.5)})
+    for content in (history, {"history": history, "epochs": [1, 2]}):  # `save_results_as_pickle` of the baselines
+        (tmp_path / "results.pkl").write_bytes(pickle.dumps(content, protocol))
+        found = fs.read_results({"FedAvg": [tmp_path / "results.pkl"]}).history
+        table = found.set_index(["split", "estimand", "metric", "round"])["value"].sort_index()
+        assert table["common", "global", "accuracy"].to_dict() == {0: 0.0, 1: 0.1, 2: 0.2}
+        assert table["test", "not named", "loss"].to_dict() == {0: 2.0, 1: 1.0, 2: 0.0}
+        assert table["train", "not named", "loss"].to_dict() == dict.fromkeys(range(3), 0.5)
+
+
+class Evil:
+    def __reduce__(self):
+        return (pytest.fail, ("unpickled",))
+
+
+def test_a_pickle_of_anything_else_is_refused_unread(tmp_path):
+    history = pytest.importorskip("flwr.server.history").History()
+    history.losses_distributed = [(0, Evil())]
+    for content in (Evil(), history, {"history": Evil()}, Path("a"), fs.FedAvg()):
+        (tmp_path / "results.pkl").write_bytes(pickle.dumps(content))
+        with pytest.raises(
+            ValueError, match=r"results.pkl may be a pickle, which .* none of Flower's History; write the"
+        ):
+            fs.read_results({"FedAvg": tmp_path / "results.pkl"})
 
 
 def test_flowers_baselines_and_tutorial(tmp_path):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("fedstat", "table", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", "mlflow")
 _TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq", *LINES)
-_PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".npy", ".npz", ".joblib")
+_PICKLES = (".pt", ".pth", ".npy", ".npz", ".joblib")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +91,10 @@ def read_results(
 
     Parameters
     ----------
-    path : str, Path, a sequence of them, a mapping from label to them, or a DataFrame
+    path : str, Path, a result of Flower's, a sequence of them, a mapping from label to them, or a DataFrame
         A table in memory, a file or a folder: a fedstat run, or what ``fedstat run`` wrote; CSV, parquet or JSON lines;
-        what PFLlib (``results/*.h5``), FL-bench (``out/``), Flower (JSON) and FLamby (CSV) write; a panel or a run's
+        what PFLlib (``results/*.h5``), FL-bench (``out/``), Flower (JSON, a pickled History, or the Result in memory)
+        and FLamby (CSV) write; a panel or a run's
         history out of wandb, TensorBoard's CSV, or MLflow's ``mlruns``. Several files are read as one table. Where
         files do not say their method, give a mapping such as ``{"FedAvg": ["a.json", "b.json"]}``: the label is the
         method, and files that name no seed have the seeds 0, 1, ... in that order. A logger's run says both if it is
@@ -273,6 +275,8 @@ class _File:
 
 def _files(path: Any, kind: str | None) -> list[_File]:
     """List the files that `path` names, with their formats; a fedstat run is the only one."""
+    from fedstat.inference.formats import flower
+
     if kind is not None and kind not in _KINDS:
         raise ValueError(f"kind must be one of {', '.join(_KINDS)}, got {kind!r}.")
     if hasattr(path, "columns"):
@@ -285,11 +289,11 @@ def _files(path: Any, kind: str | None) -> list[_File]:
             own = _files(of, kind)
             if own[0].kind == "fedstat":
                 raise ValueError(f"{own[0].path} is a fedstat run, which names its methods; give it without a label.")
-            found += [_File(file.path, file.kind, {"method": str(label), "seed": i}) for i, file in enumerate(own)]
+            found += [replace(file, given={"method": str(label), "seed": i}) for i, file in enumerate(own)]
         paths: Any = path
     else:
-        paths = [path] if isinstance(path, str | Path) else list(path)
-        found = [file for one in paths for file in _listed(local("path", one), kind)]
+        paths = [path] if isinstance(path, str | Path) or flower.content_of(path) else list(path)
+        found = [file for one in paths for file in _listed(one, kind)]
     if not found:
         raise ValueError(f"path must name at least one file, got {path!r}.")
     runs = [file for file in found if file.kind == "fedstat"]
@@ -301,10 +305,13 @@ def _files(path: Any, kind: str | None) -> list[_File]:
     return found
 
 
-def _listed(path: Path, kind: str | None) -> list[_File]:
+def _listed(place: Any, kind: str | None) -> list[_File]:
     """List the files of results at one place."""
-    from fedstat.inference.formats import fedstat, fl_bench, mlflow
+    from fedstat.inference.formats import fedstat, fl_bench, flower, mlflow
 
+    if content := flower.content_of(place):
+        return [_File(Path("Flower's result"), "flower", {}, content)]
+    path = local("path", place)
     if kind in (None, "fedstat") and (fedstat.run_folder(path) or kind == "fedstat"):
         return [_File(path, "fedstat", {})]
     if path.is_file():
@@ -339,13 +346,13 @@ def _turn(file: Path, files: Sequence[Path]) -> int:
 
 def _kind(path: Path) -> str:
     """Return the format of a file."""
-    from fedstat.inference.formats import fl_bench, flamby, tensorboard, wandb
+    from fedstat.inference.formats import fl_bench, flamby, flower, tensorboard, wandb
     from fedstat.inference.formats.runs import first_line
 
     name = path.name.lower()
     if name.endswith((".h5", ".hdf5")):
         return "pflib"
-    if name.endswith(".json"):
+    if name.endswith((".json", *flower.PICKLES)):
         return "flower"
     if name == "metrics.csv" and fl_bench.wrote(path):
         return "fl-bench"
@@ -368,11 +375,12 @@ def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | N
         return Content(table, table.notes, unread=table.unread)
     if columns:
         raise ValueError(f"columns is for tables; {file.path} is of {file.kind}, whose names are known.")
-    read = {
-        "pflib": pflib.read, "fl-bench": fl_bench.read, "flower": flower.read, "flamby": flamby.read,
-        "wandb": wandb.read, "tensorboard": tensorboard.read, "mlflow": mlflow.read,
-    }[file.kind]  # fmt: skip
-    return read(file.path, file.given if metric is None else {"metric": metric, **file.given})
+    given = file.given if metric is None else {"metric": metric, **file.given}
+    readers: dict[str, Callable[..., Content]] = {
+        "pflib": pflib.read, "fl-bench": fl_bench.read, "flower": partial(flower.read, content=file.frame),
+        "flamby": flamby.read, "wandb": wandb.read, "tensorboard": tensorboard.read, "mlflow": mlflow.read,
+    }  # fmt: skip
+    return readers[file.kind](file.path, given)
 
 
 def _frame(batches: Iterable[Any]) -> pd.DataFrame:

@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedstat._pickled import read_pickled
 from fedstat.data.datasets.archive import members
 from fedstat.data.datasets.checks import check_labels
-from fedstat.data.datasets.pickled import read_pickled
 
 _PIXELS = (3, 32, 32)
 

@@ -1,7 +1,7 @@
-"""Flower's results as JSON.
+"""Flower's results: JSON, the objects that its runs end with, and a pickled History.
 
 Flower itself leaves no file: a run ends with an object, and apps write it. Those forms are read that Flower's own code
-and its examples and baselines write. Source: https://github.com/adap/flower at
+and its examples and baselines write; a pickle is read as data. Source: https://github.com/adap/flower at
 fdef7afb1dca3030553be302366cfd285ed6632c (version 1.28, 29 March 2026).
 
 - The attributes of `flwr.serverapp.strategy.Result` (``framework/py/flwr/serverapp/strategy/result.py``), dumped:
@@ -13,6 +13,8 @@ fdef7afb1dca3030553be302366cfd285ed6632c (version 1.28, 29 March 2026).
   {metric: list of (round, value)}.
 - {round: {metric: value}}, measured by the server
   (``examples/flower-simulation-step-by-step-pytorch/my-awesome-app/my_awesome_app/my_strategy.py``).
+- A `Result` or a `History` in memory; and a History as a pickle, alone or with other things in a dictionary under
+  "history" (`save_results_as_pickle` of many baselines, such as ``baselines/fedprox/fedprox/utils.py``).
 - {"run_config": {...}, "round_res": [{metric: value}, ...]} (``baselines/fedrep``, ``baselines/floco``, server_app.py);
   values named ``centralized_...`` start before the first round.
 """
@@ -25,6 +27,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedstat._pickled import read_pickled
 from fedstat.inference.formats.runs import METHOD, SEED
 from fedstat.inference.formats.tidy import UNNAMED, Content, rows
 
@@ -45,23 +48,30 @@ _NOTE = (
     "does) or of the server's own (split common)"
 )
 _MEASURED = "the {model}, one number over the clients' {split} samples, weighted as the app does, mean over {when}"
+#: Files that are read as a pickled History.
+PICKLES = (".pkl", ".pickle")
+_HISTORY = "flwr.server.history History"
 _Found = Iterator[tuple[str, int, str, Any]]
 
 
-def read(path: Path, given: Mapping[str, Any]) -> Content:
-    """Read one file; `given` may hold the method and the seed, which most files do not tell.
+def content_of(result: Any) -> dict[str, Any] | None:
+    """Return what a `Result` or a `History` in memory holds, None if it is neither."""
+    found = {part: getattr(result, part) for part in _PARTS if hasattr(result, part)}
+    return found or None
+
+
+def read(path: Path, given: Mapping[str, Any], content: Any = None) -> Content:
+    """Read one file, or `content` if it is in memory; `given` may hold the method and the seed, which few files tell.
 
     Raises
     ------
     ValueError
-        If the file is no JSON of a known form, or if nothing tells its method or seed.
+        If the file has no known form, or if nothing tells its method or seed.
     """
     import pandas as pd
 
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no readable JSON: {error}") from error
+    name = "result" if content is not None else repr(path.name)
+    content = _content(path) if content is None else content
     config = content.get("run_config", {}) if isinstance(content, dict) else {}
     config = config if isinstance(config, dict) else {}
     method = given.get("method") or next((config[name] for name in config if name in METHOD), None)
@@ -69,7 +79,7 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     if method is None or not isinstance(seed, int):
         raise ValueError(
             f"{path} does not tell its {'method' if method is None else 'seed'}; give "
-            f"fs.read_results({{'FedAvg': [{path.name!r}, ...]}}), the files in the order of their seeds."
+            f"fs.read_results({{'FedAvg': [{name}, ...]}}), those of a method in the order of their seeds."
         )
     values: dict[tuple[str, str, str], dict[int, float]] = {}
     for part, round, name, value in _found(path, content):
@@ -87,6 +97,23 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     if not tables:
         raise ValueError(f"{path} holds no numbers by round as Flower's apps write them; write CSV instead.")
     return Content([pd.concat(tables, ignore_index=True)], (_NOTE,), _MEASURED)
+
+
+def _content(path: Path) -> Any:
+    """Return what a file holds."""
+    if path.suffix.lower() not in PICKLES:
+        try:
+            return json.loads(path.read_text(encoding="utf-8-sig"))
+        except ValueError as error:
+            raise ValueError(f"{path} is no readable JSON: {error}") from error
+    try:
+        found = read_pickled(path.read_bytes(), str(path), (_HISTORY,))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} may be a pickle, which can run any code when it is read, and is none of Flower's History; write "
+            f"the numbers as CSV or JSON. {error}"
+        ) from error
+    return found.get("history", found) if isinstance(found, dict) else found
 
 
 def _found(path: Path, content: Any) -> _Found:

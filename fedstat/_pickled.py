@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import pickletools
 import re
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,16 @@ _MARK = object()
 _OPCODES = 1 << 21  # CIFAR's largest file has some 200,000; an empty dictionary is one byte there and 64 here
 
 
-def read_pickled(raw: bytes, name: str) -> Any:
-    """Return the lists, dicts, tuples, numbers, strings, bytes and numeric arrays of a pickle (protocols 2 to 4).
+class Attributes(dict[Any, Any]):
+    """The attributes of an object, which itself is never made."""
 
-    Strings of Python 2 are bytes. Arrays take no more memory than the file does.
+
+def read_pickled(raw: bytes, name: str, classes: Collection[str] = ()) -> Any:
+    """Return the lists, dicts, tuples, numbers, strings, bytes and arrays of a pickle.
+
+    Protocols 2 to 4 are read, and 5 without arrays. Strings of Python 2 are bytes. Arrays hold numbers, or any of the
+    other things; they take no more memory than the file does, but for the addresses of what they hold. Objects of
+    `classes`, each a module and a name with a space between, are returned as their `Attributes`.
 
     Raises
     ------
@@ -33,12 +40,12 @@ def read_pickled(raw: bytes, name: str) -> Any:
         If the bytes are no pickle, or a pickle of anything else. `name` is the file that the message blames.
     """
     try:
-        return _build(raw)
+        return _build(raw, classes)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"{name} is no pickle of arrays and plain values: {str(error)[:200]}.") from None
 
 
-def _build(raw: bytes) -> Any:
+def _build(raw: bytes, classes: Collection[str]) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     room = len(raw)  # a pickle may use one long string for many arrays
@@ -103,6 +110,11 @@ def _build(raw: bytes) -> Any:
             case "REDUCE":
                 arguments, function = stack.pop(), stack.pop()
                 stack.append(_call(function, arguments))
+            case "NEWOBJ":
+                arguments, function = stack.pop(), stack.pop()
+                if arguments != () or not isinstance(function, str) or function not in classes:
+                    raise ValueError(f"it holds an object of {str(function)[:80]!r}")
+                stack.append(Attributes())
             case "BUILD":
                 state = stack.pop()
                 room -= _restore(stack[-1], state, room)
@@ -112,25 +124,33 @@ def _build(raw: bytes) -> Any:
 
 
 def _call(function: Any, arguments: Any) -> Any:
-    """Answer the two calls by which a pickle makes an array."""
+    """Answer the calls by which a pickle makes an array or a number of numpy's."""
     if not (isinstance(function, str) and isinstance(arguments, tuple)):
         raise ValueError("it calls what has no name")
     if function in ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct"):
         if arguments == ("numpy ndarray", (0,), b"b"):
             return np.empty(0, np.int8)
+    elif function in ("numpy.core.multiarray scalar", "numpy._core.multiarray scalar"):
+        dtype, value = arguments
+        if isinstance(dtype, np.dtype) and dtype.kind in "biuf" and isinstance(value, bytes):
+            (number,) = np.frombuffer(value, dtype)
+            return number
     elif function == "numpy dtype" and arguments[1:] == (False, True):
         code = arguments[0].decode("ascii") if isinstance(arguments[0], bytes) else arguments[0]
-        if re.fullmatch("b1|[iu][1248]|f[248]", code):
+        if re.fullmatch("b1|[iu][1248]|f[248]|O8", code):
             return np.dtype(code, copy=True)
     raise ValueError(f"it calls {function[:80]!r} for something other than an array of numbers")
 
 
 def _restore(target: Any, state: Any, room: int) -> int:
-    """Give a data type its byte order, or an array its values; return how many bytes the values take."""
+    """Give a data type its byte order, an array or an object its values; return how many bytes the values take."""
+    if type(target) is Attributes and type(state) is dict:
+        target.update(state)
+        return 0
     if isinstance(target, np.dtype):
         _, order, *rest = state
         order = order.decode("ascii") if isinstance(order, bytes) else order
-        if order not in ("<", ">", "|") or rest != [None, None, None, -1, -1, 0]:
+        if order not in ("<", ">", "|") or rest != [None, None, None, -1, -1, 63 * (target.kind == "O")]:
             raise ValueError("a data type is not one of plain numbers")
         target.__setstate__((3, order, *rest))  # type: ignore[attr-defined]
         return 0
@@ -140,10 +160,10 @@ def _restore(target: Any, state: Any, room: int) -> int:
     whole = isinstance(shape, tuple) and len(shape) <= 8 and all(type(n) is int and 0 <= n < 2**48 for n in shape)
     if not (whole and type(fortran) is bool):
         raise ValueError("an array has no shape")
-    if not (isinstance(dtype, np.dtype) and isinstance(values, bytes)):
+    if not isinstance(dtype, np.dtype) or type(values) is not (list if dtype.kind == "O" else bytes):
         raise ValueError("an array holds no plain numbers")
-    if math.prod(shape) * dtype.itemsize != len(values):
-        raise ValueError(f"an array of shape {shape} has {len(values):,} bytes")
+    if math.prod(shape) * (1 if dtype.kind == "O" else dtype.itemsize) != len(values):
+        raise ValueError(f"an array of shape {shape} has {len(values):,} {'values' if dtype.kind == 'O' else 'bytes'}")
     if len(values) > room:
         raise ValueError("its arrays are larger than the file")
     target.__setstate__((1, shape, dtype, fortran, values))  # type: ignore[arg-type]
