@@ -27,6 +27,22 @@ def test_every_sample_lands_in_one_split_of_its_client(sizes, test, validation, 
     assert ("test" in clients.splits) == (test > 0)
 
 
+def test_tokens_with_a_client_label_are_those_of_the_same_partition():
+    client = np.repeat([7, 3], 6)
+    x = np.random.default_rng(0).integers(0, 300, (12, 4))
+    clients = data.from_arrays(x, client % 2, client, tokens=True)
+    same = data.from_indices(x, client % 2, data.by_group(client), tokens=True)
+    for split in ("train", "test"):
+        own, other = clients.splits[split], same.splits[split]
+        assert own.x.dtype == np.int16
+        np.testing.assert_array_equal(own.x, other.x)
+    result = fs.federate(
+        fs.FedAvg(), fs.models.lstm(2, vocabulary=300, hidden=4, dense=4), clients, fs.Training(lr=0.1), rounds=1
+    )
+    assert np.isfinite(result.history["value"]).all()
+    assert data.from_arrays(x, client % 2, client).train.x.dtype == np.float32
+
+
 def test_labels_become_codes_and_floats_a_regression():
     x = np.zeros((6, 1))
     named = data.from_arrays(x, np.array(["cat", "dog", "cat"] * 2), [0, 0, 0, 1, 1, 1])
@@ -166,6 +182,7 @@ def test_bad_csv_names_line_or_column(tmp_path, text, message):
 
 
 X, Y, CLIENT = np.ones((6, 2)), np.arange(6) % 2, np.repeat([0, 1], 3)
+TEXT = np.arange(6)[:, None]
 
 
 @pytest.mark.parametrize(
@@ -195,6 +212,9 @@ X, Y, CLIENT = np.ones((6, 2)), np.arange(6) % 2, np.repeat([0, 1], 3)
         (lambda: data.from_indices(X, Y, [[0, 1]], classes="a"), "codes 0..0 of the classes; sample 1 has 1"),
         (lambda: data.from_indices(X, Y, [[0, 1]], classes="ab", common=[6]), r"common must hold sample numbers 0..5"),
         (lambda: data.from_indices(X, Y, [[0, 1]], tokens=True), "x must hold tokens 0, 1, ..., got float64"),
+        (lambda: data.from_arrays(X, Y, CLIENT, tokens=True), "x must hold tokens 0, 1, ..., got float64"),
+        (lambda: data.from_arrays(-TEXT, Y, CLIENT, tokens=True), "x must hold tokens 0, 1, ..., got int64 from -5"),
+        (lambda: data.from_arrays(TEXT, Y, CLIENT, tokens=True, prepare="standard"), "prepare is for columns of num"),
         (
             lambda: data.from_indices(X, Y, data.Partition(([0], [1]), ([2], []), ("ann", "bob"))),
             "client bob has no test samples",

@@ -19,6 +19,7 @@ from fedstat.data.partition import (
     permute_labels,
     shards,
 )
+from fedstat.data.pfllib import from_pfllib
 from fedstat.data.product_clients import product_clients
 from fedstat.data.quadratics import Quadratics, random_quadratics
 from fedstat.data.relu_mixture import ReluTruth, relu_mixture
@@ -44,6 +45,7 @@ __all__ = [
     "from_csv",
     "from_indices",
     "from_npz",
+    "from_pfllib",
     "gaussian_task",
     "iid",
     "one_label_shards",

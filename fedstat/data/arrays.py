@@ -36,6 +36,7 @@ def from_arrays(
     test: float = 0.2,
     validation: float = 0.0,
     seed: int = 0,
+    tokens: bool = False,
     prepare: Any = None,
     fit_on: FitOn = "pooled",
 ) -> Clients:
@@ -55,6 +56,8 @@ def from_arrays(
         and, where a share is positive, at least one held-out sample.
     seed : int
         Decides which samples are held out.
+    tokens : bool
+        Whether `x` holds whole numbers 0, 1, ... for an embedding, which then stay whole.
     prepare : "standard" or transformer, optional
         How inputs are brought into shape: "standard" fills missing values with medians, standardises columns and makes
         a column for each word of a data frame's text; or any transformer of scikit-learn's, or a pipeline of them. It
@@ -84,7 +87,7 @@ def from_arrays(
     _check_labels("client", client)
     if np.shape(y) != client.shape:
         raise ValueError(f"y and client must have one entry per sample, got shapes {np.shape(y)} and {client.shape}.")
-    how: dict[str, Any] = {"prepare": prepare, "fit_on": fit_on}
+    how: dict[str, Any] = {"tokens": tokens, "prepare": prepare, "fit_on": fit_on}
     return from_indices(x, y, by_group(client), test=test, validation=validation, seed=seed, **how)
 
 

@@ -6,9 +6,12 @@ import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
+
+from fedstat._pickled import read_pickled
 
 #: How many times larger than its compressed form an array may be, beyond the first gigabyte.
 _RATIO, _FREE = 200, 2**30
@@ -33,11 +36,8 @@ def read_npz(path: str | Path, wanted: Mapping[str, str], *, optional: Mapping[s
     """
     path = Path(path)
     with path.open("rb") as file:
-        try:
-            archive = zipfile.ZipFile(file)
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
-        except Exception as error:  # a hostile archive may fail in any way
-            raise ValueError(f"{path} is no .npz file: {error}.") from None
+        archive = _opened(path, file)
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
         arrays = {}
         for name, kinds in {**wanted, **optional}.items():
             if name in names:
@@ -47,14 +47,53 @@ def read_npz(path: str | Path, wanted: Mapping[str, str], *, optional: Mapping[s
         return arrays
 
 
+def read_object(path: Path, name: str) -> Any:
+    """Read an array of one object, as ``np.savez(path, NAME={...})`` writes it, as data: nothing is unpickled.
+
+    Raises
+    ------
+    ValueError
+        As `read_npz` does, or if the object is more than arrays and plain values.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path} is missing.")
+    with path.open("rb") as file:
+        archive = _opened(path, file)
+        try:
+            member = _member(archive, name)
+            with archive.open(member) as stream:
+                shape, _, dtype = _header(stream)
+                if dtype.kind != "O" or shape != ():
+                    raise ValueError(f"it has dtype {dtype} and shape {shape}, where one object is needed")
+                return read_pickled(stream.read(), "it").item()
+        except Exception as error:
+            raise ValueError(f"{path}: array {name!r} cannot be read: {error}.") from None
+
+
+def _opened(path: Path, file: IO[bytes]) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except Exception as error:  # a hostile archive may fail in any way
+        raise ValueError(f"{path} is no .npz file: {error}.") from None
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+    member = archive.getinfo(f"{name}.npy")
+    if member.file_size > _FREE + _RATIO * member.compress_size:
+        raise ValueError(f"it would unpack from {member.compress_size:,} to {member.file_size:,} bytes")
+    return member
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(stream)]
+    return read(stream)
+
+
 def _read(path: Path, archive: zipfile.ZipFile, name: str, kinds: str) -> np.ndarray:
     try:
-        member = archive.getinfo(f"{name}.npy")
-        if member.file_size > _FREE + _RATIO * member.compress_size:
-            raise ValueError(f"it would unpack from {member.compress_size:,} to {member.file_size:,} bytes")
+        member = _member(archive, name)
         with archive.open(member) as stream:
-            read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-            shape, fortran, dtype = read_header[npy.read_magic(stream)](stream)
+            shape, fortran, dtype = _header(stream)
             if dtype.kind not in kinds:
                 raise ValueError(f"it has dtype {dtype}, where one of kind {' or '.join(kinds)} is needed")
             if any(side < 0 for side in shape) or stream.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
