@@ -1,5 +1,7 @@
 """What `fs.federate` takes, and in which words it refuses what it cannot run."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -25,6 +27,59 @@ def test_frozen_parameters_stay_and_unused_ones_do_no_harm():
     assert torch.equal(trained.frozen.weight, module.frozen.weight)
     assert torch.equal(trained.idle.weight, module.idle.weight)
     assert not torch.equal(trained.head.weight, module.head.weight)
+
+
+class Gained(nn.Module):
+    """A network whose gain and offset have any shape."""
+
+    def __init__(self, *shape):
+        super().__init__()
+        self.hidden, self.head = nn.Linear(8, 5), nn.Linear(5, 1)
+        self.gain, self.offset = nn.Parameter(torch.ones(shape)), nn.Parameter(torch.zeros(shape))
+
+    def forward(self, x):
+        return self.head(self.offset + self.gain * torch.relu(self.hidden(x)))
+
+
+@pytest.mark.parametrize("method", [fs.FedAvg(), fs.methods.FedAMP(), fs.methods.ClusteredFL(), fs.methods.FedCAC()])
+@pytest.mark.parametrize("executor", ["stacked", "per-client"])
+def test_a_parameter_without_axes_trains_as_one_with_an_axis_of_one(method, executor):
+    training = fs.Training(lr=0.3, batch_size=8, clip_norm=0.2)
+
+    def go(*shape):
+        module = Gained(*shape)
+        module.load_state_dict({n: w.reshape(module.state_dict()[n].shape) for n, w in weights.items()})
+        options = {"rounds": 3, "dtype": "float64", "executor": executor, "progress": False}
+        result = fs.federate({"it": method}, module, mixture.clients(), training, **options)
+        return result.history["value"], fs.newcomers(result, mixture.clients(seed=1))["value"], result.personal(0)
+
+    torch.manual_seed(0)
+    weights = Gained().state_dict()
+    (without, offered, model), (expected, all_of, _) = go(), go(1)
+    np.testing.assert_allclose(without, expected, atol=1e-12)
+    np.testing.assert_allclose(offered, all_of, atol=1e-12)
+    assert model.gain != 1
+
+
+def test_who_holds_a_parameter_without_axes_is_told():
+    table = fs.describe(fs.Local(), Gained, mixture.clients()).table
+    assert table.set_index("leaf").loc["gain", "holder"] == "client"
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 8), (3, 0)])
+def test_a_parameter_that_holds_no_numbers_is_refused_by_name(shape):
+    class Marked(nn.Linear):
+        def __init__(self, mark):
+            super().__init__(8, 1)
+            self.mark = mark
+
+    def go(kind):
+        model = Marked(kind(torch.zeros(shape)))
+        fs.federate(fs.methods.FedCAC(), model, mixture.clients(), fs.Training(lr=0.1), rounds=1)
+
+    with pytest.raises(ValueError, match=rf"'mark' of the network has shape {re.escape(str(shape))}, which holds no"):
+        go(nn.Parameter)
+    go(nn.Buffer)
 
 
 @pytest.mark.parametrize(

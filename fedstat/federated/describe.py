@@ -15,6 +15,7 @@ from fedstat.federated.local import Training
 from fedstat.federated.losses import choose_task
 from fedstat.federated.method import Method, State, Update
 from fedstat.federated.network import Model, Network, build
+from fedstat.federated.optimizers import in_rows
 from fedstat.federated.plan import check_one
 from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import make_replicate
@@ -144,7 +145,7 @@ def _holder(state: State, name: str) -> str:
         return "server"
     total = state.server[name].numel()
     mask = state.shared[name].expand(-1, *state.server[name].shape)
-    ours = mask.flatten(1).sum(1).double().mean().item()
+    ours = in_rows(mask).sum(1).double().mean().item()
     if ours in (0, total):
         return "server" if ours else "client"
     return f"server {ours:g}, client {total - ours:g}"

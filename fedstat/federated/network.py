@@ -414,7 +414,7 @@ def build(
     Raises
     ------
     ValueError
-        If the module has layers that the stacked engine cannot run, complex weights, or nothing to train.
+        If the module has layers that the stacked engine cannot run, complex or empty weights, or nothing to train.
 
     Examples
     --------
@@ -457,6 +457,12 @@ def build(
                 "Freeze it with requires_grad_(False), or change gradients in the gradient step of a method."
             )
     module = stackable(module)
+    for name, leaf in module.named_parameters():
+        if not leaf.numel():
+            raise ValueError(
+                f"{name!r} of the network has shape {tuple(leaf.shape)}, which holds no numbers; leave its layer "
+                "out, or make a buffer of what only marks a place."
+            )
     for name, leaf in (*module.named_parameters(), *module.named_buffers()):
         if leaf.is_complex():
             raise ValueError(

@@ -224,12 +224,17 @@ def along_clients(values: Any, like: Tensor) -> Any:
     return values.to(like.device, like.dtype if values.is_floating_point() else None).view(-1, *[1] * (like.dim() - 1))
 
 
+def in_rows(leaf: Tensor) -> Tensor:
+    """Lay the numbers of each client, (c, ...), in a row, (c, p), whatever their number of axes."""
+    return leaf.unsqueeze(-1).flatten(1)
+
+
 def clip(grads: Params, most: float, *, stacked: bool) -> Params:
     """Scale each client's gradients so that their norm, over all leaves together, is at most `most`.
 
     As ``torch.nn.utils.clip_grad_norm_`` does for one client.
     """
-    squares = [g.square().flatten(1).sum(1) if stacked else g.square().sum() for g in grads.values()]
+    squares = [in_rows(g.square()).sum(1) if stacked else g.square().sum() for g in grads.values()]
     norm = torch.stack(squares).sum(0).sqrt()
     factor = (most / (norm + 1e-6)).clamp(max=1)
     return {name: g * (along_clients(factor, g) if stacked else factor) for name, g in grads.items()}

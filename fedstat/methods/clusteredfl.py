@@ -13,6 +13,7 @@ from torch import Tensor
 from fedstat._checks import check_fields
 from fedstat.federated.method import Federation, Method, Predictor, State, Update, in_slot, slot, step_size
 from fedstat.federated.network import Network, Params
+from fedstat.federated.optimizers import in_rows
 from fedstat.federated.store import ClientStore
 
 NODE, SIDE, DELTA = "node", "side", "delta"
@@ -143,12 +144,12 @@ class ClusteredFL(Method):
         """Let new clients descend the tree, by the cosines of their changes with the sides' mean changes."""
         nodes, means, sides = slot(state.memory, NODE), slot(state.memory, SIDE), state.memory["sides"]
         phases = self.phases(federation.network, federation.training, state.round)
-        norms = torch.stack([leaf.double().flatten(1).square().sum(1) for leaf in means.values()]).sum(0).sqrt()
+        norms = torch.stack([in_rows(leaf.double()).square().sum(1) for leaf in means.values()]).sum(0).sqrt()
         at = torch.zeros_like(ids)
         while (inner := sides[at, 0] >= 0).any():
             start = {name: leaf[at] for name, leaf in nodes.items()}
             end = federation.train(self, start, ids, phases, state.round)
-            products = [(end[n] - start[n]).double().flatten(1) @ means[n].double().flatten(1).T for n in means]
+            products = [in_rows((end[n] - start[n]).double()) @ in_rows(means[n].double()).T for n in means]
             cosine = torch.stack(products).sum(0) / norms.clamp(min=torch.finfo(torch.float64).tiny)
             left, right = sides[at].clamp(min=0).T
             each = torch.arange(len(at), device=at.device)
@@ -184,7 +185,7 @@ class ClusteredFL(Method):
 
 def _gram(clients: ClientStore, ids: Tensor) -> Tensor:
     """Return the inner products of clients' last changes, (m, m), in float64."""
-    flat = [leaf.double().flatten(1) for leaf in clients.rows(ids).values()]
+    flat = [in_rows(leaf.double()) for leaf in clients.rows(ids).values()]
     return torch.stack([leaf @ leaf.T for leaf in flat]).sum(0)
 
 

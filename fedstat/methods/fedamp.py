@@ -26,6 +26,7 @@ from fedstat.federated.method import (
     without_slots,
 )
 from fedstat.federated.network import Network, Params
+from fedstat.federated.optimizers import in_rows
 
 CLOUD = "cloud"
 #: Bytes of others' models, in float64, that a mix holds at once, and of weights of them.
@@ -146,7 +147,7 @@ class FedAMP(Method):
             squared = torch.zeros((), dtype=torch.float64, device=ids.device)
             models = state.clients.rows(some, ids.device)
             for name in compared:
-                mine, every = (rows[name].double().flatten(1) for rows in (own, models))
+                mine, every = (in_rows(rows[name].double()) for rows in (own, models))
                 squared = squared + torch.cdist(mine, every).square()
             parts.append(squared)
         xi = self.alpha / self.scale * torch.exp(-torch.cat(parts, 1) / self.scale)

@@ -23,6 +23,7 @@ from fedstat.federated.method import (
     step_to_mean,
 )
 from fedstat.federated.network import Network, Params
+from fedstat.federated.optimizers import in_rows
 from fedstat.federated.store import ClientStore
 
 CRITICAL = "critical"
@@ -140,7 +141,7 @@ class FedCAC(Method):
         end = federation.train(self, start, ids, self.phases(federation.network, federation.training, round), round)
         critical = slot(end, CRITICAL)
         theirs = {name: ~state.shared[name] for name in critical}
-        served = torch.stack([mask.flatten(1).any(1) for mask in theirs.values()]).any(0)
+        served = torch.stack([in_rows(mask).any(1) for mask in theirs.values()]).any(0)
         overlap = _overlap(critical, theirs)
         peers = torch.stack([self._peers(row, served, round) for row in overlap])
         kept = state.clients.rows(torch.arange(state.clients.clients, device=ids.device))
@@ -171,5 +172,5 @@ def _overlap(masks: Params, others: Params) -> Tensor:
 
     Up to the size of a mask, the same for all clients, this is the published ``1 - |M_i - M_j|_1 / (2 |M_i|_1)``.
     """
-    pairs = [masks[name].flatten(1).double() @ others[name].flatten(1).double().T for name in masks]
+    pairs = [in_rows(masks[name]).double() @ in_rows(others[name]).double().T for name in masks]
     return torch.stack(pairs).sum(0)
