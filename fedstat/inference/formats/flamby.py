@@ -32,6 +32,7 @@ _NOTES = (
     "FLamby tests one model at every centre (split test) and on the union of their test sets, client -1 (split common)",
     "one evaluation of each run, called round 0",
 )
+_MEASURED = "the {model} on each centre's {split} samples, mean over centres and {when}"
 
 
 def wrote(names: Sequence[str]) -> bool:
@@ -83,4 +84,4 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
             "value": values,
         }
     )
-    return Content([history], _NOTES)
+    return Content([history], _NOTES, _MEASURED)
