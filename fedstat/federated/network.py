@@ -450,19 +450,18 @@ def build(
             raise ValueError(f"model must be an nn.Module or a function returning one, got {type(module).__name__}.")
     if not any(leaf.requires_grad for leaf in module.parameters()):
         raise ValueError("model has no parameters to train.")
-    for hooked, weight in (model if isinstance(model, nn.Module) else module).named_parameters():
+    for name, weight in (model if isinstance(model, nn.Module) else module).named_parameters():
+        if not weight.numel():
+            raise ValueError(
+                f"{name!r} of the network has shape {tuple(weight.shape)}, which holds no numbers; leave its layer "
+                "out, or make a buffer of what only marks a place."
+            )
         if weight._backward_hooks or weight._post_accumulate_grad_hooks:
             raise ValueError(
-                f"{hooked!r} of the network has a hook, which would be lost: each client has weights of its own. "
+                f"{name!r} of the network has a hook, which would be lost: each client has weights of its own. "
                 "Freeze it with requires_grad_(False), or change gradients in the gradient step of a method."
             )
     module = stackable(module)
-    for name, leaf in module.named_parameters():
-        if not leaf.numel():
-            raise ValueError(
-                f"{name!r} of the network has shape {tuple(leaf.shape)}, which holds no numbers; leave its layer "
-                "out, or make a buffer of what only marks a place."
-            )
     for name, leaf in (*module.named_parameters(), *module.named_buffers()):
         if leaf.is_complex():
             raise ValueError(
