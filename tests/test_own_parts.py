@@ -10,8 +10,11 @@ from torch import nn
 from torch.nn import functional as F
 
 import fedstat as fs
-from fedstat.federated import State, share_all_but
+from fedstat.federated import Phase, State, share_all_but
 from fedstat.federated.network import build
+from fedstat.federated.own_parts import rehearse_metrics
+from fedstat.federated.replicate import make_replicate
+from fedstat.federated.seeds import Seeds
 from tests.support.clients import vector_clients
 
 CLIENTS = vector_clients(5)
@@ -23,6 +26,10 @@ TRAINING = fs.Training(lr=0.2, batch_size=4, local_epochs=2)
 def history(method=None, executor="auto", model=MODEL, training=TRAINING, **options):
     how = {"rounds": 3, "seed": 1, "progress": False, "executor": executor} | options
     return fs.federate({"it": method or fs.FedAvg()}, model, CLIENTS, training, **how).history
+
+
+def replicate():
+    return make_replicate(CLIENTS, MODEL, Seeds(0, 0, ()), torch.float32, "cpu")
 
 
 def training(**changes):
@@ -202,6 +209,102 @@ def test_batch_norm_that_never_moves_is_refused():
     with pytest.raises(AssertionError, match="Sleeper breaks the law 'statistics' on Case"):
         fs.testing.check_method(Sleeper(), except_for=["traffic"], examples=1)
     assert history(Sleeper())["value"].notna().all()  # without batch norm there is nothing to move
+
+
+def over_clients(leaf):
+    axes = tuple(range(1, leaf.dim()))
+    return leaf.square().sum(axes, keepdim=True).sqrt() if axes else leaf.abs()
+
+
+class StackedLARS(LARS):
+    """Norms over all axes but the first, which is right where that is the clients'."""
+
+    def step(self, params, grads, state):
+        return {n: g * over_clients(params[n]) / over_clients(g).clamp(min=1e-9) for n, g in grads.items()}, 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackedNorms(fs.FedAvg):
+    def gradient(self, grad, params, batches, context):
+        return {n: g / over_clients(g).clamp(min=1e-9) for n, g in grad(params, batches[0]).items()}
+
+
+@pytest.mark.parametrize("own", [{"training": training(optimizer=StackedLARS())}, {"method": StackedNorms()}])
+def test_what_is_right_in_a_stack_alone_trains_there(own):
+    pd.testing.assert_frame_equal(history(**own), history(executor="stacked", **own))
+    single = history(executor=fs.federated.Stacked(1), **own)
+    np.testing.assert_allclose(history(**own)["value"], single["value"], atol=1e-5)
+    with pytest.raises(ValueError, match=r'executor="per-client": .*In a stack it is right'):
+        history(executor="per-client", **own)
+
+
+class Once(fs.FedAvg):
+    """The first gradient that it ever sees counts ten times."""
+
+    def gradient(self, grad, params, batches, context):
+        factor = 1.0 if "seen" in self.__dict__ else 10.0
+        self.__dict__["seen"] = True
+        return {n: factor * g for n, g in grad(params, batches[0]).items()}
+
+
+class Centred(fs.FedAvg):
+    def predict(self, learner, params, x):
+        outputs = super().predict(learner, params, x)
+        return outputs - outputs.mean(0)
+
+
+class LaterPadding(CountsPadding):
+    """As its parent, from the second round on."""
+
+    def phases(self, network, training, round):
+        return (Phase(network.trainable, name="late" if round else "train"),)
+
+    def objective(self, learner, params, batch, context):
+        if context.phase == "train":
+            return learner.loss(params, batch)
+        return super().objective(learner, params, batch, context)
+
+
+def test_what_remembers_or_mixes_samples_in_predictions_is_refused_under_every_executor():
+    for executor in ("auto", "stacked", "per-client"):
+        with pytest.raises(ValueError, match="Once breaks the law 'repeat'"):
+            history(Once(), executor)
+        with pytest.raises(ValueError, match="Centred breaks the law 'one sample'"):
+            history(Centred(), executor)
+    method = Once()
+    with pytest.raises(ValueError, match="Once"):
+        history(method)
+    assert "seen" not in method.__dict__  # copies are tried
+    pd.testing.assert_frame_equal(history(LaterPadding()), history(LaterPadding(), "per-client"))
+
+
+def test_what_is_right_is_not_refused():
+    weights = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]), reduction="none")  # float32, as people write it
+    assert history(training=training(loss=weights))["value"].notna().all()
+    cost = torch.tensor([[0.0, 1.0], [5.0, 0.0]], dtype=torch.float64)  # and evaluation is in float64
+
+    def paid(outputs, y):
+        return (outputs.softmax(-1) @ cost).gather(1, y[:, None]).mean()
+
+    def both_classes(outputs, y):
+        if len(y.unique()) < 2:
+            raise ValueError("one class only")
+        return (outputs.argmax(-1) == y).double().mean()
+
+    assert history(metrics={"paid": paid})["value"].notna().all()
+    rehearse_metrics({"both": both_classes}, replicate())
+
+    class Heads(LARS):
+        def step(self, params, grads, state):
+            return {n: g for n, g in grads.items() if n.startswith("head")}, 1.0
+
+    assert history(training=training(optimizer=Heads()))["value"].notna().all()
+
+    class Covariance(fs.FedAvg):
+        def prepare(self, learner, params, data):
+            return params, {"largest": data.x.flatten(1).abs().sum(1).topk(5).values}
+
+    assert history(Covariance())["value"].notna().all()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import number
+from fedstat.federated.executor import ExecutorName
 from fedstat.federated.losses import Loss
 from fedstat.federated.metrics import Metric
 from fedstat.federated.network import Network, Params
@@ -31,16 +32,18 @@ class BrokenLaw(Exception):
         The law's name.
     what : str
         What is wrong, and the remedy, as a sentence about "it".
-    company : bool
-        Whether the part is right where clients are trained one by one, without padding.
+    only : {"per-client", "stacked"}, optional
+        The executor under which the part keeps the law nevertheless.
     """
 
-    def __init__(self, law: str, what: str, company: bool = False) -> None:
+    def __init__(self, law: str, what: str, only: ExecutorName | None = None) -> None:
         super().__init__(f"breaks the law '{law}': {what}")
-        self.company = company
+        self.only = only
 
 
-def try_loss(loss: Loss, outputs: Tensor, y: Tensor, tolerance: float = 1e-8) -> None:
+def try_loss(
+    loss: Loss, outputs: Tensor, y: Tensor, others: tuple[Tensor, Tensor] | None = None, tolerance: float = 1e-8
+) -> None:
     """Check that a loss is a number for each sample, with gradients; and, for stacks, of that sample alone.
 
     Parameters
@@ -49,6 +52,8 @@ def try_loss(loss: Loss, outputs: Tensor, y: Tensor, tolerance: float = 1e-8) ->
         Maps outputs (B, Q) and targets (B,) to losses (B,).
     outputs, y : Tensor, shapes (B, Q) and (B,)
         What to try it on.
+    others : tuple of Tensor, optional
+        More outputs and targets, on which it need not be finite.
     tolerance : float
         The share of the largest loss by which two ways of computing may differ.
 
@@ -57,33 +62,43 @@ def try_loss(loss: Loss, outputs: Tensor, y: Tensor, tolerance: float = 1e-8) ->
     BrokenLaw
         For the first law that it breaks.
     """
+    tried = [(outputs, y)] + ([others] if others is not None else [])
     h, given = outputs.clone().requires_grad_(), y.clone()
-    before = generators(outputs.device)
-    values = _called("loss", loss, h, given)
+    before, seen = generators(outputs.device), h.clone()
+    values = _called("loss", loss, seen, given)
     _check_losses(values, outputs, y)
-    if not same(h.detach(), outputs) or not same(given, y):
+    if not same(seen.detach(), outputs) or not same(given, y):
         raise BrokenLaw("untouched", "it writes to outputs or targets. Let it make new tensors.")
     if not values.isfinite().all():
         raise BrokenLaw("finite", "it must be finite where outputs are, and is not.")
-    if before != generators(outputs.device) or differ(_called("loss", loss, h, y), values, tolerance):
+    if before != generators(outputs.device) or differ(_called("loss", loss, outputs, y), values, tolerance):
         raise BrokenLaw("repeat", "it differs between two identical calls. Let it draw no random numbers.")
     if not values.requires_grad:
         raise BrokenLaw("gradient", "no gradient reaches the outputs. Compute it by torch, without detach().")
-    (gradient,) = torch.autograd.grad(values.sum(), h)
-    if not gradient.isfinite().all() or not gradient.abs().max() > 0:
+    gradients = [_gradient(loss, *some) for some in tried]
+    if not gradients[0].isfinite().all() or not any(gradient.abs().max() > 0 for gradient in gradients):
         raise BrokenLaw("gradient", "its gradients must be finite, and must not all be zero.")
-    for rows in (slice(0, 1), slice(1, 4), slice(4, None)):
-        some = _called("loss", loss, h[rows], y[rows])
-        _check_losses(some, h[rows], y[rows])
-        if differ(some, values[rows], tolerance):
-            what = "the loss of a sample must not depend on the others of its batch."
-            raise BrokenLaw("one sample", what, company=True)
+    for h, y in tried:
+        values = _called("loss", loss, h, y)
+        for rows in (slice(0, 1), slice(1, 4), slice(4, None)):
+            some = _called("loss", loss, h[rows], y[rows])
+            _check_losses(some, h[rows], y[rows])
+            if differ(some, values[rows], tolerance):
+                what = "the loss of a sample must not depend on the others of its batch."
+                raise BrokenLaw("one sample", what, "per-client")
     try:
-        stacked = torch.vmap(loss)(torch.stack([h, h.flip(0)]), torch.stack([y, y.flip(0)]))
+        stacked = torch.vmap(loss)(torch.stack([outputs, outputs.flip(0)]), torch.stack([y, y.flip(0)]))
     except Exception:  # torch.vmap refuses by many kinds of errors
-        raise BrokenLaw("stack", "it does what torch.vmap cannot do, such as decisions on values.", True) from None
-    if differ(stacked[0], values, tolerance):
-        raise BrokenLaw("stack", "it must be the same under torch.vmap, and is not.", company=True)
+        what = "it does what torch.vmap cannot do, such as decisions on values."
+        raise BrokenLaw("stack", what, "per-client") from None
+    if differ(stacked[0], loss(outputs, y), tolerance):
+        raise BrokenLaw("stack", "it must be the same under torch.vmap, and is not.", "per-client")
+
+
+def _gradient(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
+    h = outputs.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(_called("loss", loss, h, y).sum(), h)
+    return gradient
 
 
 def _check_losses(values: Any, outputs: Tensor, y: Tensor) -> None:
@@ -129,31 +144,48 @@ def try_optimizer(optimizer: Optimizer, params: Params, grads: Sequence[Params],
     device = next(iter(params.values())).device
     before = generators(device)
 
-    def ends(k: int) -> Params:
-        alone = {name: leaf[k] for name, leaf in params.items()}
-        return _moved(optimizer, alone, [{name: g[k] for name, g in step.items()} for step in grads])
+    def ends(which: int | slice) -> Params | BrokenLaw:
+        try:
+            steps = [{name: g[which] for name, g in step.items()} for step in grads]
+            return _moved(optimizer, {name: leaf[which] for name, leaf in params.items()}, steps)
+        except BrokenLaw as broken:
+            return broken
 
-    first, second = ends(0), ends(1)
+    alone, single = [ends(0), ends(1)], [ends(slice(0, 1)), ends(slice(1, 2))]
+    stacked, again = ends(slice(None)), ends(0)
     if before != generators(device):
         raise BrokenLaw("repeat", "it draws random numbers, so that a run could be neither repeated nor continued.")
-    if any(differ(leaf, first[name], tolerance) for name, leaf in ends(0).items()):
+    if not isinstance(alone[0], BrokenLaw) and _apart(again, alone[0], tolerance):
         raise BrokenLaw(
             "repeat",
             "its steps differ between two identical trainings. Let start() return as a state what later steps need.",
         )
-    try:
-        stacked = _moved(optimizer, params, grads)
-    except Exception as error:  # an optimiser of one's own may fail in any way
-        what = f"with a client axis in front of all leaves it fails: {_first_line(error)}."
-        raise BrokenLaw("company", what, company=True) from None
-    for name, leaf in stacked.items():
-        if differ(leaf, torch.stack([first[name], second[name]]), tolerance):
-            raise BrokenLaw(
-                "company",
-                f"where clients are stacked, the steps of {name!r} at one client depend on the others. Take norms and "
-                "means over all axes but the first.",
-                company=True,
-            )
+    in_a_stack = [_row(stacked, k) for k in range(2)]
+    as_one = [_row(one, 0) for one in single]
+    if _apart(in_a_stack[0], as_one[0], tolerance) or _apart(in_a_stack[1], as_one[1], tolerance):
+        for one in alone:
+            if isinstance(one, BrokenLaw):
+                raise one
+        raise BrokenLaw(
+            "company",
+            "where clients are stacked, its steps at one client depend on the others, or fail. Take norms and means "
+            "over all axes but the first.",
+            "per-client",
+        )
+    if _apart(alone[0], as_one[0], tolerance) or _apart(alone[1], as_one[1], tolerance):
+        what = "its steps for a client alone, whose leaves have no client axis, are otherwise than in a stack."
+        raise BrokenLaw("company", what, "stacked")
+
+
+def _row(ends: Params | BrokenLaw, k: int) -> Params | BrokenLaw:
+    return ends if isinstance(ends, BrokenLaw) else {name: leaf[k] for name, leaf in ends.items()}
+
+
+def _apart(found: Params | BrokenLaw, wanted: Params | BrokenLaw, tolerance: float) -> bool:
+    """Tell whether two trainings came to different ends, or one to none."""
+    if isinstance(found, BrokenLaw) or isinstance(wanted, BrokenLaw):
+        return True
+    return any(differ(found[name], leaf, tolerance) for name, leaf in wanted.items())
 
 
 def _moved(optimizer: Optimizer, params: Params, grads: Sequence[Params]) -> Params:
@@ -166,11 +198,16 @@ def _moved(optimizer: Optimizer, params: Params, grads: Sequence[Params]) -> Par
         if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Mapping)):
             raise BrokenLaw("shape", f"step must return directions by leaf and a divisor, got {_kind(found)}.")
         directions, divisor = found
-        for name, leaf in kept.items():
-            direction = directions.get(name)
-            if not isinstance(direction, Tensor) or direction.shape != leaf.shape:
+        if unknown := directions.keys() - kept.keys():
+            raise BrokenLaw("shape", f"step returned a direction for {min(unknown)!r}, which is no leaf that trains.")
+        if not isinstance(divisor, int | float | Tensor):
+            raise BrokenLaw("shape", f"the divisor must be a number or a tensor, got {_kind(divisor)}.")
+        for name, direction in directions.items():
+            shape = tuple(kept[name].shape)
+            if not isinstance(direction, Tensor) or direction.shape != shape:
                 got = tuple(direction.shape) if isinstance(direction, Tensor) else _kind(direction)
-                raise BrokenLaw("shape", f"the direction of {name!r} must have shape {tuple(leaf.shape)}, got {got}.")
+                raise BrokenLaw("shape", f"the direction of {name!r} must have shape {shape}, got {got}.")
+        for name, leaf in kept.items():
             if not same(params[name], leaf):
                 raise BrokenLaw("untouched", f"step writes to {name!r}. Let it return directions; the engine moves.")
         move(params, directions, 0.01, divisor)

@@ -85,7 +85,13 @@ class Training:
         object.__setattr__(
             self, "local_epochs", _one_or_each("local_epochs", self.local_epochs, partial(whole, least=1))
         )
-        _check_choice("loss", self.loss, (None, *LOSSES), "a function of outputs and targets", callable(self.loss))
+        _check_choice(
+            "loss",
+            self.loss,
+            (None, *LOSSES),
+            "a function of outputs and targets",
+            callable(self.loss) and not isinstance(self.loss, type),
+        )
         known = isinstance(self.optimizer, Optimizer) and not isinstance(self.optimizer, type)
         _check_choice("optimizer", self.optimizer, OPTIMIZERS, "an object such as fs.SGD(momentum=0.9)", known)
         if self.momentum and self.optimizer != "sgd":

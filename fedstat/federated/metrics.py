@@ -60,7 +60,8 @@ def standard(learner: Learner, outputs: Tensor, y: Tensor, valid: Tensor) -> dic
     if learner.losses is not task:
         losses = torch.zeros_like(valid, dtype=outputs.dtype)
         for k, mine in enumerate(valid):  # without padding, since a loss of one's own may look at all samples
-            losses[k, mine] = learner.losses(outputs[k, mine], y[k, mine]).to(outputs.dtype)
+            of_samples = learner.losses(outputs[k, mine].to(learner.network.dtype), y[k, mine])
+            losses[k, mine] = of_samples.to(outputs.dtype)
         given = {"loss": mean(losses)}
     if learner.task == "squared":
         return ({"mse": 2 * mean(task(outputs, y))} if outputs.shape[-1] == 1 else {}) | given

@@ -20,7 +20,7 @@ from fedstat._random import SEEDS
 from fedstat._workers import connected
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
-from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, Stacked, check_executor
+from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, check_executor
 from fedstat.federated.history import clients_table
 from fedstat.federated.local import AnyTraining, Training, training_of
 from fedstat.federated.losses import LossName, choose_task
@@ -195,7 +195,7 @@ def _rehearsed(
     if isinstance(executor, str):
         name = right(executor)
         return name, name
-    right("stacked" if isinstance(executor, Stacked) else "per-client")
+    right("stacked" if getattr(executor, "together", False) else "per-client")
     return executor, type(executor).__qualname__
 
 

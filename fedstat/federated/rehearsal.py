@@ -37,6 +37,10 @@ _DRAWS = 3
 _LOOKED_AT = 64
 
 
+class Refused(ValueError):
+    """Raised with what is wrong under the executor that is asked for, or under every one."""
+
+
 class _Fault(Exception):
     """Raised with a sentence about what the network does wrong."""
 
@@ -67,7 +71,7 @@ class Trial:
     @property
     def tolerance(self) -> float:
         """The share of the largest number by which two ways of computing may differ."""
-        return 1e-7 if self.network.dtype == torch.float64 else 0.2 if self.network.mixed else 1e-2
+        return tolerance(self.network)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +90,11 @@ class _Step:
     statistics: Params
     outputs: Tensor
     evaluated: Tensor
+
+
+def tolerance(network: Network) -> float:
+    """Return the share of the largest number by which two ways of computing may differ."""
+    return 1e-7 if network.dtype == torch.float64 else 0.2 if network.mixed else 1e-2
 
 
 def outputs_of(network: Network, samples: Samples, name: str = "the network") -> int:
@@ -161,23 +170,23 @@ def rehearse(network: Network, samples: Samples, executor: ExecutorName = "auto"
             alone = str(failure)
     if alone:
         raise ValueError(f"the network would be trained wrongly: {alone}")
-    return alone_if(f"the network would be trained wrongly in a stack: {stacked}" if stacked else "", executor)
+    if stacked:
+        return only_under("per-client", f"the network would be trained wrongly in a stack: {stacked}", executor)
+    return executor
 
 
-def alone_if(fault: str, executor: ExecutorName) -> ExecutorName:
-    """Return the executor for what has this fault in a stack of clients, and is right client by client.
+def only_under(only: ExecutorName, fault: str, executor: ExecutorName) -> ExecutorName:
+    """Return the executor `only`, for what has this fault under the other one.
 
     Raises
     ------
-    ValueError
-        If the stack is asked for.
+    Refused
+        If the other one is asked for.
     """
-    if fault and executor == "stacked":
-        raise ValueError(
-            f'executor="stacked": {fault} Client by client it is right: leave executor at "auto", or set it to '
-            '"per-client".'
-        )
-    return "per-client" if fault else executor
+    if executor in ("auto", only):
+        return only
+    right = "Client by client it is right" if only == "per-client" else "In a stack it is right"
+    raise Refused(f'executor="{executor}": {fault} {right}: leave executor at "auto", or set it to "{only}".')
 
 
 def _faults(network: Network, x: Tensor, executor: ExecutorName) -> tuple[str, str]:
@@ -239,13 +248,21 @@ def copy_of(network: Network, dtype: torch.dtype, mixed: bool = False) -> Networ
 
 
 def drawn(network: Network, x: Tensor, seed: int) -> Trial:
-    """Give the first client the initial leaves, and the second leaves within a tenth of them; zeros become small."""
-    generator = torch.Generator().manual_seed(seed)
-    params = {}
-    for name, leaf in network.initial().items():
-        share = torch.rand(leaf.shape, generator=generator).to(leaf)
-        params[name] = torch.stack([leaf, torch.where(leaf == 0, 0.05 * share, leaf * (0.9 + 0.2 * share))])
+    """Give the first client the initial leaves, and the second leaves near them."""
+    leaves = network.initial()
+    params = {name: torch.stack([leaves[name], leaf]) for name, leaf in near(leaves, seed).items()}
     return Trial(network, params, network.inputs(x), torch.arange(2 * seed, 2 * seed + 2, device=x.device))
+
+
+def near(leaves: Params, seed: int) -> Params:
+    """Return leaves within a tenth of those given; zeros become small, and what is no floating-point number stays."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def moved(leaf: Tensor) -> Tensor:
+        share = torch.rand(leaf.shape, generator=generator).to(leaf)
+        return torch.where(leaf == 0, 0.05 * share, leaf * (0.9 + 0.2 * share))
+
+    return {name: moved(leaf) if leaf.is_floating_point() else leaf for name, leaf in leaves.items()}
 
 
 def _by_itself(trial: Trial) -> _Step:
