@@ -115,7 +115,10 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
             raise ValueError(f"{out} exists and is no run folder; choose another with --out. Nothing was written.")
         return None
     if not resume:
-        raise ValueError(f"{out} holds a run already; continue it with --resume, or choose another folder with --out.")
+        held = (
+            "a run already; continue it" if complete_folder(out / "run").exists() else "a run without rounds; begin it"
+        )
+        raise ValueError(f"{out} holds {held} with --resume, or choose another folder with --out.")
     table = tomllib.loads(unseal(out / "experiment.toml"))
     was = dict(_flat(table))
     now = dict(_flat(to_table(experiment)))

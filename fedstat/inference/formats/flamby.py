@@ -78,7 +78,7 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
             "seed": whole(table["seed"], path),
             "round": 0,
             "client": table["Test"].mask(pooled, str(RUN)),
-            "estimand": "global",
+            "estimand": "tested",
             "split": np.where(pooled, "common", "test"),
             "metric": metric,
             "value": values,
