@@ -759,3 +759,26 @@ def test_damaged_files_are_read_or_refused_by_name(whole, tmp_path, name, place,
         except ValueError as error:
             message = str(error)
         assert name in message
+
+
+def test_methods_measured_on_different_data_sets_are_not_compared(tmp_path):
+    def table(method, setting):
+        rows = [(method, seed, setting, 0.5 + 0.01 * seed) for seed in range(3)]
+        return pd.DataFrame(rows, columns=["method", "seed", "setting", "accuracy"])
+
+    both = pd.concat([table("A", "cifar10"), table("B", "mnist")])
+    both.to_csv(tmp_path / "both.csv", index=False)
+    apart = {"a": fs.read_results(table("A", "cifar10")), "b": fs.read_results(table("B", "mnist"))}
+    for results in (both, tmp_path / "both.csv", apart):
+        with pytest.raises(ValueError, match=r"several data sets or settings .*cifar10.*mnist"):
+            fs.compare(results)
+    assert fs.compare(pd.concat([table("A", "mnist"), table("B", "mnist")])).scores.methods == ("A", "B")
+
+
+def test_json_of_another_form_is_refused_in_words(tmp_path):
+    (tmp_path / "array.jsonl").write_text('[{"method": "A", "seed": 0, "accuracy": 0.5}]')
+    with pytest.raises(ValueError, match="line 1, must hold an object"):
+        fs.compare(tmp_path / "array.jsonl")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="no readable JSON"):
+        fs.read_results({"A": [tmp_path / "deep.json"]})

@@ -66,6 +66,12 @@ def gather(
     """Reduce runs to what is compared; arguments and errors are those of `fedstat.compare`."""
     configs = {name: run.config for name, run in runs.items() if run.config is not None}
     notes = check_same(configs, across)
+    if len({setting for run in runs.values() for setting in run.settings}) > 1:
+        told = "; ".join(f"{name}: {', '.join(sorted(run.settings))}" for name, run in runs.items() if run.settings)
+        raise ValueError(
+            f"results are of several data sets or settings ({told}), and differences of methods mean something within "
+            "one. Compare each on its own; fs.inference.ranks and fs.inference.meta_analysis take several."
+        )
     split = choose_split(runs, split)
     metric = choose_metric(runs, metric, split)
     kept = {name: run.kept for name, run in runs.items()}

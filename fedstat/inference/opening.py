@@ -39,6 +39,8 @@ class Run:
         What was assumed in reading it.
     measured : str or None
         What a value is, where the format says it (`fedstat.inference.formats.tidy.Content`).
+    settings : frozenset of str
+        The data sets or settings that its rows name.
     traffic : DataFrame or None
         The bytes of each participant of each round, where the run is in memory.
     """
@@ -51,6 +53,7 @@ class Run:
     kept: bool = False
     notes: tuple[str, ...] = ()
     measured: str | None = None
+    settings: frozenset[str] = frozenset()
     traffic: pd.DataFrame | None = None
 
 
@@ -93,5 +96,17 @@ def _opened(one: Any, name: str) -> Run:
         "kept" in names,
         tuple(notes),
         getattr(one, "measured", None),
+        _settings(batches),
         getattr(one, "traffic", None),
     )
+
+
+def _settings(batches: Iterable[Any]) -> frozenset[str]:
+    found = set[str]()
+    for batch in batches:
+        held = batch.column_names if hasattr(batch, "column_names") else batch.columns
+        if "setting" not in held:
+            break
+        values = batch["setting"].unique()
+        found |= {str(value) for value in (values.to_pylist() if hasattr(values, "to_pylist") else values)}
+    return frozenset(found)

@@ -104,7 +104,7 @@ def _content(path: Path) -> Any:
     if path.suffix.lower() not in PICKLES:
         try:
             return json.loads(path.read_text(encoding="utf-8-sig"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is no readable JSON: {error}") from error
     try:
         found = read_pickled(path.read_bytes(), str(path), (_HISTORY,))

@@ -41,9 +41,10 @@ def first_keys(path: Path) -> list[str]:
     """Return the keys of the first line; none if it is no object."""
     try:
         with path.open("rb") as file:
-            return list(json.loads(file.readline()))
-    except (ValueError, TypeError, RecursionError):
+            first = json.loads(file.readline())
+    except (ValueError, RecursionError):
         return []
+    return list(first) if isinstance(first, dict) else []
 
 
 def frame(path: Path) -> pa.Table:
