@@ -174,6 +174,8 @@ def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
     yield f"{listed(each)} {'is' if one else 'are'} absent: a pair is compared on the seeds that both have."
     means, direction = scores.by_seed(), better(scores.metric)
     touched = rows[rows["method"].isin(gone) | rows["against"].isin(gone)] if len(rows) else rows
+    if not direction and len(touched):
+        yield f"What their failure would mean is not said, as it is not known which way {scores.metric} is worse."
     if not direction or not len(touched):
         return
     worst = 0.0 if direction > 0 else float(np.nanmax(means))
@@ -190,7 +192,8 @@ def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
             f"{row['method']} would be {above if value > 0 else below} {row['against']} by {size(value, scores)}"
             for value, (_, row) in zip(would, touched.iterrows(), strict=True)
         )
-    yield f"Had {'it' if one else 'they'} failed, at {scores.metric} {worst:.4g}, {said}."
+    where = f"{scores.metric} {worst:.4g}" + (", the largest mean of any run" if direction < 0 else "")
+    yield f"Had {'it' if one else 'they'} failed, at {where}, {said}."
 
 
 def _without(scores: Scores, control: str | None) -> Iterable[str]:
