@@ -52,7 +52,7 @@ PYTEST = ["-m", "pytest", "-q", "--no-header", "-rfE", "--tb=short", "-o", "filt
 #: What Python is given for each lane.
 LANES: dict[str, list[str]] = {
     "quick": PYTEST,
-    "examples": [*PYTEST, "tests/test_docstrings.py", "tests/test_readme.py", "-m", ""],
+    "examples": [*PYTEST, "tests/docs/test_docstrings.py", "tests/docs/test_readme.py", "-m", ""],
     "ledger": [*PYTEST, "theory_checks", "-m", ""],
     "report": [__file__, "--print-report"],
 }

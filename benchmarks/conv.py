@@ -29,9 +29,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import fedstat as fs
 from fedstat.data import Clients, Samples
-from fedstat.federated.cost import cost
-from fedstat.federated.executor import ExecutorName
-from fedstat.federated.network import Model, build
+from fedstat.federated.client.network import Model, build
+from fedstat.federated.engine.cost import cost
+from fedstat.federated.engine.executor import ExecutorName
 
 Turn = Callable[[], None]
 

@@ -3,7 +3,7 @@
 Run ``OMP_NUM_THREADS=1 python benchmarks/conv_ideas.py``. A turn is two epochs of 100 images 1x28x28 in batches of 20;
 variants take turns in one process, in an order drawn anew for every turn, and what is compared is the processor time of
 the thread, since other work may share the machine. Each variant changes one thing of the closed form that the engine
-takes (`fedstat.federated.conv_chains`); "autograd" is the general path.
+takes (`fedstat.federated.engine.layer_chain`); "autograd" is the general path.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import fedstat as fs
-from fedstat.federated import conv_chains
-from fedstat.federated.conv_chains import Chain, Link, chain_of
-from fedstat.federated.layers import layers_of
-from fedstat.federated.local import Batch, Learner
-from fedstat.federated.network import Params, build
-from fedstat.federated.optimizers import move
+from fedstat.federated.client.layers import layers_of
+from fedstat.federated.client.local import Batch, Learner
+from fedstat.federated.client.network import Params, build
+from fedstat.federated.client.optimizers import move
+from fedstat.federated.engine import layer_chain
+from fedstat.federated.engine.layer_chain import Chain, Link, chain_of
 
 LR, BATCH = 0.05, 20
 aten, last = torch.ops.aten, torch.channels_last
@@ -63,14 +63,14 @@ def closed(params: Params, batch: Batch, of: Chain = chain) -> Params:
 @contextmanager
 def changed(rules: dict[type[nn.Module], Any], **others: Any) -> Iterator[None]:
     """Change rules, or other names of the module that holds them."""
-    before, kept = dict(conv_chains._RULES), {name: getattr(conv_chains, name) for name in others}
+    before, kept = dict(layer_chain._RULES), {name: getattr(layer_chain, name) for name in others}
     try:
-        conv_chains._RULES.update(rules)
-        vars(conv_chains).update(others)
+        layer_chain._RULES.update(rules)
+        vars(layer_chain).update(others)
         yield
     finally:
-        conv_chains._RULES.update(before)
-        vars(conv_chains).update(kept)
+        layer_chain._RULES.update(before)
+        vars(layer_chain).update(kept)
 
 
 def under(*args: Any, **others: Any) -> Callable[[], Params]:
@@ -83,18 +83,18 @@ def under(*args: Any, **others: Any) -> Callable[[], Params]:
     return run
 
 
-def relu_in_place(layer: nn.ReLU, x: Tensor, *_: object) -> conv_chains.Pass:
+def relu_in_place(layer: nn.ReLU, x: Tensor, *_: object) -> layer_chain.Pass:
     """Overwrite the inputs."""
     y = x.relu_()
     return y, lambda g, _: (aten.threshold_backward.default(g, y, 0), None, None)
 
 
-def strided_maximum(layer: nn.MaxPool2d, x: Tensor, *_: object) -> conv_chains.Pass:
+def strided_maximum(layer: nn.MaxPool2d, x: Tensor, *_: object) -> layer_chain.Pass:
     """Take maxima of four strided views, and masks backward."""
     a, b, c, d = (x[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1))
     upper, lower = torch.maximum(a, b), torch.maximum(c, d)
 
-    def back(g: Tensor, _: object) -> conv_chains.Slopes:
+    def back(g: Tensor, _: object) -> layer_chain.Slopes:
         by = torch.empty_like(x)
         top = g * (upper >= lower)
         left, below = top * (a >= b), (g - top) * (c >= d)
@@ -107,9 +107,9 @@ def strided_maximum(layer: nn.MaxPool2d, x: Tensor, *_: object) -> conv_chains.P
     return torch.maximum(upper, lower), back
 
 
-def bias_apart(layer: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor) -> conv_chains.Pass:
+def bias_apart(layer: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor) -> layer_chain.Pass:
     """Sum the gradient by the bias in an operation of its own."""
-    y, whole = conv_chains._convolution(layer, x, weight, bias)
+    y, whole = layer_chain._convolution(layer, x, weight, bias)
     return y, lambda g, wanted: (*whole(g, (*wanted[:2], False))[:2], g.sum((0, 2, 3)))
 
 
@@ -121,13 +121,13 @@ def in_parts(parts: int) -> Any:
     """Convolve and pool so many parts of a batch by themselves, so that each stays in the cache."""
     conv, pool = network.module.conv1, network.module.pool1
 
-    def rule(layer: Block, x: Tensor, weight: Tensor, bias: Tensor) -> conv_chains.Pass:
+    def rule(layer: Block, x: Tensor, weight: Tensor, bias: Tensor) -> layer_chain.Pass:
         done = []
         for some in x.tensor_split(parts):
-            y, first = conv_chains._convolution(conv, some, weight, bias)
-            done.append((first, *conv_chains._maximum(pool, y)))
+            y, first = layer_chain._convolution(conv, some, weight, bias)
+            done.append((first, *layer_chain._maximum(pool, y)))
 
-        def back(g: Tensor, wanted: conv_chains.Wanted) -> conv_chains.Slopes:
+        def back(g: Tensor, wanted: layer_chain.Wanted) -> layer_chain.Slopes:
             sums = []
             for part, (first, _, second) in zip(g.tensor_split(parts), done, strict=True):
                 sums.append(first(second(part, wanted)[0], wanted)[1:])
@@ -138,9 +138,9 @@ def in_parts(parts: int) -> Any:
     return rule
 
 
-def as_product(layer: Block, x: Tensor, weight: Tensor, bias: Tensor) -> conv_chains.Pass:
+def as_product(layer: Block, x: Tensor, weight: Tensor, bias: Tensor) -> layer_chain.Pass:
     """Write first convolution and pooling as a product: a 6x6 patch gives four outputs, whose maximum counts."""
-    product, corners = conv_chains._product, [(i, j) for i in (0, 1) for j in (0, 1)]
+    product, corners = layer_chain._product, [(i, j) for i in (0, 1) for j in (0, 1)]
     patches = x[:, 0].unfold(1, 6, 2).unfold(2, 6, 2).reshape(-1, 36)
     wide = weight.new_zeros(4, 32, 6, 6)
     for k, (i, j) in enumerate(corners):
@@ -149,7 +149,7 @@ def as_product(layer: Block, x: Tensor, weight: Tensor, bias: Tensor) -> conv_ch
     a, b, c, d = four.unbind(1)
     upper, lower = torch.maximum(a, b), torch.maximum(c, d)
 
-    def back(g: Tensor, wanted: object) -> conv_chains.Slopes:
+    def back(g: Tensor, wanted: object) -> layer_chain.Slopes:
         g = g.permute(0, 2, 3, 1).reshape(-1, 32)
         top = g * (upper >= lower)
         left, below = top * (a >= b), (g - top) * (c >= d)
@@ -175,10 +175,10 @@ def with_block(rule: Any) -> Callable[[], Params]:
 def fused() -> Params:
     """Move the large dense layer in its backward pass, without a gradient in between."""
 
-    def dense(layer: nn.Linear, x: Tensor, weight: Tensor, bias: Tensor) -> conv_chains.Pass:
-        y, whole = conv_chains._dense(layer, x, weight, bias)
+    def dense(layer: nn.Linear, x: Tensor, weight: Tensor, bias: Tensor) -> layer_chain.Pass:
+        y, whole = layer_chain._dense(layer, x, weight, bias)
 
-        def back(g: Tensor, wanted: conv_chains.Wanted) -> conv_chains.Slopes:
+        def back(g: Tensor, wanted: layer_chain.Wanted) -> layer_chain.Slopes:
             large = weight.numel() > 10**5
             below, by_weight, by_bias = whole(g, (wanted[0], not large, True))
             if large:
@@ -245,8 +245,8 @@ def main() -> None:
             variant()
             times[name].append(100 * (time.thread_time() - start))
     first = np.array(times["closed form (kept)"])
-    rates = [product_rate(multiply) / 1e9 for multiply in (F.linear, conv_chains._product)]
-    flops = 493_608_960  # tests/test_counts_conv.py
+    rates = [product_rate(multiply) / 1e9 for multiply in (F.linear, layer_chain._product)]
+    flops = 493_608_960  # tests/federated/engine/test_counts_conv.py
     print(f"torch {torch.__version__}, 1 thread, {turns} turns in random order, processor time")
     print(f"1024-cubed product: MKL {rates[0]:.0f} GFLOP/s, oneDNN {rates[1]:.0f} GFLOP/s")
     print(f"{'':34}{'ms a step':>10}{'lowest':>8}{'over kept':>11}{'quartiles':>14}{'GFLOP/s':>9}")

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 import fedstat as fs
-from fedstat.federated import training
+from fedstat.federated.engine import training
 
 INPUTS, UNITS, SAMPLES, BATCH, EPOCHS, LR = 100, 200, 100, 20, 5, 0.05
 STEPS = EPOCHS * SAMPLES // BATCH

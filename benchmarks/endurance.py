@@ -24,7 +24,7 @@ import fedstat as fs
 from fedstat._files import complete_folder
 from fedstat._memory import in_words
 from fedstat.data import Clients, Samples
-from fedstat.federated import rows
+from fedstat.federated.record import rows
 
 sys.path.insert(0, str(Path(__file__).parent))
 from populations import memory

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import fedstat as fs
-from fedstat.federated.network import build
+from fedstat.federated.client.network import build
 from fedstat.methods.fedfac import communality
 from fedstat.models.factory import Factory
 

@@ -20,7 +20,7 @@ names, and replaces them there. flwr's simulation engine (ray) is not needed::
     peers/bin/pip install -e '.[test]' -c constraints.txt
     peers/bin/pip install fedjax==0.0.17 jax==0.10.2 flwr==1.41.0
     peers/bin/python benchmarks/peers.py
-    peers/bin/python -m pytest -n0 tests/test_peers.py
+    peers/bin/python -m pytest -n0 tests/federated/engine/test_peers.py
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from torch import nn
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import Clients
-from fedstat.federated.network import build
+from fedstat.federated.client.network import build
 
 Weights = dict[str, np.ndarray]
 

@@ -14,6 +14,7 @@ from . import (
     report,
     testing,
     theory,
+    tuning,
 )
 from .federated import (
     SGD,
@@ -26,7 +27,6 @@ from .federated import (
     Result,
     State,
     Training,
-    Tuning,
     Update,
     describe,
     extend,
@@ -36,10 +36,10 @@ from .federated import (
     newcomers,
     rounds,
     schedules,
-    tune,
 )
 from .inference import compare, read_results
 from .methods import Count, FedAvg, FedFac, FedSplit, Local, Quantile
+from .tuning import Tuning, tune
 
 __all__ = [
     "SGD",
@@ -86,6 +86,7 @@ __all__ = [
     "testing",
     "theory",
     "tune",
+    "tuning",
 ]
 
 __version__: str

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat.inference import agrees, interval
-from fedstat.inference.paired import spreads
+from fedstat.inference.intervals.paired import spreads
 from simulations.estimates import missing, reason, undefined
 from simulations.showing import NONE, fixed
 

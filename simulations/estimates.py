@@ -27,7 +27,7 @@ from fedstat.inference import (
     paired_difference,
     simultaneous,
 )
-from fedstat.inference.paired import NO_SPREAD
+from fedstat.inference.intervals.paired import NO_SPREAD
 
 #: Mean, lower and upper limit.
 Estimate = tuple[float, float, float]

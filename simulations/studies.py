@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from fedstat._files import atomic_file
 from fedstat._tables import Tables, read_config, read_tables, write_tables
 from fedstat.data import datasets
-from fedstat.federated.network import check_device
+from fedstat.federated.client.network import check_device
 from simulations import NAMES
 from simulations.contract import About, Finding
 from simulations.estimates import noted

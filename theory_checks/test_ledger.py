@@ -27,7 +27,9 @@ def test_the_ledger_holds_exactly_the_declared_claims():
 
 def test_a_file_holds_one_claim_and_its_correction():
     for name, claim in CLAIMS.items():
-        assert claim.file.stem == name.removesuffix("c").replace("-", "").lower()
+        number, _, says = claim.file.stem.partition("_")
+        assert number == name.removesuffix("c").replace("-", "").lower()
+        assert says
 
 
 def test_what_does_not_stand_says_why_and_has_a_corrected_statement_that_does():

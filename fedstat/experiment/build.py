@@ -25,14 +25,14 @@ from fedstat.data.prepare import FitOn
 from fedstat.experiment import config
 from fedstat.experiment.reading import FACTS, executor, make_method, metrics, network, transformer
 from fedstat.federated import Method
-from fedstat.federated.executor import here
-from fedstat.federated.local import AnyTraining
-from fedstat.federated.losses import choose_task
+from fedstat.federated.client.local import AnyTraining
+from fedstat.federated.client.losses import choose_task
+from fedstat.federated.client.network import Network, build, check_device
+from fedstat.federated.client.samples import inputs_to_device
+from fedstat.federated.engine.executor import here
+from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.metrics import Metric
-from fedstat.federated.network import Network, build, check_device
-from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import check_samples
-from fedstat.federated.samples import inputs_to_device
 from fedstat.models import Factory
 
 

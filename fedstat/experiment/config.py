@@ -85,7 +85,7 @@ from pydantic import Field
 from fedstat._random import SEEDS
 from fedstat.data.partition import CIFAR100_DOMAINS
 from fedstat.federated import Patience, Training
-from fedstat.federated.seeds import SOURCES, Seeds, check_vary
+from fedstat.federated.client.seeds import SOURCES, Seeds, check_vary
 from fedstat.inference import AnalysisPlan
 
 __all__ = ["to_table"]  # what `help` shows beside the keys: of dataclasses it would list all that Python adds to them

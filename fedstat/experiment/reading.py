@@ -33,13 +33,14 @@ from fedstat.experiment.config import (
     Source,
     Tune,
 )
-from fedstat.federated import Method, Patience, Training, schedules
-from fedstat.federated.executor import check_executor
-from fedstat.federated.grid import Grid, place_of
+from fedstat.federated import Method, Patience, Training
+from fedstat.federated.client import schedules
+from fedstat.federated.client.optimizers import OPTIMIZERS
+from fedstat.federated.engine.executor import check_executor
+from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
-from fedstat.federated.optimizers import OPTIMIZERS
-from fedstat.federated.ray import RayExecutor
 from fedstat.inference import AnalysisPlan
+from fedstat.tuning.grid import Grid, place_of
 
 T = TypeVar("T")
 Table = Mapping[str, Any]

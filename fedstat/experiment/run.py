@@ -27,7 +27,7 @@ from fedstat.federated import Result
 from fedstat.federated.federate import observed
 from fedstat.federated.fingerprint import of_clients, of_seeds
 from fedstat.federated.plan import make_plan
-from fedstat.federated.progress import Shown
+from fedstat.federated.record.progress import Shown
 from fedstat.inference import compare
 
 #: Keys in which a run and the one that continues it may differ.

@@ -12,10 +12,10 @@ import fedstat as fs
 from fedstat._files import atomic_file
 from fedstat.experiment.build import Setup
 from fedstat.experiment.reading import grid_of
-from fedstat.federated import Tuning
-from fedstat.federated.grid import shown
-from fedstat.federated.local import training_of
-from fedstat.federated.progress import Shown, announce
+from fedstat.federated.client.local import training_of
+from fedstat.federated.record.progress import Shown, announce
+from fedstat.tuning import Tuning
+from fedstat.tuning.grid import shown
 
 #: Said where samples that test under a seed of the run may have validated under a seed of tuning.
 _MIXED = (

@@ -15,14 +15,14 @@ from fedstat._files import atomic_file
 from fedstat.data import Clients
 from fedstat.export.packet import Ask, Packet, Refused, combine, number, pack, refusal, unpack, unpack_masks
 from fedstat.export.start import common_start, federation_of, own_view, take_seat, with_masks
-from fedstat.federated.local import Training
-from fedstat.federated.losses import choose_task
+from fedstat.federated.client.local import Training
+from fedstat.federated.client.losses import choose_task
+from fedstat.federated.client.network import Model, Params
+from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.method import Method, State, Update, rows
-from fedstat.federated.network import Model, Params
-from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import check_samples
 from fedstat.federated.run import Bench, make_federation
-from fedstat.federated.samples import StackedSamples
 
 _MOST = 2**31 - 1
 

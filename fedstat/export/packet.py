@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat.federated.client.network import Params
 from fedstat.federated.codec import Bits, Message, Selected, Sparse, encode
-from fedstat.federated.network import Params
 
 _SELECTED, _BITS = "selected:", "bits:"
 #: What arrays may hold whose leaves the receiver does not know.

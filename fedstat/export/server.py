@@ -38,9 +38,9 @@ from fedstat.export.packet import (
     unpack,
 )
 from fedstat.export.start import Asked, common_start, federation_of, own_view, take_seat, with_masks
-from fedstat.federated.local import Training
+from fedstat.federated.client.local import Training
+from fedstat.federated.client.network import Model, Params
 from fedstat.federated.method import Method, State, Update, rows
-from fedstat.federated.network import Model, Params
 from fedstat.federated.rounds import participants
 from fedstat.inference import count_missing
 

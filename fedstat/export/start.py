@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from fedstat.export.packet import Refused, refusal
-from fedstat.federated.local import Training
+from fedstat.federated.client.local import Training
+from fedstat.federated.client.network import Model, Params, build, floating
+from fedstat.federated.client.samples import Job, StackedSamples
+from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.method import Federation, Method, State, rows, stack
-from fedstat.federated.network import Model, Params, build, floating
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.run import Bench, make_federation
-from fedstat.federated.samples import Job, StackedSamples
-from fedstat.federated.seeds import Seeds
 from fedstat.federated.store import ClientStore
 
 

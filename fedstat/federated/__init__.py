@@ -1,12 +1,16 @@
 """The engine: stacked clients, local training, the round loop, results."""
 
-from fedstat.federated.checkpoints import Terminated
+from fedstat.federated import metrics
+from fedstat.federated.client import schedules
+from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
+from fedstat.federated.client.network import Network, build, parameterize
+from fedstat.federated.client.optimizers import SGD, Adam, AdamW, Optimizer
 from fedstat.federated.codec import Bits, Message, Selected, Sparse
 from fedstat.federated.describe import Description, describe
-from fedstat.federated.executor import Executor, PerClient, Stacked
+from fedstat.federated.engine.executor import Executor, PerClient, Stacked
+from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.extension import extend
 from fedstat.federated.federate import federate
-from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -19,16 +23,12 @@ from fedstat.federated.method import (
     stack,
     without_slots,
 )
-from fedstat.federated.network import Network, build, parameterize
 from fedstat.federated.newcomers import newcomers
-from fedstat.federated.optimizers import SGD, Adam, AdamW, Optimizer
 from fedstat.federated.patience import Patience
-from fedstat.federated.ray import RayExecutor
-from fedstat.federated.result import Result, load
+from fedstat.federated.record.checkpoints import Terminated
+from fedstat.federated.record.result import Result, load
 from fedstat.federated.rounds import Round, rounds
 from fedstat.federated.store import ClientStore
-from fedstat.federated.tuned import Check, Tuning
-from fedstat.federated.tuning import tune
 
 __all__ = [
     "SGD",
@@ -36,7 +36,6 @@ __all__ = [
     "AdamW",
     "Batch",
     "Bits",
-    "Check",
     "ClientData",
     "ClientStore",
     "Context",
@@ -61,7 +60,6 @@ __all__ = [
     "State",
     "Terminated",
     "Training",
-    "Tuning",
     "Update",
     "build",
     "describe",
@@ -69,12 +67,13 @@ __all__ = [
     "federate",
     "in_slot",
     "load",
+    "metrics",
     "newcomers",
     "parameterize",
     "rounds",
+    "schedules",
     "share_all_but",
     "slot",
     "stack",
-    "tune",
     "without_slots",
 ]

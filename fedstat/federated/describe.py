@@ -10,18 +10,18 @@ import torch
 from torch import nn
 
 from fedstat.data import Clients, Samples
+from fedstat.federated.client.local import Training
+from fedstat.federated.client.losses import choose_task
+from fedstat.federated.client.network import Model, Network, build
+from fedstat.federated.client.optimizers import in_rows
+from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.codec import Message, size
-from fedstat.federated.local import Training
-from fedstat.federated.losses import choose_task
+from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.method import Method, State, Update
-from fedstat.federated.network import Model, Network, build
-from fedstat.federated.optimizers import in_rows
 from fedstat.federated.plan import check_one
-from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.run import Bench, start_run
-from fedstat.federated.samples import StackedSamples
-from fedstat.federated.seeds import Seeds
 
 
 @dataclass(frozen=True, eq=False, repr=False)

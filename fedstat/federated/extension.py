@@ -17,22 +17,22 @@ import pandas as pd
 from fedstat._checks import whole
 from fedstat._digest import digest
 from fedstat.data import Clients
-from fedstat.federated.checkpoints import Checkpoints
-from fedstat.federated.executor import NAMES, Elsewhere, Executor, ExecutorName
+from fedstat.federated.client.local import AnyTraining
+from fedstat.federated.client.network import Model
+from fedstat.federated.engine.executor import NAMES, Elsewhere, Executor, ExecutorName
 from fedstat.federated.federate import carry_out, measured_splits, observed
 from fedstat.federated.fingerprint import differences, of_seeds
 from fedstat.federated.history import appended
-from fedstat.federated.local import AnyTraining
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
-from fedstat.federated.network import Model
 from fedstat.federated.patience import Patience
 from fedstat.federated.plan import Plan, Population, make_plan, seeds_of
-from fedstat.federated.progress import Shown
+from fedstat.federated.record.checkpoints import Checkpoints
+from fedstat.federated.record.progress import Shown
+from fedstat.federated.record.result import Result, load
+from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Wanted, from_ranges
-from fedstat.federated.result import Result, load
 from fedstat.federated.run import Key
-from fedstat.federated.run_folder import check_free, sole_writer
 
 
 def extend(

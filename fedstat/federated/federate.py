@@ -12,22 +12,22 @@ from typing import Any
 
 from fedstat._checks import whole
 from fedstat._digest import digest
-from fedstat.federated.checkpoints import Checkpoints, sigterm_waits
-from fedstat.federated.executor import Elsewhere, Executor, ExecutorName
+from fedstat.federated.client.local import AnyTraining
+from fedstat.federated.client.network import Model
+from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName
+from fedstat.federated.engine.own_parts import rehearse_metrics
 from fedstat.federated.history import warn_of_missing
-from fedstat.federated.local import AnyTraining
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import Metric, choose_metrics
-from fedstat.federated.network import Model
-from fedstat.federated.own_parts import rehearse_metrics
 from fedstat.federated.patience import Patience
 from fedstat.federated.plain import plain
 from fedstat.federated.plan import Plan, Population, choose_sources, make_plan
-from fedstat.federated.progress import Shown, shown
+from fedstat.federated.record.checkpoints import Checkpoints, sigterm_waits
+from fedstat.federated.record.progress import Shown, shown
+from fedstat.federated.record.result import Result
+from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Recorder, Wanted
-from fedstat.federated.result import Result
 from fedstat.federated.rounds import loop
-from fedstat.federated.run_folder import check_free, sole_writer
 from fedstat.inference import AnalysisPlan
 
 
@@ -82,7 +82,7 @@ def federate(
         The sources of randomness that follow each seed; the others follow the first one, so that the spread over seeds
         is theirs. By default all of them vary that can: clients that are given as data do not, nor do the weights of a
         module. ``data`` and ``partition`` vary apart where `clients` is a function of two seeds; test and validation
-        samples belong to the partition. `fedstat.federated.seeds` says what follows which source.
+        samples belong to the partition. `fedstat.federated.client.seeds` says what follows which source.
     evaluate_at : iterable of int, optional
         Rounds after which all clients are evaluated, 0 for the start; by default every one from 1 on.
     validate : bool
@@ -145,9 +145,9 @@ def federate(
     ------
     ValueError
         For arguments out of range, duplicate labels, or a network that does not fit the data or would be trained
-        wrongly (`fedstat.federated.rehearsal`); for numbers that the floating type cannot hold, and tokens beyond the
-        vocabulary; for a folder that holds something else; for another experiment than that of `resume`, and the
-        message names what is different.
+        wrongly (`fedstat.federated.engine.rehearsal`); for numbers that the floating type cannot hold, and tokens
+        beyond the vocabulary; for a folder that holds something else; for another experiment than that of `resume`,
+        and the message names what is different.
     OSError
         If the folder cannot be written, before training where that can be known. The last checkpoint stays.
     MemoryError

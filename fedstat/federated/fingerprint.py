@@ -13,7 +13,7 @@ import numpy as np
 from fedstat._digest import decisive, digest
 from fedstat._mapped import in_blocks
 from fedstat.data import Clients, Samples
-from fedstat.federated.network import Network
+from fedstat.federated.client.network import Network
 
 #: The parts that are hashed for every seed, in the words of an error.
 _PARTS = {

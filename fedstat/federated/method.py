@@ -54,9 +54,9 @@ from torch import Tensor
 
 from fedstat._checks import check_fields
 from fedstat.data import Clients
+from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
+from fedstat.federated.client.network import Model, Network, Params
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
-from fedstat.federated.network import Model, Network, Params
 from fedstat.federated.store import ClientStore
 
 #: Folders whose files no user wrote.

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedstat.federated.local import Learner
-from fedstat.federated.losses import LOSSES
+from fedstat.federated.client.local import Learner
+from fedstat.federated.client.losses import LOSSES
 
 Metric = Callable[[Tensor, Tensor], Any]
 _BINS = 15

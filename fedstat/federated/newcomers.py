@@ -9,17 +9,17 @@ from torch import Tensor
 
 from fedstat._checks import whole
 from fedstat.data import Clients
+from fedstat.federated.client.local import training_of
+from fedstat.federated.client.network import MIXED, Network, check_device, floating
+from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.client.seeds import Seeds
+from fedstat.federated.engine.products import TF32, products
 from fedstat.federated.history import COLUMNS
-from fedstat.federated.local import training_of
 from fedstat.federated.method import Predictor, on_device, stack
-from fedstat.federated.network import MIXED, Network, check_device, floating
 from fedstat.federated.plain import plain
-from fedstat.federated.products import TF32, products
+from fedstat.federated.record.result import Result
 from fedstat.federated.replicate import make_replicate
-from fedstat.federated.result import Result
 from fedstat.federated.run import Bench, Key, make_federation
-from fedstat.federated.samples import StackedSamples
-from fedstat.federated.seeds import Seeds
 
 
 def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: int | None = None) -> pd.DataFrame:

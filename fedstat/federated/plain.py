@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from fedstat.federated import optimizers, schedules
-from fedstat.federated.local import AnyTraining, Training
+from fedstat.federated.client import optimizers, schedules
+from fedstat.federated.client.local import AnyTraining, Training
+from fedstat.federated.client.network import Model
 from fedstat.federated.method import Method
-from fedstat.federated.network import Model
 
 
 def describe_run(
@@ -90,14 +90,17 @@ def _revived_training(spec: Any) -> Training | None:
     if not isinstance(spec, Mapping):
         return None
     known: dict[str, Any] = {
-        f"{cls.__module__}.{cls.__qualname__}": cls
+        cls.__qualname__: cls
         for cls in (*vars(optimizers).values(), *vars(schedules).values())
         if isinstance(cls, type) and is_dataclass(cls)
     }
 
     def made(value: Any) -> Any:
-        if isinstance(value, Mapping):  # nothing but the optimisers and schedules is ever called
-            return known[value["type"]](**{name: made(v) for name, v in value.items() if name != "type"})
+        if isinstance(value, Mapping) and value["type"].startswith("fedstat.federated."):
+            # nothing but the optimisers and schedules is ever called, wherever they lay when the run was made
+            return known[value["type"].rpartition(".")[2]](
+                **{name: made(v) for name, v in value.items() if name != "type"}
+            )
         return tuple(value) if isinstance(value, list) else value
 
     try:

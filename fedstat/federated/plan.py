@@ -20,21 +20,21 @@ from fedstat._random import SEEDS
 from fedstat._workers import connected
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
-from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, check_executor
+from fedstat.federated.client.local import AnyTraining, Training, training_of
+from fedstat.federated.client.losses import LossName, choose_task
+from fedstat.federated.client.network import MIXED, Model, check_device, floating
+from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.client.seeds import Seeds, check_vary
+from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName, check_executor
+from fedstat.federated.engine.own_parts import rehearse_method, rehearse_parts
+from fedstat.federated.engine.products import TF32, products
+from fedstat.federated.engine.ray import RayExecutor
+from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.history import clients_table
-from fedstat.federated.local import AnyTraining, Training, training_of
-from fedstat.federated.losses import LossName, choose_task
 from fedstat.federated.method import Method, State
-from fedstat.federated.network import MIXED, Model, check_device, floating
-from fedstat.federated.own_parts import rehearse_method, rehearse_parts
 from fedstat.federated.plain import describe_run, plain
-from fedstat.federated.products import TF32, products
-from fedstat.federated.ray import RayExecutor
-from fedstat.federated.rehearsal import outputs_of, rehearse
 from fedstat.federated.replicate import Replicate, make_replicate
 from fedstat.federated.run import Bench, Key, Run, check_size, start_run
-from fedstat.federated.samples import StackedSamples
-from fedstat.federated.seeds import Seeds, check_vary
 from fedstat.inference import AnalysisPlan
 
 #: The clients of all seeds, or a function of a seed, or of two: that of the data and that of the partition.

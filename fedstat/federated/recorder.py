@@ -12,18 +12,18 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from fedstat.federated.checkpoints import Checkpoints, Terminated
 from fedstat.federated.history import COLUMNS, DTYPES, TRAFFIC_DTYPES, traffic_table
 from fedstat.federated.method import State
 from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
 from fedstat.federated.plan import Plan
-from fedstat.federated.progress import in_brief
-from fedstat.federated.result import Result
+from fedstat.federated.record.checkpoints import Checkpoints, Terminated
+from fedstat.federated.record.progress import in_brief
+from fedstat.federated.record.result import Result
+from fedstat.federated.record.rows import Growing, Rows, Segment
+from fedstat.federated.record.run_folder import aside
 from fedstat.federated.rounds import Round
-from fedstat.federated.rows import Growing, Rows, Segment
 from fedstat.federated.run import Key, Run
-from fedstat.federated.run_folder import aside
 
 
 @dataclass(frozen=True, eq=False)

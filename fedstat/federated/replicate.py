@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from fedstat._mapped import Mapped, in_blocks
 from fedstat.data import Clients
-from fedstat.federated.network import Model, Network, build
-from fedstat.federated.samples import Job, StackedSamples
-from fedstat.federated.seeds import Seeds
+from fedstat.federated.client.network import Model, Network, build
+from fedstat.federated.client.samples import Job, StackedSamples
+from fedstat.federated.client.seeds import Seeds
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,14 +15,14 @@ import pandas as pd
 import torch
 
 from fedstat._random import stream
-from fedstat.federated.executor import Elsewhere, Executor, ExecutorName
+from fedstat.federated.client.local import AnyTraining
+from fedstat.federated.client.network import Model, Params
+from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName
+from fedstat.federated.engine.products import products
 from fedstat.federated.history import COLUMNS, Traffic, traffic_table
-from fedstat.federated.local import AnyTraining
 from fedstat.federated.method import Method, State, Update
 from fedstat.federated.metrics import Metric, choose_metrics
-from fedstat.federated.network import Model, Params
 from fedstat.federated.plan import Population, choose_sources, make_plan
-from fedstat.federated.products import products
 from fedstat.federated.run import Key, Run, stacks
 
 #: Stacks whose work is asked for at once.

@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 
 from fedstat._memory import in_words, machine_memory
+from fedstat.federated.client.local import Learner, Phase, Training
+from fedstat.federated.client.losses import LossName
+from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.codec import size
-from fedstat.federated.evaluation import evaluate
-from fedstat.federated.executor import Elsewhere, Executor, ExecutorName, choose
+from fedstat.federated.engine.evaluation import evaluate
+from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName, choose
+from fedstat.federated.engine.products import products
+from fedstat.federated.engine.training import moments, train
 from fedstat.federated.history import Traffic
-from fedstat.federated.local import Learner, Phase, Training
-from fedstat.federated.losses import LossName
 from fedstat.federated.method import Federation, Method, Predictor, State, Update, is_plain, naming, on_device, returned
 from fedstat.federated.metrics import Metric
-from fedstat.federated.network import Network, Params
-from fedstat.federated.products import products
 from fedstat.federated.replicate import Replicate
-from fedstat.federated.samples import Job, StackedSamples
-from fedstat.federated.training import moments, train
 
 #: Label of the method, and seed.
 Key = tuple[str, int]
@@ -69,7 +69,7 @@ class Bench:
     def train(
         self, method: Method, network: Network, start: Params, jobs: Sequence[Job], round: int, **how: Any
     ) -> Params:
-        """Train each row of `start`; see `fedstat.federated.training.train`."""
+        """Train each row of `start`; see `fedstat.federated.engine.training.train`."""
         executor = self.executor_of(network)
         learner = self.learner(network)
         with products(tf32=self.tf32):
@@ -83,7 +83,7 @@ class Bench:
         metrics: Mapping[str, Metric] | None = None,
         clients: np.ndarray | None = None,
     ) -> pd.DataFrame:
-        """Measure what ``models(ids)`` gives to each client; see `fedstat.federated.evaluation.evaluate`."""
+        """Measure what ``models(ids)`` gives to each client; see `fedstat.federated.engine.evaluation.evaluate`."""
         executor = self.executor_of(network)
         with products(tf32=self.tf32):
             return evaluate(self.learner(network), models, held_out, executor, metrics or {}, clients)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fedstat._checks import whole
 from fedstat._files import atomic_folder, link
-from fedstat.federated.network import Params
+from fedstat.federated.client.network import Params
 
 #: Stores whose clients could fill more than this lie in memory-mapped files.
 IN_MEMORY_BYTES = 2**30

@@ -2,27 +2,27 @@ from .aggregates import ImprovementProbability, InterquartileMeans, interquartil
 from .agreement import auc, chance_corrected, entropy_nearest_neighbour
 from .analysis_plan import AnalysisPlan
 from .client_fairness import Fairness, fairness, gini, jain_index
-from .comparing import compare
-from .comparison import Comparison
-from .design import Design
-from .family import Family, simultaneous
+from .comparing.compare import compare
+from .comparing.comparison import Comparison
 from .formatting import interval, number, p_value
-from .missing import complete_mean, count_missing
-from .moderated import Moderated, moderate_variances
-from .paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
-from .planning import SampleSize, plan
-from .primary import primary_rows, primary_summary
+from .intervals.design import Design
+from .intervals.equivalence import Equivalence, Equivalences, equivalence, equivalences
+from .intervals.family import Family, simultaneous
+from .intervals.moderated import Moderated, moderate_variances
+from .intervals.paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
+from .intervals.planning import SampleSize, plan
+from .intervals.sequential import Looks, added_seeds, looks
+from .intervals.shape import shape_notes
 from .printed_values import Agreement, agrees
 from .proportion import clopper_pearson
 from .random_effects import MetaAnalysis, meta_analysis
-from .reading import Measurements, read_results, reduce_file
-from .reduction import Reduced, reduce, survey
-from .sequential import Looks, added_seeds, looks
+from .reading.missing import complete_mean, count_missing
+from .reading.primary import primary_rows, primary_summary
+from .reading.read import Measurements, read_results, reduce_file
+from .reading.reduction import Reduced, reduce, survey
 from .settings import Ranks, ranks
-from .shape import shape_notes
 from .sources import by_source
 from .targets import TimeToTarget, to_target
-from .tost import Equivalence, Equivalences, equivalence, equivalences
 from .variance_components import Components, components
 from .weighting import BothWeightings, both_weightings
 

@@ -1,4 +1,4 @@
-"""Numbers as a statistician prints them: true minus signs, intervals in brackets, no p-value of zero."""
+"""Numbers as a statistician prints them, with true minus signs and no p-value of zero; names as a sentence has them."""
 
 from __future__ import annotations
 
@@ -44,3 +44,9 @@ def p_value(p: float) -> str:
     ('0.050', '< 0.001')
     """
     return "–" if p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join names as in a sentence: ``A, B and C``."""
+    found = list(names)
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"

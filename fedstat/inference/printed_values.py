@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedstat.inference.formatting import number
+from fedstat.inference.intervals.equivalence import check_methods
+from fedstat.inference.intervals.paired import paired_difference, spreads
 from fedstat.inference.levels import check_level
-from fedstat.inference.paired import paired_difference, spreads
-from fedstat.inference.tost import check_methods
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedstat._checks import number
 from fedstat.inference.formatting import p_value
-from fedstat.inference.paired import holm, sign_flip_test
+from fedstat.inference.intervals.paired import holm, sign_flip_test
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedstat.inference.choosing import Estimand
-from fedstat.inference.gathering import gather
-from fedstat.inference.opening import read_runs
-from fedstat.inference.sameness import settings_apart
+from fedstat.inference.reading.choosing import Estimand
+from fedstat.inference.reading.gathering import gather
+from fedstat.inference.reading.opening import read_runs
+from fedstat.inference.reading.sameness import settings_apart
 
 if TYPE_CHECKING:
     import pandas as pd

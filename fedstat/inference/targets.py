@@ -13,8 +13,8 @@ import numpy as np
 
 from fedstat._checks import number
 from fedstat.inference.formatting import p_value
-from fedstat.inference.missing import complete_mean
-from fedstat.inference.paired import holm, mean_interval, paired_difference, sign_flip_test
+from fedstat.inference.intervals.paired import holm, mean_interval, paired_difference, sign_flip_test
+from fedstat.inference.reading.missing import complete_mean
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.levels import check_level
-from fedstat.inference.paired import decimals
 
 if TYPE_CHECKING:
     import pandas as pd

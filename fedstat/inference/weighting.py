@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedstat._checks import number
-from fedstat.inference.paired import mean_interval
+from fedstat.inference.intervals.paired import mean_interval
 
 if TYPE_CHECKING:
     import pandas as pd

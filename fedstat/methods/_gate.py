@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedstat.federated.network import Network, Params
+from fedstat.federated.client.network import Network, Params
 
 #: The leaves of a gate that gradients move.
 TRAINED = (

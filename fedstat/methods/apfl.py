@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -21,7 +22,6 @@ from fedstat.federated.method import (
     slot,
     without_slots,
 )
-from fedstat.federated.network import Network, Params
 
 PERSONAL, ALPHA = "personal", "mixture/alpha"
 

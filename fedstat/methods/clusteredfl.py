@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.optimizers import in_rows
 from fedstat.federated.method import Federation, Method, Predictor, State, Update, in_slot, slot, step_size
-from fedstat.federated.network import Network, Params
-from fedstat.federated.optimizers import in_rows
 from fedstat.federated.store import ClientStore
 
 NODE, SIDE, DELTA = "node", "side", "delta"

@@ -9,7 +9,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -21,7 +22,6 @@ from fedstat.federated.method import (
     squared_distance,
     without_slots,
 )
-from fedstat.federated.network import Network, Params
 
 PERSONAL = "personal"
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from fedstat.federated.local import Learner
+from fedstat.federated.client.local import Learner
+from fedstat.federated.client.network import Params
 from fedstat.federated.method import Method, Predictor, State, device_of
-from fedstat.federated.network import Params
 
 
 def ensemble(method: Method, state: State, newcomers: int, *, of: str = "probabilities") -> Predictor:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.client.network import Network, Params, parameterize
 from fedstat.federated.codec import Message, Sparse
-from fedstat.federated.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -26,7 +27,6 @@ from fedstat.federated.method import (
     stack,
     without_slots,
 )
-from fedstat.federated.network import Network, Params, parameterize
 from fedstat.federated.store import ClientStore
 from fedstat.parameterization import Form, Rank1Sparse
 

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.local import Batch, Context, Learner
+from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.optimizers import in_rows
 from fedstat.federated.codec import Message
-from fedstat.federated.local import Batch, Context, Learner
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -25,8 +27,6 @@ from fedstat.federated.method import (
     stack,
     without_slots,
 )
-from fedstat.federated.network import Network, Params
-from fedstat.federated.optimizers import in_rows
 
 CLOUD = "cloud"
 #: Bytes of others' models, in float64, that a mix holds at once, and of weights of them.

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -20,7 +21,6 @@ from fedstat.federated.method import (
     step_size,
     written_out,
 )
-from fedstat.federated.network import Network, Params
 
 
 @dataclass(frozen=True, kw_only=True)

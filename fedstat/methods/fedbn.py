@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Federation, Method, share_all_but
-from fedstat.federated.network import Network, Params
 
 
 @dataclass(frozen=True, kw_only=True)

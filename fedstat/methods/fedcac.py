@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.local import ClientData, Context, Learner
+from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.optimizers import in_rows
 from fedstat.federated.codec import Bits, Message
-from fedstat.federated.local import ClientData, Context, Learner
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -22,8 +24,6 @@ from fedstat.federated.method import (
     slot,
     step_to_mean,
 )
-from fedstat.federated.network import Network, Params
-from fedstat.federated.optimizers import in_rows
 from fedstat.federated.store import ClientStore
 
 CRITICAL = "critical"

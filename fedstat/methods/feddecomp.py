@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedstat._checks import check_fields, whole
-from fedstat.federated.local import Phase, Training
+from fedstat.federated.client.local import Phase, Training
+from fedstat.federated.client.network import Network, Params, parameterize
 from fedstat.federated.method import Federation, Method, share_all_but
-from fedstat.federated.network import Network, Params, parameterize
 from fedstat.parameterization import LowRankSum
 
 Variant = Literal["alternating", "simultaneous", "reverse", "local", "fedavg"]

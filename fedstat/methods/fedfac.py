@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedstat import factor
 from fedstat._checks import check_fields, names, number
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Bits, Message
 from fedstat.federated.method import (
     Federation,
@@ -27,7 +28,6 @@ from fedstat.federated.method import (
     stack,
     step_to_mean,
 )
-from fedstat.federated.network import Network, Params
 from fedstat.federated.store import ClientStore
 from fedstat.methods.cut import Count, Cut, Quantile, is_shared
 from fedstat.methods.ensemble import ensemble

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.local import ClientData, Context, Learner
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.local import ClientData, Context, Learner
 from fedstat.federated.method import Federation, Predictor, State, Update, in_slot, keep, slot
-from fedstat.federated.network import Network, Params
 from fedstat.methods.local import Local
 
 CANDIDATE = "candidate"

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message
-from fedstat.federated.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.method import Federation, Method, Predictor, State, Update, share_all_but
-from fedstat.federated.network import Network, Params
 
 #: The server sets weights of a combination below this to zero.
 _NEGLIGIBLE = 1e-3

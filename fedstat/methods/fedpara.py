@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.network import Model, Network, Params, parameterize
 from fedstat.federated.method import Federation, Method, share_all_but
-from fedstat.federated.network import Model, Network, Params, parameterize
 from fedstat.models import mlp
 from fedstat.parameterization import Hadamard, hadamard_rank
 

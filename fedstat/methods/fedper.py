@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedstat._checks import names
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Federation, Method, share_all_but
-from fedstat.federated.network import Network, Params
 
 
 @dataclass(frozen=True, kw_only=True)

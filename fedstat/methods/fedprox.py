@@ -9,9 +9,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.local import Batch, Context, Learner
+from fedstat.federated.client.local import Batch, Context, Learner
+from fedstat.federated.client.network import Params
 from fedstat.federated.method import squared_distance
-from fedstat.federated.network import Params
 from fedstat.methods.fedavg import FedAvg
 
 

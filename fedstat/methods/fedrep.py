@@ -9,9 +9,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.local import Phase, Training
+from fedstat.federated.client.local import Phase, Training
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Federation, Predictor, State
-from fedstat.federated.network import Network, Params
 from fedstat.methods.fedper import FedPer
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Federation, Method, Predictor, State
-from fedstat.federated.network import Network, Params
 from fedstat.federated.store import ClientStore
 from fedstat.methods.ensemble import ensemble
 from fedstat.methods.units import share_units

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.client.network import Model, Network, Params, parameterize
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -25,7 +26,6 @@ from fedstat.federated.method import (
     stack,
     without_slots,
 )
-from fedstat.federated.network import Model, Network, Params, parameterize
 from fedstat.parameterization import Atoms
 
 #: Under this name the server remembers which version of the slow group each client holds.

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Federation, Method, Predictor, State, share_all_but
-from fedstat.federated.network import Network, Params
 from fedstat.methods.ensemble import ensemble
 
 

@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.local import Batch, Context, Phase
+from fedstat.federated.client.local import Batch, Context, Phase
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Federation, Method, Predictor, State, stack
-from fedstat.federated.network import Network, Params
 
 
 @dataclass(frozen=True, kw_only=True)

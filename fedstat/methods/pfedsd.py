@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedstat._checks import check_fields
-from fedstat.federated.local import Batch, ClientData, Context, Learner
+from fedstat.federated.client.local import Batch, ClientData, Context, Learner
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -22,7 +23,6 @@ from fedstat.federated.method import (
     slot,
     without_slots,
 )
-from fedstat.federated.network import Network, Params
 
 TEACHER, MET = "teacher", "met/teacher"
 

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.local import Batch, ClientData, Context, Learner
+from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.codec import Message
-from fedstat.federated.local import Batch, ClientData, Context, Learner
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -26,8 +28,6 @@ from fedstat.federated.method import (
     step_to_mean,
     without_slots,
 )
-from fedstat.federated.network import Network, Params
-from fedstat.federated.optimizers import SGD
 
 #: Slots of the server's control and of the client's, and of its change.
 SERVERS, OWN, CHANGE = "c", "c_i", "change"

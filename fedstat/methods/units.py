@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from fedstat.federated.network import Network, Params
+from fedstat.federated.client.network import Network, Params
 
 
 def share_units(network: Network, shared_units: Mapping[str, np.ndarray], clients: int) -> Params:

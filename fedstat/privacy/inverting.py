@@ -14,8 +14,8 @@ from torch import Tensor
 from fedstat._checks import number, whole
 from fedstat._progress import progress_bar
 from fedstat._random import stream
-from fedstat.federated.local import Batch, ClientData, Context, Learner
-from fedstat.federated.network import Params
+from fedstat.federated.client.local import Batch, ClientData, Context, Learner
+from fedstat.federated.client.network import Params
 from fedstat.privacy.labels import infer_label
 from fedstat.privacy.observing import Observation, weight_of_steps
 

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from fedstat._checks import check_fields, whole
 from fedstat.data import Clients
+from fedstat.federated.client.local import Learner, Phase, Training
+from fedstat.federated.client.network import Model, Network, Params
+from fedstat.federated.client.optimizers import SGD
+from fedstat.federated.client.samples import BatchOrders
 from fedstat.federated.codec import Message, decode, encode, nonzeros
-from fedstat.federated.local import Learner, Phase, Training
 from fedstat.federated.method import Method, Update
-from fedstat.federated.network import Model, Network, Params
-from fedstat.federated.optimizers import SGD
 from fedstat.federated.plan import choose_sources, make_plan
 from fedstat.federated.rounds import loop
 from fedstat.federated.run import Run
-from fedstat.federated.samples import BatchOrders
 
 
 @dataclass(frozen=True, kw_only=True)

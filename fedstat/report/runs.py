@@ -17,10 +17,10 @@ from matplotlib.axes import Axes
 
 from fedstat import __version__
 from fedstat.inference import AnalysisPlan, Comparison, compare, read_results
-from fedstat.inference.conclusions import listed
-from fedstat.inference.printing import notes_of
-from fedstat.inference.spending import bytes_spent
-from fedstat.inference.tabulation import Table, differences_table, fixed, joined, summary_table
+from fedstat.inference.comparing.printing import notes_of
+from fedstat.inference.comparing.tables import Table, differences_table, fixed, joined, summary_table
+from fedstat.inference.formatting import listed
+from fedstat.inference.reading.cost_so_far import bytes_spent
 from fedstat.report.document import typeset
 from fedstat.report.figures import style
 from fedstat.report.sources import (

@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from fedstat._sealed import unseal
-from fedstat.inference.formats import fedstat as runs
-from fedstat.inference.reading import read_results
+from fedstat.inference.reading.formats import fedstat as runs
+from fedstat.inference.reading.read import read_results
 
 
 @dataclass(frozen=True, eq=False)

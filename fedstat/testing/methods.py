@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from fedstat._random import stream
 from fedstat.data import Clients, Samples
 from fedstat.federated import Method, Result, State, Training, Update, federate, load
+from fedstat.federated.client.network import Model, Params, build
 from fedstat.federated.codec import Bits, Entry, Message, Selected, Sparse, decode, encode, nonzeros, size
-from fedstat.federated.laws import BrokenLaw, check_statistics
-from fedstat.federated.network import Model, Params, build
+from fedstat.federated.engine.laws import BrokenLaw, check_statistics
 from fedstat.methods import FedAvg, Local
 from fedstat.models import mlp
 

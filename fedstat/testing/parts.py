@@ -13,12 +13,12 @@ from torch import Tensor
 
 from fedstat.data import Clients
 from fedstat.federated import Executor, Method, Optimizer, PerClient, Phase, Result, Stacked, Training, in_slot, rounds
-from fedstat.federated.laws import BrokenLaw, try_loss, try_metric, try_optimizer, try_schedule
-from fedstat.federated.losses import Loss
+from fedstat.federated.client.losses import Loss
+from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.schedules import Schedule
+from fedstat.federated.engine.laws import BrokenLaw, try_loss, try_metric, try_optimizer, try_schedule
 from fedstat.federated.method import Federation
 from fedstat.federated.metrics import Metric
-from fedstat.federated.network import Network, Params
-from fedstat.federated.schedules import Schedule
 from fedstat.methods import FedAvg, FedPer, FedRep, Local
 from fedstat.models import mlp
 from fedstat.testing.methods import CLASSES, INPUTS, UNITS, Case, run_quietly, search

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 import fedstat as fs
 from fedstat import data
 from fedstat._tables import Tables
+from fedstat.federated.client.network import Network
 from fedstat.federated.method import Federation, State
-from fedstat.federated.network import Network
 from fedstat.federated.store import ClientStore
 from fedstat.theory.product_average import product_average_moments
 from simulations.contract import About, Shown

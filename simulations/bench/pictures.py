@@ -106,7 +106,7 @@ def _ranks(tables: Tables) -> Figure | None:
 
     import matplotlib.pyplot as plt
 
-    from fedstat.inference.drawing import draw_ranks
+    from fedstat.inference.comparing.drawing import draw_ranks
     from fedstat.report.figures import WIDTH
 
     found, coarse = compared.over_seeds(tables), compared.over_cells(tables)

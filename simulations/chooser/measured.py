@@ -14,10 +14,10 @@ import torch
 
 from fedstat import methods
 from fedstat.data import Clients, Samples, digits, dirichlet, from_indices
+from fedstat.federated.client.local import Training
+from fedstat.federated.client.network import Model, Network, build
 from fedstat.federated.codec import Bits, Entry, Message, Selected
-from fedstat.federated.local import Training
 from fedstat.federated.method import Method, State
-from fedstat.federated.network import Model, Network, build
 from fedstat.federated.rounds import rounds
 from fedstat.federated.run import Run
 from fedstat.methods import Variant

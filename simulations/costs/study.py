@@ -33,7 +33,7 @@ from fedstat._tables import Tables
 from fedstat.data import Clients
 from fedstat.factor import IdentificationWarning
 from fedstat.federated import PerClient
-from fedstat.federated.samples import Job
+from fedstat.federated.client.samples import Job
 from fedstat.models import Factory
 from simulations.contract import About, Shown
 from simulations.images import dealt, images, small_cnn

@@ -18,10 +18,10 @@ import pandas as pd
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.inference import clopper_pearson
-from fedstat.inference.crossed import crossed_mean
-from fedstat.inference.family import Contrasts, contrasts, limits
-from fedstat.inference.moderated import MIN_FIT, MIN_METHODS, method_variances
-from fedstat.inference.shape import shape_p
+from fedstat.inference.intervals.crossed import crossed_mean
+from fedstat.inference.intervals.family import Contrasts, contrasts, limits
+from fedstat.inference.intervals.moderated import MIN_FIT, MIN_METHODS, method_variances
+from fedstat.inference.intervals.shape import shape_p
 from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, run_parts
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedstat._files import atomic_file
 from fedstat._tables import Tables, read_tables
-from fedstat.inference.moderated import MIN_METHODS
+from fedstat.inference.intervals.moderated import MIN_METHODS
 from simulations.coverage.numbers import by_seeds, share, widths
 from simulations.coverage.study import DESIGNS, FAMILIES, RULES, SHAPES
 from simulations.showing import NONE, fixed, span

@@ -11,9 +11,9 @@ from torch import Tensor
 
 import fedstat as fs
 from fedstat._checks import check_fields
-from fedstat.federated.local import Batch, Context, Learner
+from fedstat.federated.client.local import Batch, Context, Learner
+from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Federation, share_all_but, squared_distance
-from fedstat.federated.network import Network, Params
 
 #: Labels of Factorized-FL's arms: which parts are averaged, and whether as the authors write or as their code does.
 READINGS = ("text", "code")

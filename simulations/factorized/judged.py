@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import Design
-from fedstat.inference.family import unmoderated_because
+from fedstat.inference.intervals.family import unmoderated_because
 from simulations.beside import beside_printed
 from simulations.estimates import Estimate, joint_of
 from simulations.factorized.arms import ARMS, FACTORIZED, READINGS

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedstat._random import stream
 from fedstat.federated import Federation, Phase, State, Training
-from fedstat.federated.network import Network
+from fedstat.federated.client.network import Network
 from fedstat.methods import FactorizedFL
 from fedstat.methods.factorizedfl import COEFFICIENTS, SENT, VELOCITY, ReadingPart
 from fedstat.parameterization import Form, Rank1Sparse

@@ -16,8 +16,8 @@ from torch import Tensor
 import fedstat as fs
 from fedstat._tables import Tables
 from fedstat.data import Clients
+from fedstat.federated.client.network import Params
 from fedstat.federated.method import Predictor, State
-from fedstat.federated.network import Params
 from fedstat.inference import primary_rows, primary_summary
 from fedstat.methods import FedEM, FedPer, FedProx, FedRep, LGFedAvg
 from simulations.fedfac.cells import Cell, network, populate

@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from fedstat._tables import Tables
-from fedstat.inference.bands import simultaneous_band
+from fedstat.inference.comparing.bands import simultaneous_band
 from simulations.filterdecomp import judged
 from simulations.filterdecomp.arms import GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 

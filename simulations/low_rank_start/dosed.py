@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat.federated.network import Network, Params, parameterize
+from fedstat.federated.client.network import Network, Params, parameterize
 from fedstat.methods import FedDecomp
 from fedstat.parameterization import LowRankSum
 

@@ -15,7 +15,7 @@ import torch
 import fedstat as fs
 from fedstat._tables import Tables
 from fedstat.data import Clients
-from fedstat.federated.network import Network, build
+from fedstat.federated.client.network import Network, build
 from fedstat.models import Factory
 from fedstat.parameterization import LowRankSum
 from simulations.images import images, small_cnn

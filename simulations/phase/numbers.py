@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from fedstat._tables import Tables
-from fedstat.inference.moderated import MIN_METHODS, moderate_variances
+from fedstat.inference.intervals.moderated import MIN_METHODS, moderate_variances
 from simulations.contract import Finding
 from simulations.estimates import mean_of, strict_mean
 from simulations.phase.study import CONTROL, DESIGN, SKEW, YARDSTICKS

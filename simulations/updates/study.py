@@ -29,7 +29,7 @@ from fedstat import data
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.data import Clients, Partition
-from fedstat.federated.network import Params
+from fedstat.federated.client.network import Params
 from simulations.contract import About, Shown
 from simulations.images import chosen, images, small_cnn, tuned_rates
 from simulations.parts import SECOND_LOOK, Part, run_parts

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 import fedstat as fs
 from fedstat.federated import Phase
-from fedstat.federated.local import Batch, Context, Learner
-from fedstat.federated.network import build
+from fedstat.federated.client.local import Batch, Context, Learner
+from fedstat.federated.client.network import build
 from fedstat.methods import FedAvg, FedRoD
 from tests.support.clients import CLASSES, SIDE
 from tests.support.layers import (

@@ -8,7 +8,7 @@ import torch
 from torch.func import grad
 
 import fedstat as fs
-from fedstat.federated.network import build
+from fedstat.federated.client.network import build
 from fedstat.federated.rounds import participants
 from fedstat.methods import FedAvg, FedSplit, Local
 from fedstat.methods.units import share_units

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedstat.federated.local import Learner
+from fedstat.federated.client.local import Learner
 from fedstat.methods import FedAvg, FedPer, LGFedAvg, Local
 from fedstat.testing import check_method
 from tests.support.clients import SIDE

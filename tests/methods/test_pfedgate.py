@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 import fedstat as fs
 from fedstat._random import stream
-from fedstat.federated.local import Learner
-from fedstat.federated.network import build
+from fedstat.federated.client.local import Learner
+from fedstat.federated.client.network import build
 from fedstat.federated.rounds import participants
 from fedstat.methods import FedAvg, PFedGate
 from fedstat.methods._gate import blocks_of, gate_leaves, score

@@ -7,9 +7,9 @@ import pandas as pd
 from scipy import stats
 
 from fedstat.inference import paired_difference
-from fedstat.inference.comparison import Comparison
-from fedstat.inference.conclusions import conclude
-from fedstat.inference.scores import Scores
+from fedstat.inference.comparing.comparison import Comparison
+from fedstat.inference.comparing.conclusions import conclude
+from fedstat.inference.reading.scores import Scores
 
 
 def scores(methods, seeds=5, clients=20, rounds=30, *, metric="accuracy", gap=0.02, sd=0.02, seed=0, same_clients=True):

@@ -18,7 +18,7 @@ import fedstat as fs
 from fedstat.data import Clients
 from fedstat.data.clients import Samples
 from fedstat.export import grpc
-from fedstat.federated.network import Model
+from fedstat.federated.client.network import Model
 
 CLIENTS, ROUNDS, SEED, HOST = 3, 3, 5, "localhost"
 METHODS: dict[str, fs.Method] = {

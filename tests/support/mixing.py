@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 import fedstat as fs
 from fedstat._random import stream
-from fedstat.federated.network import build
+from fedstat.federated.client.network import build
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net
 from tests.support.runs import federation_of, offered

@@ -7,10 +7,10 @@ import torch
 
 import fedstat as fs
 from fedstat.federated import stack
+from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.run import Bench, make_federation
-from fedstat.federated.samples import StackedSamples
-from fedstat.federated.seeds import Seeds
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from theory_checks.filter_decomposition.drawn_clients import crossed
-from theory_checks.filter_decomposition.fd24 import Descent
-from theory_checks.filter_decomposition.fd26 import rates
+from theory_checks.filter_decomposition.fd24_sampling_error_bound import Descent
+from theory_checks.filter_decomposition.fd26_smaller_sampling_error import rates
 
 populations = st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=4, max_size=7)
 

@@ -1,0 +1,391 @@
+"""Layers in the form that the stacked engine can run: batch norm under a mask, recurrent layers in plain operations.
+
+The engine runs one module for many clients under ``torch.vmap``, with batches padded to one length. Torch's batch
+norm would count the padding, its recurrent layers have no batching rule, its embedding keeps the padding row of the
+first client alone, and its dropout draws from a global generator. `stackable` replaces them (dropout by
+`fedstat.federated.client.dropout`), and refuses layers that have no stacked form. What a forward pass does beyond its
+layers shows in the rehearsal (`fedstat.federated.engine.rehearsal`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedstat.federated.client.dropout import DROPOUTS, KeyedDropout
+
+#: The batch norms that are replaced, and the ranks of input that each accepts.
+_RANKS = {nn.BatchNorm1d: (2, 3), nn.BatchNorm2d: (4,), nn.BatchNorm3d: (5,)}
+
+
+class MaskedBatchNorm(nn.Module):
+    """Batch norm whose moments count valid rows only.
+
+    It takes over the parameters and running statistics of a torch layer, under the same names, and is torch's own
+    operation whenever all rows are valid. In training mode the outputs at other rows are the bias alone, and whatever
+    stands in those rows has no influence. With running statistics the evaluation mode works row by row and needs no
+    mask.
+
+    Where torch raises an error because a channel has a single value, the variance is zero: the output is the bias, and
+    the running variance moves towards zero. Without any valid row the running statistics stay as they are, bit for
+    bit.
+
+    Parameters
+    ----------
+    layer : nn.BatchNorm1d, nn.BatchNorm2d or nn.BatchNorm3d
+        Gives parameters (shared, not copied), running statistics, `eps` and `momentum`.
+
+    Raises
+    ------
+    ValueError
+        If the layer's class is another one or its momentum is None.
+
+    Attributes
+    ----------
+    valid : Tensor of bool, shape (B,)
+        True for the rows that count; empty, as at first, if all rows count. It is a buffer, so that
+        ``torch.func.functional_call`` can set it for one call.
+    running_mean, running_var : Tensor, shape (C,), or None
+        The forward pass in training mode moves them in place, without gradient: under ``functional_call`` it moves the
+        caller's tensors, under ``torch.vmap`` their rows.
+
+    References
+    ----------
+    Ioffe and Szegedy (2015), Batch normalization, Algorithm 1, with torch's rule for the running statistics.
+    """
+
+    valid: Tensor
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+
+    def __init__(self, layer: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) -> None:
+        super().__init__()
+        _check(layer)
+        self.num_features, self.eps, self.momentum = layer.num_features, layer.eps, cast(float, layer.momentum)
+        self.ranks = _RANKS[type(layer)]
+        self.register_parameter("weight", layer.weight)
+        self.register_parameter("bias", layer.bias)
+        self.register_buffer("running_mean", layer.running_mean)
+        self.register_buffer("running_var", layer.running_var)
+        self.register_buffer("valid", torch.ones(0, dtype=torch.bool), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise `x`, shape (B, C, ...).
+
+        Raises
+        ------
+        ValueError
+            If `x` has another rank or number of channels than the layer, or `valid` another number of rows.
+        """
+        if x.ndim not in self.ranks or x.shape[1] != self.num_features:
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}; this batch norm needs {' or '.join(map(str, self.ranks))} axes with "
+                f"{self.num_features} channels on the second."
+            )
+        batch = self.training or self.running_mean is None or self.running_var is None
+        if not batch or (not self.valid.numel() and x.shape[0] * x.shape[2:].numel() > 1):
+            mean, variance = self.running_mean, self.running_var
+            return F.batch_norm(x, mean, variance, self.weight, self.bias, batch, self.momentum, self.eps)
+        channel = (-1, *[1] * (x.ndim - 2))
+        centred, variance = self._centre(x.to(torch.promote_types(x.dtype, torch.float32)))
+        scale = torch.rsqrt(variance + self.eps)
+        outputs = centred * (scale if self.weight is None else scale * self.weight).view(channel)
+        return (outputs if self.bias is None else outputs + self.bias.view(channel)).to(x.dtype)
+
+    def _centre(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return deviations from the valid rows' mean (zero at other rows) and their biased variance, (C,).
+
+        It moves the running statistics too.
+        """
+        valid = self.valid if self.valid.numel() else x.new_ones(len(x), dtype=torch.bool)
+        if valid.shape != x.shape[:1]:
+            raise ValueError(f"valid has shape {tuple(valid.shape)}; x has {len(x)} rows and needs ({len(x)},).")
+        rows, axes = valid.view(-1, *[1] * (x.ndim - 1)), [0, *range(2, x.ndim)]
+        count = valid.sum() * x.shape[2:].numel()
+        total = count.clamp(min=1)
+        # `where`, not a product: padding may hold anything, and zero times infinity is NaN.
+        mean = torch.where(rows, x, 0).sum(axes, keepdim=True) / total
+        centred = torch.where(rows, x - mean, 0)
+        variance = centred.square().sum(axes) / total
+        if self.running_mean is not None and self.running_var is not None:
+            with torch.no_grad():
+                unbiased = variance * total / (count - 1).clamp(min=1)
+                for running, batch in ((self.running_mean, mean.flatten()), (self.running_var, unbiased)):
+                    moved = (1 - self.momentum) * running + self.momentum * batch
+                    running.copy_(torch.where(count > 0, moved, running))
+        return centred, variance
+
+
+def _lstm(inner: Tensor, outer: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+    i, f, g, o = (outer + inner).chunk(4, dim=-1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+def _gru(inner: Tensor, outer: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    (r, z, n), (own_r, own_z, own_n) = outer.chunk(3, dim=-1), inner.chunk(3, dim=-1)
+    n = (n + (r + own_r).sigmoid() * own_n).tanh()
+    z = (z + own_z).sigmoid()
+    return ((1 - z) * n + z * h,)
+
+
+def _tanh(inner: Tensor, outer: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    return ((outer + inner).tanh(),)
+
+
+def _relu(inner: Tensor, outer: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    return ((outer + inner).relu(),)
+
+
+#: Returns the state after a step, hidden states first. Its arguments are what hidden states and inputs add to the
+#: gates, and the state before.
+_CELLS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
+    "LSTM": _lstm,
+    "GRU": _gru,
+    "RNN_TANH": _tanh,
+    "RNN_RELU": _relu,
+}
+
+
+class Unrolled(nn.Module):
+    """Recurrent layers as a loop over time in plain operations, with the interface and weights of torch's.
+
+    Parameters
+    ----------
+    layer : nn.LSTM, nn.GRU or nn.RNN
+        Gives the kind, the parameters (shared, not copied) and the dropout between layers.
+
+    Raises
+    ------
+    ValueError
+        If the layer's class is another one, or it is bidirectional or has projections.
+
+    References
+    ----------
+    Hochreiter and Schmidhuber (1997), with forget gates by Gers et al. (2000), gates in torch's order i, f, g, o. Cho
+    et al. (2014) in torch's form: gates in the order r, z, n, and the reset gate r acts on what hidden states add to n,
+    bias included. Elman (1990).
+    """
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        _check(layer)
+        self.mode, self.hidden_size, self.num_layers, self.bias = (
+            layer.mode, layer.hidden_size, layer.num_layers, layer.bias,
+        )  # fmt: skip
+        self.batch_first = layer.batch_first
+        self.dropout = KeyedDropout(nn.Dropout(layer.dropout))
+        for name, leaf in layer.named_parameters():
+            self.register_parameter(name, leaf)
+
+    def forward(
+        self, x: Tensor, hx: Tensor | tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor | tuple[Tensor, ...]]:
+        """Run over a batch of sequences.
+
+        Parameters
+        ----------
+        x : Tensor, shape (L, B, inputs), or (B, L, inputs) if ``batch_first``
+            Sequences of one length.
+        hx : Tensor, shape (layers, B, hidden), or for an LSTM a pair of them, optional
+            Initial hidden states, and an LSTM's cell states; zero by default.
+
+        Returns
+        -------
+        output : Tensor, shape (L, B, hidden), or (B, L, hidden) if ``batch_first``
+            Hidden states of the last layer.
+        hx : Tensor, shape (layers, B, hidden), or for an LSTM a pair of them
+            States after the last step.
+
+        Raises
+        ------
+        ValueError
+            If `x` is not a batch of sequences; packed sequences are not.
+        """
+        if not isinstance(x, Tensor) or x.ndim != 3:
+            what = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"type {type(x).__name__}"
+            raise ValueError(f"x must be a tensor of 3 axes, a batch of sequences of one length; it has {what}.")
+        steps = x.transpose(0, 1) if self.batch_first else x
+        if hx is None:
+            zeros = x.new_zeros(self.num_layers, steps.shape[1], self.hidden_size)
+            hx = (zeros, zeros) if self.mode == "LSTM" else zeros
+        starts = (hx,) if isinstance(hx, Tensor) else hx
+        ends = []
+        for depth in range(self.num_layers):
+            steps, end = self._layer(depth, self.dropout(steps) if depth else steps, [s[depth] for s in starts])
+            ends.append(end)
+        output = steps.transpose(0, 1) if self.batch_first else steps
+        state = tuple(torch.stack(of_layers) for of_layers in zip(*ends, strict=True))
+        return output, state if self.mode == "LSTM" else state[0]
+
+    def _layer(self, depth: int, steps: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return one layer's hidden states (L, B, hidden) and its last state."""
+        weight, recurrent = (getattr(self, f"weight_{kind}_l{depth}") for kind in ("ih", "hh"))
+        outer, inner = (getattr(self, f"bias_{kind}_l{depth}", None) for kind in ("ih", "hh"))
+        if outer is not None and self.mode != "GRU":  # in a GRU the reset gate acts between the two
+            outer, inner = outer + inner, None
+        cell, recurrent, outputs = _CELLS[self.mode], recurrent.T, []
+        for driven in F.linear(steps, weight, outer).unbind():
+            hidden = state[0] @ recurrent
+            state = cell(hidden if inner is None else hidden + inner, driven, *state)
+            outputs.append(state[0])
+        return torch.stack(outputs), state
+
+
+class PaddedEmbedding(nn.Embedding):
+    """``nn.Embedding`` whose padding row gets no gradient, of any client.
+
+    Parameters
+    ----------
+    layer : nn.Embedding
+        Gives the weight (shared, not copied) and `padding_idx`.
+    """
+
+    def __init__(self, layer: nn.Embedding) -> None:
+        nn.Module.__init__(self)
+        vars(self).update({name: getattr(layer, name) for name in nn.Embedding.__constants__})
+        self.weight = layer.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Look up tokens `x`, any shape; returns (..., embedding_dim)."""
+        rows = F.embedding(x, self.weight)
+        padding = x.eq(cast(int, self.padding_idx))
+        return torch.where(padding[..., None], rows.detach(), rows)
+
+
+def stackable(module: nn.Module) -> nn.Module:
+    """Replace batch norm, recurrent layers, dropout and padded embeddings by layers that run stacked over clients.
+
+    Parameters and running statistics keep their names and values; only the counter ``num_batches_tracked`` goes.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The module, changed in place at any depth (unless it is itself such a layer), and only if all its layers can
+        run.
+
+    Returns
+    -------
+    nn.Module
+        `module`, or the replacement if it is itself such a layer.
+
+    Raises
+    ------
+    ValueError
+        If a layer cannot run stacked; it is named, with the remedy.
+    """
+    replaced: dict[nn.Module, nn.Module] = {}
+    for name, layer in module.named_modules():
+        _check(layer, name)
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+            replaced[layer] = MaskedBatchNorm(layer).train(layer.training)
+        elif isinstance(layer, nn.RNNBase):
+            replaced[layer] = Unrolled(layer).train(layer.training)
+        elif type(layer) in DROPOUTS:
+            replaced[layer] = KeyedDropout(layer).train(layer.training)
+        elif type(layer) is nn.Embedding and layer.padding_idx is not None:
+            replaced[layer] = PaddedEmbedding(layer).train(layer.training)
+    # One layer may have several names (tied weights), and its replacement must have them too.
+    for parent in list(module.modules()):
+        for name, child in parent._modules.items():
+            if child in replaced:
+                setattr(parent, name, replaced[child])
+    return replaced.get(module, module)
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """Return a deep copy in which tensors that a layer computed in an earlier call, and still holds, are None.
+
+    Raises
+    ------
+    ValueError
+        If the module holds something that cannot be copied.
+    """
+    held = (value for layer in module.modules() for value in vars(layer).values() if isinstance(value, Tensor))
+    memo: dict[int, Any] = {id(value): None for value in held if _computed(value)}
+    try:
+        return copy.deepcopy(module, memo)
+    except Exception as error:  # a module may hold anything
+        raise ValueError(
+            f"the network cannot be copied, which every client's own model needs: {str(error).splitlines()[0]} Let its "
+            "layers hold weights, buffers, numbers and text only."
+        ) from None
+
+
+def _computed(value: Tensor) -> bool:
+    """Tell whether a forward pass made a tensor: it has a history, or belonged to a stack that is gone."""
+    if value.is_leaf and value.layout == torch.strided:
+        try:
+            value.untyped_storage()
+        except NotImplementedError:
+            return True
+    return not value.is_leaf
+
+
+def layers_of(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
+    """Return the layers that a module calls one after the other, with their names; itself if it may do anything else.
+
+    Only of `nn.Sequential`, and of what is derived from it with the same forward pass, is the order known.
+    """
+    own = ("__call__", "__iter__", "forward")
+    if any(getattr(type(module), name, None) is not getattr(nn.Sequential, name) for name in own) or hooked(module):
+        return [(name, module)]
+    found = list[tuple[str, nn.Module]]()
+    for child, layer in module._modules.items():  # one layer may come twice
+        found += [] if layer is None else layers_of(layer, f"{name}.{child}" if name else child)
+    return found
+
+
+def hooked(module: nn.Module) -> bool:
+    """Tell whether something of the user's runs around a module's forward pass, or in place of it."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)
+
+
+def norm_layers(module: nn.Module) -> list[str]:
+    """Return the dotted names of the `MaskedBatchNorm` layers, in order; ``""`` is the module itself."""
+    return [name for name, layer in module.named_modules() if isinstance(layer, MaskedBatchNorm)]
+
+
+def _check(layer: nn.Module, name: str = "") -> None:
+    """Raise ValueError if a layer has no stacked form."""
+    if remedy := _remedy(layer):
+        where = f"layer {name!r}" if name else "the module itself"
+        raise ValueError(f"{where} ({type(layer).__name__}) cannot run stacked over clients: {remedy}.")
+
+
+def _remedy(layer: nn.Module) -> str | None:
+    """Say what to do about a layer that has no stacked form; None for all others."""
+    match layer:
+        case nn.modules.lazy.LazyModuleMixin() if not isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            return f"give its number of inputs, as {type(layer).__name__.removeprefix('Lazy')} asks for it"
+        case nn.modules.batchnorm._BatchNorm() if type(layer) not in _RANKS:
+            return "use nn.BatchNorm1d, 2d or 3d itself"
+        case nn.modules.batchnorm._BatchNorm() if layer.momentum is None:
+            return "give momentum a number, such as 0.1"
+        case nn.modules.instancenorm._InstanceNorm() if layer.track_running_stats:
+            return "set track_running_stats=False, or use nn.GroupNorm"
+        case nn.LSTMCell():
+            return "use nn.LSTM"
+        case nn.RNNBase() if type(layer) not in (nn.LSTM, nn.GRU, nn.RNN):
+            return "use nn.LSTM, nn.GRU or nn.RNN itself"
+        case nn.RNNBase() if layer.bidirectional or layer.proj_size:
+            return "set bidirectional=False and proj_size=0"
+        case nn.Embedding() | nn.EmbeddingBag() if layer.max_norm is not None:
+            return "set max_norm=None, as it changes weights in the forward pass"
+        case nn.Embedding() | nn.EmbeddingBag() if layer.scale_grad_by_freq:
+            return "set scale_grad_by_freq=False, as it would count the padding of a batch"
+        case nn.Embedding() | nn.EmbeddingBag() if layer.sparse:
+            return "set sparse=False"
+        case nn.modules.dropout._DropoutNd() if type(layer) not in DROPOUTS and layer.p > 0:
+            return f"use nn.Dropout itself, or set p=0 (it is {layer.p})"
+        case nn.MultiheadAttention() if layer.dropout > 0:
+            return f"set dropout=0 (it is {layer.dropout})"
+    return None

@@ -1,0 +1,227 @@
+"""The samples of all clients, which of them each local step uses, and the keys of its noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat._mapped import Mapped, joined
+from fedstat.data import Samples
+from fedstat.federated.client.seeds import Seeds
+
+
+@dataclass(frozen=True, eq=False)
+class StackedSamples:
+    """Samples of the clients of several seeds, laid end to end.
+
+    Attributes
+    ----------
+    x : Tensor or Mapped, shape (N, ...)
+        Inputs of all R rows (clients), row after row: pixels and tokens unchanged, numbers in the floating type of the
+        run. `Network.inputs` converts them batch by batch. What lies in a file is read batch by batch.
+    y : Tensor, shape (N,)
+        Targets, on the run's device.
+    n : ndarray of int, shape (R,)
+        Number of samples of each row.
+    dtype : dtype
+        The floating type of the run.
+    """
+
+    x: Tensor | Mapped
+    y: Tensor
+    n: np.ndarray
+    dtype: torch.dtype
+
+    @classmethod
+    def stack(cls, seeds: Sequence[Samples], dtype: torch.dtype, device: str | torch.device) -> StackedSamples:
+        """Lay the samples of all seeds end to end."""
+        held, where = joined([p.x for p in seeds]), torch.device(device)
+        x = held if isinstance(held, Mapped) else inputs_to_device(held, dtype, where)
+        y = torch.from_numpy(np.asarray(joined([p.y for p in seeds])))
+        y = y.to(where, dtype if y.is_floating_point() else torch.int64)
+        return cls(x, y, np.concatenate([p.n for p in seeds]), dtype)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the samples are computed with."""
+        return self.y.device
+
+    @cached_property
+    def start(self) -> np.ndarray:
+        """Where each row begins, shape (R,)."""
+        return np.cumsum(self.n, dtype=np.int64) - self.n
+
+    @cached_property
+    def n_max(self) -> int:
+        """Number of samples of the longest row."""
+        return int(self.n.max())
+
+    @cached_property
+    def sample(self) -> Tensor:
+        """The first two inputs as they are stored."""
+        return self.take(slice(0, 2))[0]
+
+    def take(self, places: Tensor | slice, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the inputs and targets at `places`, a slice or a tensor of any shape; inputs in `out`'s memory."""
+        if isinstance(places, slice):
+            return (self._read(places) if isinstance(self.x, Mapped) else self.x[places]), self.y[places]
+        flat = places.flatten()  # selecting along one axis is several times faster than indexing
+        if isinstance(self.x, Mapped):
+            x = self._read(flat.cpu().numpy())
+        else:
+            x = torch.index_select(self.x, 0, flat, out=None if out is None else out.resize_(0))
+        return x.view(*places.shape, *x.shape[1:]), self.y.index_select(0, flat).view(places.shape)
+
+    def _read(self, which: slice | np.ndarray) -> Tensor:
+        """Read inputs that lie in a file; a GPU fetches them from pinned memory while the next ones are read."""
+        assert isinstance(self.x, Mapped)
+        inputs = inputs_to_device(self.x[which], self.dtype, torch.device("cpu"))
+        pinned = self.device.type == "cuda"
+        return (inputs.pin_memory() if pinned else inputs).to(self.device, non_blocking=pinned)
+
+    def row(self, row: int) -> tuple[Tensor, Tensor]:
+        """Return a row's inputs and targets in memory of their own: products round by where numbers lie in it."""
+        first = int(self.start[row])
+        x, y = self.take(slice(first, first + int(self.n[row])))
+        return x.clone(), y
+
+    def padded(self, rows: np.ndarray, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """Return inputs (c, most, ...) and targets (c, most) of some rows, zero beyond a row's own samples.
+
+        By default `most` is the length of the longest of all rows.
+        """
+        most, n, first = self.n_max if most is None else most, self.n[rows], self.start[rows]
+        if len(rows) and (n == most).all() and (np.diff(first) == most).all():  # they lie so already
+            x, y = self.take(slice(int(first[0]), int(first[0]) + most * len(rows)))
+            return x.view(len(rows), most, *x.shape[1:]), y.view(len(rows), most)
+        within = np.arange(most)
+        places = first[:, None] + np.minimum(within, n[:, None] - 1)
+        x, y = self.take(torch.from_numpy(places).to(self.device))
+        if (beyond := within >= n[:, None]).any():
+            nothing = torch.from_numpy(beyond).to(self.device)
+            x[nothing], y[nothing] = 0, 0
+        return x, y
+
+
+def inputs_to_device(x: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Move inputs to the device: bytes and tokens keep their type, numbers get `dtype`."""
+    inputs = torch.from_numpy(x)
+    return inputs.to(device, dtype if inputs.is_floating_point() else inputs.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One client's work in a round: its row among the stacked samples; seeds and number key its batches."""
+
+    row: int
+    seeds: Seeds
+    client: int
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The samples and the noise of some jobs' S steps, each on G batches of B samples.
+
+    Attributes
+    ----------
+    places : ndarray of int, shape (S, G, c, B)
+        Places among each job's samples, -1 for padding, which stands at the end of a batch.
+    noise : ndarray of int64, shape (S, G, c)
+        Keys of the noise that dropout draws.
+    """
+
+    places: np.ndarray
+    noise: np.ndarray
+
+
+class BatchOrders:
+    """The samples and the noise of jobs' steps: a function of (seed, purpose, round, client), whatever the method."""
+
+    def __init__(
+        self,
+        batch_size: int,
+        samples: StackedSamples,
+        round: int,
+        purpose: str = "batches",
+        held_out: float = 0.0,
+        group: int = 1,
+        *,
+        noisy: bool = False,
+    ) -> None:
+        self.batch_size = min(batch_size, int(samples.n.max()))  # a batch larger than every client would be padding
+        self.samples, self.held_out, self.group, self.noisy = samples, held_out, group, noisy
+        self.purpose, self.round = (purpose, round) if round >= 0 else (f"warmup {purpose}", -round)
+        self.known: dict[tuple[Job, int, int], np.ndarray] = {}
+
+    def divide(self, job: Job) -> tuple[np.ndarray, np.ndarray]:
+        """Return the places of a job's samples that train and of those held out, the same in every round."""
+        n = int(self.samples.n[job.row])
+        if not self.held_out:
+            return np.arange(n), np.arange(0)
+        order = job.seeds.stream("held out", job.client).permutation(n)
+        out = min(n - 1, max(1, round(self.held_out * n)))
+        return np.sort(order[out:]), np.sort(order[:out])
+
+    def order(self, job: Job, first: int, epochs: int) -> np.ndarray:
+        """Return one job's sample places, (steps, group, B), -1 for padding, after skipping `first` epochs."""
+        key = (job, first, epochs)
+        if key not in self.known:
+            places = self.divide(job)[0]
+            rng = job.seeds.stream(self.purpose, self.round, job.client)
+            shuffled = rng.permuted(np.tile(places, (first + epochs, 1)), axis=1)[first:]
+            self.known[key] = self.steps(shuffled)
+        return self.known[key]
+
+    def steps(self, epochs: np.ndarray) -> np.ndarray:
+        """Cut the samples of E epochs, (E, n), into steps of `group` batches, (steps, group, B).
+
+        No sample comes twice in a step. If a step has too few samples to fill its batches, they are spread over the
+        batches evenly; a batch that still has none repeats the step's first.
+        """
+        (count, n), b, g = epochs.shape, self.batch_size, self.group
+        padded = np.full((count, n + -n % b), -1)
+        padded[:, :n] = epochs
+        batches = padded.reshape(count, (n + -n % b) // b, b)
+        if g == 1:
+            return batches.reshape(-1, 1, b)
+        steps = np.zeros((count, -(-batches.shape[1] // g), g, b), int)
+        for epoch, taken in zip(batches, steps, strict=True):
+            for i in range(len(taken)):
+                group = epoch[i * g : (i + 1) * g]
+                if len(group) < g:
+                    rest = np.array_split(group[group >= 0], g)
+                    rest = [part if len(part) else rest[0] for part in rest]
+                    group = np.stack([np.pad(part, (0, b - len(part)), constant_values=-1) for part in rest])
+                taken[i] = group
+        return steps.reshape(-1, g, b)
+
+    def of(self, jobs: Sequence[Job], first: int, epochs: Sequence[int], most: int | None = None) -> Steps:
+        """Return the jobs' steps: each job skips `first` epochs, then takes as many as `epochs` says for it.
+
+        They are cut after `most` steps. Networks without noise get keys that are all zero.
+        """
+        orders = [self.order(job, first, count) for job, count in zip(jobs, epochs, strict=True)]
+        longest = max(map(len, orders))
+        places = np.full((longest, self.group, len(jobs), self.batch_size), -1)
+        noise = np.zeros((longest, self.group, len(jobs)), np.int64)
+        for column, (job, order, count) in enumerate(zip(jobs, orders, epochs, strict=True)):
+            places[: len(order), :, column] = order
+            if self.noisy:
+                rng = job.seeds.stream(f"noise of {self.purpose}", self.round, job.client)
+                keys = rng.integers(2**63, size=(first + count, len(order) // count, self.group))[first:]
+                noise[: len(order), :, column] = keys.reshape(-1, self.group)
+        return Steps(places[:most], noise[:most])
+
+    def masks(self, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
+        """Return masks of each job's samples that train, and of those held out, (c, n_max) each."""
+        masks = np.zeros((2, len(jobs), self.samples.n_max), dtype=bool)
+        for k, job in enumerate(jobs):
+            for mask, places in zip(masks, self.divide(job), strict=True):
+                mask[k, places] = True
+        valid, held_out = torch.from_numpy(masks).to(self.samples.device)
+        return valid, held_out

@@ -1,0 +1,276 @@
+"""Networks that are chains of dense layers, whose gradients have a closed form.
+
+Forward and backward pass of a chain of ``nn.Linear``, ``nn.ReLU`` and ``nn.Tanh`` under one of the usual losses are a
+few batched products, which need neither ``torch.vmap`` nor a record of operations. The engine computes them so where
+it may; any other network, and every method with an objective of its own, takes the general path. The two agree to
+rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.module import _has_any_global_hook
+
+from fedstat.federated.client.dropout import KeyedDropout
+from fedstat.federated.client.layers import hooked, layers_of
+from fedstat.federated.client.local import Batch, Learner
+from fedstat.federated.client.losses import Loss, cross_entropy, logistic, squared
+from fedstat.federated.client.network import Network, Params
+from fedstat.federated.method import Method, overrides
+
+#: Writes the slopes of a loss to a place, from outputs and targets.
+Slope = Callable[[Tensor, Tensor, Tensor], Tensor]
+#: Takes the number of a layer, its inputs (c, B, inputs), and the slopes at its outputs (c, B, outputs).
+Use = Callable[[int, Tensor, Tensor], None]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A dense layer, and the activation after it.
+
+    Attributes
+    ----------
+    weight : str
+        The leaf of the weights (outputs, inputs).
+    bias : str, optional
+        The leaf of the biases (outputs,).
+    outputs : int
+        Number of outputs.
+    activation : nn.ReLU or nn.Tanh, optional
+        The class of what follows; nothing by default.
+    """
+
+    weight: str
+    bias: str | None
+    outputs: int
+    activation: type[nn.Module] | None = None
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The leaves that the layer has."""
+        return (self.weight,) if self.bias is None else (self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Dense layers one after the other.
+
+    Attributes
+    ----------
+    layers : tuple of Layer
+        From the inputs to the outputs.
+    flatten : bool
+        Whether inputs may have several axes, which become one.
+    """
+
+    layers: tuple[Layer, ...]
+    flatten: bool
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The leaves of all layers."""
+        return tuple(leaf for layer in self.layers for leaf in layer.leaves)
+
+    def takes(self, x: Tensor) -> bool:
+        """Tell whether stored inputs (N, ...) are such that every sample is one row to the first layer."""
+        return self.flatten or x.dim() == 2
+
+    def lowest(self, train: Collection[str]) -> int:
+        """Return the number of the first layer of which a leaf is in `train`."""
+        return next(i for i, layer in enumerate(self.layers) if {*layer.leaves} & {*train})
+
+    def forward(self, weights: Sequence[Weights], x: Tensor, places: Sequence[Tensor | None]) -> list[Tensor]:
+        """Return what each layer makes, (c, B, outputs), of inputs (c, B, inputs); in `places`, where there is one."""
+        made = [x]
+        for layer, (_, turned, bias), place in zip(self.layers, weights, places, strict=True):
+            inputs = made[-1]
+            h = torch.bmm(inputs, turned, out=place) if bias is None else torch.baddbmm(bias, inputs, turned, out=place)
+            made.append(h.relu_() if layer.activation is nn.ReLU else h.tanh_() if layer.activation is nn.Tanh else h)
+        return made[1:]
+
+    def gradients(
+        self, learner: Learner, params: Params, names: Collection[str], batch: Batch
+    ) -> tuple[Tensor, Params]:
+        """Return whose loss is finite, (c,), and the gradients of each client's loss by the leaves `names`, (c, ...).
+
+        Leaves and the batch are those of a stack of c clients.
+        """
+        weights, x = [stacked(layer, params) for layer in self.layers], batch.x.flatten(2)
+        made = [x, *self.forward(weights, x, [None] * len(weights))]
+        losses = learner.losses(made[-1], batch.y)
+        share = batch.valid / batch.valid.sum(1, keepdim=True, dtype=x.dtype).clamp(min=1)
+        prepare, slope = SLOPES[learner.losses]
+        delta = slope(made[-1], prepare(made[-1], batch.y), torch.empty_like(made[-1]))
+        delta = torch.where(batch.valid[..., None], delta, 0).mul_(share[..., None])
+        found = dict[str, Tensor]()
+        self.backward(weights, made, delta, self.lowest(names), [None] * len(weights), self.collect(names, found, {}))
+        finite = torch.where(batch.valid, losses, 0).sum(1).isfinite()
+        return finite, {name: found[name] for name in names}
+
+    def backward(
+        self,
+        weights: Sequence[Weights],
+        made: Sequence[Tensor],
+        delta: Tensor,
+        lowest: int,
+        places: Sequence[Tensor | None],
+        use: Use,
+    ) -> None:
+        """Go back from the slopes `delta` (c, B, Q) at the outputs to the layer number `lowest`.
+
+        ``use(i, inputs, delta)`` is told layer i's inputs, which `made` holds from the first on, and the slopes at its
+        outputs, for which there may be `places`; it may then change the layer's weights.
+        """
+        for i in range(len(self.layers) - 1, lowest - 1, -1):
+            below = (
+                passed(self.layers[i - 1], made[i], delta, weights[i].weight, places[i - 1]) if i > lowest else delta
+            )
+            use(i, made[i], delta)
+            delta = below
+
+    def collect(self, names: Collection[str], found: Params, places: Params) -> Use:
+        """Return what puts the gradients of the leaves `names` into `found`, and writes them to `places`, if any."""
+
+        def use(i: int, inputs: Tensor, delta: Tensor) -> None:
+            weight, bias = self.layers[i].weight, self.layers[i].bias
+            if weight in names:
+                found[weight] = torch.bmm(delta.mT, inputs, out=places.get(weight))
+            if bias is not None and bias in names:
+                found[bias] = torch.sum(delta, 1, out=places.get(bias))
+
+        return use
+
+
+class Weights(NamedTuple):
+    """A stack's leaves of a layer, in the shapes of batched products.
+
+    Attributes
+    ----------
+    weight, turned : Tensor, shapes (c, outputs, inputs) and (c, inputs, outputs)
+        The weights in one memory.
+    bias : Tensor, shape (c, 1, outputs), optional
+        The biases.
+    """
+
+    weight: Tensor
+    turned: Tensor
+    bias: Tensor | None
+
+
+def stacked(layer: Layer, params: Params) -> Weights:
+    """Return a layer's leaves for batched products, in the memory of `params` (c, ...)."""
+    weight = params[layer.weight].detach()
+    return Weights(weight, weight.mT, None if layer.bias is None else params[layer.bias].detach().unsqueeze(1))
+
+
+def passed(below: Layer, h: Tensor, delta: Tensor, weight: Tensor, place: Tensor | None) -> Tensor:
+    """Return the slopes (c, B, f) at what the layer `below` added up, whose activation made `h` (c, B, f) of it.
+
+    They come from the slopes `delta` (c, B, o) behind the next layer, through its `weight` (c, o, f); the result is
+    written to `place`, if given.
+    """
+    # one output: a product of a column and a row, in which torch.bmm is several times slower
+    slopes = torch.mul(delta, weight, out=place) if weight.shape[1] == 1 else torch.bmm(delta, weight, out=place)
+    if below.activation is nn.ReLU:
+        return torch.ops.aten.threshold_backward.grad_input(slopes, h, 0, grad_input=slopes)
+    if below.activation is nn.Tanh:
+        return torch.ops.aten.tanh_backward.grad_input(slopes, h, grad_input=slopes)
+    return slopes
+
+
+def _one_hot(outputs: Tensor, y: Tensor) -> Tensor:
+    return F.one_hot(y, outputs.shape[-1]).to(outputs.dtype)
+
+
+def _column(outputs: Tensor, y: Tensor) -> Tensor:
+    return y.to(outputs.dtype).unsqueeze(-1)
+
+
+def _of_cross_entropy(outputs: Tensor, targets: Tensor, place: Tensor) -> Tensor:
+    return torch.ops.aten._softmax.out(outputs, -1, False, out=place).sub_(targets)
+
+
+def _of_logistic(outputs: Tensor, targets: Tensor, place: Tensor) -> Tensor:
+    return torch.sigmoid(outputs, out=place).sub_(targets)
+
+
+def _of_squared(outputs: Tensor, targets: Tensor, place: Tensor) -> Tensor:
+    return torch.sub(outputs, targets, out=place)
+
+
+#: How the slopes of a loss by the outputs (..., B, Q) come about: a function that brings targets (..., B) into their
+#: shape, and one that writes the slopes to a place.
+SLOPES: dict[Loss, tuple[Callable[[Tensor, Tensor], Tensor], Slope]] = {
+    cross_entropy: (_one_hot, _of_cross_entropy),
+    logistic: (_column, _of_logistic),
+    squared: (_column, _of_squared),
+}
+
+_CHAINS: WeakKeyDictionary[Network, Chain | None] = WeakKeyDictionary()
+
+
+def chain_of(network: Network) -> Chain | None:
+    """Return a network as a chain of dense layers; None if it is anything else.
+
+    Layers must be torch's own, one after the other in `nn.Sequential` (or what is derived from it with the same forward
+    pass): a forward pass of one's own, a hook, tied, frozen or parameterised weights make another network of it.
+    """
+    if network not in _CHAINS:
+        _CHAINS[network] = _read(network)
+    return _CHAINS[network]
+
+
+def _read(network: Network) -> Chain | None:
+    layers = [(name, layer) for name, layer in layers_of(network.module) if hooked(layer) or not _does_nothing(layer)]
+    known = all(_has_closed_form(layer) for _, layer in layers)
+    if network.mixed or network.forms or not known:
+        return None
+    flatten = bool(layers) and type(layers[0][1]) is nn.Flatten
+    rest = layers[flatten:]
+    found: list[Layer] = []
+    for (name, layer), (_, after) in pairwise([*rest, ("", None)]):
+        if type(layer) is nn.Linear:
+            follows = type(after) if isinstance(after, nn.ReLU | nn.Tanh) else None
+            bias = None if layer.bias is None else f"{name}.bias"
+            found.append(Layer(f"{name}.weight", bias, layer.out_features, follows))
+    dense = [type(layer) is nn.Linear for _, layer in rest]
+    # activations stand behind dense layers, and a dense layer ends the chain
+    alternating = bool(dense) and dense[0] and dense[-1] and all(a or b for a, b in pairwise(dense))
+    leaves = [leaf for layer in found for leaf in layer.leaves]
+    whole = {*leaves} == {*network.shapes} and len(leaves) == len({*leaves}) and not network.tied
+    return Chain(tuple(found), flatten) if alternating and whole else None
+
+
+def _does_nothing(layer: nn.Module) -> bool:
+    return type(layer) is nn.Identity or (type(layer) is KeyedDropout and layer.p == 0)
+
+
+def _has_closed_form(layer: nn.Module) -> bool:
+    flattens = type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
+    return (type(layer) in (nn.Linear, nn.ReLU, nn.Tanh) or flattens) and not hooked(layer)
+
+
+def plain_loss(method: Method, learner: Learner) -> bool:
+    """Tell whether local steps follow the loss of the network's own layers, with nothing of the user's in between."""
+    own = type(learner) is Learner and type(learner.network) is Network
+    return own and not overrides(method, "objective") and not _has_any_global_hook()
+
+
+def closed_form(method: Method, learner: Learner, x: Tensor) -> Chain | None:
+    """Return the chain by which a method's gradients on inputs like `x` (N, ...) have a closed form, or None.
+
+    They have it on a CPU, if the method's objective is the plain loss, and that one of fedstat's own.
+    """
+    known = any(learner.losses is loss for loss in SLOPES)  # a loss of the user's may be unhashable
+    if not known or x.device.type != "cpu" or not plain_loss(method, learner):
+        return None
+    chain = chain_of(learner.network)
+    return chain if chain is not None and chain.takes(x) else None

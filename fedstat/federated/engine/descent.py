@@ -1,0 +1,293 @@
+"""Descent of chains of dense layers: all steps of a phase in closed form, on clients that fit the cache.
+
+Clients go in blocks that stay in a core's cache for all their steps, one block after the other on each of as many
+threads as torch has; what a client comes to does not depend on their number. In plain gradient steps the update is
+fused into the gradient: ``torch.baddbmm`` adds the product that is a gradient to the weights themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat.federated.client.local import Learner
+from fedstat.federated.client.network import Params
+from fedstat.federated.client.optimizers import OPTIMIZERS, SGD, Optimizer, Rate, clip, move, started
+from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.engine.dense_chain import SLOPES, Chain, Slope, Use, Weights, stacked
+
+#: Bytes of a block's leaves and hidden layers: about what a core's own cache holds.
+BLOCK_BYTES = 3 * 2**20
+#: Bytes of the inputs that are gathered at once, for several steps of a block.
+_GATHERED = 2**20
+#: By what a step multiplies a leaf, and its gradient, by the leaf's name.
+Factors = Mapping[str, tuple[float, float]]
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """The steps of one phase.
+
+    Attributes
+    ----------
+    chain : Chain
+        The network's layers.
+    learner : Learner
+        The network with one of the losses of `SLOPES`.
+    samples : StackedSamples
+        The training samples.
+    train : tuple of str
+        The leaves that move.
+    rates : sequence of float, mapping of leaf to float, or Tensor (c,)
+        The learning rate of every step.
+    optimizer : Optimizer
+        What makes directions of gradients; its state starts anew.
+    decay : float
+        Strength of the L2 penalty.
+    clip_norm : float, optional
+        Largest norm of a client's gradient.
+    """
+
+    chain: Chain
+    learner: Learner
+    samples: StackedSamples
+    train: tuple[str, ...]
+    rates: Sequence[Rate]
+    optimizer: Optimizer
+    decay: float = 0.0
+    clip_norm: float | None = None
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether a leaf moves by a number times its gradient, and stays in proportion to what it was."""
+        rescaled = self.decay and isinstance(self.rates[0], Tensor)
+        return self.optimizer == SGD() and self.clip_norm is None and not rescaled
+
+    @torch.no_grad()
+    def run(self, params: Params, first: np.ndarray, places: np.ndarray) -> Tensor:
+        """Take all steps in place; return whose losses were all finite, (c,).
+
+        Parameters
+        ----------
+        params : dict of Tensor, each (c, ...)
+            Contiguous leaves.
+        first : ndarray of int, shape (c,)
+            Where each client's samples begin.
+        places : ndarray of int, shape (S, c, B)
+            Which samples each step uses, counted from there; -1 at padding, which ends a batch. A client's steps come
+            first, and those without any sample are none.
+        """
+        taken = (places[..., 0] >= 0).sum(0)
+        order = np.argsort(-taken, kind="stable")  # who has finished stands last in a block, beyond what steps touch
+        moved = bool((np.diff(order) < 0).any())
+        rows = torch.from_numpy(order)
+        for name in self.chain.leaves:
+            params[name] = params[name].contiguous()
+        own = {name: params[name][rows] if moved else params[name] for name in self.chain.leaves}
+        blocks = self.blocks(params, places)
+
+        def work(block: slice) -> Tensor:
+            some = {name: leaf[block] for name, leaf in own.items()}
+            return _Block(self, some, order[block], first[order[block]], places[:, order[block]]).run()
+
+        finite = torch.cat(spread(work, blocks))
+        if moved:
+            for name in self.train:
+                params[name][rows] = own[name]
+        return finite[rows.argsort()]
+
+    def factors(self, rate: Rate) -> Factors:
+        """Return by what a step multiplies each leaf that moves, and its gradient; own rates are part of the slopes."""
+        own = {
+            n: 1.0 if isinstance(rate, Tensor) else rate[n] if isinstance(rate, Mapping) else rate for n in self.train
+        }
+        return {name: (1 - lr * self.decay, -lr) for name, lr in own.items()}
+
+    def move(self, params: Params, grads: Params, state: Params, rate: Rate) -> None:
+        """Move leaves (a, ...) by the optimiser's step."""
+        if self.clip_norm is not None:
+            grads = clip(grads, self.clip_norm, stacked=True)
+        if self.decay:
+            grads = {name: g + self.decay * params[name] for name, g in grads.items()}
+        directions, divisor = self.optimizer.step(params, {name: grads[name] for name in self.train}, state)
+        move(params, directions, rate, divisor)
+
+    def blocks(self, params: Params, places: np.ndarray) -> list[slice]:
+        """Cut the clients into blocks that fit the cache, an even number of them for two threads to share."""
+        clients, batch = places.shape[1:]
+        hidden = 2 * batch * sum(layer.outputs for layer in self.chain.layers)
+        leaves = [params[name] for name in self.chain.leaves]
+        one = (sum(leaf[0].numel() for leaf in leaves) + hidden) * leaves[0].element_size()
+        count = 1 if clients * one <= BLOCK_BYTES else 2 * max(1, round(clients * one / (2 * BLOCK_BYTES)))
+        ends = np.linspace(0, clients, min(count, clients) + 1).round().astype(int).tolist()
+        return [slice(first, last) for first, last in pairwise(ends)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Some clients with their leaves, who of the stack they are, where their samples begin, and their steps."""
+
+    descent: Descent
+    params: Params
+    clients: np.ndarray
+    first: np.ndarray
+    places: np.ndarray
+
+    def run(self) -> Tensor:
+        """Take all steps; return whose losses were all finite."""
+        descent, samples, valid = self.descent, self.descent.samples, self.places >= 0
+        losses, network = descent.learner.losses, descent.learner.network
+        prepare, slope = SLOPES[losses]
+        at, share = torch.from_numpy(np.where(valid, self.places, 0) + self.first[:, None]), self.share(valid)
+        rates = [rate[torch.from_numpy(self.clients)] if isinstance(rate, Tensor) else rate for rate in descent.rates]
+        factors = [descent.factors(rate) for rate in rates]
+        finite = torch.ones(len(self.clients), dtype=torch.bool)
+        gathered, frame = samples.sample.new_empty(0), None
+        state = {} if descent.plain else started(descent.optimizer, {n: self.params[n] for n in descent.train})
+        for steps, a, b in self.stretches(valid):
+            if frame is None or frame.size != (a, b):
+                frame = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
+            places = at[steps, :a, :b]
+            x, y = samples.take(places, out=gathered)
+            x = network.inputs(x).flatten(3)
+            outputs = x.new_empty(*y.shape, descent.chain.layers[-1].outputs)
+            state = {name: values[:a] if values.dim() else values for name, values in state.items()}
+            each = (values.unbind() for values in (x, prepare(outputs, y), share[steps, :a, :b], outputs))
+            for *one, factor, rate in zip(*each, factors[steps], rates[steps], strict=True):
+                if descent.plain:
+                    frame.step(frame.fuse(factor), slope, *one)
+                else:
+                    grads: Params = {}
+                    frame.step(descent.chain.collect(descent.train, grads, frame.grads), slope, *one)
+                    descent.move(frame.params, grads, state, rate[:a] if isinstance(rate, Tensor) else rate)
+            counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), losses(outputs, y), 0)
+            finite[:a] &= counted.sum(-1).isfinite().all(0)
+        return finite
+
+    def stretches(self, valid: np.ndarray) -> Iterator[tuple[slice, int, int]]:
+        """Cut the steps into stretches in which the first `a` clients are at work, with at most `b` samples each."""
+        active, most = valid[..., 0].sum(1).tolist(), valid.sum(-1).max(1).tolist()
+        width = valid[0].size * self.descent.samples.sample[0].nbytes
+        begin = 0
+        for step in range(len(active)):
+            end = step + 1
+            if (
+                end == len(active)
+                or (active[end], most[end]) != (active[step], most[step])
+                or end - begin >= _GATHERED // width
+            ):
+                if active[step]:
+                    yield slice(begin, end), active[step], most[step]
+                begin = end
+
+    def share(self, valid: np.ndarray) -> Tensor:
+        """Return what each sample's slope counts for, (S, c, B, 1): zero at padding; plain steps add own rates."""
+        share, rates = valid / np.maximum(1, valid.sum(-1, keepdims=True)), self.descent.rates
+        if isinstance(rates[0], Tensor) and self.descent.plain:
+            share *= torch.stack([torch.as_tensor(rate) for rate in rates]).numpy()[:, self.clients, None]
+        return torch.from_numpy(share).to(self.descent.learner.network.dtype).unsqueeze(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """What a step of some clients works on.
+
+    Attributes
+    ----------
+    chain : Chain
+        The network's layers.
+    params : dict of Tensor, each (a, ...)
+        The clients' leaves.
+    lowest : int
+        The first layer that moves.
+    weights : list of Weights
+        The same leaves by layer.
+    made, slopes : list of Tensor, each (a, b, outputs)
+        Places of what each layer but the last makes, and of the slopes at all layers.
+    ones : Tensor, shape (a, 1, b)
+        Ones, whose product with slopes sums them up.
+    grads : dict of Tensor, each (a, ...)
+        Places of the gradients, if every step may write to the same.
+    """
+
+    chain: Chain
+    params: Params
+    lowest: int
+    weights: list[Weights]
+    made: list[Tensor]
+    slopes: list[Tensor]
+    ones: Tensor
+    grads: Params
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many clients a step is of, and how many samples each of them."""
+        return len(self.ones), self.ones.shape[-1]
+
+    @classmethod
+    def of(cls, descent: Descent, params: Params, b: int) -> _Frame:
+        """Make ready for steps of stacked clients with batches of `b` samples."""
+        chain = descent.chain
+        weights = [stacked(layer, params) for layer in chain.layers]
+        like, a = weights[0].weight, len(weights[0].weight)
+        made, slopes = ([like.new_empty(a, b, layer.outputs) for layer in chain.layers] for _ in range(2))
+        # fedstat's own optimisers keep no gradient, so that the next one may take its place
+        own = not descent.plain and type(descent.optimizer) in OPTIMIZERS.values()
+        grads = {name: torch.empty_like(params[name]) for name in descent.train if own}
+        return cls(
+            chain, params, chain.lowest(descent.train), weights, made[:-1], slopes, like.new_ones(a, 1, b), grads
+        )
+
+    def step(self, use: Use, slope: Slope, x: Tensor, targets: Tensor, share: Tensor, outputs: Tensor) -> None:
+        """Go forward and back on inputs (a, b, f), and write the outputs (a, b, Q) to their place."""
+        made = [x, *self.chain.forward(self.weights, x, [*self.made, outputs])]
+        delta = slope(outputs, targets, self.slopes[-1]).mul_(share)
+        self.chain.backward(self.weights, made, delta, self.lowest, self.slopes, use)
+
+    def fuse(self, factors: Factors) -> Use:
+        """Return what moves a layer as soon as the slopes are known there."""
+
+        def use(i: int, inputs: Tensor, delta: Tensor) -> None:
+            layer, (weight, _, bias) = self.chain.layers[i], self.weights[i]
+            if layer.weight in factors:
+                beta, alpha = factors[layer.weight]
+                weight.baddbmm_(delta.mT, inputs, beta=beta, alpha=alpha)
+            if bias is not None and layer.bias is not None and layer.bias in factors:
+                beta, alpha = factors[layer.bias]
+                bias.baddbmm_(self.ones, delta, beta=beta, alpha=alpha)
+
+        return use
+
+
+def spread(work: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
+    """Apply `work` to every item, on as many threads as torch has; each computes with one thread of torch's."""
+    threads = torch.get_num_threads()
+    if min(threads, len(items)) < 2:
+        return [work(item) for item in items]
+    try:
+        futures = [_threads(threads).submit(torch.no_grad()(work), item) for item in items]
+        wait(futures)  # whatever fails, none is at work any more when this returns
+        return [future.result() for future in futures]
+    finally:
+        torch.set_num_threads(threads)  # a worker that began has set what threads begin with
+
+
+@cache
+def _threads(threads: int) -> ThreadPoolExecutor:
+    """Keep the threads, whose memory would have to be made ready again in every round."""
+    return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+
+
+if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)

@@ -1,0 +1,579 @@
+"""Rehearse before training: take a few steps of the network as the engine takes them and as torch takes them.
+
+The engine puts each client's weights into one module, runs many clients as one stack or copies of the module over
+threads, pads batches, and repeats every step from its key. A module that draws random numbers, mixes samples, remembers
+earlier calls or writes where it should not would be trained wrongly without a word. The rehearsal does not look at the
+names of layers, but at the traces that a forward pass leaves. It runs on copies of the module, in float64 if they can,
+with weights near the initial ones, samples of the first clients, and the same keys for dropout in every way of
+computing.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from fedstat.data import Samples
+from fedstat.federated.client.layers import copied
+from fedstat.federated.client.local import Batch
+from fedstat.federated.client.network import Network, Params
+from fedstat.federated.engine.executor import ExecutorName
+
+#: Number of samples of each of two clients; the last one stands for padding, the others train.
+_ROWS = 4
+#: How many draws of weights must show a difference before it counts: one draw may lie on the kink of a ReLU.
+_DRAWS = 3
+#: Number of samples among which to look for different ones.
+_LOOKED_AT = 64
+
+
+class Refused(ValueError):
+    """Raised with what is wrong under the executor that is asked for, or under every one."""
+
+
+class _Fault(Exception):
+    """Raised with a sentence about what the network does wrong."""
+
+
+class _Failure(Exception):
+    """Raised with a sentence about a call that failed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """The leaves (2, ...), samples (2, B, ...) and keys of noise (2,) of two clients."""
+
+    network: Network
+    params: Params
+    x: Tensor
+    noise: Tensor
+
+    @property
+    def second(self) -> Params:
+        """The second client's leaves, since errors of a stack seldom show at the first."""
+        return {name: leaf[1] for name, leaf in self.params.items()}
+
+    @property
+    def train(self) -> Tensor:
+        """The second client's training samples."""
+        return self.x[1, :-1].clone()
+
+    @property
+    def tolerance(self) -> float:
+        """The share of the largest number by which two ways of computing may differ."""
+        return tolerance(self.network)
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """The results of one client's step.
+
+    Attributes
+    ----------
+    gradients, statistics : dict of Tensor
+        Gradients and running statistics by leaf.
+    outputs, evaluated : Tensor, shapes (B - 1, Q) and (B, Q)
+        Outputs of the training samples in training mode, and of all samples in evaluation mode.
+    """
+
+    gradients: Params
+    statistics: Params
+    outputs: Tensor
+    evaluated: Tensor
+
+
+def tolerance(network: Network) -> float:
+    """Return the share of the largest number by which two ways of computing may differ."""
+    return 1e-7 if network.dtype == torch.float64 else 0.2 if network.mixed else 1e-2
+
+
+def outputs_of(network: Network, samples: Samples, name: str = "the network") -> int:
+    """Return the number of outputs that the network has for each sample, found by a trial call.
+
+    Parameters
+    ----------
+    network : Network
+        The network to train.
+    samples : Samples
+        The clients' training samples.
+    name : str
+        The name of the network in messages.
+
+    Raises
+    ------
+    ValueError
+        If the network does not take such samples, or returns anything but (B, outputs).
+    """
+    shape = samples.x.shape[1:]
+    with aside(network.device):
+        x = network.inputs(torch.from_numpy(np.zeros((2, *shape), samples.x.dtype)).to(network.device))
+        try:
+            outputs: Any = network(network.initial(), x)
+        except Exception as error:  # a user's module may fail in any way
+            raise ValueError(f"{name} does not take inputs of shape {shape}: {error}") from None
+    if not isinstance(outputs, Tensor):
+        raise ValueError(f"{name} must return a tensor of outputs, it returns {type(outputs).__name__}.")
+    if outputs.ndim != 2 or len(outputs) != 2:
+        raise ValueError(
+            f"{name} must map B samples to (B, outputs), with one output to (B, 1); for B = 2 it returns "
+            f"{tuple(outputs.shape)}."
+        )
+    return outputs.shape[-1]
+
+
+def rehearse(network: Network, samples: Samples, executor: ExecutorName = "auto") -> ExecutorName:
+    """Refuse a network that the engine would train wrongly; return the executor that trains it right.
+
+    Two clients take one step each: by the engine, client by client and stacked with padding, and by torch's own
+    backward pass on a copy of the module. Gradients, outputs and running statistics must agree. Besides, a call must
+    repeat itself, draw no random numbers, write to nothing but running statistics, and in evaluation mode treat each
+    sample as if it were alone. The module and all generators stay as they are.
+
+    Parameters
+    ----------
+    network : Network
+        The network to train, its weights not yet made of parts.
+    samples : Samples
+        The clients' training samples.
+    executor : {"auto", "stacked", "per-client"}
+        How clients train.
+
+    Returns
+    -------
+    str
+        `executor`; or "per-client" for "auto", if the network is right client by client and wrong in a stack.
+
+    Raises
+    ------
+    ValueError
+        If no executor, or not the one asked for, trains the network as torch would. The message names the layer, leaf
+        or buffer as far as it can be found.
+    """
+    with aside(network.device):
+        x = _chosen(network, samples)
+        try:
+            try:
+                alone, stacked = _faults(copy_of(network, torch.float64), x, executor)
+            except (_Failure, TypeError):  # a user's layer, or a device, may know no float64
+                alone, stacked = _faults(copy_of(network, network.dtype, network.mixed), x, executor)
+        except _Failure as failure:
+            alone = str(failure)
+    if alone:
+        raise ValueError(f"the network would be trained wrongly: {alone}")
+    if stacked:
+        return only_under("per-client", f"the network would be trained wrongly in a stack: {stacked}", executor)
+    return executor
+
+
+def only_under(only: ExecutorName, fault: str, executor: ExecutorName) -> ExecutorName:
+    """Return the executor `only`, for what has this fault under the other one.
+
+    Raises
+    ------
+    Refused
+        If the other one is asked for.
+    """
+    if executor in ("auto", only):
+        return only
+    right = "Client by client it is right" if only == "per-client" else "In a stack it is right"
+    raise Refused(f'executor="{executor}": {fault} {right}: leave executor at "auto", or set it to "{only}".')
+
+
+def _faults(network: Network, x: Tensor, executor: ExecutorName) -> tuple[str, str]:
+    """Say what goes wrong client by client, and what in a stack alone; empty if one of the draws goes right."""
+    alone = stacked = ""
+    for seed in range(_DRAWS):
+        trial = drawn(network, x, seed)
+        alone = stacked = ""
+        try:
+            expected = _by_itself(trial)
+            _agree(trial, _alone(trial), expected)
+        except _Fault as fault:
+            alone = str(fault)
+            continue
+        if executor == "per-client":
+            break
+        try:
+            _agree(trial, _stacked(trial), expected, stacked=True)
+            break
+        except _Fault as fault:
+            stacked = str(fault)
+    return alone, stacked
+
+
+@contextmanager
+def aside(device: torch.device) -> Iterator[None]:
+    """Restore the global generators after the block, and silence warnings."""
+    cards = [device] if device.type == "cuda" else []
+    plain, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(cards):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        random.setstate(plain)
+        np.random.set_state(numpys)  # noqa: NPY002
+
+
+def generators(device: torch.device) -> tuple[Any, ...]:
+    """Return the state of all global generators."""
+    states = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
+    _, keys, *rest = np.random.get_state()  # noqa: NPY002
+    return (random.getstate(), np.asarray(keys).tobytes(), *rest, *(state.numpy().tobytes() for state in states))
+
+
+def _chosen(network: Network, samples: Samples) -> Tensor:
+    """Return stored inputs (2, B, ...) of the first clients, all different if there are enough different ones."""
+    candidates = samples.x[:_LOOKED_AT]
+    rows = list({row.tobytes(): row for row in candidates}.values())
+    if network.inputs(torch.from_numpy(rows[0])).dtype == torch.int64:
+        rows.sort(key=lambda row: row.min())  # the smallest token is the likeliest to be padding
+    x = np.stack([rows[i % len(rows)] for i in range(2 * _ROWS)])
+    return torch.from_numpy(np.stack([x[::2], x[1::2]])).to(network.device)
+
+
+def copy_of(network: Network, dtype: torch.dtype, mixed: bool = False) -> Network:
+    """Copy a network, its module included, into another floating type."""
+    return replace(network, module=copied(network.module).to(dtype), dtype=dtype, mixed=mixed)
+
+
+def drawn(network: Network, x: Tensor, seed: int) -> Trial:
+    """Give the first client the initial leaves, and the second leaves near them."""
+    leaves = network.initial()
+    params = {name: torch.stack([leaves[name], leaf]) for name, leaf in near(leaves, seed).items()}
+    return Trial(network, params, network.inputs(x), torch.arange(2 * seed, 2 * seed + 2, device=x.device))
+
+
+def near(leaves: Params, seed: int) -> Params:
+    """Return leaves within a tenth of those given; zeros become small, and what is no floating-point number stays."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def moved(leaf: Tensor) -> Tensor:
+        share = torch.rand(leaf.shape, generator=generator).to(leaf)
+        return torch.where(leaf == 0, 0.05 * share, leaf * (0.9 + 0.2 * share))
+
+    return {name: moved(leaf) if leaf.is_floating_point() else leaf for name, leaf in leaves.items()}
+
+
+def _by_itself(trial: Trial) -> _Step:
+    """Take one step of the module itself by torch alone, and refuse what a module must never do."""
+    network = trial.network
+    module = copied(network.module).train()
+    leaves = dict(module.named_parameters()) | dict(module.named_buffers())
+    with torch.no_grad():
+        for name, leaf in trial.second.items():
+            leaves[name].copy_(leaf)
+    before = {name: leaf.detach().clone() for name, leaf in leaves.items() if name not in network.statistics}
+    untouched, x = generators(network.device), trial.train
+    call = partial(_called, module, network.keys(trial.noise[1]))
+    outputs = call(x, "training")
+    _check_writes(module, before, x, trial.train)
+    if untouched != generators(network.device):
+        raise _Fault(_random(module, trial.train))
+    gradients = _gradients(_losses(outputs).mean(), [leaves[name] for name in network.trainable])
+    statistics = {name: leaves[name].clone() for name in network.statistics}
+    with torch.no_grad():
+        if differ(call(trial.train, "training"), outputs.detach(), trial.tolerance):
+            where = _first_difference(module, trial.train, trial.train)
+            raise _Fault(
+                f"the outputs of {where} differ between two identical calls: it draws random numbers, or keeps in its "
+                "attributes what a later call reads. Every call must start afresh."
+            )
+        module.eval()
+        for name in statistics:
+            leaves[name].copy_(trial.second[name])
+        x = trial.x[1].clone()
+        evaluated = call(x, "evaluation")
+        _check_writes(module, before, x, trial.x[1])
+        if untouched != generators(network.device):
+            raise _Fault(_random(module, trial.train))
+        half = trial.x[1, : _ROWS // 2]
+        if differ(call(half.clone(), "evaluation"), evaluated[: len(half)], trial.tolerance):
+            where = _first_difference(module, trial.x[1], half)
+            raise _Fault(
+                f"the outputs of {where} for a sample depend on the other samples in evaluation mode, where clients' "
+                "samples are cut and padded. Let it compute sample by sample; batch norm needs "
+                "track_running_stats=True."
+            )
+    return _Step(dict(zip(network.trainable, gradients, strict=True)), statistics, outputs.detach(), evaluated)
+
+
+def _called(module: nn.Module, keys: Params, x: Tensor, mode: str) -> Tensor:
+    """Return the outputs of one call, with the keys of dropout in their buffers."""
+    try:
+        # dict(keys) is a copy, since the call moves the keys
+        outputs = torch.func.functional_call(module, dict(keys), (x,), tie_weights=False)
+    except Exception as error:  # a user's module may fail in any way
+        raise _Failure(f"it fails in {mode} mode: {error}") from None
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(x):
+        what = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise _Fault(f"in {mode} mode it must map B samples to (B, outputs); for B = {len(x)} it returns {what}.")
+    return outputs
+
+
+def _losses(outputs: Tensor) -> Tensor:
+    """Weigh outputs (B, Q) into losses (B,), with different weights for each sample and output."""
+    weights = torch.arange(outputs.numel(), device=outputs.device, dtype=outputs.dtype).cos()
+    return (outputs * weights.view_as(outputs)).sum(-1)
+
+
+def _gradients(value: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    if not value.requires_grad:
+        raise _Fault("no gradient reaches its weights; look for detach() or torch.no_grad() in its forward pass.")
+    try:
+        return list(torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True))
+    except RuntimeError:
+        raise _Fault(
+            "torch.autograd.grad finds no way back through its forward pass, as it finds none through reentrant "
+            "checkpoints (torch.utils.checkpoint). Do without them."
+        ) from None
+
+
+def _check_writes(module: nn.Module, before: Params, x: Tensor, given: Tensor) -> None:
+    """Refuse a module that wrote to its inputs, its weights or its buffers."""
+    if not same(x, given):
+        raise _Fault(
+            "its forward pass writes to its inputs, which are the clients' stored samples. Let the first layers make "
+            "new tensors: inplace=False, x = x + 1 for x += 1 or x.add_(1)."
+        )
+    after = dict(module.named_parameters()) | dict(module.named_buffers())
+    for name, leaf in before.items():
+        if name not in after or not same(after[name].detach(), leaf):
+            raise _Fault(
+                f"its forward pass changes {name!r}, which would pass from client to client. Only the running "
+                "statistics of nn.BatchNorm1d, 2d and 3d may move there; keep other averages, counters and "
+                "spectral_norm out of it."
+            )
+
+
+def _random(module: nn.Module, x: Tensor) -> str:
+    """Say where random numbers are drawn."""
+    device = x.device
+    functions: list[str] = []
+
+    class Draws(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            before = generators(device)
+            result = function(*args, **(kwargs or {}))
+            if before != generators(device):
+                functions.append(getattr(function, "__name__", str(function)))
+            return result
+
+    module.train()
+    with Draws(), _Watch(module) as watch:
+        module(x.clone())
+    where = next((name for name, *_, drew in watch.done if drew), "")
+    by = f" ({', '.join(dict.fromkeys(functions))})" if functions else ""
+    return (
+        f"{_layer(where)} draws random numbers{by}, so that a run could be neither repeated nor continued. Make a "
+        "dropout a layer (nn.Dropout), which then draws from the run's seed, and do without other noise."
+    )
+
+
+class _Watch:
+    """A context that follows the calls of a module's layers.
+
+    Attributes
+    ----------
+    begun, running : list of str
+        Layers whose calls have begun, and those whose calls are under way, the innermost last.
+    done : list of tuple
+        Finished calls, inner ones first: the layer, its inputs, its outputs, and whether it drew random numbers.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.begun: list[str] = []
+        self.running: list[str] = []
+        self.done: list[tuple[str, list[Tensor], list[Tensor], bool]] = []
+        self._before: list[tuple[list[Tensor], tuple[Any, ...]]] = []
+
+    def __enter__(self) -> _Watch:
+        device = next(self.module.parameters()).device
+
+        def before(name: str) -> Callable[..., None]:
+            def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+                self.begun.append(name)
+                self.running.append(name)
+                self._before.append((_tensors(inputs), generators(device)))
+
+            return begin
+
+        def after(_: nn.Module, __: object, outputs: Any) -> None:
+            inputs, state = self._before.pop()
+            self.done.append((self.running.pop(), inputs, _tensors(outputs), state != generators(device)))
+
+        layers = list(self.module.named_modules())
+        self._hooks = [layer.register_forward_pre_hook(before(name)) for name, layer in layers]
+        self._hooks += [layer.register_forward_hook(after) for _, layer in layers]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    """Copy the tensors among a layer's inputs or outputs, however nested in tuples and lists."""
+    if isinstance(values, Tensor):
+        return [values.detach().clone()]
+    return [t for value in values for t in _tensors(value)] if isinstance(values, tuple | list) else []
+
+
+def _first_difference(module: nn.Module, here: Tensor, there: Tensor) -> str:
+    """Find the innermost layer whose outputs differ for equal inputs in two calls, the second on fewer samples."""
+    calls = []
+    for x in (here, there):
+        with _Watch(module) as watch:
+            module(x.clone())
+        calls.append(watch.done)
+
+    def apart(some: list[Tensor], others: list[Tensor]) -> bool:
+        pairs = [(a[: len(b)] if a.ndim and b.ndim else a, b) for a, b in zip(some, others, strict=False)]
+        return any(a.shape == b.shape and differ(a, b, 1e-6) for a, b in pairs)
+
+    for (name, inputs, outputs, _), (_, others, results, _) in zip(*calls, strict=False):
+        if apart(outputs, results) and not apart(inputs, others):
+            return _layer(name)
+    return _layer("")
+
+
+def _layer(name: str) -> str:
+    return f"layer {name!r}" if name else "its own forward pass"
+
+
+def _alone(trial: Trial) -> _Step:
+    """Take one step of a single client by the engine."""
+    network = _staged(trial)
+    leaves = _ready(network, trial.second)
+    try:
+        outputs = network(leaves, trial.train, train=True, noise=trial.noise[1])
+        gradients = _gradients(_losses(outputs).mean(), [leaves[n] for n in network.trainable])
+        with torch.no_grad():
+            evaluated = network(trial.second, trial.x[1].clone())
+    except (RuntimeError, NotImplementedError) as error:
+        raise _Fault(f"with a client's weights in the place of its own it fails: {error}") from None
+    moved = {name: leaves[name] for name in network.statistics}
+    return _Step(dict(zip(network.trainable, gradients, strict=True)), moved, outputs.detach(), evaluated)
+
+
+def _stacked(trial: Trial) -> _Step:
+    """Take a step of a stack of two clients, each with a row of padding, and return the second client's."""
+    network = _staged(trial)
+    leaves = _ready(network, trial.params)
+    rows = torch.arange(_ROWS, device=network.device)
+
+    def step(params: Params, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        batch = Batch(x, rows, rows < _ROWS - 1, rows, noise=noise)
+        outputs = network(params, batch.x, batch.mask, train=True, noise=batch.noise)
+        return batch.mean(_losses(outputs)), outputs
+
+    def passes() -> tuple[list[Tensor], Tensor, Tensor]:
+        values, outputs = torch.vmap(step)(leaves, trial.x.clone(), trial.noise)
+        gradients = _gradients(values.sum(), [leaves[name] for name in network.trainable])
+        with torch.no_grad():
+            return gradients, outputs.detach(), network.forward(trial.params, trial.x.clone())
+
+    try:
+        gradients, outputs, evaluated = passes()
+    except Exception:  # torch.vmap refuses by many kinds of errors
+        with _Watch(network.module) as watch, suppress(Exception):
+            passes()
+        where = _layer(watch.running[-1] if watch.running else "")
+        raise _Fault(
+            f"{where} does what torch.vmap cannot do, such as decisions on values (.item(), if) or tensors kept for "
+            "later."
+        ) from None
+    return _Step(
+        {name: gradient[1] for name, gradient in zip(network.trainable, gradients, strict=True)},
+        {name: leaves[name][1] for name in network.statistics},
+        outputs[1, :-1],
+        evaluated[1],
+    )
+
+
+def _staged(trial: Trial) -> Network:
+    """Return the network with NaN as its module's own weights, whose use would show."""
+    module = copied(trial.network.module)
+    with torch.no_grad():
+        for name, leaf in module.named_parameters():
+            if name in trial.params:
+                leaf.fill_(torch.nan)
+    return replace(trial.network, module=module)
+
+
+def _ready(network: Network, leaves: Params) -> Params:
+    """Copy leaves; those that train require gradients."""
+    return {name: leaf.clone().requires_grad_(name in network.trainable) for name, leaf in leaves.items()}
+
+
+def _agree(trial: Trial, step: _Step, expected: _Step, *, stacked: bool = False) -> None:
+    """Compare the engine's step with the module's own step, and refuse a difference."""
+    pairs = [
+        ("outputs in training mode are", step.outputs, expected.outputs, 0.0),
+        ("outputs in evaluation mode are", step.evaluated, expected.evaluated, 0.0),
+    ]
+    pairs += [(f"running statistics {n!r} are", step.statistics[n], e, 0.0) for n, e in expected.statistics.items()]
+    # a bias before batch norm has a gradient of zero, which rounding makes some tiny number
+    sizes = [float(g.abs().max()) for g in expected.gradients.values() if g.numel()]
+    largest = max(filter(np.isfinite, sizes), default=0.0)
+    pairs += [(f"gradients of {n!r} are", step.gradients[n], e, 1e-3 * largest) for n, e in expected.gradients.items()]
+    different = [what for what, found, wanted, least in pairs if differ(found, wanted, trial.tolerance, least)]
+    if different and stacked:
+        raise _Fault(
+            f"among other clients and with a row of padding, {different[0]} not those of the client alone. Every "
+            "operation must treat each sample as if it were the only one, and be one that torch.vmap knows."
+        )
+    if different:
+        raise _Fault(
+            _recomputed(trial)
+            or f"with a client's weights in the place of its own, {different[0]} not those of the module itself. Its "
+            "forward pass must use weights as the attributes of their layers, not as copies or through other names."
+        )
+
+
+def _recomputed(trial: Trial) -> str | None:
+    """Name a layer that computes again in the backward pass; return None if none does."""
+    network = replace(trial.network, module=copied(trial.network.module))
+    leaves = _ready(network, trial.second)
+    with _Watch(network.module) as watch:
+        outputs = network(leaves, trial.train, train=True)
+        forward = len(watch.begun)
+        _gradients(outputs.sum(), [leaves[name] for name in network.trainable])
+    if len(watch.begun) == forward:
+        return None
+    return (
+        f"{_layer(watch.begun[forward])} computes again in the backward pass (torch.utils.checkpoint), when the "
+        "client's weights are no longer in place. Do without checkpoints."
+    )
+
+
+def same(here: Tensor, there: Tensor) -> bool:
+    """Tell whether two tensors are equal; NaN equals NaN."""
+    if here.shape != there.shape:
+        return False
+    return torch.equal(here, there) or bool(((here == there) | ((here != here) & (there != there))).all())
+
+
+def differ(found: Tensor, wanted: Tensor, tolerance: float, least: float = 0.0) -> bool:
+    """Tell whether two tensors differ by more than a share of the largest number, which counts as `least` at least."""
+    if found.shape != wanted.shape:
+        return True
+    if not found.numel():
+        return False
+    found, wanted = found.detach().double(), wanted.detach().double()
+    largest, gap = float(wanted.abs().max()), float((found - wanted).abs().max())
+    if np.isfinite([largest, gap]).all():
+        return gap > tolerance * max(least, largest)
+    largest = float(torch.where(wanted.isfinite(), wanted, 0).abs().max())
+    return not torch.allclose(found, wanted, rtol=0, atol=tolerance * max(least, largest), equal_nan=True)

@@ -1,0 +1,515 @@
+"""Local training of many clients: stacked, where the client axis is a tensor axis, or one client after the other.
+
+Of stacked clients the loss is the sum of each client's batch loss, so one backward pass gives every client exactly its
+own gradient and one elementwise step serves all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedstat._checks import number
+from fedstat.federated.client.layers import MaskedBatchNorm
+from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
+from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.optimizers import Rate, along_clients, clip, move, started
+from fedstat.federated.client.samples import BatchOrders, Job, StackedSamples, Steps
+from fedstat.federated.client.schedules import Schedule
+from fedstat.federated.engine import layer_chain
+from fedstat.federated.engine.cost import chunk_size
+from fedstat.federated.engine.dense_chain import Chain, closed_form, plain_loss
+from fedstat.federated.engine.descent import Descent
+from fedstat.federated.engine.executor import Executor
+from fedstat.federated.method import Method, in_slot, naming, overrides, returned, slot
+
+
+def train(
+    method: Method,
+    learner: Learner,
+    training: Training,
+    samples: StackedSamples,
+    start: Params,
+    jobs: Sequence[Job],
+    round: int,
+    executor: Executor,
+    *,
+    phases: tuple[Phase, ...] | None = None,
+    moves: Params | None = None,
+    purpose: str = "batches",
+) -> Params:
+    """Train each row of `start` on its job's samples for one round.
+
+    Parameters
+    ----------
+    method, learner, training
+        The local steps, the network with its loss, and the settings.
+    samples : StackedSamples
+        The training samples.
+    start : dict of Tensor, each (J, ...)
+        Received leaves, one row per job; left unchanged.
+    jobs : sequence of Job, length J
+        Data row and random key of each row.
+    round : int
+        Part of the key of the batch orders.
+    executor : Executor
+        What does the work. The result does not depend on it (up to rounding).
+    phases : tuple of Phase, optional
+        By default the method's.
+    moves : dict of Tensor of bool, each broadcastable to (J, ...), optional
+        Where false an element stays as it is.
+    purpose : str
+        Part of the key of the batch orders: rounds, or something beside them.
+
+    Returns
+    -------
+    dict of Tensor, each (J, ...)
+        Trained leaves, and what the method's ``finish`` added.
+
+    Raises
+    ------
+    FloatingPointError
+        If a loss, weights or running statistics became infinite or NaN; client, round and learning rate are named.
+    """
+    phases = phases_of(method, learner.network, training, round) if phases is None else phases
+    for phase in phases:
+        rates = phase.lr if isinstance(phase.lr, Mapping) else {}
+        if unknown := {*phase.train, *rates} - start.keys() or (rates and set(phase.train) - rates.keys()):
+            raise ValueError(
+                f"a phase of {type(method).__name__} names leaves {sorted(unknown)} that it has not received, or has "
+                f"no rate for; leaves are {', '.join(start)}."
+            )
+    orders = BatchOrders(
+        training.batch_size, samples, round, purpose, method.held_out, method.batches, noisy=learner.network.noisy
+    )
+    work = LocalTraining(method, learner, training, samples, orders, round, phases)
+    return executor.train(work, start, jobs, moves or {})
+
+
+def phases_of(method: Method, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+    """Return what a method trains in a round."""
+    return tuple(returned(method, "phases", method.phases(network, training, round), tuple | list, "a tuple of phases"))
+
+
+@dataclass(frozen=True, eq=False)
+class LocalTraining:
+    """The local training of one round, for whichever clients an executor hands it.
+
+    Attributes
+    ----------
+    method, learner, training
+        The local steps, the network with its loss, and the settings.
+    samples : StackedSamples
+        The training samples.
+    orders : BatchOrders
+        Which samples each step uses.
+    round : int
+        Rounds completed; negative before the first.
+    phases : tuple of Phase
+        What trains, one after the other.
+    """
+
+    method: Method
+    learner: Learner
+    training: Training
+    samples: StackedSamples
+    orders: BatchOrders
+    round: int
+    phases: tuple[Phase, ...]
+
+    @property
+    def when(self) -> str:
+        """When the training takes place, in words."""
+        if self.orders.purpose == "tuning batches":
+            return f"tuning after round {self.round}"
+        return f"round {self.round + 1}" if self.round >= 0 else "the training before the first round"
+
+    def chunk_size(self, start: Params) -> int:
+        """Clients that are stacked at once."""
+        samples, own = self.samples, ("prepare", "gradient", "constrain", "finish")
+        blocks = not any(overrides(self.method, step) for step in own)
+        blocks = blocks and closed_form(self.method, self.learner, samples.sample) is not None
+        return chunk_size(start, self.learner.network, samples.sample, self.orders.batch_size, blocks=blocks)
+
+    def stacked(self, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
+        """Train clients that lie along the first axis of all leaves."""
+        return _Crew(self, jobs, stacked=True).run(start, moves)
+
+    def alone(self, network: Network, start: Params, job: Job, moves: Params) -> Params:
+        """Train one client, whose leaves have no client axis, with a network of the caller's."""
+        mine = replace(self, learner=replace(self.learner, network=network))
+        return _Crew(mine, [job], stacked=False).run(start, moves)
+
+
+@dataclass(frozen=True, eq=False)
+class _Crew:
+    """Some clients at their local training: a stack of them, or one alone."""
+
+    work: LocalTraining
+    jobs: Sequence[Job]
+    stacked: bool
+
+    @cached_property
+    def chain(self) -> Chain | layer_chain.Chain | None:
+        """The chain by which gradients have a closed form; None where they lack it."""
+        method, learner = self.work.method, self.work.learner
+        if self.stacked:
+            return closed_form(method, learner, self.work.samples.sample)
+        return layer_chain.chain_of(learner.network) if plain_loss(method, learner) else None
+
+    @property
+    def first(self) -> np.ndarray:
+        """Where each client's samples begin, (c,)."""
+        return self.work.samples.start[[job.row for job in self.jobs]]
+
+    def each(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Make what speaks of one client apply to those at hand."""
+        return torch.vmap(step) if self.stacked else step
+
+    def run(self, received: Params, moves: Params) -> Params:
+        """Prepare, train phase by phase, finish."""
+        method, learner = self.work.method, self.work.learner
+        prepares, finishes = (
+            getattr(type(method), step) is not getattr(Method, step) for step in ("prepare", "finish")
+        )
+        data = self.data() if prepares or finishes else {}
+
+        def prepared(p: Params, d: Mapping[str, Tensor]) -> tuple[Params, Params]:
+            with naming(method, "prepare", self.work.when, p):
+                found = method.prepare(learner, p, ClientData(**d))
+            return returned(method, "prepare", found, tuple, "the leaves and what the steps need beside them")
+
+        def finished(p: Params, r: Params, a: Params, d: Mapping[str, Tensor], sums: Params) -> Params:
+            with naming(method, "finish", self.work.when, p):
+                found = method.finish(learner, p, ClientData(**d), Context(r, a, "finish", sums))
+            return returned(method, "finish", found, Mapping, "a dict of tensors by leaf")
+
+        params, aux, sums = received, dict[str, Tensor](), dict[str, Tensor]()
+        if prepares:
+            with torch.no_grad():
+                params, aux = self.each(prepared)(received, data)
+        params = {name: leaf.clone() for name, leaf in params.items()}
+        first = 0
+        for phase in self.work.phases:
+            epochs = self.work.training.local_epochs if phase.epochs is None else phase.epochs
+            own = [epochs[job.client] if isinstance(epochs, tuple) else epochs for job in self.jobs]
+            first = first if phase.first_epoch is None else phase.first_epoch
+            if max(own):
+                steps = self.work.orders.of(self.jobs, first, own, phase.steps)
+                if len(steps.places):
+                    self.train(params, received, aux, phase, steps, moves)
+                if finishes:
+                    sums |= {name: sums.get(name, 0) + more for name, more in self.rate_sum(phase, steps).items()}
+            first += max(epochs) if isinstance(epochs, tuple) else epochs  # whoever else is at hand
+        params = {name: leaf.contiguous() for name, leaf in params.items()}
+        if finishes:
+            with torch.no_grad():
+                params |= self.each(finished)(params, received, aux, data, sums)
+        return params | {name: torch.where(mask, params[name], received[name]) for name, mask in moves.items()}
+
+    def train(self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> None:
+        """Take all steps of one phase in place."""
+        descent = self.descent(phase, steps, moves)
+        if descent is None:
+            finite = self.step_by_step(params, received, aux, phase, steps, moves)
+        else:
+            finite = descent.run(params, self.first, steps.places[:, 0])
+        statistics = [name for name in params if name.endswith(("running_mean", "running_var"))]
+        self.check(finite, [params[name] for name in {*phase.train, *statistics}], phase)
+
+    def descent(self, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
+        """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
+        work, training, chain = self.work, self.work.training, self.chain
+        asked = (
+            phase.state is not None
+            or {*phase.train} & moves.keys()
+            or any(overrides(work.method, step) for step in ("gradient", "constrain"))
+        )
+        if not isinstance(chain, Chain) or asked or not phase.train or not {*phase.train} <= {*chain.leaves}:
+            return None
+        rate, schedule, count = self.rate(phase), training.schedule, len(steps.places)
+        rates = [rate if schedule is None else _scaled(rate, self.factor(schedule, s)) for s in range(count)]
+        return Descent(
+            chain,
+            work.learner,
+            work.samples,
+            phase.train,
+            rates,
+            training.steps,
+            training.weight_decay,
+            training.clip_norm,
+        )
+
+    def step_by_step(
+        self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params
+    ) -> Tensor:
+        """Take all steps of one phase in place, each by its gradient; return whose losses were all finite."""
+        method, training, rate = self.work.method, self.work.training, self.rate(phase)
+        optimizer, context = training.steps, Context(received, aux, phase.name)
+        kept = None if phase.state is None else slot(params, phase.state)
+        state = {} if kept is None else kept
+        finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.work.samples.device)
+        for name in phase.train:
+            params[name].requires_grad_()
+        grad = _Gradients(self, phase, context, finite)
+        constrains = overrides(method, "constrain")
+        active = steps.places[:, 0, :, 0] >= 0
+        everybody, moving = np.asarray(active.all(1)), torch.from_numpy(active).to(finite.device)
+        for taken, batches in enumerate(self.batches(steps)):
+            step = self.direction(grad, params, batches, context, phase)
+            if taken == 0:
+                _lay_out(params, step)
+                with torch.no_grad():  # and the state like the leaves
+                    state |= {} if kept else started(optimizer, {name: params[name] for name in phase.train})
+            if training.clip_norm is not None:
+                step = clip(step, training.clip_norm, stacked=self.stacked)
+            if training.weight_decay:
+                step = {name: g + training.weight_decay * params[name].detach() for name, g in step.items()}
+            step |= {name: torch.where(mask, step[name], 0) for name, mask in moves.items() if name in step}
+            if step:
+                rows = None if everybody[taken] else moving[taken]
+                lr = rate if training.schedule is None else _scaled(rate, self.factor(training.schedule, taken))
+                with torch.no_grad():
+                    before = None if kept is None or rows is None else {n: s.clone() for n, s in state.items()}
+                    directions, divisor = optimizer.step(params, step, state)
+                    move(params, directions, lr, divisor, rows)
+                    if before is not None:  # the state of who has finished lives on
+                        state |= {n: torch.where(along_clients(rows, s), s, before[n]) for n, s in state.items()}
+                    if constrains:
+                        self.constrain(params, phase, context, rows)
+        if phase.state is not None:
+            params |= in_slot(state, phase.state)
+        for name in phase.train:
+            params[name] = params[name].detach()
+        return grad.finite
+
+    def when(self, phase: Phase) -> str:
+        """When a phase takes place, in words."""
+        return f"phase {phase.name!r} of {self.work.when}"
+
+    def direction(
+        self, grad: _Gradients, params: Params, batches: tuple[Batch, ...], context: Context, phase: Phase
+    ) -> Params:
+        """Return the direction of one step, as the method makes it of gradients."""
+        method = self.work.method
+        if not overrides(method, "gradient"):
+            return grad(params, batches[0])
+        with naming(method, "gradient", self.when(phase), params, stacked=self.stacked):
+            found = method.gradient(grad, params, batches, context)
+        returned(method, "gradient", found, Mapping, "a dict of tensors by leaf")
+        _check_leaves(method, "gradient", found, params)
+        return found
+
+    def constrain(self, params: Params, phase: Phase, context: Context, rows: Tensor | None) -> None:
+        """Let the method put back what a step moved where it may not be."""
+        method = self.work.method
+
+        def constrained(p: Params, r: Params, a: Params) -> Params:
+            with naming(method, "constrain", self.when(phase), p):
+                found = method.constrain(p, Context(r, a, phase.name))
+            returned(method, "constrain", found, Mapping, "a dict of tensors by leaf")
+            _check_leaves(method, "constrain", found, p)
+            return found
+
+        found = self.each(constrained)(params, context.received, context.aux)
+        for name in found:
+            leaf = params[name]
+            leaf.copy_(found[name] if rows is None else torch.where(along_clients(rows, leaf), found[name], leaf))
+
+    def batches(self, steps: Steps) -> Iterator[tuple[Batch, ...]]:
+        """Batches of every step; a client alone has no padding."""
+        samples, network = self.work.samples, self.work.learner.network
+        counts = (steps.places >= 0).sum(-1)
+        full = (counts == steps.places.shape[-1]).all(-1)
+        first = torch.from_numpy(self.first).to(samples.device)[:, None]
+        tensors = (torch.from_numpy(values).to(samples.device) for values in (steps.places, steps.noise))
+        for group, keys, some, whole in zip(*tensors, counts, full, strict=True):
+            made = []
+            for rows, key, count, padless in zip(group, keys, some, whole, strict=True):
+                at = first
+                if not self.stacked:
+                    rows, key, at, padless = rows[0, : count[0]], key[0], first[0], True
+                valid, rows = rows >= 0, rows.clamp(min=0)
+                x, y = samples.take(at + rows)
+                made.append(Batch(network.inputs(x), y, valid, rows, bool(padless), key))
+            yield tuple(made)
+
+    def data(self) -> dict[str, Tensor]:
+        """Return each client's training samples, as the fields of a `ClientData`; a client alone has no padding."""
+        samples, network = self.work.samples, self.work.learner.network
+        masks = dict(zip(("valid", "held_out"), self.work.orders.masks(self.jobs), strict=True))
+        if not self.stacked:
+            x, y = samples.row(self.jobs[0].row)
+            here = {name: mask[0, : len(y)] for name, mask in masks.items()}
+            return {"x": network.inputs(x), "y": y, **here}
+        x, y = samples.padded(np.array([job.row for job in self.jobs]))
+        return {"x": network.inputs(x), "y": y, **masks}
+
+    def rate(self, phase: Phase) -> Rate:
+        """Learning rate of a phase in this round."""
+        training = self.work.training
+        lr: Any = training.lr if phase.lr is None else phase.lr
+        if isinstance(lr, tuple):
+            each = torch.tensor([lr[job.client] for job in self.jobs], dtype=torch.float64)
+            lr = each.to(self.work.samples.device) if self.stacked else each.item()
+        return _scaled(lr, training.lr_decay ** max(0, self.work.round))
+
+    def rate_sum(self, phase: Phase, steps: Steps) -> Params:
+        """Sum of the learning rates of each client's own steps in a phase, by leaf that trains."""
+        taken, schedule, rate = steps.places[:, 0, :, 0] >= 0, self.work.training.schedule, self.rate(phase)
+        factors = np.ones(len(taken)) if schedule is None else [self.factor(schedule, s) for s in range(len(taken))]
+        total = torch.from_numpy(np.asarray(factors) @ taken).to(self.work.samples.device)
+        total, dtype = total if self.stacked else total[0], self.work.learner.network.dtype
+        return {n: (total * (rate[n] if isinstance(rate, Mapping) else rate)).to(dtype) for n in phase.train}
+
+    def factor(self, schedule: Schedule, step: int) -> float:
+        """Return a schedule's factor for a step, checked."""
+        round = max(0, self.work.round)
+        try:
+            factor = schedule(round, step)
+        except Exception as error:  # a function of one's own may fail in any way
+            raise ValueError(f"schedule({round}, {step}) failed: {type(error).__name__}: {error}") from None
+        return number("schedule(round, step)", factor, "[0, inf)")
+
+    def check(self, finite: Tensor, moved: Sequence[Tensor], phase: Phase) -> None:
+        """Stop where a loss or what training moved is no number any more; `finite` (c,) tells it of the losses."""
+        sums = finite
+        for leaf in moved:  # much faster than asking every element
+            sums = sums & self.each(torch.sum)(leaf).isfinite()
+        if sums.all():
+            return
+        for leaf in moved:  # a sum may overflow where no element is infinite
+            finite = finite & self.each(_all_finite)(leaf)
+        if finite.all():
+            return
+        which = int((~finite).nonzero()[0])
+        job, rate = self.jobs[which], self.rate(phase)
+        raise FloatingPointError(
+            f"loss or weights of client {job.client} (seed {job.seeds.seed}) became infinite or NaN in "
+            f"{self.work.when} under {type(self.work.method).__name__} at "
+            f"lr={rate[which].item() if isinstance(rate, Tensor) else rate}. Lower lr, or scale the inputs."
+        )
+
+
+class _Gradients:
+    """The gradients of a method's objective, as its ``gradient`` asks for them.
+
+    Attributes
+    ----------
+    finite : Tensor of bool, shape (c,)
+        Whose losses were all finite so far.
+    """
+
+    def __init__(self, crew: _Crew, phase: Phase, context: Context, finite: Tensor) -> None:
+        method, learner, when, names = crew.work.method, crew.work.learner, crew.when(phase), phase.train
+        self.names, self.context, self.finite = names, context, finite
+        self.whose, self.learner, self.chain = type(method).__name__, learner, crew.chain
+        if self.chain is not None and not {*names} <= {*self.chain.leaves}:
+            self.chain = None  # a leaf of the method's own has no part in the loss
+
+        def loss(
+            full: bool, p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor, key: Tensor
+        ) -> Tensor:
+            with naming(method, "objective", when, p):
+                loss = method.objective(learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, context.phase))
+            returned(method, "objective", loss, Tensor, "a tensor, the loss")
+            if loss.dim():
+                raise ValueError(
+                    f"{type(method).__name__}.objective must return one number, a tensor without axes, got shape "
+                    f"{tuple(loss.shape)}. batch.mean(losses) averages over a client's samples."
+                )
+            return loss
+
+        self.losses = {full: crew.each(partial(loss, full)) for full in (True, False)}
+
+    def __call__(self, point: Params, batch: Batch) -> Params:
+        """Return the gradients at a point, by the names of the leaves that train."""
+        if self.chain is not None and self.names:
+            finite, found = self.chain.gradients(self.learner, point, self.names, batch)
+            self.finite = self.finite & finite
+            return found
+        received, aux = self.context.received, self.context.aux
+        tensors = (batch.x, batch.y, batch.valid, batch.rows, batch.noise)
+        losses = self.losses[batch.full](point, received, aux, *tensors)
+        self.finite = self.finite & losses.detach().isfinite()
+        leaves = [point[name] for name in self.names]
+        if not leaves:  # the forward pass alone moves statistics
+            return {}
+        if not losses.requires_grad:
+            raise ValueError(
+                f"no gradient reaches {', '.join(self.names)} from the objective of {self.whose}; look for detach(), "
+                "torch.no_grad() or .item() there and in the loss."
+            )
+        grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True, materialize_grads=True)
+        return dict(zip(self.names, grads, strict=True))
+
+
+def _check_leaves(method: Method, step: str, found: Params, leaves: Params) -> None:
+    """Refuse what a step returned for no leaf, or in another shape than the leaf's."""
+    for name, value in found.items():
+        if name not in leaves or not isinstance(value, Tensor) or value.shape != leaves[name].shape:
+            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            fits = f"shape {tuple(leaves[name].shape)}" if name in leaves else f"one of the leaves {', '.join(leaves)}"
+            raise ValueError(f"{type(method).__name__}.{step}: {name!r} must have {fits}, got {got}.")
+
+
+def _scaled(lr: Rate, factor: float) -> Rate:
+    return {name: rate * factor for name, rate in lr.items()} if isinstance(lr, Mapping) else lr * factor
+
+
+def _all_finite(leaf: Tensor) -> Tensor:
+    return leaf.isfinite().all()
+
+
+@torch.no_grad()
+def moments(network: Network, samples: StackedSamples, params: Params, jobs: Sequence[Job]) -> Params:
+    """Running statistics of batch norm from one pass over all of each job's training samples, without dropout.
+
+    Parameters
+    ----------
+    network : Network
+        Supplies the statistics' names; without batch norm nothing is returned.
+    samples : StackedSamples
+        The training samples.
+    params : dict of Tensor, each (J, ...)
+        Leaves of each row.
+    jobs : sequence of Job, length J
+        Data row of each row.
+
+    Returns
+    -------
+    dict of Tensor, each (J, ...)
+    """
+    norms = [layer for layer in network.module.modules() if isinstance(layer, MaskedBatchNorm)]
+    before = [layer.momentum for layer in norms]
+    found: list[Params] = []
+    try:
+        for layer in norms:
+            layer.momentum = 1.0  # the batch's own moments, whatever stood there
+        for k, job in enumerate(jobs if norms else ()):
+            leaves = {name: leaf[k].clone() for name, leaf in params.items()}
+            network(leaves, network.inputs(samples.row(job.row)[0]), train=True)
+            found.append({name: leaves[name] for name in network.statistics})
+    finally:
+        for layer, momentum in zip(norms, before, strict=True):
+            layer.momentum = momentum
+    return {name: torch.stack([one[name] for one in found]) for name in found[0]} if found else {}
+
+
+def _lay_out(params: Params, grads: Params) -> None:
+    """Give leaves the memory layout of their gradients: dense layers' come transposed, and steps then run in order."""
+    for name, g in grads.items():
+        if _strides(g) != _strides(params[name]):
+            laid = torch.empty_like(g).copy_(params[name].detach())
+            params[name] = laid.requires_grad_()
+
+
+def _strides(leaf: Tensor) -> list[int]:
+    """Strides along the axes that have any."""
+    return [step for step, length in zip(leaf.stride(), leaf.shape, strict=True) if length > 1]

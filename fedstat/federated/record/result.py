@@ -1,0 +1,384 @@
+"""What a run leaves behind: a tidy table, and the final states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from fedstat.federated.client.layers import copied
+from fedstat.federated.client.local import AnyTraining, Learner
+from fedstat.federated.client.network import MIXED, Model, Network, Params, build, floating
+from fedstat.federated.client.seeds import Seeds
+from fedstat.federated.fingerprint import differences
+from fedstat.federated.history import DTYPES, TRAFFIC_DTYPES
+from fedstat.federated.method import Federation, Method, Predictor, State, device_of
+from fedstat.federated.plain import revived_factory, revived_method, revived_training
+from fedstat.federated.record.rows import Rows, Segment
+from fedstat.federated.record.run_folder import Saved, read_run, sole_writer, write_run
+from fedstat.federated.run import Key
+from fedstat.inference import AnalysisPlan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """Outcome of `fedstat.federate`.
+
+    Attributes
+    ----------
+    history : DataFrame
+        Tidy: method, seed, round, client, estimand, split, metric, value. The value is NaN where the model's outputs
+        were infinite or NaN; a loss may be infinite. With early stopping also ``kept``, true in the round whose models
+        are kept. Of a run with a folder, long tables stay there until they are asked for.
+    traffic : DataFrame
+        Bytes that travelled: method, seed, round, client, bytes_up, bytes_down; a row for each participant of each
+        round, and for all clients in round 0 where something travels before the first.
+    clients : DataFrame
+        Who took part: seed, client, name, and the number of samples by split, train, validation and test; 0 where there
+        is no such split.
+    states : dict
+        `State` after the last round, by (method label, seed).
+    records : dict
+        Per (method label, seed), arrays (rounds, ...) of what the method recorded, e.g. which units are shared.
+    config : dict
+        The configuration in plain values. Runs can be compared where these agree, or where the difference is wanted:
+        ``fingerprint[str(seed)]``, hashes of the seed's ``train``, ``validation``, ``test`` and ``common`` samples as
+        far as they exist, of the inputs that all clients hold together (``pool``, ``train_pool``, ``sketch``) and each
+        of them holds (``held``), of their ``names`` (with classes and label permutations), of the generator's
+        ``truth``, of the ``network`` and of its initial ``weights``; ``vary``, the sources of randomness that follow
+        each seed, the others following the first one of ``seeds`` (with the number of clients and ``participation``
+        they decide the participants); ``training`` and ``loss``; ``model``; ``rounds`` (done), ``rounds_asked``,
+        ``finished``; ``evaluated``, the rounds up to ``rounds_asked`` after which models are measured, as ranges
+        [first, last, step]; ``stop``, ``validate``, ``trained`` and ``metrics``, what is measured; ``dtype`` and
+        ``device`` (the last one's, if a run was continued on another); ``plan``, the digest of the plan, empty if
+        there is none; ``looks``, only of extended runs, the numbers of seeds at which they were complete. ``clients``
+        and ``classes`` hold the number of clients and the names of classes by seed, ``methods`` the hyper-parameters
+        by label, ``code`` and ``training_code`` hashes of what a user brings.
+    kept : dict
+        With early stopping, the `State` after the best round of each run.
+    model : callable, nn.Module or None
+        The network; None after loading a run of a network that is not fedstat's own.
+    methods : dict
+        The methods by label, as far as they are known after loading.
+    training : Training, mapping of label to Training, or None
+        Local training of all methods, or of each; None after loading a run with a loss, optimiser or schedule that is
+        not fedstat's own.
+    plan : AnalysisPlan, optional
+        How the run is to be analysed, as written down before its first round.
+    federations : dict
+        Per (method label, seed), the `Federation` that the run saw; empty after loading.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
+    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> result.states.keys()
+    dict_keys([('FedAvg', 0), ('Ditto', 0)])
+    >>> type(result.personal(2, "Ditto", 0)).__name__
+    'MLP'
+    """
+
+    history: pd.DataFrame
+    traffic: pd.DataFrame
+    clients: pd.DataFrame
+    states: dict[Key, State]
+    records: dict[Key, dict[str, np.ndarray]]
+    config: dict[str, Any]
+    kept: dict[Key, State] = field(default_factory=dict)
+    model: Model | None = None
+    methods: Mapping[str, Method] = field(default_factory=dict)
+    training: AnyTraining | None = None
+    plan: AnalysisPlan | None = None
+    federations: Mapping[Key, Federation] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        labels, seeds = ", ".join(self.config["methods"]), ", ".join(map(str, self.config["seeds"]))
+        held = len(self.rows("history"))
+        return f"Result({labels}; seeds {seeds}; {self.config['rounds']} rounds; {held} rows of history)"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from fedstat.inference import compare
+
+        shown = f"<p>{escape(repr(self))}</p>"
+        return shown + compare(self)._repr_html_() if len(self.rows("history")) else shown
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the differences of the methods with their intervals, as `fedstat.compare` finds them."""
+        from fedstat.inference import compare
+
+        return compare(self).plot(ax)
+
+    def plot_clients(self, ax: Axes | None = None, *, method: str | None = None, against: str | None = None) -> Axes:
+        """Draw what each client gains or loses by a method against another, by default against the control."""
+        from fedstat.inference import compare
+
+        return compare(self).clients(ax, method=method, against=against)
+
+    def personal(
+        self, client: int | str, method: str | None = None, seed: int | None = None, estimand: str | None = None
+    ) -> nn.Module:
+        """Return the model that `client` uses, in evaluation mode.
+
+        It is a copy of the network with the client's weights, composed of parts where the method has them; where
+        outputs are more than one network's (a mixture, two heads), a module around it. It takes what the network sees:
+        numbers as they are, bytes as shares of 255, tokens as int64. Its dropout layers drop nothing in training mode
+        either.
+
+        Parameters
+        ----------
+        client : int or str
+            The client's number, from 0, or its name, as the column ``name`` of ``clients`` has it.
+        method, seed
+            Which run; may be left out where there is only one.
+        estimand : str, optional
+            Which of the method's models, by default its first, e.g. "personal".
+
+        Raises
+        ------
+        ValueError
+            If the run is not determined, the client or estimand does not exist, or the network is unknown.
+        """
+        key = self.key(method, seed)
+        client = self._number(client, key[1])
+        state, network = self.final(key), self.network(key)
+        one = torch.tensor([client], device=device_of(state))
+        models = self.methods[key[0]].models(state, one, self.federations.get(key))
+        if estimand is not None and estimand not in models:
+            raise ValueError(f"estimand must be one of {', '.join(models)}, got {estimand!r}.")
+        return as_module(models[estimand or next(iter(models))], Learner(network, self.config["loss"]))
+
+    def _number(self, client: object, seed: int) -> int:
+        """Return a client's number from its number or its name."""
+        if isinstance(client, Integral) and not isinstance(client, bool):
+            clients = int(self.config["clients"][str(seed)])
+            if 0 <= int(client) < clients:
+                return int(client)
+            raise ValueError(f"client must lie in 0..{clients - 1}, got {client}.")
+        who = self.clients[self.clients["seed"] == seed]
+        if isinstance(client, str) and (who["name"] == client).sum() == 1:
+            return int(who.loc[who["name"] == client, "client"].iloc[0])
+        named = ", ".join(f"{k} ({name})" for k, name in zip(who["client"].head(8), who["name"].head(8), strict=True))
+        raise ValueError(
+            f"client must be a number from 0 to {len(who) - 1} or the name of one client, got {client!r}; there are "
+            f"{named}{', ...' * (len(who) > 8)}."
+        )
+
+    def rows(self, table: Literal["history", "traffic"]) -> Rows:
+        """Return a table as it is kept: in files, in memory, or both; its ``parts()`` are read one after the other."""
+        kept: Rows | pd.DataFrame = vars(self)[table]
+        return kept if isinstance(kept, Rows) else Rows.of(kept, DTYPES if table == "history" else TRAFFIC_DTYPES)
+
+    def final(self, key: Key) -> State:
+        """Return the state that a run ends with: its best round's where early stopping kept one, else the last."""
+        return self.kept.get(key, self.states[key])
+
+    def key(self, method: str | None = None, seed: int | None = None) -> Key:
+        """Return the one run that `method` and `seed` name, as (label, seed).
+
+        Raises
+        ------
+        ValueError
+            If they name none or several.
+        """
+        keys = [k for k in self.states if method in (None, k[0]) and seed in (None, k[1])]
+        if len(keys) != 1:
+            raise ValueError(
+                f"method={method!r}, seed={seed!r} name {len(keys)} runs out of {list(self.states)}; name one."
+            )
+        return keys[0]
+
+    def network(self, key: Key) -> Network:
+        """Return the network of one run, as its method builds it.
+
+        Raises
+        ------
+        ValueError
+            If the network or the method is unknown.
+        """
+        if self.model is None:
+            raise ValueError("this result does not know its network; load it with fs.load(folder, model=...).")
+        if key[0] not in self.methods:
+            raise ValueError(
+                f"this result does not know the method of {key[0]!r}; load it with fs.load(folder, methods=...)."
+            )
+        if key in self.federations:
+            return self.federations[key].network
+        dtype, seeds = self.config["dtype"], Seeds.of_run(self.config, key[1])
+        network = build(self.model, seeds.stream("initial weights"), floating(dtype), mixed=dtype == MIXED)
+        return self.methods[key[0]].parameterize(network, seeds.stream("parts"))
+
+    def check_continues(self, config: Mapping[str, Any], rounds: int) -> int:
+        """Return the rounds done, if a run of `config` for `rounds` rounds continues this one.
+
+        Raises
+        ------
+        ValueError
+            If the configurations differ, or nothing is left to do.
+        """
+        self.check_same(config)
+        if self.config["rounds"] >= rounds:
+            raise ValueError(
+                f"resume already holds {self.config['rounds']} rounds; rounds must exceed that, got {rounds}."
+            )
+        return int(self.config["rounds"])
+
+    def check_same(self, config: Mapping[str, Any]) -> None:
+        """Make sure that this is a run of `config`, of however many rounds.
+
+        Raises
+        ------
+        ValueError
+            If samples, network, methods, own code or settings differ; the message names them.
+        """
+        if told := differences(self.config, config):
+            added = " and ".join(sorted(config["methods"].keys() - self.config["methods"].keys()))
+            alone = f" Run {added} alone under the same seeds, and give both results to fs.compare." if added else ""
+            raise ValueError(f"resume holds a run with {', '.join(told)}; only rounds may differ.{alone}")
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run into `folder`: settings, tables, states, and the environment.
+
+        It holds config.toml, clients.parquet, state.safetensors and environment.json, and plan.toml if the run was
+        planned; ``metrics/`` and ``traffic/`` hold the history and the traffic in one parquet file or several,
+        ``clients/`` what clients keep, row by row, and manifest.json the hashes of all other files, and which rounds
+        are kept.
+        The folder appears whole or not at all, and replaces an earlier run there. Killed at any moment, or after a
+        loss of power, the earlier run or the new one can be loaded.
+
+        Raises
+        ------
+        ValueError
+            If `folder` exists and holds something else than a run, or cannot be replaced.
+        OSError
+            If it cannot be written, or another process writes it. What was there stays.
+        """
+        with sole_writer(folder) as path:
+            self.write(path)
+
+    def write(self, path: Path, who: Segment | None = None) -> dict[str, tuple[Segment, ...]]:
+        """Write the run where the caller keeps other writers away; otherwise as `save`.
+
+        `who` is a file that holds ``clients``, if there is one. It returns the files of all tables.
+        """
+        tables = {"metrics": self.rows("history"), "traffic": self.rows("traffic")}
+        run = Saved(self.config, tables, self.clients, self.states, self.kept, self.records, self.plan)
+        return write_run(run, path, who)
+
+
+class _Stored:
+    """A table of a result, which is read when it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, result: Result | None, owner: type) -> Any:
+        if result is None:
+            raise AttributeError(self.name)  # so that the field has no default
+        kept = vars(result)[self.name]
+        return kept.table if isinstance(kept, Rows) else kept
+
+    def __set__(self, result: Result, table: Rows | pd.DataFrame) -> None:
+        vars(result)[self.name] = table
+
+
+for _table in ("history", "traffic"):
+    setattr(Result, _table, _Stored(_table))
+
+
+def load(
+    folder: str | Path,
+    model: Model | None = None,
+    methods: Mapping[str, Method] | None = None,
+    training: AnyTraining | None = None,
+) -> Result:
+    """Read a run that `Result.save` or a checkpoint wrote, while another process goes on with it or not.
+
+    Parameters
+    ----------
+    folder : path
+        The run's folder.
+    model : callable or nn.Module, optional
+        The network, needed for `Result.personal` if it is not one of `fedstat.models`.
+    methods : mapping of label to Method, optional
+        The methods, needed for `Result.personal` where they are not fedstat's own.
+    training : Training, or mapping of label to Training, optional
+        Local training, needed for `newcomers` where its loss, optimiser or schedule is not fedstat's own.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds no complete run, or a file of it is damaged, missing, of another checkpoint, or none of
+        the run's; the message names the file. Hidden files do not count.
+    OSError
+        If another process replaces the folder faster than it can be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training = fs.Training(lr=0.1)
+    >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
+    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> folder = Path(tempfile.mkdtemp(), "run")
+    >>> result.save(folder)
+    >>> fs.load(folder).history.equals(result.history)
+    True
+    """
+    saved = read_run(folder)
+    specs = saved.config["methods"]
+    own = {label: m for label, spec in specs.items() if (m := revived_method(spec)) is not None}
+    return Result(
+        cast("Any", saved.tables["metrics"]),
+        cast("Any", saved.tables["traffic"]),
+        saved.clients,
+        saved.states,
+        saved.records,
+        saved.config,
+        saved.kept,
+        model if model is not None else revived_factory(saved.config["model"]),
+        own | dict(methods or {}),
+        training if training is not None else revived_training(saved.config["training"]),
+        saved.plan,
+    )
+
+
+def as_module(predictor: Predictor, learner: Learner) -> nn.Module:
+    """Return the first of a predictor's models as a module in evaluation mode."""
+    params = {name: leaf[0] for name, leaf in predictor.params.items()}
+    if getattr(predictor.outputs, "__func__", None) is Method.predict:
+        module = copied(learner.network.module)
+        module.load_state_dict(learner.network.compose(params), strict=False)  # constants stay, tied weights come once
+        return module.eval()
+    return _Predicting(predictor, learner, params).eval()
+
+
+class _Predicting(nn.Module):
+    """A predictor that is more than one network's forward pass."""
+
+    def __init__(self, predictor: Predictor, learner: Learner, params: Params) -> None:
+        super().__init__()
+        self.predictor, self.learner = predictor, learner
+        for name, leaf in params.items():
+            self.register_buffer(name.replace(".", "|"), leaf)  # module names must not hold dots
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, ...) to outputs (B, Q)."""
+        params = {name.replace("|", "."): leaf for name, leaf in self.named_buffers(recurse=False)}
+        return self.predictor.outputs(self.learner, params, x)

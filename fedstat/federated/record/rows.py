@@ -1,0 +1,277 @@
+"""A run's tables, which grow with it: their last rows in memory, those before in files where the run has a folder.
+
+Rows come round by round. When those in memory are `SEGMENT` or more at the end of a round they become a file, a
+segment, which is never written again: later checkpoints link to it. So a checkpoint costs the rows that are new, a run
+holds no more than the rows of a segment, and where segments end does not depend on who wrote them or how often.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import union_categoricals
+
+from fedstat._files import complete_folder, link, reach_disk, sha256
+from fedstat.federated.history import TEXT
+from fedstat.inference.reading.formats.fedstat import marked
+
+#: Rows that a run with a folder holds in memory before it writes them into a segment.
+SEGMENT = 2**18
+#: Tables of single rounds that are kept apart before they are joined.
+_PIECES = 256
+#: How often to look for a file whose folder another process replaces meanwhile.
+_TRIES = 100
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A file of rows.
+
+    Attributes
+    ----------
+    folder : Path
+        The run's folder, or another one that holds files of a run.
+    name : str
+        The file's path in it.
+    sha256 : str
+        The hash of its content.
+    rows : int
+        Number of rows.
+    """
+
+    folder: Path
+    name: str
+    sha256: str
+    rows: int
+
+    @classmethod
+    def write(cls, table: pd.DataFrame, folder: Path, name: str) -> Segment:
+        """Write a table into a new file."""
+        file = folder / name
+        file.parent.mkdir(exist_ok=True)
+        table.to_parquet(file, index=False)
+        return cls(folder, name, sha256(file), len(table))
+
+    def read(self, dtypes: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the rows, with columns of some types.
+
+        Raises
+        ------
+        ValueError
+            If the file is another one by now, or gone.
+        """
+        content = b""
+        for left in reversed(range(_TRIES)):
+            try:
+                content = (complete_folder(self.folder) / self.name).read_bytes()
+                break
+            except FileNotFoundError:  # a writer may be between two renames
+                if not left:
+                    raise ValueError(f"{self._path} is gone: {self._remedy}") from None
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise ValueError(f"{self._path} is damaged, or has been replaced: {self._remedy}")
+        return pd.read_parquet(io.BytesIO(content))[list(dtypes)].astype(dtypes)
+
+    def put(self, folder: Path) -> Segment:
+        """Link, or copy, the file to the same place in another folder, and return it there."""
+        source = complete_folder(self.folder) / self.name
+        if not source.exists():
+            raise ValueError(f"{self._path} is gone: {self._remedy}")
+        (folder / self.name).parent.mkdir(exist_ok=True)
+        link(source, folder / self.name)
+        return replace(self, folder=folder)
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / self.name
+
+    @property
+    def _remedy(self) -> str:
+        return "the run was changed after this result was made; load it again with fs.load, or put back what was there."
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A table of a run as it stands.
+
+    Attributes
+    ----------
+    dtypes : mapping of str to dtype
+        Its columns.
+    segments : tuple of Segment
+        Its first rows.
+    tail : tuple of DataFrame
+        The rows that follow.
+    kept : mapping of (label, seed) to int, optional
+        The round that is kept of each run, where there is a rule for it; the table then has a column that marks it.
+    """
+
+    dtypes: Mapping[str, Any]
+    segments: tuple[Segment, ...] = ()
+    tail: tuple[pd.DataFrame, ...] = ()
+    kept: Mapping[tuple[str, int], int] | None = None
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, dtypes: Mapping[str, Any]) -> Rows:
+        """Return the rows of a table in memory."""
+        kept = None
+        if "kept" in table:
+            found = table.loc[table["kept"], ["method", "seed", "round"]].drop_duplicates()
+            kept = {(str(m), int(s)): int(t) for m, s, t in found.itertuples(index=False)}
+        return cls(dtypes, (), (table[list(dtypes)],), kept)
+
+    @classmethod
+    def found(
+        cls, dtypes: Mapping[str, Any], files: Sequence[Segment], kept: Mapping[tuple[str, int], int] | None
+    ) -> Rows:
+        """Return the rows of a run's files; those of the last one come into memory if more may join them."""
+        if files[-1].rows >= SEGMENT:
+            return cls(dtypes, tuple(files), (), kept)
+        return cls(dtypes, tuple(files[:-1]), (files[-1].read(dtypes),), kept)
+
+    def __len__(self) -> int:
+        return sum(segment.rows for segment in self.segments) + sum(map(len, self.tail))
+
+    def parts(self) -> Iterator[pd.DataFrame]:
+        """Yield the table in parts, one after the other, each of whole rounds."""
+        for segment in self.segments:
+            yield self._marked(segment.read(self.dtypes))
+        yield self._marked(joined(self.tail, self.dtypes))
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The whole table in memory."""
+        marked = None if self.kept is None else {"kept": bool}
+        return joined(list(self.parts()), {**self.dtypes, **(marked or {})})
+
+    def write(self, folder: Path, name: str) -> tuple[Segment, ...]:
+        """Write all rows into a run's new folder, and return the files; what lies in files already is linked."""
+        full, rest = divided(joined(self.tail, self.dtypes))
+        known = [segment.put(folder) for segment in self.segments]
+        fresh = [*full, *([rest] if len(rest) or not (known or full) else [])]
+        return (*known, *(Segment.write(t, folder, named(name, i)) for i, t in enumerate(fresh, len(known))))
+
+    def _marked(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table if self.kept is None else marked(table, self.kept)
+
+
+class Growing:
+    """A table of a run to which every round adds rows.
+
+    Parameters
+    ----------
+    name : str
+        The table's folder in that of the run.
+    before : Rows
+        The rows to go on from.
+    aside : Path, optional
+        A folder, made when it is needed, for segments that no checkpoint holds yet; without it all new rows stay in
+        memory.
+    """
+
+    def __init__(self, name: str, before: Rows, aside: Path | None) -> None:
+        self.name, self.dtypes, self.aside = name, before.dtypes, aside
+        self.segments, self.blocks = list(before.segments), list(before.tail)
+        self.pieces: list[pd.DataFrame] = []
+        self.count = sum(map(len, self.blocks))
+        self._seal()
+
+    def add(self, table: pd.DataFrame) -> None:
+        """Add the rows of a round."""
+        if len(table):
+            self.pieces.append(joined([table], self.dtypes))
+            self.count += len(table)
+        if len(self.pieces) >= _PIECES:  # many small tables would keep memory in pieces
+            self._join()
+        self._seal()
+
+    def rows(self, kept: Mapping[tuple[str, int], int] | None = None) -> Rows:
+        """Return the table as it stands."""
+        self._join()
+        return Rows(self.dtypes, tuple(self.segments), tuple(self.blocks), kept)
+
+    def saved(self, files: Sequence[Segment]) -> None:
+        """Take note of the files of a checkpoint, which holds all rows."""
+        for segment in self.segments:
+            if segment.folder == self.aside:
+                (segment.folder / segment.name).unlink()
+        self.segments = list(files[: len(self.segments)])
+
+    def _join(self) -> None:
+        if self.pieces:
+            self.blocks.append(joined(self.pieces, self.dtypes))
+            self.pieces = []
+
+    def _seal(self) -> None:
+        """Write what fills segments."""
+        if self.aside is None or self.count < SEGMENT:
+            return
+        self._join()
+        full, rest = divided(joined(self.blocks, self.dtypes))
+        try:
+            for table in full:
+                self.aside.mkdir(parents=True, exist_ok=True)
+                segment = Segment.write(table, self.aside, named(self.name, len(self.segments)))
+                reach_disk(self.aside / segment.name)  # a checkpoint that links to it takes that for granted
+                self.segments.append(segment)
+        except OSError as error:
+            raise OSError(
+                f"rows of {self.name} could not be written in {self.aside}: {error}. The last checkpoint, if there is "
+                "one, stays; make room or mend the folder, and continue from it with resume=fs.load(folder)."
+            ) from error
+        self.blocks, self.count = [rest] if len(rest) else [], len(rest)
+
+
+def named(table: str, number: int) -> str:
+    """Return the name of a segment in a run's folder."""
+    return f"{table}/{number:05}.parquet"
+
+
+def divided(table: pd.DataFrame) -> tuple[list[pd.DataFrame], pd.DataFrame]:
+    """Cut a table after the first rounds that fill segments; return these, and the rest."""
+    ends = [*(np.flatnonzero(np.diff(table["round"])) + 1), len(table)] if len(table) >= SEGMENT else []
+    full, first = [], 0
+    while (place := int(np.searchsorted(ends, first + SEGMENT))) < len(ends):
+        full.append(_trimmed(table.iloc[first : ends[place]]))
+        first = int(ends[place])
+    return full, _trimmed(table.iloc[first:]) if first else table
+
+
+def joined(tables: Sequence[pd.DataFrame], dtypes: Mapping[str, Any]) -> pd.DataFrame:
+    """Append tables to each other; text becomes categories, in alphabetical order."""
+    tables = [table for table in tables if len(table)]  # labels of an empty one are of no type that joins others
+    if not tables:
+        return pd.DataFrame(columns=list(dtypes)).astype(dtypes)
+    text = [name for name in dtypes if name in TEXT]
+    if len(tables) == 1 and all(isinstance(tables[0][name].dtype, pd.CategoricalDtype) for name in text):
+        return tables[0][list(dtypes)]
+    coded = [
+        {name: table[name].astype(object).astype("category") if name in text else table[name] for name in dtypes}
+        if any(not isinstance(table[name].dtype, pd.CategoricalDtype) for name in text)
+        else table
+        for table in tables
+    ]
+    return pd.DataFrame(
+        {
+            name: union_categoricals([one[name] for one in coded], sort_categories=True)
+            if name in text
+            else np.concatenate([one[name] for one in coded])
+            for name in dtypes
+        }
+    )
+
+
+def _trimmed(table: pd.DataFrame) -> pd.DataFrame:
+    """Number a piece's rows from 0, and drop categories that it does not hold."""
+    table = table.reset_index(drop=True)
+    return table.assign(
+        **{n: table[n].cat.remove_unused_categories() for n in table if isinstance(table[n].dtype, pd.CategoricalDtype)}
+    )

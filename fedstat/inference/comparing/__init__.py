@@ -1,0 +1,1 @@
+"""The comparison of methods: `compare`, its tables, sentences and pictures."""

@@ -1,0 +1,197 @@
+"""Compare methods, paired on seeds: the front door of the statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from fedstat.inference.analysis_plan import AnalysisPlan
+from fedstat.inference.comparing.comparison import Comparison
+from fedstat.inference.comparing.conclusions import conclude
+from fedstat.inference.comparing.differences import tabulate_differences, tabulate_methods
+from fedstat.inference.comparing.notes import against_plan, in_words, notes_on
+from fedstat.inference.intervals.design import Design
+from fedstat.inference.intervals.equivalence import check_margin
+from fedstat.inference.intervals.family import Rule
+from fedstat.inference.levels import check_level
+from fedstat.inference.reading.choosing import Estimand
+from fedstat.inference.reading.gathering import Gathered, gather
+from fedstat.inference.reading.opening import read_runs
+from fedstat.inference.reading.sameness import check_across, held_sources, told_design
+from fedstat.inference.reading.scores import Scores
+
+#: What stands for the choice of a control where nobody chooses.
+AUTO = "auto"
+_UNKNOWN = (
+    "How the seeds came about is not known here: the comparison speaks of other runs of the same kind, and of other "
+    "clients or data only as far as these changed with the seed."
+)
+_ONE_SEED = "The comparison speaks of this run alone: with one seed a difference may be chance."
+
+
+def compare(
+    results: Any,
+    *,
+    metric: str | None = None,
+    control: str | None = AUTO,
+    estimand: Estimand = None,
+    last: int | None = None,
+    split: str | None = None,
+    level: float | None = None,
+    margin: float | None = None,
+    simultaneous: bool = True,
+    moderated: bool | str = "auto",
+    across: str | Sequence[str] = (),
+    design: Design | None = None,
+    plan: AnalysisPlan | None = None,
+) -> Comparison:
+    """Compare methods, paired on seeds, and say what may be concluded.
+
+    Results are one or several of: what `fedstat.federate` returns, its history, a run's folder, a file or a table
+    (`fedstat.read_results` says which). A method that ran under other seeds in another result is the same method; one
+    that ran later and alone, under the same seeds, is compared by naming both results. What cannot be compared is
+    refused: runs on other data or with other participants, by the fingerprints that they carry, and runs that end after
+    other rounds. A client whose value is infinite, NaN or absent leaves its method without a mean, and is counted.
+
+    Parameters
+    ----------
+    results : Result, DataFrame, path, or a sequence or mapping of them
+        Runs under common seeds; a mapping gives them names.
+    metric : str, optional
+        By default accuracy, else mse, else the only one.
+    control : str or None
+        Label of the method that the others are compared with; None compares all pairs. By default FedAvg if it is
+        there, else the first.
+    estimand : str or mapping of str to str, optional
+        Which model of the methods is measured, for all or by label: "personal", "global", "fine-tuned", "trained". By
+        default a method's only one; in results of fedstat its own, which it lists first; in other tables the first of
+        "personal", "fine-tuned", "cluster" and "global" that it has. Several models under other names must be chosen
+        from.
+    last : int, optional
+        The primary summary is the mean over clients and over the evaluated ones of the last `last` rounds, 10 by
+        default; of runs that stopped early, over clients in the round that each kept.
+    split : str, optional
+        The samples measured on: by default the clients' test samples, else validation, else training samples; "common"
+        for the test set that all clients have in common.
+    level : float, optional
+        Confidence level, 0.95 by default.
+    margin : float, optional
+        Largest difference that counts as none, in the unit of the metric and fixed beforehand: outcomes may then be
+        "equivalent". Seeds needed are counted for it; for shares they are counted for a point otherwise.
+    simultaneous : bool
+        Whether all intervals (and all equivalences) are to hold together at `level`, rather than each.
+    moderated : bool or "auto"
+        Whether variances of the methods borrow strength from each other; by default where that is
+        not visibly wrong.
+    across : str or sequence of str
+        In what the results may differ: "data", "participants", "rounds". The difference is then named.
+    design : Design, optional
+        How seeds, clients and data belong together, which decides the interval; by default as the runs tell.
+    plan : AnalysisPlan, optional
+        What was planned beforehand; by default the runs' own plan. It gives metric, control, estimand, last, split,
+        level and margin where these arguments are left out. The notes tell whether the runs began with it, and what
+        came after.
+
+    Raises
+    ------
+    ValueError
+        If the results cannot be compared, an argument is out of range, a label is unknown, or a method has several
+        models and nothing says which of them is meant.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import compare
+    >>> base = [0.71, 0.69, 0.70, 0.72]
+    >>> values = {"FedAvg": base, "Ditto": [0.80, 0.79, 0.81, 0.82], "Local": [0.79, 0.80, 0.80, 0.81]}
+    >>> rows = [(m, s, 0, v) for m, of in values.items() for s, v in enumerate(of)]
+    >>> table = pd.DataFrame(rows, columns=["method", "seed", "client", "accuracy"])
+    >>> print(*compare(table, control=None, margin=0.03).conclusions)
+    Equivalent, to within 3 points: Ditto and Local. FedAvg is worse than both.
+    """
+    asked = {"metric": metric, "estimand": estimand, "last": last, "split": split, "level": level, "margin": margin}
+    if not isinstance(design, Design | None):
+        raise ValueError(f"design must be a fedstat.inference.Design, got {design!r}.")
+    found, chosen, plan, before = _gathered(results, asked, check_across(across), plan)
+    scores, level = found.scores, check_level(chosen["level"])
+    margin = None if chosen["margin"] is None else _margin(chosen["margin"], scores, level)
+    control = _control(scores, control, plan)
+    design = design or told_design(found.configs, found.clients)
+    pairs = _pairs(scores, control)
+    rule: Rule = "joint" if simultaneous else "none"
+    known = design or Design(clients="new", data="drawn")
+    aim = scores.aim(margin)
+    differences, notes = tabulate_differences(scores, pairs, known, level, rule, moderated, margin, aim)
+    told = " ".join(filter(None, (design.sentence() if design else _UNKNOWN, held_sources(found.configs))))
+    return Comparison(
+        scores=scores,
+        summary=tabulate_methods(scores, known, level),
+        differences=differences,
+        control=control,
+        level=level,
+        simultaneous=simultaneous,
+        margin=margin,
+        estimand=in_words(found, control, level, simultaneous, len(pairs), margin),
+        conclusions=conclude(scores, differences, control, aim),
+        notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, control)),
+        generalises=_ONE_SEED if len(scores.seeds) == 1 else told,
+    )
+
+
+def _gathered(
+    results: Any, asked: Mapping[str, Any], across: Sequence[str], plan: AnalysisPlan | None
+) -> tuple[Gathered, dict[str, Any], AnalysisPlan | None, bool]:
+    """Gather the runs, let a plan decide what the arguments leave open, and tell whether all runs carry that plan."""
+    runs = read_runs(results)
+    plans = [run.plan for run in runs.values() if run.plan is not None]
+    if plan is None and plans:
+        if len({one.digest for one in plans}) > 1:
+            raise ValueError("results were run under different analysis plans; choose one with plan=.")
+        plan = plans[0]
+    usual: dict[str, Any] = {"last": 10, "level": 0.95}
+    chosen: dict[str, Any] = {
+        name: next((v for v in (value, getattr(plan, name, None)) if v is not None), usual.get(name))
+        for name, value in asked.items()
+    }
+    found = gather(runs, chosen["metric"], chosen["split"], chosen["last"], chosen["estimand"], across)
+    named = asked["estimand"] if isinstance(asked["estimand"], Mapping) else {}
+    labels = found.scores.methods
+    for label in named:
+        # the same label in several results goes with the result's name
+        if not any(known == label or known.startswith(f"{label} (") for known in labels):
+            raise ValueError(f"estimand must name methods of {', '.join(labels)}, got {label!r}.")
+    return found, chosen, plan, plan is not None and found.plans == {plan.digest}
+
+
+def _margin(margin: float, scores: Scores, level: float) -> float:
+    """Return a margin that some difference can exceed, at a level at which equivalence is tested."""
+    margin = check_margin(margin)
+    if scores.of_shares and margin >= 1:
+        raise ValueError(
+            f"margin must be below 1 for {scores.metric}, whose values are shares, got {margin:g}: no difference is "
+            "larger. A point is 0.01."
+        )
+    if level <= 0.5:
+        raise ValueError(f"level must exceed 0.5 where there is a margin, got {level:g}.")
+    return margin
+
+
+def _control(scores: Scores, control: str | None, plan: AnalysisPlan | None) -> str | None:
+    """Return the label that the others are compared with; None for all pairs."""
+    if control == AUTO and plan is not None:
+        control = plan.control
+    if control == AUTO:
+        return "FedAvg" if "FedAvg" in scores.methods else scores.methods[0]
+    if control is not None and control not in scores.methods:
+        raise ValueError(f"control must be one of {', '.join(scores.methods)}, or None for all pairs, got {control!r}.")
+    return control
+
+
+def _pairs(scores: Scores, control: str | None) -> list[tuple[int, int]]:
+    """Return the pairs compared, as numbers of methods; those with missing values have no difference."""
+    whole = [i for i, label in enumerate(scores.methods) if label not in scores.missing]
+    if control is None:
+        return list(combinations(whole, 2))
+    against = scores.methods.index(control)
+    return [(i, against) for i in whole if i != against and control not in scores.missing]

@@ -1,0 +1,115 @@
+"""Comparison of methods, paired on seeds: tables, pictures, and sentences on what a reader may conclude."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedstat.inference.comparing.compared import Compared
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Compared):
+    """Methods compared; ``print`` it, draw it, or take its tables.
+
+    Attributes
+    ----------
+    scores : Scores
+        What was compared: a number for each method, seed and client.
+    summary : DataFrame
+        A row for each method: ``model`` (which of its models is measured), ``mean`` over clients equally and over
+        seeds, its t limits ``low`` and ``high`` (for each method alone), ``by samples`` (the mean with clients weighted
+        by their samples; where these are known), ``sd over seeds``, ``seeds``, and ``missing`` (in words) where
+        values are missing: then there is no mean.
+    differences : DataFrame
+        A row for each pair, named "A − B": ``method``, ``against``, ``difference``, its limits ``low`` and ``high``,
+        ``correlation`` of the pairs, ``pairs`` (common seeds), ``p (t)`` and ``p (sign flips)`` of one test alone,
+        ``p (adjusted)`` to the intervals, ``outcome`` ("different", "equivalent", "undecided", "no spread"),
+        ``seeds needed`` to tell ``aim`` apart with a power of 80%, and, where samples are known, the same difference
+        ``by samples`` with ``low by samples`` and ``high by samples``.
+    control : str or None
+        What the others are compared with; None if all pairs are compared.
+    level : float
+        Of the intervals: of all together if they are simultaneous, else of each.
+    simultaneous : bool
+        Whether the intervals hold together.
+    margin : float or None
+        Largest difference that counts as none.
+    estimand : str
+        What the numbers measure, in words.
+    conclusions : tuple of str
+        A sentence for each question that the comparison answers.
+    notes : tuple of str
+        What must be known to read the numbers.
+    generalises : str
+        What the result speaks of, as the design allows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedstat.inference import compare
+    >>> values = {"FedAvg": [0.71, 0.69, 0.70, 0.72], "Ditto": [0.80, 0.79, 0.81, 0.82]}
+    >>> rows = [(m, s, 0, v) for m, of in values.items() for s, v in enumerate(of)]
+    >>> found = compare(pd.DataFrame(rows, columns=["method", "seed", "client", "accuracy"]), control="FedAvg")
+    >>> found.differences[["difference", "low", "high", "outcome"]].round(3)
+                    difference    low   high    outcome
+    Ditto − FedAvg         0.1  0.087  0.113  different
+    >>> print(*found.conclusions)
+    Ditto (by 10.0 points [8.7, 11.3]) is better than FedAvg.
+    """
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw a forest of the differences with their intervals."""
+        from fedstat.inference.comparing.drawing import forest
+
+        return forest(self, ax)
+
+    def curves(self, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
+        """Draw the metric over rounds, bytes or seconds, with bands that hold at all rounds together."""
+        from fedstat.inference.comparing.drawing import curves
+
+        return curves(self, ax, axis=axis)
+
+    def clients(self, ax: Axes | None = None, *, method: str | None = None, against: str | None = None) -> Axes:
+        """Draw what each client gains or loses by a method against another, by default the best against the control."""
+        from fedstat.inference.comparing.drawing import clients
+
+        return clients(self, ax, method=method, against=against)
+
+    def critical_difference(self, ax: Axes | None = None) -> Axes:
+        """Draw mean ranks over seeds, and join the methods that cannot be told apart."""
+        from fedstat.inference.comparing.drawing import critical_difference
+
+        return critical_difference(self, ax)
+
+    def to_latex(self) -> str:
+        """Return the table for LaTeX, with booktabs; the best method and those equivalent to it are marked by rule."""
+        from fedstat.inference.comparing.printing import latex
+
+        return latex(self)
+
+    def to_markdown(self) -> str:
+        """Return the tables and sentences as Markdown."""
+        from fedstat.inference.comparing.printing import markdown
+
+        return markdown(self)
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return summary and differences as one CSV table, and write it if there is a path."""
+        from fedstat.inference.comparing.printing import csv
+
+        return csv(self, path)
+
+    def __str__(self) -> str:
+        from fedstat.inference.comparing.printing import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        from fedstat.inference.comparing.printing import html
+
+        return html(self)

@@ -1,0 +1,243 @@
+"""What a reader may conclude from differences of methods, in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedstat.inference.formatting import interval, listed
+from fedstat.inference.intervals.paired import decimals
+from fedstat.inference.reading.scores import Scores, better
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Above so many methods pairs are counted rather than named.
+_NAMED = 6
+#: Numbers of seeds above this are not told one from another.
+_MOST = 1000
+
+
+def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, margin: float | None) -> tuple[str, ...]:
+    """Say in sentences which methods differ, which are equivalent and which cannot be told apart.
+
+    Runs that are absent, of seeds under which other methods have one, are counted, and the differences told that would
+    hold had these runs failed. A run that failed is worth the worst value: zero where more is better, which is then a
+    share, and the largest value that any run reached where less is better, since losses have no worst one.
+
+    Parameters
+    ----------
+    scores : Scores
+        What was compared.
+    differences : DataFrame
+        A row for each pair, with the columns method, against, difference, low, high, outcome, and seeds needed.
+    control : str or None
+        What the others are compared with; None if all pairs are compared.
+    margin : float or None
+        Differences that `outcome` counts as none, and that seeds are needed for.
+    """
+    gaps = (*_absent(scores, differences), *_without(scores, control))
+    if not len(differences):
+        return gaps
+    if control is not None:
+        return (*_against(scores, differences, control, margin), *gaps)
+    if len(scores.methods) <= _NAMED:
+        return (*_pairs(scores, differences, margin), *gaps)
+    return (*_counts(scores, differences), *gaps)
+
+
+def _few(names: Iterable[str]) -> str:
+    """Name the first of many."""
+    found = list(names)
+    return f"{', '.join(found[:3])} and {len(found) - 3} more"
+
+
+def size(value: float, scores: Scores) -> str:
+    """Say how large a difference is, without its sign: in points where values are shares."""
+    if not scores.of_shares:
+        return f"{abs(value):.4g}"
+    points = f"{100 * abs(value):.4g}"
+    return f"{points} point{'s' * (points != '1')}"
+
+
+def _words(scores: Scores) -> tuple[str, str]:
+    """Return the words for a positive and for a negative difference."""
+    return {1: ("better than", "worse than"), -1: ("worse than", "better than"), 0: ("above", "below")}[
+        better(scores.metric)
+    ]
+
+
+def _seeds(rows: pd.DataFrame) -> str:
+    counts = sorted({int(n) for n in rows["pairs"]})
+    return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+
+
+def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
+    """Say how many seeds would tell the methods apart, were they `margin` apart."""
+    known = rows["seeds needed"].dropna()
+    if margin is None or not len(known):
+        return ""
+    if np.isinf(known).all():
+        return f"; no number of splits of these data would do for {size(margin, scores)}"
+    low, high = known.min(), known.max()
+    if (rows["seeds needed"] <= rows["pairs"]).all():
+        return f"; that many are enough to find {size(margin, scores)}, were the difference that large"
+    if low > _MOST:
+        count = f"more than {_MOST}"
+    elif low == high:
+        count = f"about {low:.0f}"
+    else:
+        count = f"about {low:.0f} to {f'more than {_MOST}' if high > _MOST else f'{high:.0f}'}"
+    return f"; {count} would be needed for {size(margin, scores)}"
+
+
+def _span(row: pd.Series, scores: Scores, width: float) -> str:
+    """Give a difference with its interval, in the direction of the difference and with the decimals for a width."""
+    factor, unit = (100, " points") if scores.of_shares else (1, "")
+    sign = factor * (np.sign(row["difference"]) or 1.0)
+    low, high = sorted((sign * row["low"], sign * row["high"]))
+    mean, _, limits = interval((sign * row["difference"], low, high), decimals(factor * width)).partition(" ")
+    return f"{mean}{unit} {limits}"
+
+
+def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | None) -> Iterable[str]:
+    above, below = _words(scores)
+    for word, chosen in (
+        (above, rows[(rows["outcome"] == "different") & (rows["difference"] > 0)]),
+        (below, rows[(rows["outcome"] == "different") & (rows["difference"] < 0)]),
+    ):
+        if len(chosen) > _NAMED:
+            yield f"{len(chosen)} of {len(rows)} methods are {word} {control}: {_few(chosen['method'])}."
+        elif len(chosen):
+            width = float((chosen["high"] - chosen["low"]).median())
+            each = (f"{row['method']} (by {_span(row, scores, width)})" for _, row in chosen.iterrows())
+            yield f"{listed(each)} {'is' if len(chosen) == 1 else 'are'} {word} {control}."
+    yield from _equivalent(scores, rows, margin)
+    open_ = rows[rows["outcome"] == "undecided"]
+    if len(open_):
+        who = listed(open_["method"])
+        if len(open_) > _NAMED:
+            who = f"{len(open_)} of {len(rows)} methods ({_few(open_['method'])})"
+        yield (f"{who} cannot be told apart from {control} with {_seeds(open_)}{_needed(open_, scores, margin)}.")
+    yield from _no_spread(rows)
+
+
+def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable[str]:
+    above, below = _words(scores)
+    ranks = _ranked(scores)
+    won: dict[str, dict[str, list[str]]] = {label: {above: [], below: []} for label in ranks}
+    for _, row in rows[rows["outcome"] == "different"].iterrows():
+        first, second = row["method"], row["against"]
+        won[first][above if row["difference"] > 0 else below].append(second)
+        won[second][below if row["difference"] > 0 else above].append(first)
+    for _, row in rows[rows["outcome"] == "undecided"].iterrows():
+        one = rows.loc[[row.name]]
+        yield (
+            f"{row['method']} and {row['against']} cannot be told apart with {_seeds(one)}"
+            f"{_needed(one, scores, margin)}."
+        )
+    yield from _equivalent(scores, rows, margin)
+    told = set[tuple[str, str]]()
+    # those that differ from most others first; what one sentence has said the next one leaves out
+    for label in sorted(ranks, key=lambda name: -max(map(len, won[name].values()))):
+        for word in (above, below):
+            others = [other for other in ranks if other in won[label][word] and (label, other) not in told]
+            told |= {pair for other in others for pair in ((label, other), (other, label))}
+            if others:
+                yield f"{label} is {word} {_all(others, len(ranks) - 1)}."
+    yield from _no_spread(rows)
+
+
+def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
+    """Say which runs are absent, and what the differences would be if they had failed."""
+    gone = {
+        label: [str(seed) for seed, ran in zip(scores.seeds, own, strict=True) if not ran]
+        for label, own in zip(scores.methods, scores.ran, strict=True)
+        if not own.all()
+    }
+    if not gone:
+        return
+    each = (
+        f"{len(seeds)} of {len(scores.seeds)} runs of {label} (seed{'s' * (len(seeds) > 1)} "
+        f"{listed(seeds) if len(seeds) <= _NAMED else _few(seeds)})"
+        for label, seeds in gone.items()
+    )
+    one = sum(map(len, gone.values())) == 1
+    yield f"{listed(each)} {'is' if one else 'are'} absent: a pair is compared on the seeds that both have."
+    means, direction = scores.by_seed(), better(scores.metric)
+    touched = rows[rows["method"].isin(gone) | rows["against"].isin(gone)] if len(rows) else rows
+    if not direction and len(touched):
+        yield f"What their failure would mean is not said, as it is not known which way {scores.metric} is worse."
+    if not direction or not len(touched):
+        return
+    worst = 0.0 if direction > 0 else float(np.nanmax(means))
+    whole = dict(zip(scores.methods, np.where(scores.ran, means, worst), strict=True))
+    would = [float((whole[row["method"]] - whole[row["against"]]).mean()) for _, row in touched.iterrows()]
+    above, below = _words(scores)
+    if len(touched) > _NAMED:
+        turned = sum(
+            np.sign(value) != np.sign(known) for value, known in zip(would, touched["difference"], strict=True)
+        )
+        said = f"{turned} of {len(touched)} differences would change sign"
+    else:
+        said = listed(
+            f"{row['method']} would be {above if value > 0 else below} {row['against']} by {size(value, scores)}"
+            for value, (_, row) in zip(would, touched.iterrows(), strict=True)
+        )
+    where = f"{scores.metric} {worst:.4g}" + (", the largest mean of any run" if direction < 0 else "")
+    yield f"Had {'it' if one else 'they'} failed, at {where}, {said}."
+
+
+def _without(scores: Scores, control: str | None) -> Iterable[str]:
+    """Say which methods are compared with none, since values of them are missing, and what would help."""
+    remedy = "Measure them, or leave those clients out of all methods"
+    if control in scores.missing:
+        yield f"Nothing is compared with {control}, of which values are missing. {remedy}, or take another control."
+    elif missing := list(scores.missing):
+        who = listed(missing) if len(missing) <= _NAMED else f"{len(missing)} methods ({_few(missing)})"
+        yield f"{who} {'is' if len(missing) == 1 else 'are'} not compared: values are missing. {remedy}."
+
+
+def _all(others: Sequence[str], of: int) -> str:
+    return listed(others) if len(others) < max(of, 2) else "both" if of == 2 else "all others"
+
+
+def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
+    above, below = _words(scores)
+    found = rows["outcome"].value_counts()
+    yield (
+        f"Of {len(rows)} pairs {found.get('different', 0)} differ, {found.get('equivalent', 0)} are equivalent and "
+        f"{found.get('undecided', 0)} cannot be told apart with {_seeds(rows)}."
+    )
+    for label in _ranked(scores):
+        mine = rows[(rows["method"] == label) | (rows["against"] == label)]
+        sign = np.where(mine["method"] == label, 1, -1) * np.sign(mine["difference"])
+        sure = (mine["outcome"] == "different").to_numpy()
+        up, down = int((sure & (sign > 0)).sum()), int((sure & (sign < 0)).sum())
+        same, rest = ((mine["outcome"] == word).sum() for word in ("equivalent", "undecided"))
+        also = f"equivalent to {same}, " * bool(same)
+        yield f"{label} is {above} {up} others, {below} {down}, {also}and not told apart from {rest}."
+
+
+def _equivalent(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable[str]:
+    same = rows[rows["outcome"] == "equivalent"]
+    if margin is not None and len(same):
+        pairs = "; ".join(f"{row['method']} and {row['against']}" for _, row in same.iterrows())
+        yield f"Equivalent, to within {size(margin, scores)}: {pairs}."
+
+
+def _no_spread(rows: pd.DataFrame) -> Iterable[str]:
+    for _, row in rows[rows["outcome"] == "no spread"].iterrows():
+        if row["difference"] == 0:
+            yield f"{row['method']} and {row['against']} have the same mean under every seed: there is no test."
+        else:
+            yield f"{row['method']} and {row['against']} differ by the same amount under every seed: there is no test."
+
+
+def _ranked(scores: Scores) -> Sequence[str]:
+    """Return the labels of methods that have a mean, the best first."""
+    means = np.array([np.nanmean(row) if np.isfinite(row).any() else np.nan for row in scores.by_seed()])
+    order = np.argsort(-means * (better(scores.metric) or 1), kind="stable")
+    return [scores.methods[i] for i in order if np.isfinite(means[i])]

@@ -1,0 +1,142 @@
+"""The tables of a comparison: each method by itself, and the differences of pairs with intervals that hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedstat.inference.intervals.design import Design
+from fedstat.inference.intervals.family import Family, Rule
+from fedstat.inference.intervals.family import simultaneous as simultaneous_family
+from fedstat.inference.intervals.paired import sign_flip_test
+from fedstat.inference.intervals.planning import plan as seeds_for
+from fedstat.inference.reading.scores import Scores
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def tabulate_methods(scores: Scores, design: Design, level: float) -> pd.DataFrame:
+    """Tabulate the methods, each by itself, with the limits that the design gives its difference to zero."""
+    import pandas as pd
+
+    lowest, highest = (0.0, 1.0) if scores.of_shares else (-np.inf, np.inf)
+    values = np.append(scores.values, np.zeros_like(scores.values[:1]), axis=0)
+    values[[i for i, label in enumerate(scores.methods) if label in scores.missing]] = np.nan
+    alone = [(m, len(scores.methods)) for m in range(len(scores.methods))]
+    settings: dict[str, Any] = {"design": design, "level": level, "rule": "none", "moderated": False}
+    found = simultaneous_family(values, alone, **settings)
+    table = pd.DataFrame(
+        {"model": scores.models, "mean": found.estimate, "low": np.maximum(found.low, lowest),
+         "high": np.minimum(found.high, highest), "sd over seeds": found.sd, "seeds": scores.ran.sum(axis=1)},
+        index=list(scores.methods),
+    )  # fmt: skip
+    if scores.samples is not None and not design.crossed:
+        weighted = simultaneous_family(values, alone, weights=scores.samples, **settings)
+        table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, lowest)
+        table["high by samples"] = np.minimum(weighted.high, highest)
+    if scores.missing:
+        table["missing"] = [scores.missing.get(label, "") for label in scores.methods]
+    return table
+
+
+def tabulate_differences(
+    scores: Scores,
+    pairs: Sequence[tuple[int, int]],
+    design: Design,
+    level: float,
+    rule: Rule,
+    moderated: bool | str,
+    margin: float | None,
+    aim: float | None,
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Tabulate the differences of pairs, with intervals that hold together."""
+    import pandas as pd
+
+    columns = [
+        "method", "against", "difference", "low", "high", "correlation", "pairs", "sd", "p (t)", "p (sign flips)",
+        "p (adjusted)", "outcome", "seeds needed",
+    ]  # fmt: skip
+    if not pairs or len(scores.seeds) < 2:
+        return pd.DataFrame(columns=columns), ()
+    settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated}
+    family = simultaneous_family(scores.values, pairs, level=level, **settings)
+    _check_common(scores, family)
+    inner = None
+    if margin is not None:
+        # one side alone can be wrong for each pair, which the joint rule for both sides does not keep
+        one_sided = {**settings, "rule": "none" if rule == "none" else "bonferroni"}
+        inner = simultaneous_family(scores.values, pairs, level=2 * level - 1, **one_sided)
+    edge = 1.0 if scores.of_shares else np.inf
+    equal = scores.by_seed()
+    rows = []
+    for k, (i, j) in enumerate(pairs):
+        both = np.isfinite(equal[i]) & np.isfinite(equal[j])
+        flips = sign_flip_test(equal[i][both], equal[j][both])
+        outcome = _outcome(family, inner, margin, k)
+        needed = np.nan if aim is None else _needed(family, k, aim, level)
+        rows.append(
+            [scores.methods[i], scores.methods[j], family.estimate[k], max(family.low[k], -edge),
+             min(family.high[k], edge), family.correlation[k], family.n[k], family.sd[k], family.p_single[k], flips,
+             family.p[k], outcome, needed]
+        )  # fmt: skip
+    index = [f"{scores.methods[i]} − {scores.methods[j]}" for i, j in pairs]
+    table = pd.DataFrame(rows, index=index, columns=columns)
+    if scores.samples is not None and not design.crossed:
+        weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
+        table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
+        table["high by samples"] = np.minimum(weighted.high, edge)
+    return table, (*family.notes, *_spread_note(table, level))
+
+
+def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:
+    """Say how far off seeds needed may be, which grow with the square of a spread that few seeds tell roughly."""
+    from scipy import stats
+
+    counted = differences[
+        (differences["outcome"] == "undecided") & np.isfinite(differences["seeds needed"].astype(float))
+    ]
+    if not len(counted):
+        return []
+    df = int(counted["pairs"].min()) - 1
+    least, most = (df / stats.chi2.ppf(q, df) for q in ((1 + level) / 2, (1 - level) / 2))
+    return [
+        f"Seeds needed rest on the spread over {df + 1} seeds, whose {100 * level:.4g}% limits allow {least:.1g} to "
+        f"{f'{most:.2g}' if most < 100 else 'more than 100'} times as many."
+    ]
+
+
+def _needed(family: Family, k: int, margin: float, level: float) -> float:
+    """Return the seeds that would tell a pair apart that differs by `margin`, with a power of 80%; inf if none do.
+
+    Where the same data are split again and again, n splits are worth ``1 / (1 / n + test_to_train)`` independent ones.
+    """
+    if not np.isfinite(family.se[k]) or family.design.crossed:
+        return np.nan
+    count = 1 if family.rule == "none" else len(family.pairs)
+    worth = seeds_for(
+        float(family.sd[k]), margin=margin, level=level, comparisons=count, pilot_seeds=int(family.n[k])
+    ).seeds
+    rest = 1 / worth - (family.design.test_to_train or 0.0)
+    return float(np.ceil(1 / rest)) if rest > 0 else np.inf
+
+
+def _check_common(scores: Scores, family: Family) -> None:
+    """Refuse pairs without two common seeds, where there are such seeds."""
+    for (i, j), n in zip(family.pairs, family.n, strict=True):
+        if n < 2:
+            raise ValueError(
+                f"{scores.methods[i]} and {scores.methods[j]} have {n} common seeds; pairs need at least 2. Run both "
+                "under the same seeds."
+            )
+
+
+def _outcome(family: Family, inner: Family | None, margin: float | None, k: int) -> str:
+    """Say what one pair comes out as; equivalent if the interval for it lies within the margin."""
+    if not np.isfinite(family.se[k]):
+        return "no spread"
+    if inner is not None and margin is not None and -margin < inner.low[k] and inner.high[k] < margin:
+        return "equivalent"
+    return "different" if family.low[k] > 0 or family.high[k] < 0 else "undecided"

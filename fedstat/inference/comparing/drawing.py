@@ -1,0 +1,452 @@
+"""Pictures of a comparison, readable in black and white. All take axes or make a figure, and return the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedstat._random import stream
+from fedstat.inference.comparing.bands import simultaneous_band
+from fedstat.inference.comparing.conclusions import size
+from fedstat.inference.comparing.tables import limits, percent, row_names, shortened
+from fedstat.inference.reading.scores import Scores, better
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fedstat.inference.comparing.compared import Compared
+
+#: Rows of a forest, and methods that have a line style and a band of their own.
+_ROWS, _STYLED = 45, 6
+_LABEL = 36
+_LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+_MARKERS = "osD^vX"
+_AXES = {"rounds": "round", "bytes": "sent up and down by all clients", "seconds": "seconds"}
+_DRAWS = 2000
+
+
+def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
+    """Draw the differences with their intervals, the largest at the top.
+
+    Filled discs are different, squares equivalent, open discs undecided, and crosses have no spread over seeds and no
+    interval. The margin of equivalence is a grey band. Of more than 45 differences the 45 largest are drawn.
+
+    Raises
+    ------
+    ValueError
+        If there are no differences, as with one method or one seed.
+    """
+    table = comparison.differences
+    table = table[np.isfinite(table["difference"])] if len(table) else table
+    if not len(table):
+        raise ValueError("the comparison has no differences to draw; they need two methods with two common seeds.")
+    total = len(table)
+    if total > _ROWS:
+        table = table.loc[table["difference"].abs().sort_values(ascending=False, kind="stable").index[:_ROWS]]
+    table = table.sort_values("difference", kind="stable")
+    names = [_plain(name) for name in row_names(comparison, table, _LABEL)]
+    ax = _axes(ax, 1.3 + 0.2 * len(table))
+    factor = 100 if comparison.scores.of_shares else 1
+    if comparison.margin is not None:
+        span = (-factor * comparison.margin, factor * comparison.margin)
+        label = f"margin of {size(comparison.margin, comparison.scores)}"
+        ax.axvspan(*span, color="0.88", linewidth=0, zorder=0, label=label)
+    ax.axvline(0, color="0.4", linewidth=0.8, zorder=1)
+    looks = {"different": ("o", "black"), "equivalent": ("s", "black"), "undecided": ("o", "white"),
+             "no spread": ("x", "black")}  # fmt: skip
+    rows = np.arange(len(table))
+    values, low, high = (factor * table[name].to_numpy(float) for name in ("difference", "low", "high"))
+    ax.hlines(rows, np.where(np.isfinite(low), low, values), np.where(np.isfinite(high), high, values),
+              color="black", linewidth=0.9, zorder=2)  # fmt: skip
+    for outcome, (marker, face) in looks.items():
+        if (of := (table["outcome"] == outcome).to_numpy()).any():
+            ax.plot(values[of], rows[of], linestyle="none", marker=marker, markersize=4.7, markerfacecolor=face,
+                    markeredgecolor="black", markeredgewidth=0.9, zorder=3, label=outcome)  # fmt: skip
+    ax.set_yticks(rows, names)
+    ax.set_ylim(-0.8, len(rows) - 0.2)
+    against = f" to {_name(comparison.control)}" if comparison.control is not None else ""
+    some = f"the {_ROWS} largest of {total} differences" if total > _ROWS else "difference"
+    said = (f"{some}{against} in {_unit(comparison.scores, points=True)}", f"{limits(comparison)}{_good(comparison)}")
+    ax.set_xlabel("\n".join(fill(words, 48) for words in said))
+    _legend(ax, columns=3, handle=1.3)
+    return ax
+
+
+def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
+    """Draw the mean over seeds after each evaluated round, with bands that hold for all methods together.
+
+    The band is `fedstat.inference.comparing.bands.simultaneous_band`: Bonferroni's t limits at the marked rounds, at
+    most 8, and all methods; between marks its width is interpolated. With one seed there is no band. Where a band is
+    wider than the picture it runs out of it. Of more than six methods the best five and the control have lines and
+    bands of their own, and the others are grey.
+
+    Parameters
+    ----------
+    comparison : Compared
+        With curves.
+    ax : Axes, optional
+        By default of a new figure.
+    axis : {"rounds", "bytes", "seconds"}
+        Bytes and seconds are means over seeds of what a run had cost by then.
+
+    Raises
+    ------
+    ValueError
+        If there are no rounds, or the cost of rounds is not known.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    scores = comparison.scores
+    if axis not in _AXES:
+        raise ValueError(f"axis must be one of {', '.join(_AXES)}, got {axis!r}.")
+    if len(scores.rounds) < 2 or not np.isfinite(scores.curves).any():
+        raise ValueError("there is no curve to draw: it needs values after two rounds. Compare histories instead.")
+    if axis != "rounds" and axis not in (scores.spent or {}):
+        raise ValueError(
+            f'the {axis} that rounds cost are not known here; use axis="rounds", or compare what fs.federate returned.'
+        )
+    band = simultaneous_band(scores, comparison.level)
+    x, unit = _horizontal(scores, axis)
+    factor = 100 if scores.of_shares else 1
+    styled = _styled(comparison)
+    names = [_plain(name) for name in shortened(scores.methods, _LABEL).values()]
+    lines = -(-(len(styled) + 1) // _columns([names[i] for i in styled], 3))
+    ax = _axes(ax, 3.0 + 0.17 * lines)
+    for i in range(len(scores.methods)):
+        if i not in styled and np.isfinite(band.curves[i]).any():
+            ax.plot(x[i], factor * band.curves[i], color="0.75", linewidth=0.7, zorder=1)
+    drawn: list[np.ndarray] = []
+    for place, i in enumerate(styled):
+        line, marker, face = _LINES[place], _MARKERS[place], "white" if place % 2 else "black"
+        ax.plot(x[i], factor * band.curves[i], color="black", linestyle=line, linewidth=1.1, zorder=3)
+        at = band.places
+        ax.plot(x[i, at], factor * band.curves[i, at], color="black", linestyle="none", marker=marker, markersize=4,
+                markerfacecolor=face, zorder=4)  # fmt: skip
+        ax.plot([], [], color="black", linestyle=line, linewidth=1.1, marker=marker, markersize=4, markerfacecolor=face,
+                label=names[i])  # fmt: skip
+        half = np.interp(np.arange(len(scores.rounds)), at, band.half[i])
+        low, high = factor * (band.curves[i] - half), factor * (band.curves[i] + half)
+        if scores.of_shares:
+            low, high = np.clip(low, 0, 100), np.clip(high, 0, 100)
+        drawn += [low, high]
+        if np.isfinite(low).any():
+            ax.fill_between(x[i], low, high, color="0.5", alpha=0.13, linewidth=0, zorder=0)
+            for limit in (low, high):
+                ax.plot(x[i], limit, color="0.35", linestyle=line, linewidth=0.5, zorder=2)
+    if len(styled) < len(scores.methods):
+        ax.plot([], [], color="0.75", linewidth=0.7, label=f"{len(scores.methods) - len(styled)} other methods")
+    _limit_height(ax, factor * band.curves, 100 if scores.of_shares else np.inf)
+    if axis == "rounds":
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if not np.isfinite(band.half).any():
+        said = "one seed: no band"
+    else:
+        marks = "all" if len(band.places) == len(scores.rounds) else "the marked"
+        everyone = f"{len(scores.methods)} methods" if len(scores.methods) > 1 else "the method"
+        said = f"band: {percent(comparison.level)} limits (Bonferroni's t) that hold together at {marks} rounds\n"
+        said += f"and for {everyone}"
+        bottom, top = ax.get_ylim()
+        if np.nanmin(drawn) < bottom or np.nanmax(drawn) > top:
+            said += "; they run out of the picture"
+    ax.set_xlabel(f"{unit}\n{said}")
+    ax.set_ylabel(_unit(scores))
+    _legend(ax, columns=3)
+    return ax
+
+
+def clients(
+    comparison: Compared, ax: Axes | None = None, *, method: str | None = None, against: str | None = None
+) -> Axes:
+    """Draw what each client gains by a method against another one, sorted.
+
+    Gains are mean differences over seeds; where clients are drawn anew for each seed (their samples differ), each
+    client of each seed has a bar of its own. Bars of those that gain are dark, of those that lose hatched. For
+    accuracies the band between two lines is where 95% of the bars at each place would lie if no client gained or lost:
+    what the noise of the test samples alone may give, at most, since it is counted as independent between the methods
+    and, where all seeds test on the same samples, as the same under all seeds.
+
+    Parameters
+    ----------
+    comparison : Compared
+        With a value for each client.
+    ax : Axes, optional
+        By default of a new figure.
+    method : str, optional
+        By default the method with the best mean.
+    against : str, optional
+        By default the control.
+
+    Raises
+    ------
+    ValueError
+        If a method is not known, there is no control to be taken, or the methods have no client in common.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    scores = comparison.scores
+    first, second = _two(comparison, method, against)
+    gains, noise, new = client_gains(scores, first, second)
+    sign = better(scores.metric) or 1
+    factor = 100 if scores.of_shares else 1
+    order = np.argsort(gains, kind="stable")
+    gains, places = factor * gains[order], np.arange(1, len(gains) + 1)
+    ax = _axes(ax, 3.0)
+    width, edge = (0.8, 0.5) if len(gains) <= 200 else (1.0, 0.0)
+    known = better(scores.metric)
+    for of, word, face, hatch in (
+        (sign * gains > 0, "gains" if known else "more", "0.3", ""),
+        (sign * gains < 0, "loses" if known else "less", "white", "////"),
+    ):
+        if of.any():
+            ax.bar(places[of], gains[of], width, facecolor=face, edgecolor="0.1", hatch=hatch, linewidth=edge, zorder=2,
+                   label=f"{word} ({of.sum()})")  # fmt: skip
+    if (zero := int((gains == 0).sum())) > 0:
+        ax.plot([], [], " ", label=f"neither ({zero})")
+    ax.axhline(0, color="black", linewidth=0.8, zorder=3)
+    if noise is not None:
+        draws = np.sort(factor * noise[order] * stream(0, "noise of clients").normal(size=(_DRAWS, len(gains))), axis=1)
+        low, high = np.quantile(draws, (0.025, 0.975), axis=0)
+        ax.fill_between(places, low, high, color="0.5", alpha=0.25, linewidth=0, zorder=4)
+        ax.plot(places, low, ":", color="black", linewidth=1, label="test noise alone, at most (95%)", zorder=5)
+        ax.plot(places, high, ":", color="black", linewidth=1, zorder=5)
+    whose = "client of a seed" if new else "client, mean over seeds" if len(scores.seeds) > 1 else "client"
+    ax.set_xlabel(f"{whose}, sorted by its difference")
+    names = f"{_name(first, 24)} less {_name(second, 24)}"
+    ax.set_ylabel(f"{_unit(scores, points=True)}\n{names}" if len(names) < 34 else _unit(scores, points=True))
+    if len(names) >= 34:
+        ax.set_title(names, loc="left")
+    ax.set_xlim(0, len(gains) + 1)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend(ax, columns=4, handle=2)
+    return ax
+
+
+def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray, np.ndarray | None, bool]:
+    """Return each client's difference, the standard deviation that test noise alone may give it, and whose they are.
+
+    Returns
+    -------
+    gains : ndarray, shape (N,)
+        Mean over the seeds in which both methods have the client; each seed for itself where clients are drawn anew.
+    noise : ndarray, shape (N,), or None
+        For accuracies with known samples: the square root of ``2 p (1 - p) / n``, with p the mean of both accuracies.
+    new : bool
+        Whether clients are drawn anew for each seed.
+    """
+    if gaps := [label for label in (method, against) if label in scores.missing]:
+        raise ValueError(
+            f"{gaps[0]} has clients without a value ({scores.missing[gaps[0]]}): who gains is not known. Choose "
+            "another method, or leave these clients out of all methods."
+        )
+    a, b = (scores.values[scores.methods.index(label)] for label in (method, against))
+    there = np.isfinite(a) & np.isfinite(b)
+    if not there.any():
+        raise ValueError(f"{method} and {against} have no client of a common seed; compare methods that have.")
+    n = scores.samples
+    new = n is not None and bool((there.sum(axis=0) > 1).any()) and not _alike(n, there)
+    noise = None
+    if scores.metric == "accuracy" and n is not None and (np.nan_to_num(n)[there] > 0).all():
+        share = np.clip((a + b) / 2, 0, 1)
+        noise = np.sqrt(2 * share * (1 - share) / np.where(there, n, 1))
+    if new:
+        return (a - b)[there], None if noise is None else noise[there], True
+    some = there.any(axis=0)
+    count = there.sum(axis=0)[some]
+    gains = np.where(there, a - b, 0).sum(axis=0)[some] / count
+    if noise is not None:
+        noise = np.where(there, noise, 0).sum(axis=0)[some] / count
+    return gains, noise, False
+
+
+def _alike(samples: np.ndarray, there: np.ndarray) -> bool:
+    known = np.where(there, samples, np.nan)
+    low, high = np.where(there, known, np.inf).min(axis=0), np.where(there, known, -np.inf).max(axis=0)
+    return bool((low >= high).all())
+
+
+def critical_difference(comparison: Compared, ax: Axes | None = None) -> Axes:
+    """Draw mean ranks over seeds, and join the methods that cannot be told apart; see `draw_ranks`."""
+    import pandas as pd
+
+    from fedstat.inference import settings
+
+    scores = comparison.scores
+    table = pd.DataFrame(scores.by_seed().T, index=list(scores.seeds), columns=list(scores.methods))
+    return draw_ranks(settings.ranks(table, smaller=better(scores.metric) < 0, level=comparison.level), ax)
+
+
+def draw_ranks(ranks: Any, ax: Axes | None = None) -> Axes:
+    """Draw mean ranks on a line, the best at the left, with a bar over each group that cannot be told apart.
+
+    Parameters
+    ----------
+    ranks : Ranks
+        With the fields methods, mean_ranks, critical_difference, groups, p and settings.
+    ax : Axes, optional
+        By default of a new figure.
+
+    References
+    ----------
+    J. Demsar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006.
+    """
+    order = np.argsort(np.asarray(ranks.mean_ranks, dtype=float), kind="stable")
+    names = [str(ranks.methods[i]) for i in order]
+    short = shortened(names, 22)
+    at = np.asarray(ranks.mean_ranks, dtype=float)[order]
+    m = len(names)
+    # groups of one join nothing
+    groups = [
+        sorted(names.index(member) if isinstance(member, str) else list(order).index(member) for member in group)
+        for group in ranks.groups
+    ]
+    groups = [group for group in groups if len(group) > 1]
+    half, wide = -(-m // 2), m - 1 if m > 1 else 1
+    ax = _axes(ax, 1.1 + 0.17 * len(groups) + 0.2 * half)
+    ax.set_axis_off()
+    ax.plot([1, m], [0, 0], color="black", linewidth=1)
+    for rank in range(1, m + 1) if m <= 15 else sorted({1, *range(5, m, 5), m}):
+        ax.plot([rank, rank], [0, 0.25], color="black", linewidth=0.8)
+        ax.text(rank, 0.35, str(rank), ha="center", va="bottom", fontsize="small")
+    bars = 0.55 * len(groups)
+    for level, group in enumerate(groups):
+        ends = at[group[0]] - 0.01 * wide, at[group[-1]] + 0.01 * wide
+        ax.plot(ends, [-0.5 - 0.55 * level] * 2, color="black", linewidth=2.6, solid_capstyle="butt")
+    edge = 0.06 * wide
+    for place in range(m):
+        left = place < half
+        y = -1.1 - bars - (place if left else m - 1 - place)
+        end = 1 - edge if left else m + edge
+        ax.plot([at[place], at[place], end], [0, y, y], color="black", linewidth=0.7)
+        ax.text(end + (-0.01 if left else 0.01) * wide, y, f"{_plain(short[names[place]])} ({at[place]:.2f})",
+                ha="right" if left else "left", va="center", fontsize="small")  # fmt: skip
+    critical = ranks.critical_difference
+    top = 1.2
+    if critical is not None and np.isfinite(critical):
+        ax.plot([1, 1 + critical], [1.7, 1.7], color="black", linewidth=1)
+        for end in (1, 1 + critical):
+            ax.plot([end, end], [1.55, 1.85], color="black", linewidth=1)
+        ax.text(1, 1.95, f"critical difference {critical:.2f}", ha="left", va="bottom", fontsize="small")
+        top = 2.8
+    ax.set_xlim(1 - 0.8 * wide, m + 0.8 * wide)
+    ax.set_ylim(-1.6 - bars - half + 0.5, top)
+    return ax
+
+
+def _plain(words: str) -> str:
+    """Return words whose dollar signs are not read as mathematics."""
+    return words.replace("$", r"\$")
+
+
+def _name(label: object, most: int = _LABEL) -> str:
+    """Return one label that fits a picture."""
+    return _plain(shortened([label], most)[str(label)])
+
+
+def _axes(ax: Axes | None, height: float) -> Axes:
+    """Return the axes, or new ones of a figure that is as wide as a line of text."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(6.4, height), layout="constrained")[1]
+
+
+def _legend(ax: Axes, *, columns: int, handle: float = 3.2) -> None:
+    """Write the legend above the axes, where it hides nothing."""
+    handles, labels = ax.get_legend_handles_labels()
+    if not handles:
+        return
+    order = sorted(range(len(labels)), key=lambda i: labels[i].startswith("test noise"))
+    ax.legend(
+        [handles[i] for i in order],
+        [labels[i] for i in order],
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=_columns(labels, columns),
+        frameon=False,
+        borderaxespad=0.2,
+        fontsize="small",
+        handlelength=handle,
+        columnspacing=1.2,
+        title=ax.get_title("left") or None,
+        alignment="left",
+    )
+    ax.set_title("", loc="left")
+
+
+def _columns(labels: Sequence[str], columns: int) -> int:
+    """Return how many columns of these labels a legend has room for, at most `columns`."""
+    longest = max(map(len, labels))
+    return 1 if longest > 34 else min(2, columns) if longest > 20 else columns
+
+
+def _unit(scores: Scores, *, points: bool = False) -> str:
+    metric = scores.metric.replace("_", " ")
+    return f"{metric} ({'points' if points else '%'})" if scores.of_shares else metric
+
+
+def _good(comparison: Compared) -> str:
+    """Say which side is the better one."""
+    side = {1: "right", -1: "left", 0: ""}[better(comparison.scores.metric)]
+    if comparison.control is None and side:
+        return f"; {side}: first is better"
+    return f"; better at the {side}" if side else ""
+
+
+def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:
+    """Return what curves are drawn over, shape (M, T), and its name with the unit."""
+    if axis == "rounds":
+        return np.tile(scores.rounds.astype(float), (len(scores.methods), 1)), _AXES[axis]
+    spent = (scores.spent or {})[axis]
+    known = np.isfinite(spent)
+    mean = np.where(known, spent, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    mean = np.where(known.any(axis=1), mean, np.nan)
+    if axis == "seconds":
+        return mean, "seconds"
+    top = np.nanmax(mean) if known.any() else 0
+    unit, name = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")) if top >= u or u == 1)
+    return mean / unit, f"{name} {_AXES[axis]}"
+
+
+def _styled(comparison: Compared) -> list[int]:
+    """Return the methods that are told apart in a picture: all, or the best ones and the control."""
+    scores = comparison.scores
+    everyone = [i for i in range(len(scores.methods)) if np.isfinite(scores.curves[i]).any()]
+    if len(everyone) <= _STYLED:
+        return everyone
+    means = comparison.summary["mean"].to_numpy(float) * (better(scores.metric) or 1)
+    control = [] if comparison.control is None else [scores.methods.index(comparison.control)]
+    ranked = [int(i) for i in np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable") if i not in control]
+    return sorted([*ranked[: _STYLED - len(control)], *control])
+
+
+def _two(comparison: Compared, method: str | None, against: str | None) -> tuple[str, str]:
+    """Return the labels of the two methods whose clients are compared."""
+    labels = comparison.scores.methods
+    for name, value in (("method", method), ("against", against)):
+        if value is not None and value not in labels:
+            raise ValueError(f"{name} must be one of {', '.join(labels)}, got {value!r}.")
+    second = against or comparison.control
+    if second is None:
+        raise ValueError(f"against must name a method, since the comparison has no control: {', '.join(labels)}.")
+    if method == second:
+        raise ValueError(f"method and against are both {method!r}; name two methods.")
+    if method is None:
+        means = comparison.summary["mean"].to_numpy(float) * (better(comparison.scores.metric) or 1)
+        others = [i for i in np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable") if labels[i] != second]
+        if not others:
+            raise ValueError(f"there is no method to compare with {second}.")
+        method = labels[others[0]]
+    return method, second
+
+
+def _limit_height(ax: Axes, shown: np.ndarray, most: float) -> None:
+    """Let the curves decide the height of the picture, with room for narrow bands."""
+    known = shown[np.isfinite(shown)]
+    low, high = float(known.min()), float(known.max())
+    room = 0.25 * (high - low) or 0.1 * abs(high) or 1.0
+    bottom = max(low - room, -0.02 * high) if low >= 0 else low - room
+    ax.set_ylim(bottom, min(high + room, max(1.02 * most, high)))

@@ -1,0 +1,120 @@
+"""What must be known to read a comparison: what is measured, what is missing, and what was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedstat.inference.analysis_plan import AnalysisPlan
+from fedstat.inference.comparing.conclusions import size
+from fedstat.inference.comparing.majority import below_majority
+from fedstat.inference.formatting import listed
+from fedstat.inference.intervals.sequential import added_seeds
+from fedstat.inference.reading.formats.tidy import RUN, UNNAMED
+from fedstat.inference.reading.gathering import Gathered, few
+from fedstat.inference.reading.scores import Scores, still_changing
+
+#: What a value is, where the format does not say it: of each client, of a run, and of the samples that all have.
+_OF_CLIENTS = "each client's {model} on its {split} samples, mean over clients and {when}"
+_OF_RUNS = "the {model}, one number for each run on {split} samples, mean over {when}"
+_COMMON = "the {model} on the common test set, mean over {when}"
+
+
+def in_words(
+    found: Gathered, control: str | None, level: float, simultaneous: bool, pairs: int, margin: float | None
+) -> str:
+    """Say what the numbers measure."""
+    scores = found.scores
+    if found.kept:
+        when = "the round that each run kept"
+    elif scores.averaged:
+        first, last = scores.averaged[0], scores.averaged[-1]
+        alone = f"round {last} alone" if last else "the one evaluation"
+        when = f"evaluated rounds {first} to {last}" if first < last else alone
+    else:
+        when = "each result's own last rounds"
+    usual = _COMMON if scores.split == "common" else _OF_RUNS if scores.clients == (RUN,) else _OF_CLIENTS
+    told = {name: of if of and scores.split != "common" else usual for name, of in found.measured.items()}
+    parts = {of: [name for name, own in told.items() if own == of] for of in told.values()}
+    whose = listed(
+        of.format(model=_model(scores), split=scores.split, when=when) + f" ({few(names)})" * (len(parts) > 1)
+        for of, names in parts.items()
+    )
+    words = f"{scores.metric} of {whose}"
+    if not pairs or len(scores.seeds) < 2:
+        return words
+    against = "differences of all pairs" if control is None else f"differences to {control}"
+    kind = "simultaneous " if simultaneous and pairs > 1 else ""
+    return f"{words}; {against}, paired on seeds, {kind}{100 * level:.4g}% intervals" + (
+        "" if margin is None else f", margin {size(margin, scores)}"
+    )
+
+
+def _model(scores: Scores) -> str:
+    """Name the model that is measured; where methods differ in it, that of each."""
+    methods: dict[str, list[str]] = {model: [] for model in scores.models}
+    for label, model in zip(scores.methods, scores.models, strict=True):
+        methods[model].append(label)
+    if len(methods) > 1:
+        return f"model ({', '.join(f'{model} of {_named(labels)}' for model, labels in methods.items())})"
+    (model,) = methods
+    return f"model ({model})" if model == UNNAMED else f"model {model}" if " " in model else f"{model} model"
+
+
+def _named(labels: list[str]) -> str:
+    return listed(labels) if len(labels) < 7 else f"{len(labels)} methods"
+
+
+def notes_on(found: Gathered, level: float) -> list[str]:
+    """Tell what must be known to read the numbers: gaps, short runs, unequal seeds, two weightings, few seeds."""
+    scores = found.scores
+    said = [f"{label}: {gaps}; the method has no mean and no difference." for label, gaps in scores.missing.items()]
+    said += [] if found.majority is None else below_majority(scores, found.majority, level)
+    evaluated = scores.rounds[scores.rounds > 0]
+    if len(scores.averaged) > 1 and len(scores.averaged) >= len(evaluated):
+        said.append(
+            f"Rounds {scores.averaged[0]} to {scores.averaged[-1]} are all that were evaluated: their mean is one of "
+            "learning, not of where the methods end. Run longer, or average fewer rounds (last)."
+        )
+    said += [f"{label} {words}: its mean is not where it ends." for label, words in still_changing(scores).items()]
+    for config in found.configs.values():
+        if (looks := config.get("looks")) and looks[0] > 1:
+            said.append(added_seeds(looks, level))
+    if scores.samples is not None:
+        held = scores.samples[scores.there]
+        if held.min() < held.max():
+            said.append(
+                f"Clients have {held.min():.0f} to {held.max():.0f} {scores.split} samples. Counted equally, a mean "
+                "says what a client drawn at random can expect; by samples, what a sample drawn at random can expect."
+            )
+    return said
+
+
+def against_plan(
+    plan: AnalysisPlan | None, before: bool, scores: Scores, asked: Mapping[str, Any], control: str | None
+) -> list[str]:
+    """Tell what was planned, before the runs if they carry the plan, and what came after."""
+    if plan is None:
+        return []
+    after = []
+    for name, value in (*asked.items(), ("control", control)):
+        planned = getattr(plan, name)
+        if name == "control" and value != planned:
+            after.append(f"control {value or 'none, all pairs'} (planned: {planned or 'none, all pairs'})")
+        elif name != "control" and value is not None and value != planned:
+            after.append(f"{name} {value} ({'not planned' if planned is None else f'planned: {planned}'})")
+    if more := [label for label in scores.methods if label not in plan.arms]:
+        after.append(f"arms {listed(more)}")
+    if fewer := [label for label in plan.arms if label not in scores.methods]:
+        after.append(f"{listed(fewer)} left out")
+    counts = sorted({len(scores.seeds), *scores.ran.sum(axis=1).tolist()})
+    if plan.seeds is not None and counts != [plan.seeds]:
+        after.append(f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds (planned: {plan.seeds})")
+    what = f"{len(plan.arms)} arms, {'all pairs' if plan.control is None else f'control {plan.control}'}"
+    said = f"Planned before the runs (plan {plan.digest[:12]}): {what}."
+    if not before:
+        said = (
+            f"Held against plan {plan.digest[:12]}: {what}. Not all runs carry it, so whether it came before them is "
+            "not known here."
+        )
+    return [said, f"Not as planned: {'; '.join(after)}." if after else "All of it is as planned."]

@@ -1,0 +1,324 @@
+"""A comparison as plain text, Markdown, HTML, LaTeX or CSV."""
+
+from __future__ import annotations
+
+import html as markup
+import re
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedstat._files import atomic_file
+from fedstat.inference.comparing.conclusions import size
+from fedstat.inference.comparing.tables import (
+    Table,
+    counts,
+    decimals,
+    differences_table,
+    fixed,
+    limits,
+    percent,
+    summary_table,
+)
+from fedstat.inference.formatting import listed, p_value
+from fedstat.inference.reading.scores import better
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedstat.inference.comparing.compared import Compared
+
+#: Characters in a line of text, and of the name of a row.
+_WIDTH, _LABEL = 120, 40
+#: Rows of differences that are printed; the others are counted.
+_ROWS = 30
+
+
+def text(comparison: Compared) -> str:
+    """Return what a terminal shows, at most 120 characters wide: conclusions first, then the tables they rest on."""
+    parts = [_wrapped(comparison.conclusions), _wrapped([comparison.estimand])]
+    tables = [summary_table(comparison, label=_LABEL)]
+    if len(comparison.differences):
+        tables.append(differences_table(comparison, _ROWS, label=_LABEL))
+    for table in tables:
+        lines, left_out = _aligned(table)
+        notes = [f"(not shown here: {', '.join(left_out)})"] if left_out else []
+        parts.append("\n".join([_wrapped([table.title]), *lines, *notes]))
+    if (more := len(comparison.differences) - _ROWS) > 0:
+        parts.append(f"{more} smaller differences are in the table `differences`, and in what to_csv writes.")
+    parts.append(_wrapped(f"note: {note}" for note in notes_of(comparison)))
+    parts.append(_wrapped([comparison.generalises]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def notes_of(comparison: Compared) -> list[str]:
+    """Return the notes, with those on missing values, each once."""
+    told = "\n".join(comparison.notes)
+    gaps = [
+        f"{label}: {words}; the method has no mean and no difference."
+        for label, words in comparison.gaps.items()
+        if words not in told
+    ]
+    return [*gaps, *comparison.notes]
+
+
+def _wrapped(paragraphs: Iterable[str]) -> str:
+    return "\n".join(
+        textwrap.fill(paragraph, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        for paragraph in paragraphs
+        if paragraph
+    )
+
+
+def _aligned(table: Table) -> tuple[list[str], list[str]]:
+    """Return the lines of a table, and the columns for which a line has no room."""
+    left_out: list[str] = []
+    while True:
+        shown = table.without(left_out)
+        lines = [[_one_line(cell) for cell in line] for line in (shown.header, *shown.rows)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(shown.header))]
+        rest = [name for name in table.least if name in shown.header]
+        if sum(widths) + 2 * (len(widths) - 1) <= _WIDTH or not rest:
+            break
+        left_out.append(rest[0])
+    left = [name in table.words for name in shown.header]
+    return [
+        "  ".join(
+            cell.ljust(width) if words else cell.rjust(width)
+            for cell, width, words in zip(line, widths, left, strict=True)
+        ).rstrip()
+        for line in lines
+    ], left_out
+
+
+def _one_line(cell: str) -> str:
+    return " ".join(cell.split())
+
+
+def markdown(comparison: Compared) -> str:
+    """Return sentences and tables, all rows of them, as Markdown."""
+    parts = [_bullets(comparison.conclusions), _escaped_markdown(comparison.estimand)]
+    tables = [summary_table(comparison)]
+    if len(comparison.differences):
+        tables.append(differences_table(comparison))
+    for table in tables:
+        lines = [table.header, [":--" if name in table.words else "--:" for name in table.header], *table.rows]
+        cells = [[cell if i == 1 else _escaped_markdown(cell) for cell in line] for i, line in enumerate(lines)]
+        shown = "\n".join(f"| {' | '.join(line)} |" for line in cells)
+        parts.append(f"**{_escaped_markdown(table.title)}**\n\n{shown}")
+    parts += [_bullets(notes_of(comparison)), _escaped_markdown(comparison.generalises)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _bullets(sentences: Iterable[str]) -> str:
+    return "\n".join(f"- {_escaped_markdown(sentence)}" for sentence in sentences)
+
+
+def _escaped_markdown(words: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", _one_line(words))
+
+
+def html(comparison: Compared) -> str:
+    """Return sentences and tables for a notebook; all that comes from the user is escaped."""
+    parts = [_list(comparison.conclusions), f"<p>{_escaped(comparison.estimand)}</p>"]
+    parts.append(_html_table(summary_table(comparison)))
+    total = len(comparison.differences)
+    if total:
+        parts.append(_html_table(differences_table(comparison, _ROWS)))
+    if total > _ROWS:
+        every = _html_table(differences_table(comparison))
+        parts.append(f"<details><summary>all {total} differences</summary>{every}</details>")
+    parts += [_list(notes_of(comparison)), f"<p>{_escaped(comparison.generalises)}</p>"]
+    return f'<div class="fedstat-comparison">{"".join(parts)}</div>'
+
+
+def _escaped(words: str) -> str:
+    return markup.escape(_one_line(words))
+
+
+def _list(sentences: Iterable[str]) -> str:
+    items = "".join(f"<li>{_escaped(sentence)}</li>" for sentence in sentences)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _html_table(table: Table) -> str:
+    sides = [f' style="text-align: {"left" if name in table.words else "right"}"' for name in table.header]
+    head = "".join(f"<th{side}>{_escaped(name)}</th>" for side, name in zip(sides, table.header, strict=True))
+    rows = (
+        "".join(f"<td{side}>{_escaped(cell)}</td>" for side, cell in zip(sides, row, strict=True)) for row in table.rows
+    )
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    title = f'<caption style="text-align: left">{_escaped(table.title)}</caption>'
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def latex(comparison: Compared) -> str:
+    r"""Return a ``table`` for LaTeX, which needs the package booktabs and no other.
+
+    A row for each method: its mean with limits and, where the comparison has a control, the difference to it. The best
+    mean is bold. Underlined is what is equivalent to the best one by the comparison's margin, and a dagger marks what
+    cannot be told apart from it; a note below the table states this rule. Where the best method was not compared with
+    all others nobody is marked but it, and the note says so.
+    """
+    found = comparison.summary
+    factor, unit, points, least = (100, r" (\%)", " (points)", 1) if comparison.scores.of_shares else (1, "", "", 0)
+    places = decimals(factor * (found["high"] - found["low"]) / 2, factor * found["mean"], least)
+    marks, rule = _marks(comparison)
+    models = found["model"].nunique() > 1
+    head = ["Method", *["Model"] * models, f"{_tex(comparison.scores.metric.replace('_', ' ')).capitalize()}{unit}"]
+    against = None if comparison.control is None or not len(comparison.differences) else comparison.differences
+    if against is not None:
+        by_method = against.set_index("method")
+        differing = decimals(factor * (against["high"] - against["low"]) / 2, factor * against["difference"], least)
+        head += [f"Difference to {_tex(str(comparison.control))}{points}", "$p$"]
+    head.append("Seeds")
+    rows = []
+    for label, row in found.iterrows():
+        mean = _tex_estimate(factor * row[["mean", "low", "high"]].to_numpy(float), places)
+        cells = [_tex(str(label)), *[_tex(str(row["model"]))] * models]
+        cells.append(marks[str(label)].format(mean) if str(label) in marks else mean)
+        if against is not None:
+            cells += ["", ""]
+            if label in by_method.index:
+                d = by_method.loc[label]
+                estimate = factor * d[["difference", "low", "high"]].to_numpy(float)
+                cells[-2:] = [_tex_estimate(estimate, differing), _tex(p_value(d["p (adjusted)"]))]
+        rows.append(" & ".join([*cells, *counts([row["seeds"]])]) + r" \\")
+    said = _upper_first(comparison.estimand.rstrip("."))
+    if found["low"].notna().any():
+        said += f"; in brackets {percent(comparison.level)} intervals over seeds of each method alone"
+    notes = [rule]
+    if against is not None and against["low"].notna().any():
+        kind = limits(comparison).replace("limits", "intervals")
+        notes.append(f"Differences are paired on seeds, with {kind} and p-values adjusted to them.")
+    notes += [*notes_of(comparison), comparison.generalises]
+    sides = "l" * (1 + models) + "r" * (len(head) - 1 - models)
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            f"\\caption{{{_tex(said)}.}}",
+            f"\\begin{{tabular}}{{{sides}}}",
+            r"\toprule",
+            " & ".join(head) + r" \\",
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+            r"\smallskip",
+            r"\begin{minipage}{\linewidth}\footnotesize",
+            *[_tex(_ended(note)) for note in notes if note],
+            r"\end{minipage}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _marks(comparison: Compared) -> tuple[dict[str, str], str]:
+    """Return how the mean of each marked method is set, by its label, and the rule in words."""
+    means, direction = comparison.summary["mean"].dropna(), better(comparison.scores.metric)
+    if not direction or not len(means):
+        return {}, "No method is marked as the best" + ("" if direction else ", since more or less may be better") + "."
+    ran = comparison.scores.ran[[label in means.index for label in comparison.scores.methods]]
+    if (ran != ran[0]).any():
+        return {}, "No method is marked as the best: they ran under different seeds, so that means are not paired."
+    top = means.max() if direction > 0 else means.min()
+    best = [str(label) for label in means.index[means == top]]
+    marks = dict.fromkeys(best, r"\textbf{{{}}}")
+    bold = f"Bold: the best mean ({listed(best)})" if len(best) > 1 else "Bold: the best mean"
+    outcomes = {
+        str(row["against"] if row["method"] == best[0] else row["method"]): row["outcome"]
+        for _, row in comparison.differences.iterrows()
+        if best[0] in (row["method"], row["against"])
+    }
+    if not {str(label) for label in means.index} <= {*outcomes, best[0]}:
+        return marks, f"{bold}. It was not compared with all other methods, so none of them is marked."
+    others = {label: outcome for label, outcome in outcomes.items() if label not in best}
+    marks |= {label: r"\underline{{{}}}" for label, outcome in others.items() if outcome == "equivalent"}
+    marks |= {label: r"{}$^{{\dagger}}$" for label, outcome in others.items() if outcome == "undecided"}
+    marks |= {label: r"{}$^{{\ddagger}}$" for label, outcome in others.items() if outcome == "no spread"}
+    words = [bold]
+    found = set(others.values())
+    if comparison.margin is not None:
+        words.append(f"underlined: equivalent to the best within {size(comparison.margin, comparison.scores)}")
+    if "undecided" in found:
+        words.append("†: not told apart from the best")
+    if "no spread" in found:
+        words.append("‡: no spread over seeds, and no test against the best")
+    return marks, "; ".join(words) + "."
+
+
+def _tex_estimate(numbers: np.ndarray, places: int) -> str:
+    """Format a mean with its limits; without limits, the mean."""
+    mean, low, high = (_tex(fixed(value, places)) for value in numbers)
+    return mean if np.isnan(numbers[1:]).any() else f"{mean} [{low}, {high}]"
+
+
+_GREEK = (
+    "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon varphi chi "
+    "psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
+)
+#: What LaTeX reads otherwise, or its standard fonts lack. Brackets and stars after a line's end would be read as its
+#: arguments, and pairs of hyphens and quotes as one sign.
+_TEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"$<$", ">": r"$>$", "|": r"$|$", '"': "''",
+    "[": "{[}", "]": "{]}", "*": "{*}", "`": r"\`{}", "''": "'{}'", "--": "-{}-",
+    "−": "$-$", "–": "--", "—": "---", "…": r"\ldots{}", "×": r"$\times$", "±": r"$\pm$", "∞": r"$\infty$",
+    "≤": r"$\le$", "≥": r"$\ge$", "→": r"$\to$", "·": r"$\cdot$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$",
+    "“": "``", "”": "''", "‘": "`", "’": "'",
+    **dict(zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ", (f"$\\{name}$" for name in _GREEK.split()), strict=True)),
+}  # fmt: skip
+_TEX_PATTERN = re.compile("|".join(re.escape(sign) for sign in sorted(_TEX, key=len, reverse=True)))
+
+
+def _tex(words: str) -> str:
+    return _TEX_PATTERN.sub(lambda match: _TEX[match[0]], _one_line(words))
+
+
+def _upper_first(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _ended(sentence: str) -> str:
+    """End a sentence. Its first word may be the name of a file or a method, and stays as it is."""
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
+
+
+def csv(comparison: Compared, path: str | Path | None = None) -> str:
+    """Return summary and differences as one CSV table, with what they measure in each row; missing cells are empty.
+
+    The column ``table`` tells the rows of the summary from those of the differences. Numbers are not rounded, and
+    shares are not in percent. With a path the table is also written there.
+    """
+    import pandas as pd
+
+    frames = []
+    for name, frame in (("summary", comparison.summary), ("differences", comparison.differences)):
+        if len(frame):
+            known: pd.DataFrame = frame.rename_axis("method").reset_index() if name == "summary" else frame
+            frames.append(known.dropna(axis="columns", how="all").assign(table=name))
+    joined = pd.concat(frames, ignore_index=True)
+    first = [name for name in ("table", "method", "against") if name in joined]
+    joined = joined[[*first, *(name for name in joined if name not in first)]]
+    joined = joined.astype({name: "Int64" for name in ("seeds", "pairs") if name in joined})
+    joined = joined.assign(
+        metric=comparison.scores.metric,
+        split=comparison.scores.split,
+        control=comparison.control,
+        level=comparison.level,
+        simultaneous=comparison.simultaneous,
+        margin=comparison.margin,
+        estimand=comparison.estimand,
+    )
+    written: str = joined.to_csv(index=False)
+    if path is not None:
+        with atomic_file(path) as temporary:
+            temporary.write_text(written, encoding="utf-8")
+    return written

@@ -1,0 +1,107 @@
+"""Choose what is compared where nobody says it: split, metric, and the model of each method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedstat.inference.formatting import listed
+from fedstat.inference.reading.opening import Run
+from fedstat.inference.reading.reduction import Reduced
+
+Estimand = str | Mapping[str, str] | None
+#: fedstat's names of models: of a method that has several the first one is measured where nobody chooses.
+_MODELS = ("personal", "fine-tuned", "cluster", "global", "trained")
+SPLITS = ("test", "validation", "train")
+
+
+def choose_split(runs: Mapping[str, Run], split: str | None) -> str:
+    """Return the split that is measured on: by default of the clients' test samples, else validation, else training."""
+    there = {name: {of for _, of in run.rounds} for name, run in runs.items()}
+    wanted = {name: split or next((one for one in SPLITS if one in found), None) for name, found in there.items()}
+    for name, one in wanted.items():
+        if one not in there[name]:
+            known = ", ".join(sorted(there[name]))
+            raise ValueError(f"results must hold evaluations, but {name} has none of split {one!r}; it has {known}.")
+    if len(set(wanted.values())) > 1:
+        each = ", ".join(f"{name}: {one}" for name, one in wanted.items())
+        raise ValueError(f"results must be measured on one split, got {each}; choose one that all have with split=.")
+    return str(next(iter(wanted.values())))
+
+
+def choose_metric(runs: Mapping[str, Run], metric: str | None, split: str) -> str:
+    """Return the metric compared: by default accuracy, else mse, else the only one that all runs have."""
+    there = {name: [one for one, of in run.rounds if of == split] for name, run in runs.items()}
+    common = [one for one in next(iter(there.values())) if all(one in found for found in there.values())]
+    if metric is None:
+        metric = next((one for one in ("accuracy", "mse") if one in common), common[0] if len(common) == 1 else None)
+        if metric is None:
+            known = ", ".join(common) or "; ".join(f"{name}: {', '.join(found)}" for name, found in there.items())
+            raise ValueError(f"results have no metric in common that is the usual one; choose with metric=. {known}.")
+    for name, found in there.items():
+        if metric not in found:
+            known = ", ".join(found)
+            raise ValueError(f"metric {metric!r} is not in the history of {name}, split {split!r}; it has {known}.")
+    return metric
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One run's reduced numbers, a row for each method: the model of it that is chosen."""
+
+    reduced: Reduced
+    rows: Mapping[str, int]
+
+
+def choose_models(reduced: Reduced, estimand: Estimand, name: str, *, own: bool) -> Part:
+    """Choose one model of each method, as `measured_models` does, of the result called `name`."""
+    rows: dict[str, dict[str, int]] = {}
+    for i, (label, model) in enumerate(reduced.methods):
+        rows.setdefault(label, {})[model] = i
+    chosen = measured_models({label: list(found) for label, found in rows.items()}, estimand, name, own=own)
+    return Part(reduced, {label: rows[label][model] for label, model in chosen.items()})
+
+
+def measured_models(
+    models: Mapping[str, Sequence[str]], estimand: Estimand, source: str, *, own: bool = False
+) -> dict[str, str]:
+    """Return which of its models each method is measured by.
+
+    Parameters
+    ----------
+    models : mapping of str to sequence of str
+        The models of each method.
+    estimand : str, mapping of str to str, or None
+        The model that is asked for, of all methods or by label.
+    source : str
+        What holds the values, in words.
+    own : bool
+        Whether each method lists its own model first, as in the results of fedstat. Otherwise fedstat's names tell.
+
+    Raises
+    ------
+    ValueError
+        If a method has no such model, or several of which none is known to be meant.
+    """
+    chosen, unclear = dict[str, str](), dict[str, None]()
+    for label, found in models.items():
+        wanted = estimand.get(label) if isinstance(estimand, Mapping) else estimand
+        if wanted is not None and wanted not in found:
+            raise ValueError(
+                f"estimand of {label} must be one of {', '.join(sorted(found))} in {source}, got {wanted!r}."
+            )
+        if wanted is None and (own or len(found) == 1):
+            wanted = found[0]
+        elif wanted is None and {*found} <= {*_MODELS}:
+            wanted = min(found, key=_MODELS.index)
+        if wanted is None:
+            unclear |= dict.fromkeys(sorted(found))
+        else:
+            chosen[label] = wanted
+    if unclear:
+        who = listed(label for label in models if label not in chosen)
+        options = " or ".join(f"estimand={model!r}" for model in unclear)
+        raise ValueError(
+            f"{source} measures several models of {who}, and nothing says which of them is meant. Choose {options}."
+        )
+    return chosen

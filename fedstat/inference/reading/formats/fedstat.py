@@ -1,0 +1,228 @@
+"""fedstat's own runs, read without torch: a run's folder, or the folder that ``fedstat run`` fills."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat._files import complete_folder, sha256
+from fedstat.inference.analysis_plan import AnalysisPlan
+from fedstat.inference.reading.formats.tidy import COLUMNS, typed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MANIFEST = "manifest.json"
+_TEXT = ("method", "estimand", "split", "metric")
+
+
+@dataclass(frozen=True)
+class History:
+    """The history of a run on disk, which is read row by row.
+
+    Attributes
+    ----------
+    files : sequence of Path
+        Its files, one after the other.
+    kept : mapping of (label, seed) to int, optional
+        The round that is kept of each run, where there is a rule for it.
+    metric : str, optional
+        The only metric to read.
+    """
+
+    files: Sequence[Path]
+    kept: Mapping[tuple[str, int], int] | None = None
+    metric: str | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, a few hundred thousand at once."""
+        return self.batches(COLUMNS)
+
+    def batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with some of the columns; no others are read."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        coded, columns = pa.dictionary(pa.int32(), pa.string()), [name for name in COLUMNS if name in wanted]
+        read = list(dict.fromkeys([*columns, *(["metric"] if self.metric is not None else [])]))
+        for path in self.files:
+            with pq.ParquetFile(path, read_dictionary=list(_TEXT), memory_map=True) as file:
+                for batch in file.iter_batches(batch_size=1 << 19, columns=read):
+                    rows = batch
+                    if self.metric is not None:
+                        rows = batch.filter(pc.equal(batch["metric"].cast(pa.string()), self.metric))
+                    arrays = [rows[n].cast(coded) if n in _TEXT else rows[n] for n in columns]
+                    if self.kept is not None and {*COLUMNS} <= {*wanted}:
+                        arrays.append(pa.array(marked(rows.to_pandas(), self.kept)["kept"]))
+                        yield pa.record_batch(arrays, [*columns, "kept"])
+                    else:
+                        yield pa.record_batch(arrays, columns)
+
+
+def marked(table: pd.DataFrame, kept: Mapping[tuple[str, int], int]) -> pd.DataFrame:
+    """Return rows of a history with a column that says which of them are of the round that their run keeps."""
+    found = np.zeros(len(table), dtype=bool)
+    seed, rounds = table["seed"].to_numpy(), table["round"].to_numpy()
+    for (label, of), number in kept.items():
+        found |= (rounds == number) & (seed == of) & (table["method"] == label).to_numpy()
+    return table.assign(kept=found)
+
+
+def segments(sums: Mapping[str, Any], table: str) -> list[str]:
+    """Return the names of a table's files in their order, out of all files that a manifest lists."""
+    return sorted((name for name in sums if name.startswith(f"{table}/")), key=lambda name: (len(name), name))
+
+
+def kept_rounds(manifest: Mapping[str, Any]) -> dict[tuple[str, int], int] | None:
+    """Return the round that is kept of each run; None where no rule keeps one."""
+    kept = manifest["kept"]
+    return None if kept is None else {(str(label), int(seed)): int(number) for label, seed, number in kept}
+
+
+def run_folder(path: Path) -> Path | None:
+    """Return the folder of the run at `path`, which may lie in it under ``run``; None if there is no run.
+
+    A run that lacks one of its files is one all the same, and is refused where that file is read.
+    """
+    for folder in map(complete_folder, (path, path / "run")):
+        found = (folder / "config.toml").is_file(), (folder / "metrics").is_dir(), (folder / _MANIFEST).is_file()
+        if sum(found) >= 2 or _is_old(folder):
+            return folder
+    return None
+
+
+def facts(path: Path) -> tuple[History, dict[str, Any], pd.DataFrame | None, Path | None]:
+    """Read all of a run but the rows of its history.
+
+    Parameters
+    ----------
+    path : Path
+        The run's folder, or one that holds it under ``run``.
+
+    Returns
+    -------
+    history : History
+    config : dict
+    clients : DataFrame or None
+        Columns seed, client, name, train, validation, test; None if the run was saved without.
+    plan : Path or None
+        The file ``plan.toml`` of the run or of the folder around it.
+
+    Raises
+    ------
+    ValueError
+        If there is no run, or a file that is read is not the one that the run's manifest lists.
+    """
+    folder = checked(path, "config.toml", "metrics")
+    manifest = json.loads((folder / _MANIFEST).read_bytes())
+    try:
+        history = History([folder / name for name in segments(manifest["sha256"], "metrics")], kept_rounds(manifest))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder / _MANIFEST} is damaged ({type(error).__name__}: {error}).") from error
+    config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    if digest := config.get("plan"):
+        plan = folder / "plan.toml"
+        if not plan.is_file() or AnalysisPlan.read(plan).digest != digest:
+            raise ValueError(f"{plan} is missing or has been changed since the run began; put back what was there.")
+    plans = (place / "plan.toml" for place in dict.fromkeys((folder, path)))
+    return history, config, clients_of(path), next((plan for plan in plans if plan.is_file()), None)
+
+
+def clients_of(path: Path) -> pd.DataFrame | None:
+    """Read the table of clients of the run at `path`, None if it was saved without; it raises the errors of `facts`."""
+    folder = checked(path)
+    if "clients.parquet" not in _sums(folder) and not (folder / "clients.parquet").is_file():
+        return None
+    return pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
+
+
+def read(history: History) -> pd.DataFrame:
+    """Read the history of a run whole.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing.
+    """
+    import pyarrow as pa
+
+    return typed(pa.Table.from_batches(list(_whole(history))).unify_dictionaries().to_pandas())
+
+
+def _whole(history: History) -> Iterator[pa.RecordBatch]:
+    """Yield the rows, at least one batch of them, which may be empty."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for file in history.files:
+        if lacking := [name for name in COLUMNS if name not in pq.read_schema(file).names]:
+            raise ValueError(f"{file} lacks the column {lacking[0]!r}.")
+    empty = True
+    for batch in history:
+        empty = False
+        yield batch
+    if empty:
+        yield pa.RecordBatch.from_pandas(pd.DataFrame({name: [] for name in COLUMNS}), preserve_index=False)
+
+
+def traffic(folder: Path) -> pd.DataFrame:
+    """Read the bytes that travelled in a run, whose files have been `checked`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sums = json.loads((folder / _MANIFEST).read_bytes())["sha256"]
+    tables = [pq.read_table(folder / name, read_dictionary=["method"]) for name in segments(sums, "traffic")]
+    return pa.concat_tables(tables).unify_dictionaries().to_pandas()
+
+
+def _is_old(folder: Path) -> bool:
+    return (folder / "metrics.parquet").is_file()
+
+
+def checked(path: Path, *names: str) -> Path:
+    """Return the folder of the run at `path` after the checksums of its files were found as its manifest says.
+
+    Parameters
+    ----------
+    path : Path
+        As in `facts`.
+    *names : str
+        Files, and tables with all of their files.
+
+    Raises
+    ------
+    ValueError
+        If there is no run, or a file is missing or another one.
+    """
+    folder = run_folder(path)
+    if folder is None:
+        raise ValueError(f"{path} is no fedstat run: config.toml or metrics is missing.")
+    if _is_old(folder):
+        raise ValueError(f"{folder} was saved by an earlier fedstat, in another form; run it again.")
+    sums = _sums(folder)
+    listed = [[name] if "." in name else segments(sums, name) or [f"{name}/00000.parquet"] for name in names]
+    for name in chain.from_iterable(listed):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder} is no complete fedstat run: {name} is missing.")
+        if sha256(folder / name) != sums.get(name):
+            raise ValueError(f"{folder / name} is damaged: it is not the file that {_MANIFEST} lists.")
+    return folder
+
+
+def _sums(folder: Path) -> dict[str, Any]:
+    """Read the checksums of a run's files."""
+    try:
+        return dict(json.loads((folder / _MANIFEST).read_bytes())["sha256"])
+    except FileNotFoundError:
+        raise ValueError(f"{folder} is no complete fedstat run: {_MANIFEST} is missing.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder / _MANIFEST} is damaged ({type(error).__name__}: {error}).") from error

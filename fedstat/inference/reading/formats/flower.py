@@ -1,0 +1,157 @@
+"""Flower's results: JSON, the objects that its runs end with, and a pickled History.
+
+Flower itself leaves no file: a run ends with an object, and apps write it. Those forms are read that Flower's own code
+and its examples and baselines write; a pickle is read as data. Source: https://github.com/adap/flower at
+fdef7afb1dca3030553be302366cfd285ed6632c (version 1.28, 29 March 2026).
+
+- The attributes of `flwr.serverapp.strategy.Result` (``framework/py/flwr/serverapp/strategy/result.py``), dumped:
+  train_metrics_clientapp, evaluate_metrics_clientapp and evaluate_metrics_serverapp, each {round: {metric: value}}.
+- A list with one entry for each round (``examples/advanced-pytorch/pytorch_example/strategy.py``): round,
+  train_metrics, evaluate_metrics_clientapp, evaluate_metrics_serverapp.
+- The attributes of `flwr.server.History` (``framework/py/flwr/server/history.py``), dumped: losses_distributed and
+  losses_centralized, lists of (round, loss); metrics_distributed_fit, metrics_distributed and metrics_centralized,
+  {metric: list of (round, value)}.
+- {round: {metric: value}}, measured by the server
+  (``examples/flower-simulation-step-by-step-pytorch/my-awesome-app/my_awesome_app/my_strategy.py``).
+- A `Result` or a `History` in memory; and a History as a pickle, alone or with other things in a dictionary under
+  "history" (`save_results_as_pickle` of many baselines, such as ``baselines/fedprox/fedprox/utils.py``).
+- {"run_config": {...}, "round_res": [{metric: value}, ...]} (``baselines/fedrep``, ``baselines/floco``, server_app.py);
+  values named ``centralized_...`` start before the first round.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedstat._pickled import read_pickled
+from fedstat.inference.reading.formats.runs import METHOD, SEED
+from fedstat.inference.reading.formats.tidy import UNNAMED, Content, rows
+
+#: Split and estimand of what each part of the file measures.
+_PARTS = {
+    "train_metrics_clientapp": ("train", UNNAMED),
+    "train_metrics": ("train", UNNAMED),
+    "evaluate_metrics_clientapp": ("test", UNNAMED),
+    "evaluate_metrics_serverapp": ("common", "global"),
+    "metrics_distributed_fit": ("train", UNNAMED),
+    "metrics_distributed": ("test", UNNAMED),
+    "metrics_centralized": ("common", "global"),
+    "losses_distributed": ("test", UNNAMED),
+    "losses_centralized": ("common", "global"),
+}
+_NOTE = (
+    "Flower's numbers are of a run as a whole, client -1: of the clients' samples (split test, weighted as the app "
+    "does) or of the server's own (split common)"
+)
+_MEASURED = "the {model}, one number over the clients' {split} samples, weighted as the app does, mean over {when}"
+#: Files that are read as a pickled History.
+PICKLES = (".pkl", ".pickle")
+_HISTORY = "flwr.server.history History"
+_Found = Iterator[tuple[str, int, str, Any]]
+
+
+def content_of(result: Any) -> dict[str, Any] | None:
+    """Return what a `Result` or a `History` in memory holds, None if it is neither."""
+    found = {part: getattr(result, part) for part in _PARTS if hasattr(result, part)}
+    return found or None
+
+
+def read(path: Path, given: Mapping[str, Any], content: Any = None) -> Content:
+    """Read one file, or `content` if it is in memory; `given` may hold the method and the seed, which few files tell.
+
+    Raises
+    ------
+    ValueError
+        If the file has no known form, or if nothing tells its method or seed.
+    """
+    import pandas as pd
+
+    name = "result" if content is not None else repr(path.name)
+    content = _content(path) if content is None else content
+    config = content.get("run_config", {}) if isinstance(content, dict) else {}
+    config = config if isinstance(config, dict) else {}
+    method = given.get("method") or next((config[name] for name in config if name in METHOD), None)
+    seed = next((config[name] for name in config if name in SEED), given.get("seed"))
+    if method is None or not isinstance(seed, int):
+        raise ValueError(
+            f"{path} does not tell its {'method' if method is None else 'seed'}; give "
+            f"fs.read_results({{'FedAvg': [{name}, ...]}}), those of a method in the order of their seeds."
+        )
+    values: dict[tuple[str, str, str], dict[int, float]] = {}
+    for part, round, name, value in _found(path, content):
+        if isinstance(value, bool | str) or value is None or isinstance(value, list):
+            continue  # other things that an app keeps
+        split, estimand = _PARTS[part]
+        own = values.setdefault((split, estimand, _metric(name)), {})
+        if round in own:
+            raise ValueError(f"{path} has {name} of round {round} twice in {part}.")
+        own[round] = float(value)
+    tables = [
+        rows(str(method), seed, list(own), metric, list(own.values()), split=split, estimand=estimand)
+        for (split, estimand, metric), own in values.items()
+    ]
+    if not tables:
+        raise ValueError(f"{path} holds no numbers by round as Flower's apps write them; write CSV instead.")
+    return Content([pd.concat(tables, ignore_index=True)], (_NOTE,), _MEASURED)
+
+
+def _content(path: Path) -> Any:
+    """Return what a file holds."""
+    if path.suffix.lower() not in PICKLES:
+        try:
+            return json.loads(path.read_text(encoding="utf-8-sig"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is no readable JSON: {error}") from error
+    try:
+        found = read_pickled(path.read_bytes(), str(path), (_HISTORY,))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} may be a pickle, which can run any code when it is read, and is none of Flower's History; write "
+            f"the numbers as CSV or JSON. {error}"
+        ) from error
+    return found.get("history", found) if isinstance(found, dict) else found
+
+
+def _found(path: Path, content: Any) -> _Found:
+    """Yield the part, the round, the name and the value of every measurement, in whatever form the file has."""
+    try:
+        if isinstance(content, list):
+            for entry in content:
+                for part in _PARTS.keys() & entry.keys():
+                    for name, value in entry[part].items():
+                        yield part, int(entry["round"]), name, value
+        elif "round_res" in content:
+            turns: dict[str, int] = {}
+            for entry in content["round_res"]:
+                for name, value in entry.items():
+                    central = name.startswith("centralized_")
+                    turns[name] = turns.get(name, -1 if central else 0) + 1
+                    yield "metrics_centralized" if central else "metrics_distributed", turns[name], name, value
+        elif known := _PARTS.keys() & content.keys():
+            for part in sorted(known):
+                if part.startswith("losses"):
+                    yield from ((part, int(round), "loss", value) for round, value in content[part])
+                elif part.startswith("metrics"):
+                    for name, pairs in content[part].items():
+                        yield from ((part, int(round), name, value) for round, value in pairs)
+                else:
+                    for round, of in content[part].items():
+                        yield from ((part, int(round), name, value) for name, value in of.items())
+        else:
+            for round, of in content.items():
+                yield from (("evaluate_metrics_serverapp", int(round), name, value) for name, value in of.items())
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{path} has none of the forms in which Flower's apps write results ({type(error).__name__}: {error}); "
+            "write CSV instead."
+        ) from error
+
+
+def _metric(name: str) -> str:
+    """Return the metric's name without the place where it was measured, which split and estimand tell."""
+    plain = re.sub(r"^(federated_evaluate|centralized|federated|eval|test|train|val)_", "", name)
+    return {"acc": "accuracy"}.get(plain, plain)

@@ -1,0 +1,375 @@
+"""Tables that anybody wrote: CSV and parquet, streamed, with columns that are named or mapped."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedstat.inference.reading.formats.tidy import BESIDE, COLUMNS, METRICS, RUN, TEXT, UNNAMED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Names of columns that other programs use, without case and marks, by ours. They are suggested, never guessed.
+_VARIANTS = {
+    "method": "algorithm algo strategy approach methods arm alg methodname algorithmname",
+    "seed": "run trial repetition rep replicate randomseed runid seeds times repeat",
+    "client": "clientid clientidx clients cid user userid node nodeid site party partitionid",
+    "round": "rounds epoch globalepoch globalround communicationround commround serverround roundnum iteration step",
+    "estimand": "modeltype whichmodel",
+    "split": "subset partition evaluatedon",
+    "accuracy": "acc testacc testaccuracy accuracytest top1 top1accuracy evalacc evalaccuracy",
+    "balanced_accuracy": "balancedacc bacc balancedaccuracy",
+    "auc": "rocauc auroc testauc",
+    "log_loss": "logloss crossentropy nll",
+    "loss": "testloss evalloss",
+    "f1": "f1score",
+    "value": "score result",
+}
+_OURS = (*COLUMNS, *BESIDE)
+_DEFAULTS: dict[str, Any] = {"round": 0, "client": RUN, "estimand": UNNAMED, "split": "test"}
+_WORDS = {
+    "seed": "the files of a method are its seeds 0, 1, ...",
+    "round": "one evaluation of each run, called round 0",
+    "client": f"one number for each run as a whole, called client {RUN}",
+    "estimand": f"the model measured is {UNNAMED}",
+    "split": "values are of test samples",
+}
+_CODED = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table on disk as batches of tidy rows; it can be passed over as often as one likes.
+
+    Attributes
+    ----------
+    path : Path
+    found : dict of str to str
+        The file's column of each of ours that it has; ``value`` is not among them.
+    values : dict of str to str
+        The metric of each column of values; "" where the column ``metric`` says it.
+    given : dict
+        The method and the seed of all rows where the caller says them.
+    only : str or None
+        The only metric to read, where the column ``metric`` says it.
+    percent : frozenset of str
+        Columns of values that are in percent.
+    notes : tuple of str
+        What was assumed, and which columns are not read.
+    unread : tuple of str
+        The columns that are not read.
+    delimiter : str
+        What separates the columns of a CSV file.
+    names : tuple of str
+        All columns of the file.
+    named : bool
+        Whether clients have names, and not numbers.
+    frame : pyarrow.Table or None
+        The table itself, if it is in memory; `path` is then its name.
+    """
+
+    path: Path
+    found: Mapping[str, str]
+    values: Mapping[str, str]
+    given: Mapping[str, Any]
+    only: str | None
+    percent: frozenset[str]
+    notes: tuple[str, ...]
+    unread: tuple[str, ...]
+    delimiter: str
+    names: tuple[str, ...]
+    named: bool = False
+    frame: pa.Table | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, a few hundred thousand at once."""
+        return self.batches(_OURS)
+
+    def batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with some of the columns of a history; no others are read."""
+        done, values = 0, self.values if "value" in wanted else {}
+        keys = [name for ours, name in self.found.items() if ours in wanted or ours == "metric"]
+        for batch in self._batches([*keys, *values]):
+            yield from self._tidy(batch, done, wanted)
+            done += batch.num_rows
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        columns = list(dict.fromkeys(columns))
+        try:
+            if self.frame is not None:
+                yield from self.frame.select(columns).combine_chunks().to_batches(max_chunksize=1 << 19)
+            elif _is_parquet(self.path):
+                import pyarrow.parquet as pq
+
+                text = [name for ours, name in self.found.items() if ours in TEXT]
+                with pq.ParquetFile(self.path, read_dictionary=text, memory_map=True) as file:
+                    yield from file.iter_batches(batch_size=1 << 19, columns=columns)
+            else:
+                from pyarrow import csv as arrow
+
+                yield from arrow.open_csv(
+                    self.path,
+                    arrow.ReadOptions(column_names=list(self.names), skip_rows=1, block_size=1 << 24),
+                    arrow.ParseOptions(delimiter=self.delimiter),
+                    arrow.ConvertOptions(column_types=dict.fromkeys(self.names, pa.string()), include_columns=columns),
+                )
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"{self.path} cannot be read: {error}") from error
+
+    def _tidy(self, batch: pa.RecordBatch, done: int, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the tidy rows of one batch, one column of values after the other; `done` rows of the file are read."""
+        common = {}
+        for ours in [name for name in _OURS if name != "value" and (name in wanted or name == "metric")]:
+            if ours in self.given:
+                common[ours] = _repeated(self.given[ours], batch.num_rows)
+            elif ours in self.found:
+                common[ours] = self._column(batch, ours, self.found[ours], done)
+            elif ours in _DEFAULTS:
+                common[ours] = _repeated(_DEFAULTS[ours], batch.num_rows)
+        for name, metric in self.values.items():
+            tidy = common | ({"metric": _repeated(metric, batch.num_rows)} if metric else {})
+            if "value" in wanted:
+                value = self._column(batch, "value", name, done)
+                tidy["value"] = pc.divide(value, 100.0) if name in self.percent else value
+            names = [ours for ours in _OURS if ours in tidy]
+            rows = pa.record_batch([tidy[ours] for ours in names], names)
+            yield rows if self.only is None else rows.filter(pc.equal(rows["metric"].cast(pa.string()), self.only))
+
+    def _column(self, batch: pa.RecordBatch, ours: str, name: str, done: int) -> pa.Array:
+        """Return a column of the file in the type of ours; a value that does not fit is shown with its line."""
+        column = batch.column(name)
+        kind, words = {
+            "kept": (pa.bool_(), "true or false"),
+            "value": (pa.float64(), "a number, or empty where it is missing"),
+            **dict.fromkeys(("seed", "round", "samples"), (pa.int64(), "a whole number")),
+            "client": (_CODED, "text") if self.named else (pa.int64(), "a whole number, as in the first rows"),
+        }.get(ours, (_CODED, "text"))
+        if column.type == kind and not (column.null_count and ours != "value"):
+            return column
+        if pa.types.is_dictionary(column.type) and kind != _CODED:
+            column = column.cast(column.type.value_type)
+        text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        if text:
+            column = pc.utf8_trim_whitespace(column)
+        if text and kind != _CODED:
+            if self.delimiter == ";":
+                column = pc.replace_substring(column, ",", ".")
+            if ours == "value":
+                column = pc.if_else(pc.is_in(column, pa.array(["", "NA", "N/A", "None", "null"])), "nan", column)
+            if ours in ("seed", "round", "client", "samples"):
+                column = pc.replace_substring_regex(column, r"^([+-]?\d+)\.0*$", r"\1")
+        if ours != "value" and (column.null_count or (text and pc.any(pc.equal(column, "")).as_py())):
+            empty = pc.is_null(column) if column.null_count else pc.equal(column, "")
+            raise ValueError(
+                f"{self._place(empty, done)} has no {ours}: column {name!r} is empty there. Fill it, or leave the row "
+                "out."
+            )
+        try:
+            if kind == _CODED:
+                return column.cast(_CODED) if pa.types.is_dictionary(column.type) else _encoded(column)
+            return column.cast(kind)
+        except pa.ArrowException:
+            bad = pa.array([not _fits(column.slice(i, 1), kind) for i in range(len(column))])
+            value = column.filter(bad)[0].as_py() if pc.any(bad).as_py() else column.type
+            raise ValueError(
+                f"{self._place(bad, done)} has {value!r} in column {name!r}, where {ours} must be {words}"
+                f"{'; number the runs from 0' * (ours == 'seed')}."
+            ) from None
+
+    def _place(self, rows: pa.Array, done: int) -> str:
+        at = done + pc.index(rows, True).as_py()
+        lines = self.frame is None and not _is_parquet(self.path)
+        return f"{self.path}, line {at + 2}," if lines else f"{self.path}, row {at},"
+
+
+def in_memory(frame: pd.DataFrame) -> pa.Table:
+    """Return a DataFrame as a table; a column of values of several kinds becomes text, as it would in a file."""
+    columns = []
+    for _, column in frame.items():
+        try:
+            columns.append(pa.Array.from_pandas(column))
+        except (pa.ArrowException, TypeError):
+            columns.append(pa.Array.from_pandas(column.map(str, na_action="ignore")))
+    return pa.table(columns, names=list(map(str, frame)))
+
+
+def open_table(
+    path: Path,
+    columns: Mapping[str, str | None] | None,
+    metric: str | None,
+    given: Mapping[str, Any],
+    frame: pa.Table | None = None,
+) -> Table:
+    """Read the names of a table's columns and decide what each of them is; `frame` is a table in memory.
+
+    Raises
+    ------
+    ValueError
+        If the table is empty or no table, or if a column is missing, ambiguous, or named otherwise; the message
+        proposes `columns`.
+    """
+    names, delimiter = _header(path) if frame is None else (frame.column_names, "")
+    if frame is not None and not frame.num_rows:
+        raise ValueError(f"{path} is empty: it has no rows.")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{path} has two columns {twice[0]!r}; rename one.")
+    mapping = _mapping(path, columns or {}, names)
+    ours = {name: mapping.get(name, name) for name in names}
+    percent = {name for name, of in ours.items() if of is not None and of.endswith(" %")}
+    ours = {name: of.removesuffix(" %") if of is not None else None for name, of in ours.items()}
+    for target in {of for of in ours.values() if of is not None}:
+        same = [name for name, of in ours.items() if of == target]
+        if len(same) > 1:
+            raise ValueError(f"{path}: columns {same[0]!r} and {same[1]!r} are both {target!r}; map one to None.")
+    found = {of: name for name, of in ours.items() if of in _OURS and of != "value"}
+    if "method" in given and "method" in found:
+        raise ValueError(f"{path} has a column for the method; give it without the label {given['method']!r}.")
+    given = {name: one for name, one in given.items() if name not in found}
+    value = next((name for name, of in ours.items() if of == "value"), None)
+    wide = {
+        name: of
+        for name, of in ours.items()
+        if of is not None and of not in _OURS and (of in METRICS or name in mapping or metric in (of, name))
+    }
+    only = None
+    if value is not None and "metric" in found:
+        values, only = {value: ""}, metric
+    elif value is not None:
+        plain = variant(value)
+        named = metric or (plain if plain in METRICS else None if plain == "value" else value)
+        if named is None or wide:
+            raise ValueError(
+                f"{path} has a column 'value'{f' beside {_listed(wide)}' * bool(wide)} but none that names the metric; "
+                + ("map what is not wanted to None." if wide else "give metric='accuracy' or the like.")
+            )
+        values = {value: named}
+    else:
+        found.pop("metric", None)
+        values = wide if metric is None else {name: of for name, of in wide.items() if metric in (of, name)}
+    unread = tuple(name for name in names if name not in (*found.values(), *values) and name not in mapping)
+    unread = tuple(name for name in unread if not re.fullmatch(r"|Unnamed: \d+|__index_level_\d+__", name))
+    missing = [name for name in ("method", "seed") if name not in found and name not in given]
+    if missing or not values:
+        lacks = [f"column {name!r}" for name in missing] + ["column of values, such as 'accuracy'"] * (not values)
+        raise ValueError(
+            f"{path} has no {' and no '.join(lacks)}; its columns are {_listed(names)}. "
+            f"{_proposal(unread, found, values)}"
+        )
+    assumed = [name for name in ("seed", *_DEFAULTS) if name not in found]
+    if variants := {name: of for name, of in _proposals(unread).items() if of in assumed}:
+        raise ValueError(
+            f"{path} has no column {next(iter(variants.values()))!r}, but {_listed(variants)}: did you mean "
+            f"columns={variants}? Map a column to None to leave it out."
+        )
+    notes = [f"no column {name}: {_WORDS[name]}" for name in assumed]
+    notes += [f"columns not read: {', '.join(unread)}"] if unread else []
+    table = Table(
+        path, found, values, dict(given), only, frozenset(percent), tuple(notes), unread, delimiter, tuple(names),
+        frame=frame,
+    )  # fmt: skip
+    if "client" not in found:
+        return table
+    first = next(table._batches([found["client"]])).column(0).slice(0, 1000)
+    if pa.types.is_dictionary(first.type):
+        first = first.cast(first.type.value_type)
+    return replace(table, named=not _fits(first, pa.float64()))
+
+
+def _mapping(path: Path, columns: Mapping[str, str | None], names: Sequence[str]) -> dict[str, str | None]:
+    """Return `columns`, from the file's names to ours, if it makes sense."""
+    for name, of in columns.items():
+        if name in names:
+            continue
+        if of in names and name in (*_OURS, *METRICS):
+            raise ValueError(
+                f"columns maps the file's names to fedstat's, and {path} has no column {name!r}: write "
+                f"columns={{{of!r}: {name!r}}}."
+            )
+        raise ValueError(f"columns names {name!r}, which {path} does not have; its columns are {_listed(names)}.")
+    return dict(columns)
+
+
+def _proposal(unread: Sequence[str], found: Mapping[str, str], values: Mapping[str, str]) -> str:
+    proposals = {
+        name: of for name, of in _proposals(unread).items() if of not in found and not (values and of in METRICS)
+    }
+    if proposals:
+        return f"Did you mean columns={proposals}?"
+    return "Map them with columns={'name in the file': 'method'}, and likewise seed and accuracy."
+
+
+def _proposals(names: Sequence[str]) -> dict[str, str]:
+    return {name: of for name in names if (of := variant(name)) is not None}
+
+
+def variant(name: str) -> str | None:
+    """Return which of our names a column's name is a variant of."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    for ours, words in _VARIANTS.items():
+        if plain in words.split() or plain == ours.replace("_", ""):
+            return ours
+    return next((ours for ours in (*_OURS, *METRICS) if plain == ours.replace("_", "")), None)
+
+
+def _header(path: Path) -> tuple[list[str], str]:
+    """Return the names of a table's columns, and what separates them."""
+    if _is_parquet(path):
+        import pyarrow.parquet as pq
+
+        try:
+            with pq.ParquetFile(path) as file:
+                names, rows = file.schema_arrow.names, file.metadata.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"{path} is no parquet file: {error}") from error
+        if not rows:
+            raise ValueError(f"{path} is empty: it has no rows.")
+        return names, ""
+    with pa.input_stream(str(path), compression="detect") as file:
+        start = file.read(1 << 20)
+    try:
+        lines = start.decode("utf-8-sig", errors="strict" if len(start) < 1 << 20 else "ignore").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8; save it as CSV in UTF-8.") from None
+    if "\0" in "".join(lines[:1]):
+        raise ValueError(f"{path} is no text; give a CSV or parquet file.")
+    if len([line for line in lines[:3] if line.strip()]) < 2:
+        raise ValueError(f"{path} is empty: it has no rows.")
+    delimiter = max(",;\t|", key=lines[0].count)
+    names = [name.strip() for name in next(csv.reader([lines[0]], delimiter=delimiter))]
+    if all(re.fullmatch(r"[-+.\d]+(e[-+]?\d+)?", name) for name in names):
+        raise ValueError(f"{path} has no header: its first line is {lines[0]!r}. Add a line with the columns' names.")
+    return names, delimiter
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
+def _fits(column: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        column.cast(kind)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _encoded(column: pa.Array) -> pa.Array:
+    return column.cast(pa.string()).dictionary_encode()
+
+
+def _repeated(value: Any, n: int) -> pa.Array:
+    if isinstance(value, str):
+        return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), n), pa.array([value]))
+    return pa.repeat(pa.scalar(value, pa.int64()), n)
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(str, names))

@@ -1,0 +1,112 @@
+"""Open what is compared: results, run folders, files and tables, each with what it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedstat.inference.analysis_plan import AnalysisPlan
+from fedstat.inference.reading.read import Opened, open_results
+from fedstat.inference.reading.reduction import survey
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One of the results that are compared.
+
+    Attributes
+    ----------
+    batches : iterable of DataFrame or pyarrow.RecordBatch
+        The rows of its history; it can be passed over several times.
+    rounds : mapping of (metric, split) to ndarray of int
+        Which rounds were evaluated.
+    config : mapping or None
+        The configuration of a fedstat run.
+    clients : DataFrame or None
+        Samples of each client under each seed.
+    plan : AnalysisPlan or None
+        What was planned.
+    kept : bool
+        Whether each run counts in the round that it kept.
+    notes : tuple of str
+        What was assumed in reading it.
+    measured : str or None
+        What a value is, where the format says it (`fedstat.inference.reading.formats.tidy.Content`).
+    settings : frozenset of str
+        The data sets or settings that its rows name.
+    traffic : DataFrame or None
+        The bytes of each participant of each round, where the run is in memory.
+    """
+
+    batches: Iterable[Any]
+    rounds: Mapping[tuple[str, str], np.ndarray]
+    config: Mapping[str, Any] | None = None
+    clients: pd.DataFrame | None = None
+    plan: AnalysisPlan | None = None
+    kept: bool = False
+    notes: tuple[str, ...] = ()
+    measured: str | None = None
+    settings: frozenset[str] = frozenset()
+    traffic: pd.DataFrame | None = None
+
+
+def read_runs(results: Any) -> dict[str, Run]:
+    """Name each of the results, and open those that are files."""
+    if isinstance(results, Mapping):
+        named = dict(results)
+    else:
+        listed = list(results) if isinstance(results, list | tuple) else [results]
+        names = [str(one) if isinstance(one, str | Path) else f"result {i}" for i, one in enumerate(listed, 1)]
+        named = dict(zip(names, listed, strict=True))
+        if len(named) < len(listed):
+            raise ValueError("results name one file twice; name each once.")
+    if not named:
+        raise ValueError("results must hold at least one result.")
+    return {str(name): _opened(one, str(name)) for name, one in named.items()}
+
+
+def _opened(one: Any, name: str) -> Run:
+    """Open one result, whatever it is."""
+    if isinstance(one, str | Path) or hasattr(one, "columns"):
+        one = open_results(one)
+    elif not (hasattr(one, "history") and hasattr(one, "config")):
+        raise ValueError(
+            f"results must be results of fs.federate, run folders, files or tables, got {type(one).__name__}."
+        )
+    batches = one if isinstance(one, Opened) else [one.history]
+    known = one.survey() if isinstance(one, Opened) else survey(batches)
+    if not known:
+        raise ValueError(f"results must hold evaluations, but {name} has none.")
+    first = next(iter(batches))
+    names = first.schema.names if hasattr(first, "schema") else first.columns
+    plan, notes = getattr(one, "plan", None), getattr(one, "notes", ())
+    return Run(
+        batches,
+        known,
+        getattr(one, "config", None),
+        getattr(one, "clients", None),
+        AnalysisPlan.read(plan) if isinstance(plan, Path) else plan,
+        "kept" in names,
+        tuple(notes),
+        getattr(one, "measured", None),
+        _settings(batches),
+        getattr(one, "traffic", None),
+    )
+
+
+def _settings(batches: Iterable[Any]) -> frozenset[str]:
+    found = set[str]()
+    for batch in batches:
+        held = batch.column_names if hasattr(batch, "column_names") else batch.columns
+        if "setting" not in held:
+            break
+        values = batch["setting"].unique()
+        found |= {str(value) for value in (values.to_pylist() if hasattr(values, "to_pylist") else values)}
+    return frozenset(found)

@@ -1,0 +1,161 @@
+"""What fingerprints tell: whether runs can be compared, and by which design their seeds belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Literal
+
+from fedstat.inference.intervals.design import Design
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: In what runs may differ where ``across`` names it.
+ACROSS = ("data", "participants", "rounds")
+_SAMPLES = {
+    "train": "training samples",
+    "validation": "validation samples",
+    "test": "test samples",
+    "common": "common test samples",
+    "names": "names of clients",
+}
+#: Settings that may differ, and are said.
+_SETTINGS = ("model", "training", "dtype")
+
+
+def check_across(across: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names in which runs may differ.
+
+    Raises
+    ------
+    ValueError
+        If one is not known.
+    """
+    wanted = (across,) if isinstance(across, str) else tuple(across)
+    if unknown := [name for name in wanted if name not in ACROSS]:
+        raise ValueError(f"across must be of {', '.join(ACROSS)}, got {unknown[0]!r}.")
+    return wanted
+
+
+def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) -> list[str]:
+    """Compare the fingerprints of runs, two by two, and say in what they differ.
+
+    Parameters
+    ----------
+    configs : mapping of str to mapping
+        The configurations of runs that carry one, by the run's name.
+    across : sequence of str
+        In what they may differ, of `ACROSS`.
+
+    Returns
+    -------
+    list of str
+        Sentences on differences that are allowed.
+
+    Raises
+    ------
+    ValueError
+        If they differ in data or participants, and `across` does not allow it.
+    """
+    said = dict[str, None]()
+    for (one, first), (other, second) in combinations(configs.items(), 2):
+        for name, words in (("data", _data(first, second)), ("participants", _participants(first, second))):
+            if words and name not in across:
+                raise ValueError(
+                    f"{one} and {other} cannot be compared: {words}. Compare runs on the same {name}, or name the "
+                    f'difference with across="{name}".'
+                )
+            if words:
+                said[f"{one} and {other} differ on purpose: {words}; pairs share the number of their seed alone."] = (
+                    None
+                )
+        varied = [", ".join(config.get("vary", ())) for config in (first, second)]
+        if varied[0] != varied[1]:
+            said[f"{one} and {other} vary other sources over seeds ({varied[0]}; {varied[1]})."] = None
+        if words := settings_apart(first, second):
+            said[f"{one} and {other} differ in {words}."] = None
+    return list(said)
+
+
+def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame | None) -> Design | None:
+    """Read the design from the fingerprints that runs carry: None if they carry none, or of one seed alone, or
+    others for one seed.
+
+    Clients that hold the same samples under all seeds are the same clients with fixed data. If the training samples of
+    all clients together are the same, they are dealt anew; if those of all splits together are, or seeds have some of
+    them in common, they are also split anew. Otherwise every seed draws its own.
+
+    Parameters
+    ----------
+    configs : mapping of str to mapping
+        The configurations of runs.
+    clients : DataFrame or None
+        Samples of each client under each seed.
+    """
+    prints: dict[str, Any] = {}
+    for config in configs.values():
+        for seed, of in config.get("fingerprint", {}).items():
+            if any(prints.setdefault(seed, of).get(part) != of.get(part) for part in (*_SAMPLES, "pool", "train_pool")):
+                return None
+    if len(prints) < 2 or not all("pool" in of for of in prints.values()):
+        return None
+
+    def same(*parts: str) -> bool:
+        return len({tuple(of.get(part) for part in parts) for of in prints.values()}) == 1
+
+    if same("train", "validation", "test", "names"):
+        return Design(clients="same", data="fixed")
+    held = [name for name in ("train", "validation", "test") if clients is not None and name in clients]
+    sketches = [set(str(of.get("sketch", "")).split()) for of in prints.values()]
+    common = any(one & other for one, other in combinations(sketches, 2))
+    if clients is None or not clients[held].to_numpy().sum() or not (same("train_pool") or same("pool") or common):
+        return Design(clients="new", data="drawn")
+    whose: Literal["same", "new"] = "same" if same("names", "held") else "new"
+    test = clients["test"].sum() if "test" in clients else 0
+    if same("train_pool") or not test:
+        return Design(clients=whose, data="fixed")
+    return Design(clients=whose, data="resplit", test_to_train=float(test / clients["train"].sum()))
+
+
+def held_sources(configs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say which sources of randomness besides the data were the same under every seed of some run; "" if none was."""
+    held = dict[str, None]()
+    for config in configs.values():
+        if "vary" in config and len(config.get("seeds", ())) > 1:
+            whole = config.get("participation", 1.0) == 1.0
+            possible = ["initial weights", *["participants"] * (not whole), "batches"]
+            held |= dict.fromkeys(source for source in possible if source not in config["vary"])
+    if not held:
+        return ""
+    names = " and ".join(", ".join(held).rsplit(", ", 1))
+    return f"{names[0].upper()}{names[1:]} were the same under every seed: it does not speak of others."
+
+
+def _data(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Say which samples or clients of common seeds differ."""
+    prints, others = (dict(config.get("fingerprint", {})) for config in (first, second))
+    common = [seed for seed in prints if seed in others]
+    found = []
+    for part, what in _SAMPLES.items():
+        if seeds := [seed for seed in common if prints[seed].get(part) != others[seed].get(part)]:
+            found.append(f"other {what} under seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}")
+    return "; ".join(found)
+
+
+def _participants(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    shares = [config.get("participation") for config in (first, second)]
+    return "" if shares[0] == shares[1] else f"shares of clients in a round of {shares[0]} and {shares[1]}"
+
+
+def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Name the settings that differ, with both values."""
+    there, here = ({k: v for name in _SETTINGS for k, v in _flat(config.get(name), name)} for config in (first, second))
+    keys = [key for key in (there | here) if there.get(key) != here.get(key)]
+    return ", ".join(f"{key} ({there.get(key, 'none')} and {here.get(key, 'none')})" for key in keys)
+
+
+def _flat(value: Any, name: str) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return [pair for key, one in value.items() for pair in _flat(one, f"{name}.{key}")]
+    return [(name, value)]

@@ -1,0 +1,188 @@
+"""The front page does what it says: its programs and commands run as they are printed, in a folder of their own."""
+
+import hashlib
+import json
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+from fedstat.cli import app
+from fedstat.data.datasets import cifar10
+from simulations.split.numbers import findings
+from tests.support import dataset_files as files
+from tests.support.matrices import THURSTONE, THURSTONE_NAMES
+
+ROOT = Path(__file__).parents[2]
+SVG = ROOT / "docs" / "overview.svg"
+PAGE = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PROGRAMS = [code for language, code in BLOCKS if language == "python"]
+(CONFIGURATION,) = (code for language, code in BLOCKS if language == "toml")
+COMMANDS = [
+    line.partition("#")[0].strip() for language, code in BLOCKS if language == "bash" for line in code.splitlines()
+]
+INSTALLATIONS = [line for line in COMMANDS if "pip install" in line]
+TOOLS = [line for line in COMMANDS if line.startswith("fedstat ")]
+CLAIMS = [line for line in COMMANDS if line.startswith("python -m theory_checks")]
+STUDIES = [line for line in COMMANDS if line.startswith("python -m simulations")]
+
+#: What does not train.
+QUICK = ("fedstat data", "fedstat factor", "fedstat compare theirs", "fedstat compare mine")
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A folder with the configurations, claims, tables and checkpoint that the commands name."""
+    rng = np.random.default_rng(0)
+    for folder in ("simulations", "theory_checks"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    tests = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 9)) + 0.5 * rng.normal(size=(60, 9))
+    pd.DataFrame(tests, columns=THURSTONE_NAMES).to_csv(tmp_path / "tests.csv", index=False)
+    pd.DataFrame(THURSTONE, index=THURSTONE_NAMES, columns=THURSTONE_NAMES).to_csv(tmp_path / "r.csv")
+    save_file({"conv1.weight": torch.from_numpy(rng.normal(size=(6, 3, 5, 5)))}, tmp_path / "model.safetensors")
+    results = pd.DataFrame(
+        [(m, s, k, 0.7 + 0.01 * rng.normal()) for m in ("A", "B") for s in range(3) for k in range(2)],
+        columns=["method", "seed", "client", "accuracy"],
+    )
+    results.to_csv(tmp_path / "theirs.csv", index=False)
+    results.set_axis(["algo", "run", "client", "acc"], axis=1).to_csv(tmp_path / "mine.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which judging adds the folder of a claim
+    monkeypatch.setenv("FEDSTAT_DATA", str(tmp_path / "data"))
+    return tmp_path
+
+
+@pytest.fixture
+def images(clone, monkeypatch):
+    """Noise in the form in which CIFAR-10 is published, so that nothing is fetched."""
+    raw = files.tar(files.cifar10_files(files.binary_batch, records=1000)[0])
+    (published,) = cifar10.SOURCE.downloads
+    files.put(clone / "data", {f"{cifar10.SOURCE.folder}/{published.file}": raw})
+    noise = replace(published, size=len(raw), sha256=hashlib.sha256(raw).hexdigest())
+    monkeypatch.setattr(cifar10, "SOURCE", replace(cifar10.SOURCE, downloads=(noise,)))
+
+
+def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
+    """The words are typed; what they say is computed here."""
+    overview = runpy.run_path(str(ROOT / "docs" / "overview.py"))
+    overview["main"](tmp_path / "new.svg")
+    new, kept = (re.findall(r"<text[^>]*>([^<]+)", file.read_text()) for file in (tmp_path / "new.svg", SVG))
+    assert new == kept, "run python docs/overview.py"
+    claims = [claim for claim in json.loads(overview["LEDGER"].read_text()) if not claim["id"].endswith("c")]
+    n = Counter(map(overview["fate"], claims))
+    refuted = n["misprint"] + n["unstated condition"] + n["false"]
+    said = (
+        f"{len(claims)} statements of four papers and of the literature on FedAvg, a square each: {n['stands']} stand, "
+        f"{n['part']} are true under a condition or in one reading, {refuted} are refuted, {n['false']} of these as "
+        f"false, and {n['open']} are undecided"
+    )
+    assert said in " ".join(PAGE.split())
+
+    folder = ROOT / "reports" / "results" / "split"
+    tables = {file.stem: pd.read_csv(file) for file in folder.glob("*.csv")}
+    found, config = findings(tables), json.loads((folder / "config.json").read_text())
+    local, control = found["Local"], found["control"]
+    assert f"no more than {-local.mean:.2f} points" in PAGE
+    assert f"(95% interval {-local.high:.2f} to {-local.low:.2f})" in PAGE
+    assert f"worth {control.mean:.1f} points ({control.low:.1f} to {control.high:.1f})" in PAGE
+    assert config["samples"] == 8 * config["control_samples"]
+
+
+def run(command):
+    """Do one command of `fedstat` in this process."""
+    done = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert done.exit_code == 0, done.output
+    assert done.output
+
+
+@pytest.mark.parametrize(
+    "program", [pytest.param(code, marks=pytest.mark.slow if "federate(" in code else []) for code in PROGRAMS],
+    ids=range(1, len(PROGRAMS) + 1),
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
+def test_programs(program, clone, capsys):
+    (clone / "program.py").write_text(program)
+    runpy.run_path("program.py", run_name="__main__")
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(line, marks=[] if line.startswith(QUICK) else pytest.mark.slow) for line in TOOLS]
+)
+def test_commands(command, images):
+    if "runs/digits" in command:
+        run("fedstat run simulations/configs/digits.toml --set rounds=3")
+    run(command)
+
+
+@pytest.mark.slow
+def test_the_configuration(clone, images):
+    (clone / "experiment.toml").write_text(CONFIGURATION)
+    own = "class MyMethod(fs.Method):\n    pass\n\ndef second_guess(outputs, y):\n    return 0.0\n"
+    (clone / "mine.py").write_text(f"import fedstat as fs\n\n{own}")
+    run("fedstat run experiment.toml --dry-run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", CLAIMS)
+def test_claims_are_judged(command, clone, capsys, monkeypatch):
+    """As printed but for long searches, cut to ten cases, and the whole ledger, which its own tests judge."""
+    _, _, module, *claims = shlex.split(command.replace(" 10000", " 10"))
+    monkeypatch.setattr(sys, "argv", [module, *(claims or ["FS-12"])])
+    monkeypatch.delitem(sys.modules, f"{module}.__main__", raising=False)  # runpy warns of what is imported already
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    assert not left.value.code
+    assert re.search(r"^FS-\d+ ", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", STUDIES)
+def test_studies_run(command, clone):
+    """As printed, at the smallest scale."""
+    _, *arguments = shlex.split(command.replace("quick", "smoke"))
+    done = subprocess.run([sys.executable, *arguments], cwd=clone, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "tables and figures: out/" in done.stdout or "Figure 10" in done.stdout
+
+
+def test_installations_name_what_is_there():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for command in INSTALLATIONS:
+        _, install, work = (shlex.split(part) for part in command.split(" && "))
+        extra = {"reports": "report", "pytest": "test"}[work[-1]]
+        assert install[1:] == ["install", "-e", f".[{extra}]", "-c", "constraints.txt"]
+        assert (ROOT / "constraints.txt").exists()
+        assert extra in extras
+        assert work[:2] == [".venv/bin/python", "-m"]
+
+
+def test_ci_finds_the_two_command_lines_and_says_if_it_does_not():
+    found = runpy.run_path(str(ROOT / ".ci" / "readme.py"))["commands"]
+    assert found(PAGE) == INSTALLATIONS
+    assert "python3 .ci/readme.py" in (ROOT / ".ci" / "run").read_text().splitlines()
+    for changed in (
+        PAGE.replace("From a clone, one line each:", "From a clone:"),
+        PAGE.replace(INSTALLATIONS[0] + "\n", ""),
+        PAGE.replace("-m pytest", "-m unittest"),
+    ):
+        with pytest.raises(ValueError, match=r"README\.md must have two command lines"):
+            found(changed)
+
+
+def test_no_command_is_left_out():
+    assert sorted(COMMANDS) == sorted(INSTALLATIONS + TOOLS + CLAIMS + STUDIES)
+    assert {language for language, _ in BLOCKS} == {"bash", "python", "toml"}

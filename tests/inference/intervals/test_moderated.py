@@ -1,0 +1,74 @@
+"""Moderated variances against Smyth's formulas, solved otherwise, and against draws from the prior."""
+
+import numpy as np
+import pytest
+from scipy import optimize, special, stats
+
+from fedstat.inference import moderate_variances
+from fedstat.inference.intervals.moderated import MIN_FIT, method_variances, trigamma_inverse
+
+
+def smyth(s2, df):
+    """Sections 6.2 of Smyth (2004): d0 from the variance of e, s0^2 from its mean."""
+    e = np.log(s2) - special.psi(df / 2) + np.log(df / 2)
+    excess = np.mean((e - e.mean()) ** 2 * len(e) / (len(e) - 1) - special.polygamma(1, df / 2))
+    d0 = 2 * optimize.brentq(lambda y: special.polygamma(1, y) - excess, 1e-8, 1e8, xtol=1e-14, rtol=1e-14)
+    s0 = np.exp(e.mean() + special.psi(d0 / 2) - np.log(d0 / 2))
+    return d0, s0, (d0 * s0 + df * s2) / (d0 + df)
+
+
+@pytest.mark.parametrize("df", [2, 4, 9])
+def test_the_prior_is_smyths(df):
+    s2 = 0.3 * stats.f(df, 3).rvs(40, random_state=df)
+    found = moderate_variances(s2, df)
+    d0, s0, moderated = smyth(s2, df)
+    np.testing.assert_allclose([found.prior_df, found.prior_variance], [d0, s0], rtol=1e-9)
+    np.testing.assert_allclose(found.variances, moderated, rtol=1e-9)
+    assert found.df == pytest.approx(df + d0)
+    limited = moderate_variances(s2, df, most=1.5)
+    np.testing.assert_allclose(limited.variances, (1.5 * s0 + df * s2) / (1.5 + df), rtol=1e-9)
+
+
+def test_the_prior_that_variances_were_drawn_from_is_found():
+    s2 = 2 * stats.f(5, 8).rvs(200_000, random_state=0)
+    found = moderate_variances(s2, 5)
+    np.testing.assert_allclose([found.prior_df, found.prior_variance], [8, 2], rtol=0.03)
+
+
+def test_variances_that_vary_less_than_by_chance_become_their_mean():
+    s2 = np.array([[1.0, 1.1, 0.9, 1.0], [0.01, 1.0, 100.0, 1.0]])
+    found = moderate_variances(s2, 4)  # rows have priors of their own
+    np.testing.assert_allclose(found.variances[0], 1)
+    assert found.prior_df[0] == np.inf
+    np.testing.assert_allclose(found.variances[1], moderate_variances(s2[1], 4).variances)
+
+
+def test_trigamma_is_inverted():
+    x = np.geomspace(1e-9, 1e9, 91)
+    np.testing.assert_allclose(special.polygamma(1, trigamma_inverse(x)), x, rtol=1e-5)
+
+
+def test_methods_variances_are_right_on_average_and_the_prior_never_outweighs_the_data():
+    runs = 3 * np.random.default_rng(0).standard_normal((4000, 10, 5)) + 100
+    found = method_variances(runs)
+    assert found.variances.mean() == pytest.approx(9, rel=0.05)
+    assert (found.prior_df <= 4).all()
+
+
+def test_a_prior_that_does_not_fit_is_seen_and_one_that_does_is_not():
+    runs = np.random.default_rng(0).standard_normal((500, 30, 10))
+    # a Kolmogorov-Smirnov test with a fitted distribution raises fewer false alarms than it allows
+    assert (method_variances(runs).fit < MIN_FIT).mean() < 0.02
+    runs[:, ::2] *= 0.1
+    assert (method_variances(runs).fit < MIN_FIT).mean() > 0.7
+
+
+@pytest.mark.parametrize(("variances", "df", "message"), [
+    ([1.0, 2.0], 4, "at least 3 variances to fit a prior, got shape"),
+    ([1.0, 2.0, 0.0], 4, "positive and finite. Leave out what is constant"),
+    ([1.0, 2.0, np.nan], 4, "positive and finite"),
+    ([1.0, 2.0, 3.0], 0, "df must be positive, got 0"),
+])  # fmt: skip
+def test_variances_without_a_prior_are_refused(variances, df, message):
+    with pytest.raises(ValueError, match=message):
+        moderate_variances(variances, df)

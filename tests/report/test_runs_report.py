@@ -1,0 +1,222 @@
+"""The report of anybody's runs, on paper and for browsers, from whole runs and from bare tables."""
+
+import re
+from datetime import date
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pymupdf
+import pytest
+from typer.testing import CliRunner
+
+import fedstat as fs
+from fedstat.cli import app
+from fedstat.experiment import read, run
+from fedstat.inference import compare
+from fedstat.inference.reading.cost_so_far import bytes_spent
+from fedstat.report.runs import report_runs
+from tests.support.comparisons import scores
+
+pytestmark = pytest.mark.slow
+
+#: Margins of a page in points, and what rounding and accents may take.
+MARGIN, TOLERANCE = 68.0, 2.5
+RAW = re.compile(r"#\w+[.(]|\*\*|\bNone\b|\bnan\b|\bNaN\b|array\(|np\.|<[a-z_.]+ object|\\u|\d\.\d{10,}|\{|\bTrue\b")
+DAY = date(2026, 1, 2)
+NASTY = "Ditto & $x$ #set [1] *λ* of a_very_long_label_without_any_space_in_it_that_must_break_somewhere"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder of `fedstat run` in it, one of `Result.save`, and two tables."""
+    place = tmp_path_factory.mktemp("runs")
+    (place / "digits.toml").write_text(
+        'seed = [0, 1, 2]\nrounds = 4\nparticipation = 0.5\n[data]\nname = "digits"\n[partition]\nkind = "dirichlet"\n'
+        'clients = 8\nalpha = 0.5\ntest = 0.3\n[model]\nname = "mlp"\nwidths = [8]\n[method.FedAvg]\n[method.Local]\n'
+        "[training]\nlr = 0.1\nbatch_size = 20\nlocal_epochs = 1\n"
+    )
+    run(read(place / "digits.toml"), place / "digits", progress=False)
+    result = fs.federate(
+        {"FedAvg": fs.FedAvg(), NASTY: fs.Local()},
+        fs.models.mlp(5, 4, 1),
+        lambda seed: fs.data.relu_mixture(clients=6, d=5, units=4, samples=20, test=40, seed=seed),
+        fs.Training(lr=0.05),
+        rounds=3,
+        seed=range(2),
+        progress=False,
+    )
+    result.save(place / "saved")
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"method {i} with quite_a_long_name, lr={i}", seed, client, 0.5 + 0.01 * i + rng.normal(0, 0.02))
+        for i in range(30)
+        for seed in range(5)
+        for client in range(4)
+    ]
+    pd.DataFrame(rows, columns=["method", "seed", "client", "accuracy"]).to_csv(place / "many.csv", index=False)
+    two = [(m, s, 0.5 + 0.1 * (m == "B") + rng.normal(0, 0.01)) for m in "AB" for s in range(4)]
+    pd.DataFrame(two, columns=["method", "seed", "accuracy"]).to_csv(place / "two.csv", index=False)
+    return place
+
+
+def pages(path):
+    """Check that words and shapes of a PDF lie within its margins and hold no markup; return the words."""
+    shown = []
+    with pymupdf.open(path) as document:
+        for number, page in enumerate(document, 1):
+            words, width = page.get_text(), page.rect.width
+            assert "\ufffd" not in words, f"page {number}: a glyph is missing"
+            for left, _, right, _, what in [word[:5] for word in page.get_text("words")]:
+                inside = left >= MARGIN - TOLERANCE and right <= width - MARGIN + TOLERANCE
+                assert inside, f"page {number}: {what!r} is in the margin"
+            shown.append(words)
+    return plain("\n".join(shown))
+
+
+def plain(words):
+    return " ".join(words.replace("\u200b", "").split())
+
+
+class Words(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.words, self.images, self.style = [], [], False
+
+    def handle_starttag(self, tag, attributes):
+        self.style = tag == "style"
+        values = dict(attributes)
+        self.images += [values["src"]] if tag == "img" else []
+        assert tag not in ("script", "link")
+
+    def handle_endtag(self, tag):
+        self.style = False
+
+    def handle_data(self, words):
+        self.words += [] if self.style else [words]
+
+
+def test_a_run_is_told_from_its_conclusions_to_its_hashes(folder, tmp_path):
+    target = tmp_path / "paper.pdf"
+    comparison = report_runs([folder / "digits"], target, margin=0.02, title="Digits & more", day=DAY)
+    words = pages(target)
+    toml = plain((folder / "digits" / "experiment.toml").read_text())
+    assert not (raw := RAW.search(words.replace(toml, ""))), raw[0]
+    squeezed = words.replace(" ", "")
+    for sentence in [*comparison.conclusions, comparison.generalises, *comparison.notes]:
+        assert plain(sentence).replace(" ", "")[:60] in squeezed.replace("-\n", ""), sentence
+    order = ["Digits & more", "What may be concluded", "Setting", "Who holds what", "Curves", "Comparison", "Clients",
+             "Traffic", "Versions, and how to reproduce", "What is not in this report"]  # fmt: skip
+    at = -1
+    for title in order:
+        at = words.find(title, at + 1)
+        assert at >= 0, title
+    config = fs.load(folder / "digits" / "run").config
+    assert all(prints["train"] in words for prints in config["fingerprint"].values())
+    assert "fedstatreport" in squeezed
+    assert "--margin0.02" in squeezed
+    assert "Dirichlet".lower() in words
+    mean = comparison.summary.loc["Local", "mean"]
+    assert f"{100 * mean:.1f}"[:4] in words
+    with pymupdf.open(target) as document:
+        assert document.metadata["title"] == "Digits & more"
+        assert sum(len(page.get_drawings()) for page in document) > 100
+
+
+def test_the_same_runs_give_the_same_bytes(folder, tmp_path):
+    for form in ("pdf", "html"):
+        written = []
+        for _ in range(2):
+            report_runs([folder / "saved"], tmp_path / f"report.{form}", day=DAY)
+            written.append((tmp_path / f"report.{form}").read_bytes())
+        assert written[0] == written[1]
+
+
+def test_the_web_page_says_the_same(folder, tmp_path):
+    target = tmp_path / "paper.html"
+    comparison = report_runs([folder / "saved"], target, day=DAY)
+    page = Words()
+    page.feed(target.read_text())
+    words = plain(" ".join(page.words))
+    assert not (raw := RAW.search(words)), raw[0]
+    assert plain(NASTY) in words
+    assert plain(comparison.generalises) in words
+    assert len(page.images) == 4
+    assert all(image.startswith("data:image/svg+xml;base64,") for image in page.images)
+
+
+@pytest.mark.parametrize("table", ["many.csv", "two.csv"])
+def test_a_bare_table_has_fewer_sections_and_the_report_says_which(folder, tmp_path, table):
+    target = tmp_path / "table.pdf"
+    comparison = report_runs([folder / table], target, day=DAY)
+    words = pages(target)
+    assert not (raw := RAW.search(words)), raw[0]
+    assert "nothing of how these came about" in words
+    assert "Traffic: the bytes that travelled are not known." in words
+    assert "Curves: they need values after two rounds." in words
+    assert ("Clients: what each of them gains" in words) == (table == "two.csv")
+    squeezed = words.replace(" ", "")
+    assert len(comparison.scores.methods) == (30 if table == "many.csv" else 2)
+    for label in comparison.scores.methods:
+        assert label.replace(" ", "") in squeezed
+
+
+def test_several_runs_stand_in_one_report(folder, tmp_path):
+    result = fs.load(folder / "saved")
+    tables = []
+    for i, label in enumerate(("FedAvg", NASTY)):
+        one = result.history[result.history["method"] == label].astype({"method": str})
+        one.to_csv(tmp_path / f"{i}.csv", index=False)
+        tables.append(tmp_path / f"{i}.csv")
+    report_runs(tables, tmp_path / "both.pdf", control=None, day=DAY)
+    words = pages(tmp_path / "both.pdf").replace(" ", "")
+    assert "0.csvand" in words
+    assert "1.csv,byfedstat" in words
+    assert "--all-pairs" in words
+
+
+def test_what_cannot_be_reported_is_refused_in_a_sentence(folder, tmp_path):
+    def refusal(*arguments):
+        outcome = CliRunner().invoke(app, ["report", *map(str, arguments)])
+        assert outcome.exit_code == 1
+        assert outcome.output.startswith("error: ")
+        assert "Traceback" not in outcome.output
+        return plain(outcome.output)
+
+    pdf = tmp_path / "a.pdf"
+    assert "does not exist" in refusal(tmp_path / "nowhere", "--out", pdf)
+    (tmp_path / "empty").mkdir()
+    assert "holds no results that can be read" in refusal(tmp_path / "empty", "--out", pdf)
+    assert "must end in .pdf or .html" in refusal(folder / "saved", "--out", tmp_path / "a.docx")
+    assert "there is no folder" in refusal(folder / "saved", "--out", tmp_path / "no" / "a.pdf")
+    (tmp_path / "b.pdf").mkdir()
+    assert "is a folder; name a file" in refusal(folder / "saved", "--out", tmp_path / "b.pdf")
+    assert "cannot be compared" in refusal(folder / "saved", folder / "digits", "--out", pdf)
+    assert "control must be one of" in refusal(folder / "saved", "--out", pdf, "--control", "Nobody")
+    assert "exclude each other" in refusal(folder / "saved", "--out", pdf, "--control", "FedAvg", "--all-pairs")
+    assert "margin must" in refusal(folder / "saved", "--out", pdf, "--margin", "-1")
+    damaged = tmp_path / "damaged"
+    fs.load(folder / "saved").save(damaged)
+    (damaged / "traffic/00000.parquet").write_bytes(b"x")
+    assert "is damaged" in refusal(damaged, "--out", pdf)
+    assert not pdf.exists()
+
+
+def test_the_command_writes_the_report_and_prints_the_conclusions(folder, tmp_path):
+    outcome = CliRunner().invoke(app, ["report", str(folder / "two.csv"), "--out", str(tmp_path / "a.html")])
+    assert outcome.exit_code == 0, outcome.output
+    expected = compare(str(folder / "two.csv")).conclusions
+    assert outcome.output.splitlines()[: len(expected)] == list(expected)
+    assert (tmp_path / "a.html").exists()
+
+
+def test_bytes_add_up_round_by_round():
+    rng = np.random.default_rng(0)
+    of = scores(["A", "B", "C"], seeds=2, rounds=4)
+    rows = [(m, s, r, c, *rng.integers(1, 9, 2)) for m in "AB" for s in (0, 1) for r in range(5) for c in range(3)]
+    table = pd.DataFrame(rows, columns=["method", "seed", "round", "client", "bytes_up", "bytes_down"])
+    spent = bytes_spent(table.sample(frac=1, random_state=0), of)
+    for m, s, t in np.ndindex(2, 2, 4):
+        until = table[(table["method"] == "AB"[m]) & (table["seed"] == s) & (table["round"] <= of.rounds[t])]
+        assert spent[m, s, t] == (until["bytes_up"] + until["bytes_down"]).sum()
+    assert np.isnan(spent[2]).all()
