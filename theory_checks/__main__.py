@@ -24,10 +24,10 @@ def main(arguments: list[str]) -> None:
         parser = argparse.ArgumentParser(prog="python -m theory_checks --update")
         parser.add_argument("ids", nargs="*", help="claims to judge (default: all)")
         parser.add_argument("--executor", choices=WHERE, default="processes")
-        given = parser.parse_args(arguments[1:])
-        with plain_warnings(), workers(given.executor):
-            judged = judge_all(FOLDER, given.ids, studies=COMMITTED)
-        known = read_ledger(LEDGER) if given.ids else {}
+        options = parser.parse_args(arguments[1:])
+        with plain_warnings(), workers(options.executor):
+            judged = judge_all(FOLDER, options.ids, studies=COMMITTED)
+        known = read_ledger(LEDGER) if options.ids else {}
         write_ledger(judged, LEDGER, kept=[known[name] for name in known.keys() & read_claims(FOLDER)])
         write_overview(PICTURE)
         return

@@ -39,8 +39,8 @@ def square(axes: Axes, x: float, y: float, kind: str) -> None:
     """Draw one square, told apart by its mark as well as by its colour."""
     colour, side = FATES[kind][1], 0.78
     right, top, middle = x + side, y + side, (x + side / 2, y + side / 2)
-    line = {"color": colour, "lw": 0.9, "solid_capstyle": "butt"}
-    look = {"lw": 0.9, "edgecolor": colour, "facecolor": colour if kind == "stands" else "none"}
+    line: dict[str, Any] = {"color": colour, "lw": 0.9, "solid_capstyle": "butt"}
+    look: dict[str, Any] = {"lw": 0.9, "edgecolor": colour, "facecolor": colour if kind == "stands" else "none"}
     axes.add_patch(Rectangle((x, y), side, side, ls=":" if kind == "open" else "-", **look))
     if kind == "part":
         axes.add_patch(Polygon([(x, y), (right, y), (right, top)], color=colour, lw=0))
