@@ -8,7 +8,7 @@ planning and stopping      `plan`, `AnalysisPlan`, `looks`; `by_source` and `com
 more than one number       `fairness`, `to_target`
 several settings           `ranks`
 a paper's numbers          `agrees`
-single quantities          `mean_interval`, `clopper_pearson`, `auc`, `chance_corrected`, `entropy_nearest_neighbour`
+single quantities          `mean_interval`, `clopper_pearson`
 =========================  ============================================================================================
 
 All of it takes arrays and tables, and does without torch.

@@ -1,4 +1,3 @@
-from .agreement import auc, chance_corrected, entropy_nearest_neighbour
 from .analysis_plan import AnalysisPlan
 from .client_fairness import Fairness, fairness, gini, jain_index
 from .comparing.compare import compare
@@ -43,15 +42,12 @@ __all__ = [
     "TimeToTarget",
     "added_seeds",
     "agrees",
-    "auc",
     "by_source",
-    "chance_corrected",
     "clopper_pearson",
     "compare",
     "complete_mean",
     "components",
     "count_missing",
-    "entropy_nearest_neighbour",
     "equivalence",
     "equivalences",
     "fairness",
