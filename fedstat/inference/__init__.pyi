@@ -4,7 +4,7 @@ from .comparing.compare import compare
 from .comparing.comparison import Comparison
 from .formatting import interval, number, p_value
 from .intervals.design import Design
-from .intervals.equivalence import Equivalence, Equivalences, equivalence, equivalences
+from .intervals.equivalence import Equivalence, equivalence
 from .intervals.family import Family, simultaneous
 from .intervals.moderated import Moderated, moderate_variances
 from .intervals.paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
@@ -29,7 +29,6 @@ __all__ = [
     "Components",
     "Design",
     "Equivalence",
-    "Equivalences",
     "Fairness",
     "Family",
     "Looks",
@@ -49,7 +48,6 @@ __all__ = [
     "components",
     "count_missing",
     "equivalence",
-    "equivalences",
     "fairness",
     "gini",
     "holm",
