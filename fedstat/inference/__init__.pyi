@@ -1,5 +1,5 @@
 from .analysis_plan import AnalysisPlan
-from .client_fairness import Fairness, fairness, gini, jain_index
+from .client_fairness import Fairness, fairness
 from .comparing.compare import compare
 from .comparing.comparison import Comparison
 from .formatting import interval, number, p_value
@@ -49,10 +49,8 @@ __all__ = [
     "count_missing",
     "equivalence",
     "fairness",
-    "gini",
     "holm",
     "interval",
-    "jain_index",
     "looks",
     "mean_interval",
     "moderate_variances",
