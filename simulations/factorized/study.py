@@ -23,8 +23,8 @@ from simulations.contract import About, Shown
 from simulations.factorized.arms import KIN, TUNED
 from simulations.factorized.cells import Cell, loaded
 from simulations.factorized.runs import FIRST_SEED, FIRST_TUNING_SEED, Size, compare, costs, tune
-from simulations.images import chosen, tuned_rates
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import chosen
 
 ABOUT = About(
     "Factorized-FL where labels and domains differ",
@@ -164,11 +164,13 @@ class Costs:
     permuted: bool
 
 
-def tuning_part(scale: Scale, arm: str, lr: float) -> Part:
-    """Return the part that measures an arm at a learning rate on validation data."""
+def tuning_part(scale: Scale, arm: str) -> Part:
+    """Return the part that chooses an arm's learning rate on validation data."""
     cell, first = _cell(scale.tuned_at), FIRST_TUNING_SEED + scale.shift
-    job = Job(scale.size(cell), cell, ((arm, lr),), tuple(range(first, first + scale.tuning_seeds)))
-    return Part(f"factorized-tuning-{arm}-{lr:g}", job, partial(tune, job.size, cell, arm, lr, job.seeds))
+    job = Job(
+        scale.size(cell), cell, tuple((arm, lr) for lr in scale.rates), tuple(range(first, first + scale.tuning_seeds))
+    )
+    return Part(f"factorized-tuning-{arm}", job, partial(tune, job.size, cell, arm, scale.rates, job.seeds))
 
 
 def cell_parts(scale: Scale, rates: Mapping[str, float]) -> Iterator[Part]:
@@ -188,7 +190,7 @@ def run(scale: Scale, out: Path) -> Tables:
     if scale.given:
         tuning = pd.DataFrame([{"arm": arm, "lr": lr, "chosen": True, "end": False} for arm, lr in scale.given])
     else:
-        tuning = tuned_rates("factorized", TUNED, scale.rates, partial(tuning_part, scale), out)
+        tuning = run_parts([tuning_part(scale, arm) for arm in TUNED], out, "factorized: learning rates")["tuning"]
     parts = list(cell_parts(scale, chosen(tuning)))
     if scale.costs:
         parts += [

@@ -23,9 +23,9 @@ from fedstat._tables import Tables
 from simulations.catalogue import DECOMP
 from simulations.contract import About, Shown
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT, Setup, World, arms, decomp
-from simulations.feddecomp.runs import Job, one_job, tune
-from simulations.images import chosen, tuned_rates
+from simulations.feddecomp.runs import Job, Tuned, one_job, tune
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import chosen
 
 _SMALL = (
     "9,085 images of CIFAR-10, halved to 16 x 16 pixels, 10 clients of 100 training images, a network of two "
@@ -244,14 +244,16 @@ def _setup(scale: Scale) -> Setup:
     return replace(scale.setup, device=scale.device)
 
 
-def tuning_part(scale: Scale, world: World, arm: str, lr: float) -> Part:
-    """Return the part that measures an arm at a rate."""
+def tuning_part(scale: Scale, world: World, arm: str) -> Part:
+    """Return the part that chooses an arm's rate."""
     first, setup = FIRST_TUNING_SEED + scale.shift, replace(_setup(scale), last=2)
+    seeds = tuple(range(first, first + scale.tuning_seeds))
     job = Job(
-        world, setup, arm, arms(world, setup)[arm], scale.tuned_at, lr, tuple(range(first, first + scale.tuning_seeds)),
-        setup.train, scale.tuning_rounds, setup.epochs, validation=True,
+        world, setup, arm, arms(world, setup)[arm], scale.tuned_at, scale.rates[0], seeds, setup.train,
+        scale.tuning_rounds, setup.epochs,
     )  # fmt: skip
-    return Part(job.name, job, partial(tune, job))
+    one = Tuned(job, scale.rates)
+    return Part(f"feddecomp-tuning-{world.name}-{arm}", one, partial(tune, one))
 
 
 def _rates(scale: Scale, world: World, out: Path) -> pd.DataFrame:
@@ -259,7 +261,8 @@ def _rates(scale: Scale, world: World, out: Path) -> pd.DataFrame:
     if len(scale.rates) == 1:
         table = pd.DataFrame({"arm": list(ARMS), "lr": scale.rates[0], "chosen": True, "end": False})
     else:
-        table = tuned_rates("feddecomp", list(ARMS), scale.rates, partial(tuning_part, scale, world), out)
+        parts = [tuning_part(scale, world, arm) for arm in ARMS]
+        table = run_parts(parts, out, "feddecomp: learning rates")["tuning"]
     return table.assign(world=world.name)
 
 

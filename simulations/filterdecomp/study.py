@@ -21,10 +21,10 @@ from fedstat._tables import Tables
 from simulations.contract import About, Shown
 from simulations.filterdecomp.arms import DITTO, GLOBAL, OURS, PERSONAL, SENDING, rate_of
 from simulations.filterdecomp.cells import PAPER, Cell, Size, ours
-from simulations.filterdecomp.runs import Run, measure, tune
+from simulations.filterdecomp.runs import Run, Tuned, measure, tune
 from simulations.filterdecomp.spread import Watch, watch
-from simulations.images import chosen, tuned_rates
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import chosen
 
 _HOW = (
     "9,085 images of CIFAR-10, of which 1,200 train at 10 clients and 1,017 are the common test set, a network of "
@@ -175,12 +175,11 @@ SCALES = {
 }  # fmt: skip
 
 
-def tuning_part(scale: Scale, cell: Cell, arm: str, lr: float) -> Part:
-    """Return the part that measures an arm at a rate."""
+def tuning_part(scale: Scale, cell: Cell, arm: str) -> Part:
+    """Return the part that chooses an arm's rate."""
     seeds = tuple(s - FIRST_SEED + FIRST_TUNING_SEED for s in scale.first(scale.tuning_seeds))
-    last = scale.tuning_rounds
-    run = Run("tuning", cell, scale.sized, arm, lr, seeds, last, tuple(range(max(1, last - 1), last + 1)), 2)
-    return Part(f"filterdecomp-tuning-{cell.classes}-{cell.dataset}-{arm}-{lr:g}", run, partial(tune, run))
+    one = Tuned(cell, scale.sized, arm, scale.rates, seeds, scale.tuning_rounds)
+    return Part(f"filterdecomp-tuning-{cell.classes}-{cell.dataset}-{arm}", one, partial(tune, one))
 
 
 def tuned(scale: Scale, cell: Cell) -> tuple[str, ...]:
@@ -200,7 +199,8 @@ def learning_rates(scale: Scale, out: Path) -> tuple[dict[str, Mapping[str, floa
         if len(scale.rates) == 1:
             table = pd.DataFrame({"arm": arms, "lr": scale.rates[0], "chosen": True, "end": False})
         else:
-            table = tuned_rates(f"filterdecomp, {cell.name}", arms, scale.rates, partial(tuning_part, scale, cell), out)
+            parts = [tuning_part(scale, cell, arm) for arm in arms]
+            table = run_parts(parts, out, f"filterdecomp, {cell.name}: learning rates")["tuning"]
         first = rates.get(scale.cells[0].name, {})
         rates[cell.name] = {**{arm: lr for arm, lr in first.items() if arm in PERSONAL}, **chosen(table)}
         tables.append(table.assign(cell=cell.name))

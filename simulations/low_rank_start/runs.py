@@ -20,6 +20,7 @@ from fedstat.models import Factory
 from fedstat.parameterization import LowRankSum
 from simulations.images import images, small_cnn
 from simulations.low_rank_start.dosed import Dosed, DosedSum, Route, own_dose, target_dose
+from simulations.rates import tried
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
 CONTROLS = ("Local", "FedAvg")
@@ -150,14 +151,44 @@ def measure(job: Job) -> Tables:
     }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """One arm whose rate is chosen from a grid, under the tuning seeds; as in `Job`."""
+
+    setting: Setting
+    arm: Arm
+    rates: tuple[float, ...]
+    momentum: float
+    seeds: tuple[int, ...]
+    device: str
+
+
+def choose_rate(one: Tuned) -> Tables:
+    """Choose an arm's rate on validation samples; return the table ``tuning``."""
+    setting = one.setting
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)  # outputs that are no numbers: never chosen
+        tuning = fs.tune(
+            method(setting, one.arm), {"lr": one.rates}, network(setting), partial(draw, setting, False),
+            training(setting, one.rates[0], one.momentum), rounds=setting.rounds, last=setting.last, seed=one.seeds,
+            device=one.device, progress=False,
+        )  # fmt: skip
+    return tried(tuning, one.arm.label)
+
+
+def training(setting: Setting, lr: float, momentum: float) -> fs.Training:
+    """Return what a client does in a round."""
+    return fs.Training(lr=lr, momentum=momentum, batch_size=setting.batch, local_epochs=setting.epochs)
+
+
 def _measured(job: Job, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Train and return a row per seed; a seed has diverged, too, if some client's outputs are no numbers."""
     setting, label = job.setting, job.arm.label
-    training = fs.Training(lr=job.lr, momentum=job.momentum, batch_size=setting.batch, local_epochs=setting.epochs)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning)  # outputs that are no numbers: counted here
         result = fs.federate(
-            {label: method(setting, job.arm)}, network(setting), partial(draw, setting, job.validation), training,
+            {label: method(setting, job.arm)}, network(setting), partial(draw, setting, job.validation),
+            training(setting, job.lr, job.momentum),
             rounds=setting.rounds, seed=seeds, evaluate_at=range(setting.rounds - setting.last + 1, setting.rounds + 1),
             device=job.device, progress=False,
         )  # fmt: skip

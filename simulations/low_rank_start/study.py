@@ -20,8 +20,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from simulations.catalogue import DECOMP
 from simulations.contract import About
-from simulations.images import tuned_rates
-from simulations.low_rank_start.runs import CONTROLS, Arm, Job, Setting, doses, measure
+from simulations.low_rank_start.runs import CONTROLS, Arm, Job, Setting, Tuned, choose_rate, doses, measure
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
 ABOUT = About(
@@ -122,47 +121,47 @@ def rate(arm: Arm, nominal: float) -> float:
     return float(f"{nominal / factor:.1g}") if factor > 1 else nominal
 
 
+def _slug(setting: Setting, arm: Arm) -> str:
+    return "".join(c if c.isalnum() else "_" for c in f"{setting.name}-{arm.label}")
+
+
 def _part(scale: Scale, setting: Setting, arm: Arm, lr: float, *, tuning: bool) -> Part:
     seeds = scale.seeds_for_tuning if tuning else scale.result_seeds
     job = Job(setting, arm, lr, scale.momentum, seeds, tuning, scale.device)
-    slug = "".join(c if c.isalnum() else "_" for c in f"{setting.name}-{arm.label}")
-    name = f"low_rank_start-{slug}-{lr:g}{'-tuning' if tuning else ''}"
+    name = f"low_rank_start-{_slug(setting, arm)}-{lr:g}{'-tuning' if tuning else ''}"
     return Part(name, job, partial(measure, job))
 
 
 def tune(scale: Scale, out: Path) -> pd.DataFrame:
     """Tune the controls and the code's arrangement at every level; mark as `best` the level that did best."""
     tuned = (*(Arm(control) for control in CONTROLS), *(Arm(level=level) for level in scale.levels))
-    known = {f"{setting.name}: {arm.label}": (setting, arm) for setting in scale.settings for arm in tuned}
-
-    def part(name: str, nominal: float) -> Part:
-        setting, arm = known[name]
-        lr = rate(arm, nominal) if len(scale.rates) > 1 else nominal
-        inner = _part(scale, setting, arm, lr, tuning=True)
-        return Part(inner.name, inner.config, partial(as_tuning, inner.config, name, nominal))
-
-    what = "low-rank start"
-    if len(scale.rates) > 1:
-        table = tuned_rates(what, list(known), scale.rates, part, out)
-        lr = [rate(known[name][1], nominal) for name, nominal in zip(table["arm"], table["lr"], strict=True)]
-    else:
-        table = run_parts([part(name, scale.rates[0]) for name in known], out, f"{what}: the dose")["tuning"]
-        table, lr = table.assign(chosen=True, end=True), [scale.rates[0]] * len(table)
-    table = table.assign(
-        lr=lr, setting=table["arm"].map(lambda name: known[name][0].name),
-        arm=table["arm"].map(lambda name: known[name][1].label),
-        level=table["arm"].map(lambda name: known[name][1].level),
-    )  # fmt: skip
+    tables, levels = [], {arm.label: arm.level for arm in tuned}
+    for setting in scale.settings:
+        parts = [_tuning_part(scale, setting, arm) for arm in tuned]
+        what = "learning rates" if len(scale.rates) > 1 else "the dose"
+        found = run_parts(parts, out, f"low-rank start, {setting.name}: {what}")["tuning"]
+        tables.append(found.assign(setting=setting.name, level=found["arm"].map(levels)))
+    table = pd.concat(tables, ignore_index=True)
     doses_only = table[table["chosen"] & ~table["arm"].isin(CONTROLS)]
     mean = doses_only.groupby(["setting", "arm"])["accuracy"].agg(lambda a: a.mean(skipna=False))
     best = [mean[setting].idxmax() for setting in table["setting"]]
     return table.assign(best=table["arm"] == best)
 
 
-def as_tuning(job: Job, name: str, nominal: float) -> Tables:
-    """Return validation accuracies by seed under the names by which rates are tuned; NaN where training diverged."""
+def _tuning_part(scale: Scale, setting: Setting, arm: Arm) -> Part:
+    """Return the part that chooses an arm's rate, or that measures it at the only one."""
+    if len(scale.rates) == 1:
+        measured = _part(scale, setting, arm, scale.rates[0], tuning=True)
+        return Part(measured.name, measured.config, partial(untuned, measured.config))
+    rates = tuple(rate(arm, nominal) for nominal in scale.rates)
+    one = Tuned(setting, arm, rates, scale.momentum, scale.seeds_for_tuning, scale.device)
+    return Part(f"low_rank_start-{_slug(setting, arm)}-rate", one, partial(choose_rate, one))
+
+
+def untuned(job: Job) -> Tables:
+    """Return validation accuracies by seed at the only rate, as the table ``tuning``; NaN where training diverged."""
     runs = measure(job)["runs"]
-    return {"tuning": runs[["seed", "accuracy"]].assign(arm=name, lr=nominal)}
+    return {"tuning": runs[["seed", "accuracy"]].assign(arm=job.arm.label, lr=job.lr, chosen=True, end=True)}
 
 
 def jobs(scale: Scale, tuning: pd.DataFrame) -> list[tuple[Arm, float]]:

@@ -113,9 +113,8 @@ def test_images_for_training_tuning_tests_and_pretraining_are_apart():
         shown = {row.tobytes() for row in ((x[of[pool]] - mean) / sd).astype("float32").round(3)}
         held = clients.test.x.reshape(-1, 64).astype("float32").round(3)
         assert sum(row.tobytes() in shown for row in held) / len(held) > 0.95  # rounding at a border may differ
-    part = tuning_part(replace(SCALES["desk"], worlds=(WORLD,)), WORLD, CODE, 0.1)
-    assert part.config.validation
-    assert min(part.config.seeds) >= 10_000
+    part = tuning_part(replace(SCALES["desk"], worlds=(WORLD,)), WORLD, CODE)
+    assert min(part.config.job.seeds) >= 10_000
 
 
 @pytest.mark.slow
