@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 import fedstat as fs
 from fedstat._tables import Tables
 from fedstat.data import Clients
+from simulations.parts import Part, run_parts
+
+
+def tune_arms(what: str, arms: Mapping[str, Callable[[], Tables]], config: Any, out: Path) -> pd.DataFrame:
+    """Tune arms, each in a part of its own, and return their tables ``tuning`` as one.
+
+    Parameters
+    ----------
+    what : str
+        Names the parts, and stands before the progress bar.
+    arms : mapping of str to callable
+        What makes each arm's table, as `tried` does; importable, since parts run in worker processes.
+    config : dataclass
+        Everything that decides the numbers, but for the arm.
+    out : Path
+        Where parts are cached.
+    """
+    parts = [Part(f"{what}-rate-{arm}".replace("/", ":"), config, compute) for arm, compute in arms.items()]
+    return run_parts(parts, out, f"{what}: learning rates")["tuning"]
 
 
 def tried(tuning: fs.Tuning, arm: str) -> Tables:

@@ -162,7 +162,11 @@ def tune(  # type: ignore[misc]  # calls are checked for what they return and, h
     growths = whole("growths", growths, 0)
     several = not isinstance(method, Method) and isinstance(method, Mapping | Sequence)
     makers: dict[str, Any] = _labelled(method) if several else {"": method}
-    choices = {label: _grid_of(label, maker, training, grid, order, start) for label, maker in makers.items()}
+    choices = {}
+    for label, maker in makers.items():
+        with _named(label):
+            own, values = (_of_arm(label, *one) for one in (("training", training), ("grid", grid)))
+            choices[label] = Grid.of(maker, own, values, order, start)
     more = metric not in LESS_IS_BETTER if higher is None else bool(higher)
     found: dict[str, Tuning] = {}
     for number, (label, one) in enumerate(choices.items(), start=1):
@@ -189,26 +193,10 @@ def _labelled(method: Any) -> dict[str, Maker]:
     return dict(zip(labels, method, strict=True))
 
 
-def _grid_of(
-    label: str,
-    maker: Maker,
-    training: Any,
-    grid: Any,
-    order: Sequence[str | Sequence[str]] | None,
-    start: Mapping[str, Any] | None,
-) -> Grid:
-    """Return what is chosen from for an arm, whose training and grid may be its own."""
-    with _named(label):
-        own, values = (
-            _of_arm(label, name, given) if label else given
-            for name, given in {"training": training, "grid": grid}.items()
-        )
-        return Grid.of(maker, own, values, order, start)
-
-
 def _of_arm(label: str, name: str, given: Any) -> Any:
     """Return an arm's part of an argument that is one for all arms or a mapping of label to each one's own."""
-    if not isinstance(given, Mapping) or not all(isinstance(one, Mapping | Training) for one in given.values()):
+    each = isinstance(given, Mapping) and all(isinstance(one, Mapping | Training) for one in given.values())
+    if not (label and given and each):
         return given
     if label not in given:
         raise ValueError(f"{name} has no entry for this arm; it has {', '.join(map(str, given))}.")

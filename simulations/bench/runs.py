@@ -53,12 +53,8 @@ class Trial:
     @property
     def slug(self) -> str:
         """The trial in characters that are fit for the name of a folder."""
-        return slug(f"{self.cell.name}-{self.arm}-{self.lr:g}" + f"-{self.setting}" * bool(self.setting))
-
-
-def slug(words: str) -> str:
-    """Put words in characters that are fit for the name of a folder."""
-    return "".join(c if c.isalnum() or c in "-." else "_" for c in words)
+        words = f"{self.cell.name}-{self.arm}-{self.lr:g}" + f"-{self.setting}" * bool(self.setting)
+        return "".join(c if c.isalnum() or c in "-." else "_" for c in words)
 
 
 def every_arm(cell: Cell, rounds: int | None = None) -> dict[str, Arm]:
@@ -158,26 +154,21 @@ def _bytes(result: fs.Result, cell: Cell) -> dict[str, float]:
 # --- tuning ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """An arm in a cell whose rate and setting are chosen, under the tuning seeds."""
-
-    cell: Cell
-    arm: str
-    seeds: tuple[int, ...]
-    device: str
-
-
-def tune(one: Tuned) -> Tables:
+def tune(first: Trial) -> Tables:
     """Choose an arm's learning rate, then the value of its main hyper-parameter at that rate: one rule for all.
 
     Both have the largest mean accuracy on validation samples over the tuning seeds, in a third of fewer rounds; of
     equal values the default wins, of equal rates the smallest. The grid of rates grows until the choice is no end of
     it. Of the three values of a hyper-parameter the outer ones are ends, and that is left so. An arm that diverges at
     all rates has no accuracy, and none of its rows is chosen.
+
+    Parameters
+    ----------
+    first : Trial
+        The arm at the first of the cell's rates, under the tuning seeds.
     """
-    cell, rounds = one.cell, one.cell.tuning_rounds
-    arm = every_arm(cell, rounds)[one.arm]
+    cell, rounds = first.cell, first.cell.tuning_rounds
+    arm = every_arm(cell, rounds)[first.arm]
     with warnings.catch_warnings():  # FedFac's warning that factors are not identified has a study of its own
         warnings.simplefilter("ignore", UserWarning)
         try:
@@ -186,18 +177,18 @@ def tune(one: Tuned) -> Tables:
                 {"lr": cell.rates} | ({"setting": ["", *arm.settings]} if arm.settings else {}),
                 network(cell),
                 partial(populate, cell),
-                training(cell, arm, cell.rates[0]),
+                training(cell, arm, first.lr),
                 rounds=rounds,
                 last=max(1, rounds // 3),
-                seed=one.seeds,
+                seed=first.seeds,
                 order=("lr", "setting") if arm.settings else None,
-                device=one.device,
+                device=first.device,
                 progress=False,
             )
         except FloatingPointError:
-            lost = pd.MultiIndex.from_product([cell.rates, one.seeds], names=["lr", "seed"]).to_frame(index=False)
-            return {"tuning": lost.assign(arm=one.arm, setting="", accuracy=np.nan, chosen=False, end=False)}
-    return {"tuning": pd.DataFrame({"setting": "", **tried(tuning, one.arm)["tuning"]})}
+            lost = pd.MultiIndex.from_product([cell.rates, first.seeds], names=["lr", "seed"]).to_frame(index=False)
+            return {"tuning": lost.assign(arm=first.arm, setting="", accuracy=np.nan, chosen=False, end=False)}
+    return {"tuning": pd.DataFrame({"setting": "", **tried(tuning, first.arm)["tuning"]})}
 
 
 def tuned(
@@ -229,8 +220,8 @@ def tuned(
         told = {"lr": cell.rates[0], "setting": "", "seed": seeds[0], "accuracy": np.nan, "chosen": True, "end": False}
         table = pd.DataFrame([{**told, "arm": label} for label in labels])
     else:
-        every = [Tuned(cell, label, seeds, device) for label in labels]
-        parts = [Part(f"bench-tuning-{slug(f'{cell.name}-{one.arm}')}", one, partial(tune, one)) for one in every]
+        every = [Trial(cell, label, cell.rates[0], "", seeds, device) for label in labels]
+        parts = [Part(f"bench-tuning-{one.slug}", one, partial(tune, one)) for one in every]
         table = run_parts(parts, out, f"bench, {cell.name}: learning rates and hyper-parameters")["tuning"]
     best = table[table["chosen"]].drop_duplicates("arm")
     choice = {arm: (float(lr), setting) for arm, lr, setting in best[["arm", "lr", "setting"]].itertuples(index=False)}

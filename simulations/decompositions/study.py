@@ -38,7 +38,7 @@ from fedstat.inference import primary_summary
 from simulations.agreement.study import start_weights
 from simulations.contract import About, Shown
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
-from simulations.rates import chosen, tried
+from simulations.rates import chosen, tried, tune_arms
 from simulations.showing import setting
 from simulations.split import study as split
 from simulations.split.study import LAYER, TUNED_AT, family
@@ -364,8 +364,7 @@ def run(scale: Scale, out: Path) -> Tables:
 
     asked = {what: partial(tune, one, name, what) for what, name in families.items()}
     asked |= {what: partial(tune_control, one, *place, what) for what, place in controls.items()}
-    tuned = [Part(f"decompositions-rates-{file_name(what)}", one, compute) for what, compute in asked.items()]
-    tuning = run_parts(tuned, out, "decompositions: learning rates")["tuning"]
+    tuning = tune_arms("decompositions", asked, one, out)
     best = chosen(tuning)
     rates = {name: best[what] for what, name in families.items()}
     first = FIRST_SEED + scale.shift
@@ -405,11 +404,6 @@ def seeds_of(scale: Scale, populations: pd.DataFrame, outputs: Outputs, p: float
         first = FIRST_SEED + scale.shift
         return list(range(first, first + scale.seeds)) if (p, alpha) == TUNED_AT else []
     return used(populations, outputs, p, alpha)
-
-
-def file_name(words: str) -> str:
-    """Write words so that they can be part of a file's name."""
-    return "".join(c if (c.isascii() and c.isalnum()) or c == "." else "-" for c in words)
 
 
 def late(agreement: pd.DataFrame) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -18,7 +18,6 @@ from simulations.factorized.arms import methods
 from simulations.factorized.cells import Cell, classes_of, loaded, population
 from simulations.images import small_cnn
 from simulations.parts import complete
-from simulations.rates import tried
 
 #: The summary is the mean over the evaluated ones of the last rounds, so many.
 LAST = 10
@@ -90,17 +89,6 @@ def run(size: Size, cell: Cell, chosen: Iterable[str], lr: float, seed: int) -> 
         partial(population, cell, size.clients, size.samples, size.test), training(size, lr), rounds=size.rounds,
         seed=seed, evaluate_at=size.evaluated, device=size.device, progress=False,
     )  # fmt: skip
-
-
-def tune(size: Size, cell: Cell, arm: str, rates: Sequence[float], seeds: Iterable[int]) -> Tables:
-    """Choose an arm's learning rate by the rounds that a result's summary has; return the table ``tuning``."""
-    tuning = fs.tune(
-        arms(size, cell)[arm], {"lr": rates}, model(size, cell),
-        partial(population, cell, size.clients, size.samples, size.test), training(size, rates[0]), rounds=size.rounds,
-        seed=seeds, last=LAST, evaluate_at=[r for r in size.evaluated if r > size.rounds - LAST], device=size.device,
-        progress=False,
-    )  # fmt: skip
-    return tried(tuning, arm)
 
 
 def compare(size: Size, cell: Cell, rates: Mapping[str, float], seed: int) -> Tables:

@@ -40,7 +40,7 @@ from simulations.factorized_parts.arms import (
 )
 from simulations.images import images
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
-from simulations.rates import chosen, tried, validating
+from simulations.rates import chosen, tried, tune_arms, validating
 
 _DATA = "five groups of four of Tiny-ImageNet's classes, 80 images a client, and a network of two convolutions"
 ABOUT = About(
@@ -375,12 +375,8 @@ def rates(
     if len(grid) == 1:
         found = dict.fromkeys((arm.rate for arm in every.values()), grid[0])
         return {label: found[every[label].rate] for label in labels}, pd.DataFrame()
-    parts = [
-        Part(f"factorized_parts-tuning-{_slug(setting)}-{_slug(arm)}", scale, partial(tune, scale, setting, arm, grid))
-        for arm in owners
-    ]
-    tables = run_parts(parts, out, f"factorized_parts, {setting}: learning rates")
-    table = tables["tuning"].assign(setting=setting)
+    asked = {arm: partial(tune, scale, setting, arm, grid) for arm in owners}
+    table = tune_arms(f"factorized_parts, {setting}", asked, scale, out).assign(setting=setting)
     best = chosen(table)
     return {label: best[every[label].rate] for label in labels}, table
 

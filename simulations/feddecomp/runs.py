@@ -19,7 +19,6 @@ from fedstat.federated.client.network import Model, Network, Params
 from fedstat.federated.method import Update
 from fedstat.inference import primary_rows, primary_summary
 from simulations.feddecomp.cells import Setup, World, network, pools, populate, samples
-from simulations.rates import tried, validating
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
 #: The paper's summary: the largest, over rounds, of the mean over clients.
@@ -75,13 +74,6 @@ class Job:
     def name(self) -> str:
         """A name for the part."""
         return f"feddecomp-{self.world.name}-{self.arm}-{self.dirichlet:g}-{self.train}-{self.lr:g}"
-
-    @property
-    def training(self) -> fs.Training:
-        """What a client does in a round."""
-        return fs.Training(
-            lr=self.lr, momentum=self.setup.momentum, batch_size=self.setup.batch, local_epochs=self.epochs
-        )
 
 
 # --- what is measured of weights ----------------------------------------------------------------------------------
@@ -163,10 +155,13 @@ def play(job: Job, seeds: Sequence[int]) -> Played:
     model: Model = network(job.world)
     if job.pretrained:
         model, _ = pretrained(job.world, job.setup.warm_epochs)
+    training = fs.Training(
+        lr=job.lr, momentum=job.setup.momentum, batch_size=job.setup.batch, local_epochs=job.epochs
+    )  # fmt: skip
     history, spreads, moved = [], [], []
     starts: dict[int, Params] = {}
     for round in fs.rounds(
-        {job.arm: job.method}, model, partial(_clients, job), job.training, seed=list(seeds), device=job.device
+        {job.arm: job.method}, model, partial(_clients, job), training, seed=list(seeds), device=job.device
     ):
         history.append(round.evaluate())
         for (_, seed), update in round.updates.items():
@@ -226,30 +221,3 @@ def _tables(job: Job, played: Played) -> Tables:
             warm=pretrained(job.world, job.setup.warm_epochs)[1] if job.pretrained else np.nan
         ),
     }
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """A job whose rate is chosen from a grid, on validation samples."""
-
-    job: Job
-    rates: tuple[float, ...]
-
-    @property
-    def device(self) -> str:
-        """Where networks train."""
-        return self.job.device
-
-
-def tune(one: Tuned) -> Tables:
-    """Choose an arm's rate; return the table ``tuning``."""
-    job = one.job
-
-    def clients(seed: int) -> Clients:
-        return validating(populate(job.world, job.setup, job.dirichlet, job.train, seed, validation=True))
-
-    tuning = fs.tune(
-        job.method, {"lr": one.rates}, network(job.world), clients, job.training, rounds=job.rounds,
-        last=job.setup.last, seed=job.seeds, device=job.device, progress=False,
-    )  # fmt: skip
-    return tried(tuning, job.arm)

@@ -22,7 +22,6 @@ from fedstat.inference import primary_rows
 from fedstat.methods import FedEM, FedPer, FedProx, FedRep, LGFedAvg
 from simulations.fedfac.cells import Cell, network, populate
 from simulations.parts import complete
-from simulations.rates import tried
 
 #: Rounds that the primary summary averages.
 LAST = 10
@@ -110,20 +109,6 @@ class Job:
     rates: Mapping[str, float]
     new: float
     fine_tune: int
-    head_epochs: int
-    device: str
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """One arm whose learning rate is chosen from a grid, under the tuning seeds; as in `Job`."""
-
-    cell: Cell
-    arm: str
-    rates: tuple[float, ...]
-    seeds: tuple[int, ...]
-    rounds: int
-    new: float
     head_epochs: int
     device: str
 
@@ -223,17 +208,6 @@ def federate(
 def last_rounds(rounds: int) -> range:
     """Return the rounds that the primary summary averages."""
     return range(max(1, rounds - LAST + 1), rounds + 1)
-
-
-def tune(one: Tuned) -> Tables:
-    """Choose an arm's learning rate by the last three rounds on validation samples; return the table ``tuning``."""
-    cell = one.cell
-    tuning = fs.tune(
-        arms(cell, one.head_epochs)[one.arm], {"lr": one.rates}, network(cell),
-        lambda seed: populate(cell, seed, one.new)[0], training(cell, one.rates[0]), rounds=one.rounds, last=3,
-        participation=cell.participation, seed=one.seeds, device=one.device, progress=False,
-    )  # fmt: skip
-    return tried(tuning, one.arm)
 
 
 def with_probe(clients: Clients) -> Clients:

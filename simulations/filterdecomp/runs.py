@@ -15,7 +15,6 @@ from fedstat.federated.method import State
 from simulations.filterdecomp.arms import ESTIMAND, method
 from simulations.filterdecomp.cells import Cell, Size, network, population
 from simulations.parts import complete
-from simulations.rates import tried
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
 _BYTES = 4  # of a number that travels
@@ -147,26 +146,3 @@ def private_numbers(state: State) -> int:
         return 0
     held = state.clients.rows(torch.arange(1))
     return sum(int((~mask[:1].expand_as(held[name]).bool()).sum()) for name, mask in state.shared.items())
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """An arm in a cell whose rate is chosen from a grid, under seeds of its own; as in `Run`."""
-
-    cell: Cell
-    size: Size
-    arm: str
-    rates: tuple[float, ...]
-    seeds: tuple[int, ...]
-    rounds: int
-
-
-def tune(one: Tuned) -> Tables:
-    """Choose an arm's rate by the last two rounds on validation images; return the table ``tuning``."""
-    size = one.size
-    tuning = fs.tune(
-        method(one.arm, size.epochs), {"lr": one.rates}, network(one.cell, size), partial(population, one.cell, size),
-        training(size, one.rates[0]), rounds=one.rounds, last=2, participation=size.participants, seed=one.seeds,
-        device=size.device, progress=False,
-    )  # fmt: skip
-    return tried(tuning, one.arm)

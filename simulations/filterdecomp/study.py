@@ -17,14 +17,15 @@ from pathlib import Path
 
 import pandas as pd
 
+import fedstat as fs
 from fedstat._tables import Tables
 from simulations.contract import About, Shown
-from simulations.filterdecomp.arms import DITTO, GLOBAL, OURS, PERSONAL, SENDING, rate_of
-from simulations.filterdecomp.cells import PAPER, Cell, Size, ours
-from simulations.filterdecomp.runs import Run, Tuned, measure, tune
+from simulations.filterdecomp.arms import DITTO, GLOBAL, OURS, PERSONAL, SENDING, method, rate_of
+from simulations.filterdecomp.cells import PAPER, Cell, Size, network, ours, population
+from simulations.filterdecomp.runs import Run, measure, training
 from simulations.filterdecomp.spread import Watch, watch
 from simulations.parts import SECOND_LOOK, Part, run_parts
-from simulations.rates import chosen
+from simulations.rates import chosen, tried, tune_arms
 
 _HOW = (
     "9,085 images of CIFAR-10, of which 1,200 train at 10 clients and 1,017 are the common test set, a network of "
@@ -175,11 +176,16 @@ SCALES = {
 }  # fmt: skip
 
 
-def tuning_part(scale: Scale, cell: Cell, arm: str) -> Part:
-    """Return the part that chooses an arm's rate."""
-    seeds = tuple(s - FIRST_SEED + FIRST_TUNING_SEED for s in scale.first(scale.tuning_seeds))
-    one = Tuned(cell, scale.sized, arm, scale.rates, seeds, scale.tuning_rounds)
-    return Part(f"filterdecomp-tuning-{cell.classes}-{cell.dataset}-{arm}", one, partial(tune, one))
+def tune(scale: Scale, cell: Cell, arm: str) -> Tables:
+    """Choose an arm's rate by the last two rounds; return the table ``tuning``."""
+    size = scale.sized
+    tuning = fs.tune(
+        method(arm, size.epochs), {"lr": scale.rates}, network(cell, size), partial(population, cell, size),
+        training(size, scale.rates[0]), rounds=scale.tuning_rounds, last=2, participation=size.participants,
+        seed=[s - FIRST_SEED + FIRST_TUNING_SEED for s in scale.first(scale.tuning_seeds)], device=scale.device,
+        progress=False,
+    )  # fmt: skip
+    return tried(tuning, arm)
 
 
 def tuned(scale: Scale, cell: Cell) -> tuple[str, ...]:
@@ -199,8 +205,8 @@ def learning_rates(scale: Scale, out: Path) -> tuple[dict[str, Mapping[str, floa
         if len(scale.rates) == 1:
             table = pd.DataFrame({"arm": arms, "lr": scale.rates[0], "chosen": True, "end": False})
         else:
-            parts = [tuning_part(scale, cell, arm) for arm in arms]
-            table = run_parts(parts, out, f"filterdecomp, {cell.name}: learning rates")["tuning"]
+            every = {arm: partial(tune, scale, cell, arm) for arm in arms}
+            table = tune_arms(f"filterdecomp, {cell.name}", every, scale, out)
         first = rates.get(scale.cells[0].name, {})
         rates[cell.name] = {**{arm: lr for arm, lr in first.items() if arm in PERSONAL}, **chosen(table)}
         tables.append(table.assign(cell=cell.name))

@@ -36,7 +36,7 @@ from simulations.contract import About, Shown
 from simulations.filterdecomp.cells import Cell, Size, network, population
 from simulations.landscape.plane import filter_norms, flat, grid, plane_of, shaped
 from simulations.parts import SECOND_LOOK, Part, run_parts
-from simulations.rates import chosen, tried
+from simulations.rates import chosen, tried, tune_arms
 
 _HOW = "1,000 images of CIFAR-10, a network of 23 thousand weights, batches of 20, rates tuned"
 ABOUT = About(
@@ -300,8 +300,7 @@ def run(scale: Scale, out: Path) -> Tables:
     """Tune both rates, then follow both methods under every seed."""
     bare = replace(scale, rounds=0, seeds=0, points=0)
 
-    found = [Part(f"landscape-tuning-{arm}", bare, partial(tune, scale, arm)) for arm in METHODS]
-    tuning = run_parts(found, out, "landscape: learning rates")["tuning"]
+    tuning = tune_arms("landscape", {arm: partial(tune, scale, arm) for arm in METHODS}, bare, out)
     rates = {arm: chosen(tuning)[arm] for arm in METHODS}
     words = "-".join(f"{lr:g}" for lr in rates.values())
     seeds = range(FIRST_SEED + scale.shift, FIRST_SEED + scale.shift + scale.seeds)

@@ -20,7 +20,6 @@ from fedstat.models import Factory
 from fedstat.parameterization import LowRankSum
 from simulations.images import images, small_cnn
 from simulations.low_rank_start.dosed import Dosed, DosedSum, Route, own_dose, target_dose
-from simulations.rates import tried
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
 CONTROLS = ("Local", "FedAvg")
@@ -149,31 +148,6 @@ def measure(job: Job) -> Tables:
             level=arm.level, lr=job.lr,
         )
     }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """One arm whose rate is chosen from a grid, under the tuning seeds; as in `Job`."""
-
-    setting: Setting
-    arm: Arm
-    rates: tuple[float, ...]
-    momentum: float
-    seeds: tuple[int, ...]
-    device: str
-
-
-def choose_rate(one: Tuned) -> Tables:
-    """Choose an arm's rate on validation samples; return the table ``tuning``."""
-    setting = one.setting
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)  # outputs that are no numbers: never chosen
-        tuning = fs.tune(
-            method(setting, one.arm), {"lr": one.rates}, network(setting), partial(draw, setting, False),
-            training(setting, one.rates[0], one.momentum), rounds=setting.rounds, last=setting.last, seed=one.seeds,
-            device=one.device, progress=False,
-        )  # fmt: skip
-    return tried(tuning, one.arm.label)
 
 
 def training(setting: Setting, lr: float, momentum: float) -> fs.Training:

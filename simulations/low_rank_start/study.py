@@ -11,17 +11,20 @@ by which Local and FedAvg are tuned. By the same samples one dose is chosen; the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
+import fedstat as fs
 from fedstat._tables import Tables
 from simulations.catalogue import DECOMP
 from simulations.contract import About
-from simulations.low_rank_start.runs import CONTROLS, Arm, Job, Setting, Tuned, choose_rate, doses, measure
+from simulations.low_rank_start.runs import CONTROLS, Arm, Job, Setting, doses, draw, measure, method, network, training
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import tried, tune_arms
 
 ABOUT = About(
     "The start of FedDecomp’s low-rank part",
@@ -121,15 +124,10 @@ def rate(arm: Arm, nominal: float) -> float:
     return float(f"{nominal / factor:.1g}") if factor > 1 else nominal
 
 
-def _slug(setting: Setting, arm: Arm) -> str:
-    return "".join(c if c.isalnum() else "_" for c in f"{setting.name}-{arm.label}")
-
-
-def _part(scale: Scale, setting: Setting, arm: Arm, lr: float, *, tuning: bool) -> Part:
-    seeds = scale.seeds_for_tuning if tuning else scale.result_seeds
-    job = Job(setting, arm, lr, scale.momentum, seeds, tuning, scale.device)
-    name = f"low_rank_start-{_slug(setting, arm)}-{lr:g}{'-tuning' if tuning else ''}"
-    return Part(name, job, partial(measure, job))
+def _part(scale: Scale, setting: Setting, arm: Arm, lr: float) -> Part:
+    job = Job(setting, arm, lr, scale.momentum, scale.result_seeds, False, scale.device)
+    slug = "".join(c if c.isalnum() else "_" for c in f"{setting.name}-{arm.label}")
+    return Part(f"low_rank_start-{slug}-{lr:g}", job, partial(measure, job))
 
 
 def tune(scale: Scale, out: Path) -> pd.DataFrame:
@@ -137,9 +135,8 @@ def tune(scale: Scale, out: Path) -> pd.DataFrame:
     tuned = (*(Arm(control) for control in CONTROLS), *(Arm(level=level) for level in scale.levels))
     tables, levels = [], {arm.label: arm.level for arm in tuned}
     for setting in scale.settings:
-        parts = [_tuning_part(scale, setting, arm) for arm in tuned]
-        what = "learning rates" if len(scale.rates) > 1 else "the dose"
-        found = run_parts(parts, out, f"low-rank start, {setting.name}: {what}")["tuning"]
+        every = {arm.label: partial(tune_arm, scale, setting, arm) for arm in tuned}
+        found = tune_arms(f"low-rank start, {setting.name}", every, replace(scale, seeds=0), out)
         tables.append(found.assign(setting=setting.name, level=found["arm"].map(levels)))
     table = pd.concat(tables, ignore_index=True)
     doses_only = table[table["chosen"] & ~table["arm"].isin(CONTROLS)]
@@ -148,20 +145,20 @@ def tune(scale: Scale, out: Path) -> pd.DataFrame:
     return table.assign(best=table["arm"] == best)
 
 
-def _tuning_part(scale: Scale, setting: Setting, arm: Arm) -> Part:
-    """Return the part that chooses an arm's rate, or that measures it at the only one."""
-    if len(scale.rates) == 1:
-        measured = _part(scale, setting, arm, scale.rates[0], tuning=True)
-        return Part(measured.name, measured.config, partial(untuned, measured.config))
-    rates = tuple(rate(arm, nominal) for nominal in scale.rates)
-    one = Tuned(setting, arm, rates, scale.momentum, scale.seeds_for_tuning, scale.device)
-    return Part(f"low_rank_start-{_slug(setting, arm)}-rate", one, partial(choose_rate, one))
-
-
-def untuned(job: Job) -> Tables:
-    """Return validation accuracies by seed at the only rate, as the table ``tuning``; NaN where training diverged."""
-    runs = measure(job)["runs"]
-    return {"tuning": runs[["seed", "accuracy"]].assign(arm=job.arm.label, lr=job.lr, chosen=True, end=True)}
+def tune_arm(scale: Scale, setting: Setting, arm: Arm) -> Tables:
+    """Choose an arm's rate, or measure it at the only one; return the table ``tuning``."""
+    rates, seeds = [rate(arm, nominal) for nominal in scale.rates], scale.seeds_for_tuning
+    if len(rates) == 1:
+        runs = measure(Job(setting, arm, scale.rates[0], scale.momentum, seeds, True, scale.device))["runs"]
+        return {"tuning": runs[["arm", "lr", "seed", "accuracy"]].assign(chosen=True, end=True)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)  # outputs that are no numbers: never chosen
+        tuning = fs.tune(
+            method(setting, arm), {"lr": rates}, network(setting), partial(draw, setting, False),
+            training(setting, rates[0], scale.momentum), rounds=setting.rounds, last=setting.last, seed=seeds,
+            device=scale.device, progress=False,
+        )  # fmt: skip
+    return tried(tuning, arm.label)
 
 
 def jobs(scale: Scale, tuning: pd.DataFrame) -> list[tuple[Arm, float]]:
@@ -182,7 +179,7 @@ def run(scale: Scale, out: Path) -> Tables:
     """Tune, then run every arm under fresh seeds."""
     tuning = tune(scale, out)
     parts = [
-        _part(scale, setting, arm, lr, tuning=False)
+        _part(scale, setting, arm, lr)
         for setting in scale.settings
         for arm, lr in jobs(scale, tuning[tuning["setting"] == setting.name])
     ]

@@ -33,7 +33,7 @@ from simulations.contract import About
 from simulations.images import images as read
 from simulations.images import small_cnn
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
-from simulations.rates import chosen, tried
+from simulations.rates import chosen, tried, tune_arms
 
 ABOUT = About(
     "When splitting pays",
@@ -367,8 +367,7 @@ def tune(scale: Scale, out: Path) -> pd.DataFrame:
         label = f"images-{arm}-n{n}"
         parts[label] = (("images", arm, n, SKEW), partial(image_tuning, scale, arm, n, label))
 
-    found = [Part(f"phase-tuning-{label}", scale, tune) for label, (_, tune) in parts.items()]
-    table = run_parts(found, out, "phase: learning rates")["tuning"]
+    table = tune_arms("phase", {label: compute for label, (_, compute) in parts.items()}, scale, out)
     where = [parts[label][0] for label in table["arm"]]
     keys = pd.DataFrame(where, columns=["data", "family", "samples", "alpha"])
     return pd.concat([keys, table.drop(columns="arm")], axis=1)

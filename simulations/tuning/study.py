@@ -24,7 +24,7 @@ from fedstat.models import Factory
 from simulations.contract import About, Shown
 from simulations.images import dealt, images, small_cnn
 from simulations.parts import SECOND_LOOK, Part, run_parts
-from simulations.rates import chosen, tried
+from simulations.rates import chosen, tried, tune_arms
 
 _HOW = (
     "the first 9,085 images of CIFAR-10 in place of CIFAR-100, 2 and 5 classes a client, 30 clients, a network of two "
@@ -233,8 +233,7 @@ def run(scale: Scale, out: Path) -> Tables:
     """Choose the learning rate by setting of the data, then tune."""
     arms = [f"S{classes}" for classes in dict.fromkeys(classes for classes, _ in scale.settings)]
     if len(scale.rates) > 1:
-        parts = [Part(f"tuning-rate-{arm}", scale, partial(rate, scale, arm)) for arm in arms]
-        rates = run_parts(parts, out, "tuning: learning rates")["tuning"]
+        rates = tune_arms("tuning", {arm: partial(rate, scale, arm) for arm in arms}, scale, out)
     else:
         rates = pd.DataFrame({"arm": arms, "lr": scale.rates[0], "chosen": True, "end": False})
     lr = chosen(rates)

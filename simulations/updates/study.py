@@ -33,7 +33,7 @@ from fedstat.federated.client.network import Params
 from simulations.contract import About, Shown
 from simulations.images import images, small_cnn
 from simulations.parts import SECOND_LOOK, Part, run_parts
-from simulations.rates import chosen, tried, validating
+from simulations.rates import chosen, tried, tune_arms, validating
 
 Network = Literal["plain", "text", "code"]
 
@@ -353,8 +353,7 @@ def tuned(scale: Scale, network: Network) -> Tables:
 
 def run(scale: Scale, out: Path) -> Tables:
     """Tune each network's rate, then run all seeds."""
-    found = [Part(f"updates-tuning-{network}", scale, partial(tuned, scale, network)) for network in NETWORKS]
-    tuning = run_parts(found, out, "updates: learning rates")["tuning"]
+    tuning = tune_arms("updates", {network: partial(tuned, scale, network) for network in NETWORKS}, scale, out)
     rates = chosen(tuning)
     seeds = range(scale.shift, scale.shift + scale.seeds)
     parts = [

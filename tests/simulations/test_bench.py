@@ -152,7 +152,7 @@ def test_tuning_sees_no_test_sample_and_other_seeds_than_the_results(monkeypatch
 
     monkeypatch.setattr(runner, "federate", spy)
     monkeypatch.setattr(runs.fs, "federate", spy)
-    runs.tune(runs.Tuned(replace(SMALL, rates=(1.0, 2.0)), "Local", (5,), "cpu"))
+    runs.tune(runs.Trial(replace(SMALL, rates=(1.0, 2.0)), "Local", 1.0, "", (5,), "cpu"))
     runs.measure(runs.Trial(SMALL, "Local", 2.0, "", (5,), "cpu"))
     (tuning,), (result,) = seen[0], seen[-1]
     assert tuning.test is None
@@ -169,7 +169,7 @@ def test_tuning_sees_no_test_sample_and_other_seeds_than_the_results(monkeypatch
 @pytest.mark.slow
 def test_an_arm_that_diverges_is_reported_with_a_smaller_rate_or_without_numbers():
     wild = runs.Trial(SMALL, "FedPer", 1e30, "", (1, 2), "cpu")
-    tried = runs.tune(runs.Tuned(replace(SMALL, rates=(1e29, 1e30)), "FedPer", (1, 2), "cpu"))["tuning"]
+    tried = runs.tune(replace(wild, cell=replace(SMALL, rates=(1e29, 1e30))))["tuning"]
     assert tried["accuracy"].isna().all()
     assert not tried["chosen"].any()
     tamed = runs.measure(wild, (0.03, 0.1))
