@@ -18,10 +18,12 @@ from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.codec import Message, size
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
+from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, State, Update
 from fedstat.federated.plan import check_one
 from fedstat.federated.replicate import make_replicate
-from fedstat.federated.run import Bench, start_run
+from fedstat.federated.rounds import start_run
+from fedstat.federated.route import Bench
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,7 +112,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     run = start_run((type(method).__name__, 0), method, replicate, bench)
     ids = torch.arange(len(data))
     received = method.receive(run.state, ids)
-    end = bench.train(method, run.network, received, replicate.jobs(ids.tolist()), 0)
+    end = train(run.route, received, replicate.jobs(ids.tolist()), 0)
     weight = torch.full((len(ids),), 1 / len(ids), dtype=kind)
     update = Update(ids, received, end, weight, np.random.default_rng(0), run.network)
     up, down = (_bytes(m) for m in (method.upload(run.state, update), method.download(run.state, update)))

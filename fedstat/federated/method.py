@@ -61,6 +61,10 @@ from fedstat.federated.store import ClientStore
 
 #: Folders whose files no user wrote.
 _INSIDE = tuple(str(Path(file).resolve().parent) + os.sep for file in (torch.__file__, Path(__file__).parent))
+#: The steps and class attributes that say what local training comes to.
+_LOCAL = (
+    "receive", "leaves", "prepare", "phases", "objective", "gradient", "constrain", "finish", "held_out", "batches",
+)  # fmt: skip
 #: How many leaves a message lists.
 _LISTED = 8
 
@@ -475,20 +479,17 @@ def _check_masks(of: str, shared: Params, server: Params, clients: int) -> None:
 
 
 def written_out(step: Step) -> Step:
-    """Mark a step that repeats `Method`'s own for the reader, so that `is_plain` takes it for that one."""
+    """Mark a step that repeats `Method`'s own for the reader, so that `own_steps` does not count it."""
     vars(step)["written_out"] = True
     return step
 
 
-def is_plain(method: Method) -> bool:
-    """Tell whether a method's local steps are FedAvg's, so that such methods can train as one stack.
+def own_steps(method: Method) -> frozenset[str]:
+    """Return the steps and class attributes of local training in which a method differs from FedAvg.
 
-    A method that builds its network of parts trains apart all the same.
+    Methods without any can train as one stack, unless one builds its network of parts.
     """
-    steps = (
-        "receive", "leaves", "prepare", "phases", "objective", "gradient", "constrain", "finish", "held_out", "batches",
-    )  # fmt: skip
-    return not any(overrides(method, name) for name in steps)
+    return frozenset(name for name in _LOCAL if overrides(method, name))
 
 
 def overrides(method: Method, name: str) -> bool:

@@ -10,16 +10,17 @@ from torch import Tensor
 from fedstat._checks import whole
 from fedstat.data import Clients
 from fedstat.federated.client.local import training_of
-from fedstat.federated.client.network import MIXED, Network, check_device, floating
+from fedstat.federated.client.network import MIXED, TF32, Network, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.engine.products import TF32, products
+from fedstat.federated.engine.evaluation import evaluate
 from fedstat.federated.history import COLUMNS
 from fedstat.federated.method import Predictor, on_device, stack
 from fedstat.federated.plain import plain
 from fedstat.federated.record.result import Result
 from fedstat.federated.replicate import make_replicate
-from fedstat.federated.run import Bench, Key, make_federation
+from fedstat.federated.rounds import Key, make_federation
+from fedstat.federated.route import Bench
 
 
 def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: int | None = None) -> pd.DataFrame:
@@ -97,7 +98,8 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
                 for name, predictor in models.items()
             }
 
-        table = bench.evaluate(federation.network, rows, replicate.held_out(replicate.split))
+        route = bench.route(method, federation.network, stack(state.server, 1))
+        table = evaluate(route, rows, replicate.held_out(replicate.split), {})
         tables.append(table.assign(method=key[0], seed=key[1], round=state.round, split=replicate.split))
     return pd.concat(tables, ignore_index=True)[list(COLUMNS)].astype({"client": np.int64})
 

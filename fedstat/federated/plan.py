@@ -22,19 +22,19 @@ from fedstat.data import Clients
 from fedstat.federated import fingerprint
 from fedstat.federated.client.local import AnyTraining, Training, training_of
 from fedstat.federated.client.losses import LossName, choose_task
-from fedstat.federated.client.network import MIXED, Model, check_device, floating
+from fedstat.federated.client.network import MIXED, TF32, Model, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds, check_vary
 from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName, check_executor
 from fedstat.federated.engine.own_parts import rehearse_method, rehearse_parts
-from fedstat.federated.engine.products import TF32, products
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.history import clients_table
 from fedstat.federated.method import Method, State
 from fedstat.federated.plain import describe_run, plain
 from fedstat.federated.replicate import Replicate, make_replicate
-from fedstat.federated.run import Bench, Key, Run, check_size, start_run
+from fedstat.federated.rounds import Key, Run, check_size, start_run
+from fedstat.federated.route import Bench
 from fedstat.inference import AnalysisPlan
 
 #: The clients of all seeds, or a function of a seed, or of two: that of the data and that of the partition.

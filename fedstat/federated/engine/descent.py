@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat.federated.client.local import Learner
+from fedstat.federated.client.local import Learner, Training
 from fedstat.federated.client.network import Params
-from fedstat.federated.client.optimizers import OPTIMIZERS, SGD, Optimizer, Rate, clip, move, started
+from fedstat.federated.client.optimizers import OPTIMIZERS, SGD, Rate, descend, started
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.engine.dense_chain import SLOPES, Chain, Slope, Use, Weights, stacked
 
@@ -29,6 +29,8 @@ from fedstat.federated.engine.dense_chain import SLOPES, Chain, Slope, Use, Weig
 BLOCK_BYTES = 3 * 2**20
 #: Bytes of the inputs that are gathered at once, for several steps of a block.
 _GATHERED = 2**20
+#: The optimiser whose steps are fused into the gradients.
+_PLAIN = SGD()
 #: By what a step multiplies a leaf, and its gradient, by the leaf's name.
 Factors = Mapping[str, tuple[float, float]]
 Item = TypeVar("Item")
@@ -51,12 +53,8 @@ class Descent:
         The leaves that move.
     rates : sequence of float, mapping of leaf to float, or Tensor (c,)
         The learning rate of every step.
-    optimizer : Optimizer
-        What makes directions of gradients; its state starts anew.
-    decay : float
-        Strength of the L2 penalty.
-    clip_norm : float, optional
-        Largest norm of a client's gradient.
+    training : Training
+        The optimiser, whose state starts anew, the penalty and the largest norm of a gradient.
     """
 
     chain: Chain
@@ -64,15 +62,13 @@ class Descent:
     samples: StackedSamples
     train: tuple[str, ...]
     rates: Sequence[Rate]
-    optimizer: Optimizer
-    decay: float = 0.0
-    clip_norm: float | None = None
+    training: Training
 
     @cached_property
     def plain(self) -> bool:
         """Whether a leaf moves by a number times its gradient, and stays in proportion to what it was."""
-        rescaled = self.decay and isinstance(self.rates[0], Tensor)
-        return self.optimizer == SGD() and self.clip_norm is None and not rescaled
+        rescaled = self.training.weight_decay and isinstance(self.rates[0], Tensor)
+        return self.training.steps == _PLAIN and self.training.clip_norm is None and not rescaled
 
     @torch.no_grad()
     def run(self, params: Params, first: np.ndarray, places: np.ndarray) -> Tensor:
@@ -112,16 +108,7 @@ class Descent:
         own = {
             n: 1.0 if isinstance(rate, Tensor) else rate[n] if isinstance(rate, Mapping) else rate for n in self.train
         }
-        return {name: (1 - lr * self.decay, -lr) for name, lr in own.items()}
-
-    def move(self, params: Params, grads: Params, state: Params, rate: Rate) -> None:
-        """Move leaves (a, ...) by the optimiser's step."""
-        if self.clip_norm is not None:
-            grads = clip(grads, self.clip_norm, stacked=True)
-        if self.decay:
-            grads = {name: g + self.decay * params[name] for name, g in grads.items()}
-        directions, divisor = self.optimizer.step(params, {name: grads[name] for name in self.train}, state)
-        move(params, directions, rate, divisor)
+        return {name: (1 - lr * self.training.weight_decay, -lr) for name, lr in own.items()}
 
     def blocks(self, params: Params, places: np.ndarray) -> list[slice]:
         """Cut the clients into blocks that fit the cache, an even number of them for two threads to share."""
@@ -154,7 +141,7 @@ class _Block:
         factors = [descent.factors(rate) for rate in rates]
         finite = torch.ones(len(self.clients), dtype=torch.bool)
         gathered, frame = samples.sample.new_empty(0), None
-        state = {} if descent.plain else started(descent.optimizer, {n: self.params[n] for n in descent.train})
+        state = {} if descent.plain else started(descent.training.steps, {n: self.params[n] for n in descent.train})
         for steps, a, b in self.stretches(valid):
             if frame is None or frame.size != (a, b):
                 frame = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
@@ -170,7 +157,8 @@ class _Block:
                 else:
                     grads: Params = {}
                     frame.step(descent.chain.collect(descent.train, grads, frame.grads), slope, *one)
-                    descent.move(frame.params, grads, state, rate[:a] if isinstance(rate, Tensor) else rate)
+                    own = rate[:a] if isinstance(rate, Tensor) else rate
+                    descend(frame.params, grads, state, descent.training, own, stacked=True)
             counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), losses(outputs, y), 0)
             finite[:a] &= counted.sum(-1).isfinite().all(0)
         return finite
@@ -243,7 +231,7 @@ class _Frame:
         like, a = weights[0].weight, len(weights[0].weight)
         made, slopes = ([like.new_empty(a, b, layer.outputs) for layer in chain.layers] for _ in range(2))
         # fedstat's own optimisers keep no gradient, so that the next one may take its place
-        own = not descent.plain and type(descent.optimizer) in OPTIMIZERS.values()
+        own = not descent.plain and type(descent.training.steps) in OPTIMIZERS.values()
         grads = {name: torch.empty_like(params[name]) for name in descent.train if own}
         return cls(
             chain, params, chain.lowest(descent.train), weights, made[:-1], slopes, like.new_ones(a, 1, b), grads

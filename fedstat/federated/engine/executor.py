@@ -61,7 +61,8 @@ class Work(Protocol):
         """The network and its loss."""
         ...
 
-    def chunk_size(self, start: Params) -> int:
+    @property
+    def chunk(self) -> int:
         """Clients that are stacked at once."""
         ...
 
@@ -156,7 +157,7 @@ class Stacked:
 
     def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train chunk after chunk."""
-        size = work.chunk_size(start) if self.chunk is None else self.chunk
+        size = work.chunk if self.chunk is None else self.chunk
 
         def chunk(rows: slice) -> Params:
             some = {name: mask if len(mask) == 1 else mask[rows] for name, mask in moves.items()}
@@ -171,7 +172,8 @@ class Stacked:
 
     def evaluated(self, learner: Learner, predictor: Predictor, x: Tensor) -> int:
         """Count the clients that are evaluated at once."""
-        return min(len(x), self.chunk or chunk_size(predictor.params, learner.network, x[0], 1))
+        held = sum(leaf[0].nbytes for leaf in predictor.params.values())
+        return min(len(x), self.chunk or chunk_size(held, learner.network, x[0], 1))
 
 
 @dataclass(frozen=True)
@@ -317,7 +319,6 @@ def choose(
         Of `Stacked`.
     """
     if isinstance(wanted, Elsewhere):
-        cost(network, x)  # once and here, since threads that wait for others must not call one module at once
         return wanted.over(choose_local(wanted.local, network, x, batch_size, chunk))
     return choose_local(wanted, network, x, batch_size, chunk) if isinstance(wanted, str) else wanted
 

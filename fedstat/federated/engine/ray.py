@@ -41,10 +41,9 @@ from fedstat._memory import sharing_gpu
 from fedstat._workers import RETRIES, connected
 from fedstat.federated.client.layers import copied
 from fedstat.federated.client.local import Learner
-from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.network import Network, Params, products, rounds_to_tf32
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.engine.executor import NAMES, ExecutorName, PerClient, Stacked, Work, chunked_outputs
-from fedstat.federated.engine.products import products, rounds_to_tf32
 from fedstat.federated.method import Predictor
 
 #: Most tasks for each processor (or share of a GPU), where clients train by themselves: the last ones fill the gaps.
@@ -114,7 +113,7 @@ class Tasks:
         ray, options = _cluster(), self.options(work.learner.network.device)
         if isinstance(self.local, Stacked):
             with sharing_gpu(self.gpus):
-                size = self._divided(self.local.chunk or work.chunk_size(start), len(jobs), options)
+                size = self._divided(self.local.chunk or work.chunk, len(jobs), options)
         else:
             size = _share(jobs, options)
         local = replace(self.local, chunk=size) if isinstance(self.local, Stacked) else self.local

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,28 +17,26 @@ from torch import Tensor
 
 from fedstat._checks import number
 from fedstat.federated.client.layers import MaskedBatchNorm
-from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
-from fedstat.federated.client.network import Network, Params
-from fedstat.federated.client.optimizers import Rate, along_clients, clip, move, started
+from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase
+from fedstat.federated.client.network import Network, Params, products
+from fedstat.federated.client.optimizers import Rate, along_clients, descend, started
 from fedstat.federated.client.samples import BatchOrders, Job, StackedSamples, Steps
 from fedstat.federated.client.schedules import Schedule
 from fedstat.federated.engine import layer_chain
-from fedstat.federated.engine.cost import chunk_size
-from fedstat.federated.engine.dense_chain import Chain, closed_form, plain_loss
+from fedstat.federated.engine.dense_chain import Chain
 from fedstat.federated.engine.descent import Descent
-from fedstat.federated.engine.executor import Executor
-from fedstat.federated.method import Method, in_slot, naming, overrides, returned, slot
+from fedstat.federated.method import Method, in_slot, naming, returned, slot
+from fedstat.federated.route import Route
+
+#: Steps of a method that come between the gradients and the optimiser's step, or after it.
+_AFTER = ("gradient", "constrain")
 
 
 def train(
-    method: Method,
-    learner: Learner,
-    training: Training,
-    samples: StackedSamples,
+    route: Route,
     start: Params,
     jobs: Sequence[Job],
     round: int,
-    executor: Executor,
     *,
     phases: tuple[Phase, ...] | None = None,
     moves: Params | None = None,
@@ -48,18 +46,15 @@ def train(
 
     Parameters
     ----------
-    method, learner, training
-        The local steps, the network with its loss, and the settings.
-    samples : StackedSamples
-        The training samples.
+    route : Route
+        The method, the network with its loss, settings and samples; and what does the work, on which the result does
+        not depend (up to rounding).
     start : dict of Tensor, each (J, ...)
         Received leaves, one row per job; left unchanged.
     jobs : sequence of Job, length J
         Data row and random key of each row.
     round : int
         Part of the key of the batch orders.
-    executor : Executor
-        What does the work. The result does not depend on it (up to rounding).
     phases : tuple of Phase, optional
         By default the method's.
     moves : dict of Tensor of bool, each broadcastable to (J, ...), optional
@@ -77,7 +72,8 @@ def train(
     FloatingPointError
         If a loss, weights or running statistics became infinite or NaN; client, round and learning rate are named.
     """
-    phases = phases_of(method, learner.network, training, round) if phases is None else phases
+    method, training, network = route.method, route.training, route.learner.network
+    phases = phases_of(route, round) if phases is None else phases
     for phase in phases:
         rates = phase.lr if isinstance(phase.lr, Mapping) else {}
         if unknown := {*phase.train, *rates} - start.keys() or (rates and set(phase.train) - rates.keys()):
@@ -86,15 +82,16 @@ def train(
                 f"no rate for; leaves are {', '.join(start)}."
             )
     orders = BatchOrders(
-        training.batch_size, samples, round, purpose, method.held_out, method.batches, noisy=learner.network.noisy
+        training.batch_size, route.samples, round, purpose, method.held_out, method.batches, noisy=network.noisy
     )
-    work = LocalTraining(method, learner, training, samples, orders, round, phases)
-    return executor.train(work, start, jobs, moves or {})
+    with products(tf32=route.tf32):
+        return route.executor.train(LocalTraining(route, orders, round, phases), start, jobs, moves or {})
 
 
-def phases_of(method: Method, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+def phases_of(route: Route, round: int) -> tuple[Phase, ...]:
     """Return what a method trains in a round."""
-    return tuple(returned(method, "phases", method.phases(network, training, round), tuple | list, "a tuple of phases"))
+    found = route.method.phases(route.learner.network, route.training, round)
+    return tuple(returned(route.method, "phases", found, tuple | list, "a tuple of phases"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +100,8 @@ class LocalTraining:
 
     Attributes
     ----------
-    method, learner, training
-        The local steps, the network with its loss, and the settings.
-    samples : StackedSamples
-        The training samples.
+    route : Route
+        What trains, and how.
     orders : BatchOrders
         Which samples each step uses.
     round : int
@@ -115,13 +110,20 @@ class LocalTraining:
         What trains, one after the other.
     """
 
-    method: Method
-    learner: Learner
-    training: Training
-    samples: StackedSamples
+    route: Route
     orders: BatchOrders
     round: int
     phases: tuple[Phase, ...]
+
+    @property
+    def learner(self) -> Learner:
+        """The network with its loss."""
+        return self.route.learner
+
+    @property
+    def chunk(self) -> int:
+        """Clients that are stacked at once."""
+        return self.route.chunk
 
     @property
     def when(self) -> str:
@@ -130,43 +132,35 @@ class LocalTraining:
             return f"tuning after round {self.round}"
         return f"round {self.round + 1}" if self.round >= 0 else "the training before the first round"
 
-    def chunk_size(self, start: Params) -> int:
-        """Clients that are stacked at once."""
-        samples, own = self.samples, ("prepare", "gradient", "constrain", "finish")
-        blocks = not any(overrides(self.method, step) for step in own)
-        blocks = blocks and closed_form(self.method, self.learner, samples.sample) is not None
-        return chunk_size(start, self.learner.network, samples.sample, self.orders.batch_size, blocks=blocks)
-
     def stacked(self, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train clients that lie along the first axis of all leaves."""
-        return _Crew(self, jobs, stacked=True).run(start, moves)
+        return _Crew(self, jobs, self.route.learner, self.route.dense, stacked=True).run(start, moves)
 
     def alone(self, network: Network, start: Params, job: Job, moves: Params) -> Params:
         """Train one client, whose leaves have no client axis, with a network of the caller's."""
-        mine = replace(self, learner=replace(self.learner, network=network))
-        return _Crew(mine, [job], stacked=False).run(start, moves)
+        learner = replace(self.route.learner, network=network)
+        return _Crew(self, [job], learner, self.route.layers, stacked=False).run(start, moves)
 
 
 @dataclass(frozen=True, eq=False)
 class _Crew:
-    """Some clients at their local training: a stack of them, or one alone."""
+    """Some clients at their local training, a stack of them or one alone, and the chain of their gradients, if any."""
 
     work: LocalTraining
     jobs: Sequence[Job]
+    learner: Learner
+    chain: Chain | layer_chain.Chain | None
     stacked: bool
 
-    @cached_property
-    def chain(self) -> Chain | layer_chain.Chain | None:
-        """The chain by which gradients have a closed form; None where they lack it."""
-        method, learner = self.work.method, self.work.learner
-        if self.stacked:
-            return closed_form(method, learner, self.work.samples.sample)
-        return layer_chain.chain_of(learner.network) if plain_loss(method, learner) else None
+    @property
+    def route(self) -> Route:
+        """What trains, and how."""
+        return self.work.route
 
     @property
     def first(self) -> np.ndarray:
         """Where each client's samples begin, (c,)."""
-        return self.work.samples.start[[job.row for job in self.jobs]]
+        return self.route.samples.start[[job.row for job in self.jobs]]
 
     def each(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Make what speaks of one client apply to those at hand."""
@@ -174,10 +168,8 @@ class _Crew:
 
     def run(self, received: Params, moves: Params) -> Params:
         """Prepare, train phase by phase, finish."""
-        method, learner = self.work.method, self.work.learner
-        prepares, finishes = (
-            getattr(type(method), step) is not getattr(Method, step) for step in ("prepare", "finish")
-        )
+        method, learner = self.route.method, self.learner
+        prepares, finishes = (step in self.route.own for step in ("prepare", "finish"))
         data = self.data() if prepares or finishes else {}
 
         def prepared(p: Params, d: Mapping[str, Tensor]) -> tuple[Params, Params]:
@@ -197,7 +189,7 @@ class _Crew:
         params = {name: leaf.clone() for name, leaf in params.items()}
         first = 0
         for phase in self.work.phases:
-            epochs = self.work.training.local_epochs if phase.epochs is None else phase.epochs
+            epochs = self.route.training.local_epochs if phase.epochs is None else phase.epochs
             own = [epochs[job.client] if isinstance(epochs, tuple) else epochs for job in self.jobs]
             first = first if phase.first_epoch is None else phase.first_epoch
             if max(own):
@@ -225,40 +217,26 @@ class _Crew:
 
     def descent(self, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
         """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
-        work, training, chain = self.work, self.work.training, self.chain
-        asked = (
-            phase.state is not None
-            or {*phase.train} & moves.keys()
-            or any(overrides(work.method, step) for step in ("gradient", "constrain"))
-        )
+        route, training, chain = self.route, self.route.training, self.chain
+        asked = phase.state is not None or {*phase.train} & moves.keys() or not route.own.isdisjoint(_AFTER)
         if not isinstance(chain, Chain) or asked or not phase.train or not {*phase.train} <= {*chain.leaves}:
             return None
         rate, schedule, count = self.rate(phase), training.schedule, len(steps.places)
         rates = [rate if schedule is None else _scaled(rate, self.factor(schedule, s)) for s in range(count)]
-        return Descent(
-            chain,
-            work.learner,
-            work.samples,
-            phase.train,
-            rates,
-            training.steps,
-            training.weight_decay,
-            training.clip_norm,
-        )
+        return Descent(chain, self.learner, route.samples, phase.train, rates, training)
 
     def step_by_step(
         self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params
     ) -> Tensor:
         """Take all steps of one phase in place, each by its gradient; return whose losses were all finite."""
-        method, training, rate = self.work.method, self.work.training, self.rate(phase)
-        optimizer, context = training.steps, Context(received, aux, phase.name)
+        training, rate = self.route.training, self.rate(phase)
+        context = Context(received, aux, phase.name)
         kept = None if phase.state is None else slot(params, phase.state)
         state = {} if kept is None else kept
-        finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.work.samples.device)
+        finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.route.samples.device)
         for name in phase.train:
             params[name].requires_grad_()
         grad = _Gradients(self, phase, context, finite)
-        constrains = overrides(method, "constrain")
         active = steps.places[:, 0, :, 0] >= 0
         everybody, moving = np.asarray(active.all(1)), torch.from_numpy(active).to(finite.device)
         for taken, batches in enumerate(self.batches(steps)):
@@ -266,22 +244,16 @@ class _Crew:
             if taken == 0:
                 _lay_out(params, step)
                 with torch.no_grad():  # and the state like the leaves
-                    state |= {} if kept else started(optimizer, {name: params[name] for name in phase.train})
-            if training.clip_norm is not None:
-                step = clip(step, training.clip_norm, stacked=self.stacked)
-            if training.weight_decay:
-                step = {name: g + training.weight_decay * params[name].detach() for name, g in step.items()}
-            step |= {name: torch.where(mask, step[name], 0) for name, mask in moves.items() if name in step}
+                    state |= {} if kept else started(training.steps, {name: params[name] for name in phase.train})
             if step:
                 rows = None if everybody[taken] else moving[taken]
                 lr = rate if training.schedule is None else _scaled(rate, self.factor(training.schedule, taken))
                 with torch.no_grad():
                     before = None if kept is None or rows is None else {n: s.clone() for n, s in state.items()}
-                    directions, divisor = optimizer.step(params, step, state)
-                    move(params, directions, lr, divisor, rows)
+                    descend(params, step, state, training, lr, stacked=self.stacked, moves=moves, active=rows)
                     if before is not None:  # the state of who has finished lives on
                         state |= {n: torch.where(along_clients(rows, s), s, before[n]) for n, s in state.items()}
-                    if constrains:
+                    if "constrain" in self.route.own:
                         self.constrain(params, phase, context, rows)
         if phase.state is not None:
             params |= in_slot(state, phase.state)
@@ -297,8 +269,8 @@ class _Crew:
         self, grad: _Gradients, params: Params, batches: tuple[Batch, ...], context: Context, phase: Phase
     ) -> Params:
         """Return the direction of one step, as the method makes it of gradients."""
-        method = self.work.method
-        if not overrides(method, "gradient"):
+        method = self.route.method
+        if "gradient" not in self.route.own:
             return grad(params, batches[0])
         with naming(method, "gradient", self.when(phase), params, stacked=self.stacked):
             found = method.gradient(grad, params, batches, context)
@@ -308,7 +280,7 @@ class _Crew:
 
     def constrain(self, params: Params, phase: Phase, context: Context, rows: Tensor | None) -> None:
         """Let the method put back what a step moved where it may not be."""
-        method = self.work.method
+        method = self.route.method
 
         def constrained(p: Params, r: Params, a: Params) -> Params:
             with naming(method, "constrain", self.when(phase), p):
@@ -324,7 +296,7 @@ class _Crew:
 
     def batches(self, steps: Steps) -> Iterator[tuple[Batch, ...]]:
         """Batches of every step; a client alone has no padding."""
-        samples, network = self.work.samples, self.work.learner.network
+        samples, network = self.route.samples, self.learner.network
         counts = (steps.places >= 0).sum(-1)
         full = (counts == steps.places.shape[-1]).all(-1)
         first = torch.from_numpy(self.first).to(samples.device)[:, None]
@@ -342,7 +314,7 @@ class _Crew:
 
     def data(self) -> dict[str, Tensor]:
         """Return each client's training samples, as the fields of a `ClientData`; a client alone has no padding."""
-        samples, network = self.work.samples, self.work.learner.network
+        samples, network = self.route.samples, self.learner.network
         masks = dict(zip(("valid", "held_out"), self.work.orders.masks(self.jobs), strict=True))
         if not self.stacked:
             x, y = samples.row(self.jobs[0].row)
@@ -353,19 +325,19 @@ class _Crew:
 
     def rate(self, phase: Phase) -> Rate:
         """Learning rate of a phase in this round."""
-        training = self.work.training
+        training = self.route.training
         lr: Any = training.lr if phase.lr is None else phase.lr
         if isinstance(lr, tuple):
             each = torch.tensor([lr[job.client] for job in self.jobs], dtype=torch.float64)
-            lr = each.to(self.work.samples.device) if self.stacked else each.item()
+            lr = each.to(self.route.samples.device) if self.stacked else each.item()
         return _scaled(lr, training.lr_decay ** max(0, self.work.round))
 
     def rate_sum(self, phase: Phase, steps: Steps) -> Params:
         """Sum of the learning rates of each client's own steps in a phase, by leaf that trains."""
-        taken, schedule, rate = steps.places[:, 0, :, 0] >= 0, self.work.training.schedule, self.rate(phase)
+        taken, schedule, rate = steps.places[:, 0, :, 0] >= 0, self.route.training.schedule, self.rate(phase)
         factors = np.ones(len(taken)) if schedule is None else [self.factor(schedule, s) for s in range(len(taken))]
-        total = torch.from_numpy(np.asarray(factors) @ taken).to(self.work.samples.device)
-        total, dtype = total if self.stacked else total[0], self.work.learner.network.dtype
+        total = torch.from_numpy(np.asarray(factors) @ taken).to(self.route.samples.device)
+        total, dtype = total if self.stacked else total[0], self.learner.network.dtype
         return {n: (total * (rate[n] if isinstance(rate, Mapping) else rate)).to(dtype) for n in phase.train}
 
     def factor(self, schedule: Schedule, step: int) -> float:
@@ -392,7 +364,7 @@ class _Crew:
         job, rate = self.jobs[which], self.rate(phase)
         raise FloatingPointError(
             f"loss or weights of client {job.client} (seed {job.seeds.seed}) became infinite or NaN in "
-            f"{self.work.when} under {type(self.work.method).__name__} at "
+            f"{self.work.when} under {type(self.route.method).__name__} at "
             f"lr={rate[which].item() if isinstance(rate, Tensor) else rate}. Lower lr, or scale the inputs."
         )
 
@@ -407,7 +379,7 @@ class _Gradients:
     """
 
     def __init__(self, crew: _Crew, phase: Phase, context: Context, finite: Tensor) -> None:
-        method, learner, when, names = crew.work.method, crew.work.learner, crew.when(phase), phase.train
+        method, learner, when, names = crew.route.method, crew.learner, crew.when(phase), phase.train
         self.names, self.context, self.finite = names, context, finite
         self.whose, self.learner, self.chain = type(method).__name__, learner, crew.chain
         if self.chain is not None and not {*names} <= {*self.chain.leaves}:

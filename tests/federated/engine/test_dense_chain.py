@@ -18,13 +18,13 @@ from fedstat.federated.client.losses import LOSSES
 from fedstat.federated.client.network import build
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.engine import dense_chain, descent, training
+from fedstat.federated.engine import dense_chain, descent
 from fedstat.federated.engine.dense_chain import chain_of
 from fedstat.federated.engine.executor import Stacked
-from fedstat.federated.engine.training import train
 from fedstat.federated.method import overrides
+from fedstat.federated.route import Bench, Route
 from tests.support.clients import vector_clients
-from tests.support.runs import final, run
+from tests.support.runs import final, run, train_once
 
 #: Clients of unequal size, batches that they do not fill.
 SIZES = (9, 2, 14, 5, 9)
@@ -43,7 +43,7 @@ def general(monkeypatch):
 
     def trained(work):
         with monkeypatch.context() as patched:
-            patched.setattr(training, "closed_form", lambda *_: None)
+            patched.setattr(Route, "dense", None)
             return work()
 
     return trained
@@ -95,7 +95,7 @@ def trained(
         for name, leaf in network.initial().items()
     }
     jobs = [Job(k, Seeds(3), k) for k in range(len(sizes))]
-    return train(
+    return train_once(
         method or fs.FedAvg(), Learner(network, loss), settings, samples, start, jobs, 1, Stacked(chunk), **how
     )
 
@@ -383,9 +383,15 @@ def test_a_loss_or_objective_of_ones_own_takes_the_general_path(counted):
     trained(network, method=Mine())
     x = torch.zeros(1, 6)
     assert counted == {"phases": 0, "gradients": 0}
-    assert dense_chain.closed_form(fs.FedAvg(), Learner(network, "cross_entropy"), x)
-    own = Learner(network, "cross_entropy", lambda outputs, y: LOSSES["cross_entropy"](outputs, y))
-    assert dense_chain.closed_form(fs.FedAvg(), own, x) is None
+    samples, start = (
+        StackedSamples(x, torch.zeros(1), np.ones(1, int), torch.float64),
+        fs.federated.stack(network.initial(), 1),
+    )
+    plain = Bench("cross_entropy", PLAIN, samples)
+    assert plain.route(fs.FedAvg(), network, start).dense
+    assert "Mine has its own objective" in str(plain.route(Mine(), network, start))
+    own = replace(plain, training=replace(PLAIN, loss=lambda outputs, y: LOSSES["cross_entropy"](outputs, y)))
+    assert own.route(fs.FedAvg(), network, start).dense is None
 
 
 @pytest.mark.parametrize("executor", ["stacked", "per-client"])

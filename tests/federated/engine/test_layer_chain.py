@@ -16,6 +16,7 @@ from fedstat.federated.client.network import build
 from fedstat.federated.engine import layer_chain
 from fedstat.federated.engine.layer_chain import chain_of
 from fedstat.federated.method import overrides
+from fedstat.federated.route import Route
 from tests.support.clients import CLASSES, SIDE, image_clients
 from tests.support.networks import conv_net
 from tests.support.runs import TRAINING, run
@@ -186,7 +187,7 @@ def both(method, monkeypatch, **options):
     rounds = options.pop("rounds")
     fast = run(method, rounds, **options)
     with monkeypatch.context() as patch:
-        patch.setattr(layer_chain, "chain_of", lambda network: None)
+        patch.setattr(Route, "layers", None)
         return fast, run(method, rounds, **options)
 
 
