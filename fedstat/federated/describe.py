@@ -34,6 +34,8 @@ class Description:
     ----------
     title : str
         The method's name.
+    route : str
+        How its clients train.
     table : DataFrame
         One row per leaf or message entry: shape, who holds it (all of it, or how many elements), and bytes per client
         and round, up and down, in the first round.
@@ -47,12 +49,13 @@ class Description:
     """
 
     title: str
+    route: str
     table: pd.DataFrame
 
     def __repr__(self) -> str:
         total = self.table[["up", "down"]].sum()
         foot = f"A client sends {total['up']:,} bytes and receives {total['down']:,} in the first round."
-        return f"{self.title}\n\n{self.table.to_string(index=False)}\n\n{foot}"
+        return f"{self.title}\n\n{self.table.to_string(index=False)}\n\n{foot}\nTraining: {self.route}."
 
 
 def describe(method: Method, model: Model, clients: Clients | None = None, *, dtype: str = "float32") -> Description:
@@ -84,7 +87,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     Examples
     --------
     >>> import fedstat as fs
-    >>> print(fs.describe(fs.methods.FedPer(), fs.models.mlp(4, 3, 2)))
+    >>> print(fs.describe(fs.methods.FedPer(), fs.models.mlp(4, 3, 2)))  # doctest: +ELLIPSIS
     FedPer(weighting='samples', server_lr=1.0, layers=None) (made-up inputs)
     <BLANKLINE>
              leaf shape holder  up  down
@@ -94,6 +97,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
         head.bias     2 client   0     0
     <BLANKLINE>
     A client sends 60 bytes and receives 60 in the first round.
+    Training: stacked clients, at most ... at once; closed form: a chain of dense layers.
     """
     check_one(method, "method")
     if clients is not None and not isinstance(clients, Clients):
@@ -127,7 +131,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
         }
     )
     note = " (made-up inputs)" if clients is None else ""
-    return Description(f"{method}{note}", table)
+    return Description(f"{method}{note}", str(run.route), table)
 
 
 def _bytes(message: Message) -> dict[str, int]:

@@ -23,7 +23,7 @@ from fedstat.federated.patience import Patience
 from fedstat.federated.plain import plain
 from fedstat.federated.plan import Plan, Population, choose_sources, make_plan
 from fedstat.federated.record.checkpoints import Checkpoints, sigterm_waits
-from fedstat.federated.record.progress import Shown, shown
+from fedstat.federated.record.progress import Shown, announce, shown
 from fedstat.federated.record.result import Result
 from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Recorder, Wanted
@@ -253,6 +253,8 @@ def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | P
             lambda key: advance(partial("preparing {}, seed {}".format, *key), steps=0),
         )
         advance(steps=0)
+        for label in plan.methods:
+            announce(f"{label}: {runs[label, next(iter(plan.replicates))].route}", progress)
         recorder, done = Recorder(plan, runs, replace(wanted, folder=place), resume, advance), first
         if place is not None and plan.analysis is not None and resume is None:
             recorder.save(0, place)  # before the first round

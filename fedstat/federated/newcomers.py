@@ -14,6 +14,7 @@ from fedstat.federated.client.network import MIXED, TF32, Network, check_device,
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.engine.evaluation import evaluate
+from fedstat.federated.engine.rehearsal import outputs_of
 from fedstat.federated.history import COLUMNS
 from fedstat.federated.method import Predictor, on_device, stack
 from fedstat.federated.plain import plain
@@ -111,11 +112,4 @@ def _check_fit(result: Result, key: Key, clients: Clients, network: Network) -> 
         raise ValueError(
             f"the new clients have classes {classes}, the run had {result.config['classes'][str(key[1])]}."
         )
-    sample = torch.from_numpy(np.zeros((1, *clients.train.x.shape[1:]), clients.train.x.dtype)).to(network.device)
-    try:
-        network(network.initial(), network.inputs(sample))
-    except (RuntimeError, IndexError, ValueError) as error:
-        shape = tuple(clients.train.x.shape[1:])
-        raise ValueError(
-            f"the new clients' inputs of shape {shape} do not fit the network of {key[0]!r}: {error}"
-        ) from None
+    outputs_of(network, clients.train, f"the network of {key[0]!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, pairwise
@@ -141,8 +141,8 @@ def check_size(label: str, method: Method, network: Network, clients: int) -> No
     ValueError
         It says what would be held, and how large it would be.
     """
-    needs, memory = method.at_once(network, clients), machine_memory()
-    if memory is not None and sum(needs.values()) > memory:
+    needs = method.at_once(network, clients)
+    if needs and (memory := machine_memory()) is not None and sum(needs.values()) > memory:
         what = " and ".join(f"{name}, {in_words(size)}" for name, size in needs.items())
         raise ValueError(
             f"{label!r} ({type(method).__name__}) holds {what} for {clients:,} clients, and this machine has "
@@ -319,7 +319,8 @@ def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, 
     for run in runs:
         found.setdefault(run.stack, []).append(run)
     stacks = list(found.values())
-    with _mapping(stacks) as over:
+    elsewhere = len(stacks) > 1 and isinstance(runs[0].bench.executor, Elsewhere)
+    with _at_once(len(stacks)) if elsewhere else nullcontext(map) as over:
         for stack, rows in zip(stacks, over(partial(_train, t=t, participation=participation), stacks), strict=True):
             for run, ids, start, end in zip(stack, *rows, strict=True):
                 updates[run.key], sent[run.key] = run.aggregate(t, ids, start, end)
@@ -327,12 +328,9 @@ def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, 
 
 
 @contextmanager
-def _mapping(found: Sequence[Sequence[Run]]) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Yield `map`; where other processes do the work, one that has it done for all stacks at once."""
-    if len(found) == 1 or not isinstance(found[0][0].bench.executor, Elsewhere):
-        yield map
-        return
-    with ThreadPoolExecutor(min(len(found), _AT_ONCE)) as waiting:
+def _at_once(stacks: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """Yield a `map` for work that other processes do, which has it done for all stacks at once."""
+    with ThreadPoolExecutor(min(stacks, _AT_ONCE)) as waiting:
         try:
             yield waiting.map
         except BaseException:
@@ -349,9 +347,7 @@ def _train(
         for run in stack
     ]
     received = [run.receive(ids) for run, ids in zip(stack, chosen, strict=True)]
-    start = received[0]
-    if len(stack) > 1:
-        start = {name: torch.cat([one[name] for one in received]) for name in start}
+    start = received[0] if len(stack) == 1 else {n: torch.cat([one[n] for one in received]) for n in received[0]}
     jobs = [job for run, ids in zip(stack, chosen, strict=True) for job in run.replicate.jobs(ids.tolist())]
     ends = train(stack[0].route, start, jobs, t)
     firsts = np.cumsum([0, *map(len, chosen)]).tolist()
@@ -360,10 +356,5 @@ def _train(
 
 def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:
     """Return the sorted ids of the clients that take part in `round`: a function of seed and round alone."""
-    count = max(1, round_half_up(participation * clients))
+    count = max(1, int(np.floor(participation * clients + 0.5)))  # Python rounds halves to even
     return np.sort(stream(seed, "participants", round).choice(clients, count, replace=False))
-
-
-def round_half_up(value: float) -> int:
-    """Round to the nearest integer, halves up (Python rounds them to even)."""
-    return int(np.floor(value + 0.5))

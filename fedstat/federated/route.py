@@ -123,7 +123,8 @@ class Route:
     def __str__(self) -> str:
         """Say who trains at once and how gradients come about."""
         together, network = self.executor.together, self.learner.network
-        many = f", {self.executor.chunk or self.chunk:,} at most" if isinstance(self.executor, Stacked) else ""
+        most = self.executor.chunk or self.chunk if isinstance(self.executor, Stacked) else None
+        many = "" if most is None else f", at most {most:,} at once"
         who = f"stacked clients{many}" if together else "each client by itself"
         if (self.dense if together else self.layers) is not None:
             return f"{who}; closed form: a chain of {'dense layers' if together else 'layers'}"

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedstat.federated.client.dropout import dropout_layers, keys
-from fedstat.federated.client.layers import Unrolled, copied, norm_layers, stackable
+from fedstat.federated.client.dropout import keys
+from fedstat.federated.client.layers import Unrolled, copied, dropout_layers, norm_layers, stackable
 from fedstat.parameterization import Form
 
 Params = dict[str, Tensor]
@@ -292,7 +292,7 @@ class Network:
 
     def keys(self, noise: Tensor) -> Params:
         """Return the buffers that give the dropout layers their keys in one forward pass, whose own key is an int64."""
-        return keys(self._dropouts, noise)
+        return keys(self._dropouts, noise) if self._dropouts else {}
 
     @cached_property
     def _dropouts(self) -> list[str]:

@@ -133,9 +133,8 @@ class _Block:
 
     def run(self) -> Tensor:
         """Take all steps; return whose losses were all finite."""
-        descent, samples, valid = self.descent, self.descent.samples, self.places >= 0
-        losses, network = descent.learner.losses, descent.learner.network
-        prepare, slope = SLOPES[losses]
+        descent, learner, samples = self.descent, self.descent.learner, self.descent.samples
+        (prepare, slope), valid = SLOPES[learner.losses], self.places >= 0
         at, share = torch.from_numpy(np.where(valid, self.places, 0) + self.first[:, None]), self.share(valid)
         rates = [rate[torch.from_numpy(self.clients)] if isinstance(rate, Tensor) else rate for rate in descent.rates]
         factors = [descent.factors(rate) for rate in rates]
@@ -147,7 +146,7 @@ class _Block:
                 frame = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
             places = at[steps, :a, :b]
             x, y = samples.take(places, out=gathered)
-            x = network.inputs(x).flatten(3)
+            x = learner.network.inputs(x).flatten(3)
             outputs = x.new_empty(*y.shape, descent.chain.layers[-1].outputs)
             state = {name: values[:a] if values.dim() else values for name, values in state.items()}
             each = (values.unbind() for values in (x, prepare(outputs, y), share[steps, :a, :b], outputs))
@@ -159,7 +158,7 @@ class _Block:
                     frame.step(descent.chain.collect(descent.train, grads, frame.grads), slope, *one)
                     own = rate[:a] if isinstance(rate, Tensor) else rate
                     descend(frame.params, grads, state, descent.training, own, stacked=True)
-            counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), losses(outputs, y), 0)
+            counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), learner.losses(outputs, y), 0)
             finite[:a] &= counted.sum(-1).isfinite().all(0)
         return finite
 

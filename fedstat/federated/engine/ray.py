@@ -110,10 +110,10 @@ class Tasks:
 
     def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train chunks of the clients wherever there is room; see `Executor`."""
-        ray, options = _cluster(), self.options(work.learner.network.device)
+        ray, options = _cluster(), self.options(work.route.learner.network.device)
         if isinstance(self.local, Stacked):
             with sharing_gpu(self.gpus):
-                size = self._divided(self.local.chunk or work.chunk, len(jobs), options)
+                size = self._divided(self.local.chunk or work.route.chunk, len(jobs), options)
         else:
             size = _share(jobs, options)
         local = replace(self.local, chunk=size) if isinstance(self.local, Stacked) else self.local
@@ -127,7 +127,7 @@ class Tasks:
             some = {name: _packed(mask if len(mask) == 1 else mask[rows]) for name, mask in moves.items()}
             waiting.append(task.remote([shared], _settings(self.gpus), jobs[rows], own, some))
         ends: list[dict[str, _Packed]] = _gathered(waiting)
-        device = work.learner.network.device
+        device = work.route.learner.network.device
         return {name: _joined([_unpacked(end[name], device) for end in ends]) for name in ends[0]}
 
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
@@ -201,7 +201,7 @@ def _trained(
     threads, tf32, gpus = settings
     torch.set_num_threads(threads)
     local, work, names, same = ray.get(shared[0])
-    device = work.learner.network.device
+    device = work.route.learner.network.device
     start = _rows(names, same, own, len(jobs), device)
     with products(tf32=tf32), sharing_gpu(gpus):
         ends = local.train(work, start, jobs, {name: _unpacked(mask, device) for name, mask in moves.items()})

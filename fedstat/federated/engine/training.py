@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedstat._checks import number
 from fedstat.federated.client.layers import MaskedBatchNorm
-from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase
+from fedstat.federated.client.local import Batch, ClientData, Context, Phase
 from fedstat.federated.client.network import Network, Params, products
 from fedstat.federated.client.optimizers import Rate, along_clients, descend, started
 from fedstat.federated.client.samples import BatchOrders, Job, StackedSamples, Steps
@@ -116,16 +116,6 @@ class LocalTraining:
     phases: tuple[Phase, ...]
 
     @property
-    def learner(self) -> Learner:
-        """The network with its loss."""
-        return self.route.learner
-
-    @property
-    def chunk(self) -> int:
-        """Clients that are stacked at once."""
-        return self.route.chunk
-
-    @property
     def when(self) -> str:
         """When the training takes place, in words."""
         if self.orders.purpose == "tuning batches":
@@ -134,12 +124,12 @@ class LocalTraining:
 
     def stacked(self, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train clients that lie along the first axis of all leaves."""
-        return _Crew(self, jobs, self.route.learner, self.route.dense, stacked=True).run(start, moves)
+        return _Crew(self, self.route, jobs, self.route.dense, stacked=True).run(start, moves)
 
     def alone(self, network: Network, start: Params, job: Job, moves: Params) -> Params:
         """Train one client, whose leaves have no client axis, with a network of the caller's."""
-        learner = replace(self.route.learner, network=network)
-        return _Crew(self, [job], learner, self.route.layers, stacked=False).run(start, moves)
+        route = replace(self.route, learner=replace(self.route.learner, network=network))
+        return _Crew(self, route, [job], self.route.layers, stacked=False).run(start, moves)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,15 +137,10 @@ class _Crew:
     """Some clients at their local training, a stack of them or one alone, and the chain of their gradients, if any."""
 
     work: LocalTraining
+    route: Route
     jobs: Sequence[Job]
-    learner: Learner
     chain: Chain | layer_chain.Chain | None
     stacked: bool
-
-    @property
-    def route(self) -> Route:
-        """What trains, and how."""
-        return self.work.route
 
     @property
     def first(self) -> np.ndarray:
@@ -168,26 +153,10 @@ class _Crew:
 
     def run(self, received: Params, moves: Params) -> Params:
         """Prepare, train phase by phase, finish."""
-        method, learner = self.route.method, self.learner
         prepares, finishes = (step in self.route.own for step in ("prepare", "finish"))
         data = self.data() if prepares or finishes else {}
-
-        def prepared(p: Params, d: Mapping[str, Tensor]) -> tuple[Params, Params]:
-            with naming(method, "prepare", self.work.when, p):
-                found = method.prepare(learner, p, ClientData(**d))
-            return returned(method, "prepare", found, tuple, "the leaves and what the steps need beside them")
-
-        def finished(p: Params, r: Params, a: Params, d: Mapping[str, Tensor], sums: Params) -> Params:
-            with naming(method, "finish", self.work.when, p):
-                found = method.finish(learner, p, ClientData(**d), Context(r, a, "finish", sums))
-            return returned(method, "finish", found, Mapping, "a dict of tensors by leaf")
-
-        params, aux, sums = received, dict[str, Tensor](), dict[str, Tensor]()
-        if prepares:
-            with torch.no_grad():
-                params, aux = self.each(prepared)(received, data)
-        params = {name: leaf.clone() for name, leaf in params.items()}
-        first = 0
+        params, aux = self.prepare(received, data) if prepares else (received, {})
+        params, sums, first = {name: leaf.clone() for name, leaf in params.items()}, dict[str, Tensor](), 0
         for phase in self.work.phases:
             epochs = self.route.training.local_epochs if phase.epochs is None else phase.epochs
             own = [epochs[job.client] if isinstance(epochs, tuple) else epochs for job in self.jobs]
@@ -201,9 +170,32 @@ class _Crew:
             first += max(epochs) if isinstance(epochs, tuple) else epochs  # whoever else is at hand
         params = {name: leaf.contiguous() for name, leaf in params.items()}
         if finishes:
-            with torch.no_grad():
-                params |= self.each(finished)(params, received, aux, data, sums)
+            params |= self.finish(params, received, aux, data, sums)
         return params | {name: torch.where(mask, params[name], received[name]) for name, mask in moves.items()}
+
+    @torch.no_grad()
+    def prepare(self, received: Params, data: Params) -> tuple[Params, Params]:
+        """Let the method change leaves before training, and add what its steps need beside them."""
+        method, learner = self.route.method, self.route.learner
+
+        def prepared(p: Params, d: Mapping[str, Tensor]) -> tuple[Params, Params]:
+            with naming(method, "prepare", self.work.when, p):
+                found = method.prepare(learner, p, ClientData(**d))
+            return returned(method, "prepare", found, tuple, "the leaves and what the steps need beside them")
+
+        return self.each(prepared)(received, data)
+
+    @torch.no_grad()
+    def finish(self, params: Params, received: Params, aux: Params, data: Params, sums: Params) -> Params:
+        """Let the method change leaves after training, or add what is sent beside them."""
+        method, learner = self.route.method, self.route.learner
+
+        def finished(p: Params, r: Params, a: Params, d: Mapping[str, Tensor], sums: Params) -> Params:
+            with naming(method, "finish", self.work.when, p):
+                found = method.finish(learner, p, ClientData(**d), Context(r, a, "finish", sums))
+            return returned(method, "finish", found, Mapping, "a dict of tensors by leaf")
+
+        return self.each(finished)(params, received, aux, data, sums)
 
     def train(self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> None:
         """Take all steps of one phase in place."""
@@ -212,8 +204,8 @@ class _Crew:
             finite = self.step_by_step(params, received, aux, phase, steps, moves)
         else:
             finite = descent.run(params, self.first, steps.places[:, 0])
-        statistics = [name for name in params if name.endswith(("running_mean", "running_var"))]
-        self.check(finite, [params[name] for name in {*phase.train, *statistics}], phase)
+        moved = (name for name in params if name in phase.train or name.endswith(("running_mean", "running_var")))
+        self.check(finite, [params[name] for name in moved], phase)
 
     def descent(self, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
         """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
@@ -223,7 +215,7 @@ class _Crew:
             return None
         rate, schedule, count = self.rate(phase), training.schedule, len(steps.places)
         rates = [rate if schedule is None else _scaled(rate, self.factor(schedule, s)) for s in range(count)]
-        return Descent(chain, self.learner, route.samples, phase.train, rates, training)
+        return Descent(chain, route.learner, route.samples, phase.train, rates, training)
 
     def step_by_step(
         self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params
@@ -296,7 +288,7 @@ class _Crew:
 
     def batches(self, steps: Steps) -> Iterator[tuple[Batch, ...]]:
         """Batches of every step; a client alone has no padding."""
-        samples, network = self.route.samples, self.learner.network
+        samples, network = self.route.samples, self.route.learner.network
         counts = (steps.places >= 0).sum(-1)
         full = (counts == steps.places.shape[-1]).all(-1)
         first = torch.from_numpy(self.first).to(samples.device)[:, None]
@@ -314,7 +306,7 @@ class _Crew:
 
     def data(self) -> dict[str, Tensor]:
         """Return each client's training samples, as the fields of a `ClientData`; a client alone has no padding."""
-        samples, network = self.route.samples, self.learner.network
+        samples, network = self.route.samples, self.route.learner.network
         masks = dict(zip(("valid", "held_out"), self.work.orders.masks(self.jobs), strict=True))
         if not self.stacked:
             x, y = samples.row(self.jobs[0].row)
@@ -337,7 +329,7 @@ class _Crew:
         taken, schedule, rate = steps.places[:, 0, :, 0] >= 0, self.route.training.schedule, self.rate(phase)
         factors = np.ones(len(taken)) if schedule is None else [self.factor(schedule, s) for s in range(len(taken))]
         total = torch.from_numpy(np.asarray(factors) @ taken).to(self.route.samples.device)
-        total, dtype = total if self.stacked else total[0], self.learner.network.dtype
+        total, dtype = total if self.stacked else total[0], self.route.learner.network.dtype
         return {n: (total * (rate[n] if isinstance(rate, Mapping) else rate)).to(dtype) for n in phase.train}
 
     def factor(self, schedule: Schedule, step: int) -> float:
@@ -379,7 +371,7 @@ class _Gradients:
     """
 
     def __init__(self, crew: _Crew, phase: Phase, context: Context, finite: Tensor) -> None:
-        method, learner, when, names = crew.route.method, crew.learner, crew.when(phase), phase.train
+        method, learner, when, names = crew.route.method, crew.route.learner, crew.when(phase), phase.train
         self.names, self.context, self.finite = names, context, finite
         self.whose, self.learner, self.chain = type(method).__name__, learner, crew.chain
         if self.chain is not None and not {*names} <= {*self.chain.leaves}:

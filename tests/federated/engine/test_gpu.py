@@ -176,6 +176,7 @@ def test_all_gpus_have_work_and_tasks_that_share_one_share_its_memory(card, monk
     class Work:
         learner = SimpleNamespace(network=SimpleNamespace(device=card))
         chunk = property(lambda self: int(cost.chunk_bytes(card) / each))
+        route = property(lambda self: self)
 
     with pytest.raises(Sent):
         ray.Tasks(executors.Stacked(), gpus).train(Work(), {"weight": torch.zeros(604, 2)}, range(604), {})
