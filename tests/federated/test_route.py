@@ -28,7 +28,7 @@ DENSE = fs.models.mlp(5, 8, 1)
         (fs.FedAvg(), {}, {"chunk": 3}, "stacked clients, at most 3 at once; closed form: a chain of dense layers"),
         (fs.methods.SCAFFOLD(), {}, {"chunk": 3}, "closed form: a chain of dense layers"),
         (Doubled(), {}, {}, "general path: Doubled has its own objective"),
-        (fs.methods.FedDecomp(), {}, {}, "general path: FedDecomp makes weights of parts"),
+        (fs.methods.FedDecomp(), {"local_epochs": 2}, {}, "general path: FedDecomp makes weights of parts"),
         (fs.FedAvg(), {"loss": own_loss}, {}, "general path: the loss is one's own"),
         (fs.FedAvg(), {"loss": own_loss}, {"executor": "per-client"}, "by itself; closed form: a chain of layers"),
         (
