@@ -24,6 +24,7 @@ Steps and class attributes that are rarely needed, each with the methods of feds
 
 ====================  =============================================================================================
 ``predictor``         makes models of stacked leaves (`FactorizedFL` leaves small entries out)
+``pull``              adds to the objective's gradient that of a term which needs no batch (`FedProx`, `FedAMP`)
 ``gradient``          makes the direction of one step from gradients (`PerFedAvg` on several batches, `SCAFFOLD`)
 ``constrain``         puts back after a step what moved where it may not be (`APFL`)
 ``batches``           is the number of batches that one step takes (`PerFedAvg`)
@@ -33,7 +34,8 @@ Steps and class attributes that are rarely needed, each with the methods of feds
 ``at_once``           says what the method holds of all clients at once, in bytes (`FedFOMO`)
 ====================  =============================================================================================
 
-``prepare``, ``objective``, ``constrain``, ``finish`` and ``predict`` speak of one client; the engine vectorises them.
+``prepare``, ``objective``, ``pull``, ``constrain``, ``finish`` and ``predict`` speak of one client; the engine
+vectorises them.
 Arguments come in one order: what the step works on (the state, the network or the learner), then the clients' `ids`,
 then their leaves, then samples and settings, and last the federation.
 """
@@ -320,6 +322,17 @@ class Method:
         """Return one client's loss on one batch, a scalar."""
         return learner.loss(params, batch)
 
+    def pull(self, params: Params, context: Context) -> Params:
+        """Return what is added to the gradient of one client's objective at `params`, by leaf; by default nothing.
+
+        It stands for a term of what a client minimises that depends on no samples, such as a proximal term: for
+        ``mu / 2 |w - w0|^2`` it is ``mu (w - w0)``. It is part of the gradient in every respect: ``grad`` of
+        ``gradient`` has it, clipping bounds the sum, the penalty of weight decay is added after that, and the optimiser
+        sees all of it. Losses that are reported leave the term out, as they do that of an objective. What is returned
+        for leaves that do not train in the phase has no effect.
+        """
+        return {}
+
     def gradient(
         self,
         grad: Callable[[Params, Batch], Params],
@@ -327,7 +340,7 @@ class Method:
         batches: tuple[Batch, ...],
         context: Context,
     ) -> Params:
-        """Return the direction of one step; ``grad(params, batch)`` gives all clients' gradients of the objective.
+        """Return the direction of one step; ``grad(params, batch)`` gives all clients' gradients, pull included.
 
         Tensors belong to one client, or to a stack of clients along their first axis; so compute element by element.
         """
@@ -486,7 +499,8 @@ def is_plain(method: Method) -> bool:
     A method that builds its network of parts trains apart all the same.
     """
     steps = (
-        "receive", "leaves", "prepare", "phases", "objective", "gradient", "constrain", "finish", "held_out", "batches",
+        "receive", "leaves", "prepare", "phases", "objective", "pull", "gradient", "constrain", "finish", "held_out",
+        "batches",
     )  # fmt: skip
     return not any(overrides(method, name) for name in steps)
 

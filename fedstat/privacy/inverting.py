@@ -249,7 +249,7 @@ class _Attack:
         return change
 
     def one_gradient(self, params: Params, x: Tensor, y: Tensor, every: bool = False) -> Params:
-        """Return the gradient of the method's own objective in the sent leaves, or in all that train."""
+        """Return the gradient of the method's own objective, pull included, in the sent leaves or all that train."""
         seen = self.observation
         names = list(seen.phase.train) if every else list(self.sent)
         leaves = {n: params[n] if params[n].requires_grad else params[n].detach().requires_grad_() for n in names}
@@ -259,7 +259,8 @@ class _Attack:
         context = Context(self.params, self.aux, seen.phase.name)
         loss = seen.method.objective(self.learner, params | moving | leaves, batch, context)
         found = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
-        return dict(zip(names, found, strict=True))
+        pulled = seen.method.pull(params | leaves, context)
+        return {name: g + pulled[name] if name in pulled else g for name, g in zip(names, found, strict=True)}
 
     def slope(self, flat: Tensor) -> tuple[float, Tensor]:
         """Return the objective and its gradient."""

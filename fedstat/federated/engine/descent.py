@@ -23,6 +23,7 @@ from fedstat.federated.client.local import Learner
 from fedstat.federated.client.network import Params
 from fedstat.federated.client.optimizers import OPTIMIZERS, SGD, Optimizer, Rate, clip, move, started
 from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.engine.between import Between
 from fedstat.federated.engine.dense_chain import SLOPES, Chain, Slope, Use, Weights, stacked
 
 #: Bytes of a block's leaves and hidden layers: about what a core's own cache holds.
@@ -57,6 +58,8 @@ class Descent:
         Strength of the L2 penalty.
     clip_norm : float, optional
         Largest norm of a client's gradient.
+    between : Between
+        What the method adds to gradients, and puts back after a step.
     """
 
     chain: Chain
@@ -65,8 +68,9 @@ class Descent:
     train: tuple[str, ...]
     rates: Sequence[Rate]
     optimizer: Optimizer
-    decay: float = 0.0
-    clip_norm: float | None = None
+    decay: float
+    clip_norm: float | None
+    between: Between
 
     @cached_property
     def plain(self) -> bool:
@@ -92,18 +96,20 @@ class Descent:
         order = np.argsort(-taken, kind="stable")  # who has finished stands last in a block, beyond what steps touch
         moved = bool((np.diff(order) < 0).any())
         rows = torch.from_numpy(order)
-        for name in self.chain.leaves:
+        seen = tuple(params) if self.between.pulls or self.between.constrains else self.chain.leaves
+        for name in seen:
             params[name] = params[name].contiguous()
-        own = {name: params[name][rows] if moved else params[name] for name in self.chain.leaves}
+        own = {name: params[name][rows] if moved else params[name] for name in seen}
         blocks = self.blocks(params, places)
 
         def work(block: slice) -> Tensor:
             some = {name: leaf[block] for name, leaf in own.items()}
-            return _Block(self, some, order[block], first[order[block]], places[:, order[block]]).run()
+            between = self.between.of(rows[block] if moved else block)
+            return _Block(self, some, between, order[block], first[order[block]], places[:, order[block]]).run()
 
         finite = torch.cat(spread(work, blocks))
         if moved:
-            for name in self.train:
+            for name in seen if self.between.constrains else self.train:
                 params[name][rows] = own[name]
         return finite[rows.argsort()]
 
@@ -140,6 +146,7 @@ class _Block:
 
     descent: Descent
     params: Params
+    between: Between
     clients: np.ndarray
     first: np.ndarray
     places: np.ndarray
@@ -153,11 +160,12 @@ class _Block:
         rates = [rate[torch.from_numpy(self.clients)] if isinstance(rate, Tensor) else rate for rate in descent.rates]
         factors = [descent.factors(rate) for rate in rates]
         finite = torch.ones(len(self.clients), dtype=torch.bool)
-        gathered, frame = samples.sample.new_empty(0), None
+        gathered, frame, between = samples.sample.new_empty(0), None, self.between
         state = {} if descent.plain else started(descent.optimizer, {n: self.params[n] for n in descent.train})
         for steps, a, b in self.stretches(valid):
             if frame is None or frame.size != (a, b):
                 frame = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
+                between = self.between.of(slice(a))
             places = at[steps, :a, :b]
             x, y = samples.take(places, out=gathered)
             x = network.inputs(x).flatten(3)
@@ -165,12 +173,16 @@ class _Block:
             state = {name: values[:a] if values.dim() else values for name, values in state.items()}
             each = (values.unbind() for values in (x, prepare(outputs, y), share[steps, :a, :b], outputs))
             for *one, factor, rate in zip(*each, factors[steps], rates[steps], strict=True):
+                pulled, own = between.pull(frame.params), rate[:a] if isinstance(rate, Tensor) else rate
                 if descent.plain:
                     frame.step(frame.fuse(factor), slope, *one)
+                    move(frame.params, pulled, own)
                 else:
                     grads: Params = {}
                     frame.step(descent.chain.collect(descent.train, grads, frame.grads), slope, *one)
-                    descent.move(frame.params, grads, state, rate[:a] if isinstance(rate, Tensor) else rate)
+                    grads |= {name: grads[name].add_(pull) for name, pull in pulled.items()}
+                    descent.move(frame.params, grads, state, own)
+                between.constrain(frame.params)
             counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), losses(outputs, y), 0)
             finite[:a] &= counted.sum(-1).isfinite().all(0)
         return finite

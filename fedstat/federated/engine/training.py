@@ -23,6 +23,7 @@ from fedstat.federated.client.optimizers import Rate, along_clients, clip, move,
 from fedstat.federated.client.samples import BatchOrders, Job, StackedSamples, Steps
 from fedstat.federated.client.schedules import Schedule
 from fedstat.federated.engine import layer_chain
+from fedstat.federated.engine.between import Between, check_leaves
 from fedstat.federated.engine.cost import chunk_size
 from fedstat.federated.engine.dense_chain import Chain, closed_form, plain_loss
 from fedstat.federated.engine.descent import Descent
@@ -132,7 +133,7 @@ class LocalTraining:
 
     def chunk_size(self, start: Params) -> int:
         """Clients that are stacked at once."""
-        samples, own = self.samples, ("prepare", "gradient", "constrain", "finish")
+        samples, own = self.samples, ("prepare", "gradient", "finish")
         blocks = not any(overrides(self.method, step) for step in own)
         blocks = blocks and closed_form(self.method, self.learner, samples.sample) is not None
         return chunk_size(start, self.learner.network, samples.sample, self.orders.batch_size, blocks=blocks)
@@ -215,22 +216,20 @@ class _Crew:
 
     def train(self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> None:
         """Take all steps of one phase in place."""
-        descent = self.descent(phase, steps, moves)
+        context = Context(received, aux, phase.name)
+        between = Between(self.work.method, phase, self.when(phase), context, self.stacked)
+        descent = self.descent(between, phase, steps, moves)
         if descent is None:
-            finite = self.step_by_step(params, received, aux, phase, steps, moves)
+            finite = self.step_by_step(params, between, phase, steps, moves)
         else:
             finite = descent.run(params, self.first, steps.places[:, 0])
         statistics = [name for name in params if name.endswith(("running_mean", "running_var"))]
         self.check(finite, [params[name] for name in {*phase.train, *statistics}], phase)
 
-    def descent(self, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
+    def descent(self, between: Between, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
         """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
         work, training, chain = self.work, self.work.training, self.chain
-        asked = (
-            phase.state is not None
-            or {*phase.train} & moves.keys()
-            or any(overrides(work.method, step) for step in ("gradient", "constrain"))
-        )
+        asked = phase.state is not None or {*phase.train} & moves.keys() or overrides(work.method, "gradient")
         if not isinstance(chain, Chain) or asked or not phase.train or not {*phase.train} <= {*chain.leaves}:
             return None
         rate, schedule, count = self.rate(phase), training.schedule, len(steps.places)
@@ -244,25 +243,23 @@ class _Crew:
             training.steps,
             training.weight_decay,
             training.clip_norm,
+            between,
         )
 
-    def step_by_step(
-        self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params
-    ) -> Tensor:
+    def step_by_step(self, params: Params, between: Between, phase: Phase, steps: Steps, moves: Params) -> Tensor:
         """Take all steps of one phase in place, each by its gradient; return whose losses were all finite."""
-        method, training, rate = self.work.method, self.work.training, self.rate(phase)
-        optimizer, context = training.steps, Context(received, aux, phase.name)
+        training, rate = self.work.training, self.rate(phase)
+        optimizer = training.steps
         kept = None if phase.state is None else slot(params, phase.state)
         state = {} if kept is None else kept
         finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.work.samples.device)
         for name in phase.train:
             params[name].requires_grad_()
-        grad = _Gradients(self, phase, context, finite)
-        constrains = overrides(method, "constrain")
+        grad = _Gradients(self, between, finite)
         active = steps.places[:, 0, :, 0] >= 0
         everybody, moving = np.asarray(active.all(1)), torch.from_numpy(active).to(finite.device)
         for taken, batches in enumerate(self.batches(steps)):
-            step = self.direction(grad, params, batches, context, phase)
+            step = self.direction(grad, params, batches)
             if taken == 0:
                 _lay_out(params, step)
                 with torch.no_grad():  # and the state like the leaves
@@ -281,8 +278,7 @@ class _Crew:
                     move(params, directions, lr, divisor, rows)
                     if before is not None:  # the state of who has finished lives on
                         state |= {n: torch.where(along_clients(rows, s), s, before[n]) for n, s in state.items()}
-                    if constrains:
-                        self.constrain(params, phase, context, rows)
+                    between.constrain(params, rows)
         if phase.state is not None:
             params |= in_slot(state, phase.state)
         for name in phase.train:
@@ -293,34 +289,16 @@ class _Crew:
         """When a phase takes place, in words."""
         return f"phase {phase.name!r} of {self.work.when}"
 
-    def direction(
-        self, grad: _Gradients, params: Params, batches: tuple[Batch, ...], context: Context, phase: Phase
-    ) -> Params:
+    def direction(self, grad: _Gradients, params: Params, batches: tuple[Batch, ...]) -> Params:
         """Return the direction of one step, as the method makes it of gradients."""
         method = self.work.method
         if not overrides(method, "gradient"):
             return grad(params, batches[0])
-        with naming(method, "gradient", self.when(phase), params, stacked=self.stacked):
-            found = method.gradient(grad, params, batches, context)
+        with naming(method, "gradient", grad.between.when, params, stacked=self.stacked):
+            found = method.gradient(grad, params, batches, grad.between.context)
         returned(method, "gradient", found, Mapping, "a dict of tensors by leaf")
-        _check_leaves(method, "gradient", found, params)
+        check_leaves(method, "gradient", found, params)
         return found
-
-    def constrain(self, params: Params, phase: Phase, context: Context, rows: Tensor | None) -> None:
-        """Let the method put back what a step moved where it may not be."""
-        method = self.work.method
-
-        def constrained(p: Params, r: Params, a: Params) -> Params:
-            with naming(method, "constrain", self.when(phase), p):
-                found = method.constrain(p, Context(r, a, phase.name))
-            returned(method, "constrain", found, Mapping, "a dict of tensors by leaf")
-            _check_leaves(method, "constrain", found, p)
-            return found
-
-        found = self.each(constrained)(params, context.received, context.aux)
-        for name in found:
-            leaf = params[name]
-            leaf.copy_(found[name] if rows is None else torch.where(along_clients(rows, leaf), found[name], leaf))
 
     def batches(self, steps: Steps) -> Iterator[tuple[Batch, ...]]:
         """Batches of every step; a client alone has no padding."""
@@ -398,7 +376,7 @@ class _Crew:
 
 
 class _Gradients:
-    """The gradients of a method's objective, as its ``gradient`` asks for them.
+    """The gradients of a method's objective and its pull, as its ``gradient`` asks for them.
 
     Attributes
     ----------
@@ -406,9 +384,9 @@ class _Gradients:
         Whose losses were all finite so far.
     """
 
-    def __init__(self, crew: _Crew, phase: Phase, context: Context, finite: Tensor) -> None:
-        method, learner, when, names = crew.work.method, crew.work.learner, crew.when(phase), phase.train
-        self.names, self.context, self.finite = names, context, finite
+    def __init__(self, crew: _Crew, between: Between, finite: Tensor) -> None:
+        method, learner, when, names = between.method, crew.work.learner, between.when, between.phase.train
+        self.names, self.between, self.finite = names, between, finite
         self.whose, self.learner, self.chain = type(method).__name__, learner, crew.chain
         if self.chain is not None and not {*names} <= {*self.chain.leaves}:
             self.chain = None  # a leaf of the method's own has no part in the loss
@@ -417,7 +395,9 @@ class _Gradients:
             full: bool, p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor, key: Tensor
         ) -> Tensor:
             with naming(method, "objective", when, p):
-                loss = method.objective(learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, context.phase))
+                loss = method.objective(
+                    learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, between.phase.name)
+                )
             returned(method, "objective", loss, Tensor, "a tensor, the loss")
             if loss.dim():
                 raise ValueError(
@@ -430,11 +410,16 @@ class _Gradients:
 
     def __call__(self, point: Params, batch: Batch) -> Params:
         """Return the gradients at a point, by the names of the leaves that train."""
+        found = self.of_objective(point, batch)
+        return found | {name: found[name] + pull for name, pull in self.between.pull(point).items()}
+
+    def of_objective(self, point: Params, batch: Batch) -> Params:
+        """Return the gradients without the pull."""
         if self.chain is not None and self.names:
             finite, found = self.chain.gradients(self.learner, point, self.names, batch)
             self.finite = self.finite & finite
             return found
-        received, aux = self.context.received, self.context.aux
+        received, aux = self.between.context.received, self.between.context.aux
         tensors = (batch.x, batch.y, batch.valid, batch.rows, batch.noise)
         losses = self.losses[batch.full](point, received, aux, *tensors)
         self.finite = self.finite & losses.detach().isfinite()
@@ -448,15 +433,6 @@ class _Gradients:
             )
         grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True, materialize_grads=True)
         return dict(zip(self.names, grads, strict=True))
-
-
-def _check_leaves(method: Method, step: str, found: Params, leaves: Params) -> None:
-    """Refuse what a step returned for no leaf, or in another shape than the leaf's."""
-    for name, value in found.items():
-        if name not in leaves or not isinstance(value, Tensor) or value.shape != leaves[name].shape:
-            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            fits = f"shape {tuple(leaves[name].shape)}" if name in leaves else f"one of the leaves {', '.join(leaves)}"
-            raise ValueError(f"{type(method).__name__}.{step}: {name!r} must have {fits}, got {got}.")
 
 
 def _scaled(lr: Rate, factor: float) -> Rate:
