@@ -46,7 +46,7 @@ import os
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -279,7 +279,12 @@ class Method:
     batches: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Check ranges, and that every field annotated as a number or a truth value holds one."""
+        """Check ranges, that fields annotated as numbers or truth values hold such, and that none hides a step."""
+        if hidden := [each.name for each in fields(self) if callable(getattr(Method, each.name, None))]:
+            raise ValueError(
+                f"{type(self).__name__} has a field {hidden[0]!r}, which is the name of a step of methods; give it "
+                "another name."
+            )
         check_fields(self, weighting=("samples", "uniform"), server_lr="(0, inf)")
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
@@ -319,7 +324,7 @@ class Method:
         return (Phase(network.trainable),)
 
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
-        """Return one client's loss on one batch, a scalar."""
+        """Return one client's loss on one batch, a scalar; a term that depends on no samples is faster as a `pull`."""
         return learner.loss(params, batch)
 
     def pull(self, params: Params, context: Context) -> Params:
@@ -570,11 +575,6 @@ def without_slots(params: Params) -> Params:
     ['w']
     """
     return {name: leaf for name, leaf in params.items() if "/" not in name}
-
-
-def squared_distance(params: Params, anchor: Params, names: Collection[str]) -> Tensor:
-    """Return the squared Euclidean distance of one client's leaves `names` from an anchor, a scalar."""
-    return torch.stack([(params[name] - anchor[name]).square().sum() for name in names]).sum()
 
 
 def in_slot(params: Params, name: str) -> Params:

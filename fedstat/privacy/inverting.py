@@ -257,7 +257,8 @@ class _Attack:
         rows = torch.arange(len(x), device=x.device)
         batch = Batch(x, y, torch.ones(len(x), dtype=torch.bool, device=x.device), rows, full=True)
         context = Context(self.params, self.aux, seen.phase.name)
-        loss = seen.method.objective(self.learner, params | moving | leaves, batch, context)
+        model = seen.phase.model(params | moving | leaves, self.learner.network)
+        loss = seen.method.objective(self.learner, model, batch, context)
         found = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
         pulled = seen.method.pull(params | leaves, context)
         return {name: g + pulled[name] if name in pulled else g for name, g in zip(names, found, strict=True)}

@@ -81,7 +81,8 @@ def train(
     phases = phases_of(method, learner.network, training, round) if phases is None else phases
     for phase in phases:
         rates = phase.lr if isinstance(phase.lr, Mapping) else {}
-        if unknown := {*phase.train, *rates} - start.keys() or (rates and set(phase.train) - rates.keys()):
+        model = [] if phase.slot is None else map(phase.leaf, learner.network.shapes)
+        if unknown := {*phase.train, *rates, *model} - start.keys() or (rates and set(phase.train) - rates.keys()):
             raise ValueError(
                 f"a phase of {type(method).__name__} names leaves {sorted(unknown)} that it has not received, or has "
                 f"no rate for; leaves are {', '.join(start)}."
@@ -230,7 +231,10 @@ class _Crew:
         """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
         work, training, chain = self.work, self.work.training, self.chain
         asked = phase.state is not None or {*phase.train} & moves.keys() or overrides(work.method, "gradient")
-        if not isinstance(chain, Chain) or asked or not phase.train or not {*phase.train} <= {*chain.leaves}:
+        if not isinstance(chain, Chain) or asked or not phase.train:
+            return None
+        chain = chain.renamed(phase.leaf)
+        if not {*phase.train} <= {*chain.leaves}:
             return None
         rate, schedule, count = self.rate(phase), training.schedule, len(steps.places)
         rates = [rate if schedule is None else _scaled(rate, self.factor(schedule, s)) for s in range(count)]
@@ -385,19 +389,19 @@ class _Gradients:
     """
 
     def __init__(self, crew: _Crew, between: Between, finite: Tensor) -> None:
-        method, learner, when, names = between.method, crew.work.learner, between.when, between.phase.train
-        self.names, self.between, self.finite = names, between, finite
+        method, learner, when, phase = between.method, crew.work.learner, between.when, between.phase
+        self.names, self.between, self.finite = phase.train, between, finite
         self.whose, self.learner, self.chain = type(method).__name__, learner, crew.chain
-        if self.chain is not None and not {*names} <= {*self.chain.leaves}:
+        self.own = {phase.leaf(name): name for name in (self.chain.leaves if self.chain else ())}
+        if not {*phase.train} <= self.own.keys():
             self.chain = None  # a leaf of the method's own has no part in the loss
 
         def loss(
             full: bool, p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor, key: Tensor
         ) -> Tensor:
             with naming(method, "objective", when, p):
-                loss = method.objective(
-                    learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, between.phase.name)
-                )
+                batch, model = Batch(x, y, valid, rows, full, key), phase.model(p, learner.network)
+                loss = method.objective(learner, model, batch, Context(r, a, phase.name))
             returned(method, "objective", loss, Tensor, "a tensor, the loss")
             if loss.dim():
                 raise ValueError(
@@ -416,9 +420,10 @@ class _Gradients:
     def of_objective(self, point: Params, batch: Batch) -> Params:
         """Return the gradients without the pull."""
         if self.chain is not None and self.names:
-            finite, found = self.chain.gradients(self.learner, point, self.names, batch)
+            model = self.between.phase.model(point, self.learner.network)
+            finite, found = self.chain.gradients(self.learner, model, [self.own[n] for n in self.names], batch)
             self.finite = self.finite & finite
-            return found
+            return {name: found[self.own[name]] for name in self.names}
         received, aux = self.between.context.received, self.between.context.aux
         tensors = (batch.x, batch.y, batch.valid, batch.rows, batch.noise)
         losses = self.losses[batch.full](point, received, aux, *tensors)
