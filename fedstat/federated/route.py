@@ -112,7 +112,7 @@ class Route:
     @cached_property
     def chunk(self) -> int:
         """Clients that are stacked at once, if the executor does not say it; on a GPU by what it has of one."""
-        blocks = self.dense is not None and self.own.isdisjoint(("prepare", "gradient", "constrain", "finish"))
+        blocks = self.dense is not None and self.own.isdisjoint(("prepare", "gradient", "finish"))
         batch, network = min(self.training.batch_size, self.samples.n_max), self.learner.network
         return chunk_size(self.held, network, self.samples.sample, batch, blocks=blocks)
 

@@ -9,7 +9,7 @@ rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -76,6 +76,11 @@ class Chain:
     def leaves(self) -> tuple[str, ...]:
         """The leaves of all layers."""
         return tuple(leaf for layer in self.layers for leaf in layer.leaves)
+
+    def renamed(self, name: Callable[[str], str]) -> Chain:
+        """Return the chain with leaves of other names."""
+        layers = (replace(one, weight=name(one.weight), bias=one.bias and name(one.bias)) for one in self.layers)
+        return replace(self, layers=tuple(layers))
 
     def takes(self, x: Tensor) -> bool:
         """Tell whether stored inputs (N, ...) are such that every sample is one row to the first layer."""

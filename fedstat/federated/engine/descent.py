@@ -21,8 +21,9 @@ from torch import Tensor
 
 from fedstat.federated.client.local import Learner, Training
 from fedstat.federated.client.network import Params
-from fedstat.federated.client.optimizers import OPTIMIZERS, SGD, Rate, descend, started
+from fedstat.federated.client.optimizers import OPTIMIZERS, SGD, Rate, descend, move, started
 from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.engine.between import Between
 from fedstat.federated.engine.dense_chain import SLOPES, Chain, Slope, Use, Weights, stacked
 
 #: Bytes of a block's leaves and hidden layers: about what a core's own cache holds.
@@ -55,6 +56,8 @@ class Descent:
         The learning rate of every step.
     training : Training
         The optimiser, whose state starts anew, the penalty and the largest norm of a gradient.
+    between : Between, optional
+        What the method adds to gradients, and puts back after a step.
     """
 
     chain: Chain
@@ -63,6 +66,7 @@ class Descent:
     train: tuple[str, ...]
     rates: Sequence[Rate]
     training: Training
+    between: Between | None = None
 
     @cached_property
     def plain(self) -> bool:
@@ -88,18 +92,19 @@ class Descent:
         order = np.argsort(-taken, kind="stable")  # who has finished stands last in a block, beyond what steps touch
         moved = bool((np.diff(order) < 0).any())
         rows = torch.from_numpy(order)
-        for name in self.chain.leaves:
-            params[name] = params[name].contiguous()
-        own = {name: params[name][rows] if moved else params[name] for name in self.chain.leaves}
+        seen = self.chain.leaves if self.between is None else tuple(params)
+        params |= {name: params[name].contiguous() for name in seen}
+        own = {name: params[name][rows] if moved else params[name] for name in seen}
         blocks = self.blocks(params, places)
 
         def work(block: slice) -> Tensor:
             some = {name: leaf[block] for name, leaf in own.items()}
-            return _Block(self, some, order[block], first[order[block]], places[:, order[block]]).run()
+            between = self.between and self.between.of(rows[block] if moved else block)
+            return _Block(self, some, between, order[block], first[order[block]], places[:, order[block]]).run()
 
         finite = torch.cat(spread(work, blocks))
         if moved:
-            for name in self.train:
+            for name in seen if self.between and self.between.constrains else self.train:
                 params[name][rows] = own[name]
         return finite[rows.argsort()]
 
@@ -127,6 +132,7 @@ class _Block:
 
     descent: Descent
     params: Params
+    between: Between | None
     clients: np.ndarray
     first: np.ndarray
     places: np.ndarray
@@ -143,7 +149,7 @@ class _Block:
         state = {} if descent.plain else started(descent.training.steps, {n: self.params[n] for n in descent.train})
         for steps, a, b in self.stretches(valid):
             if frame is None or frame.size != (a, b):
-                frame = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
+                frame = _Frame.of(descent, self.between, {name: leaf[:a] for name, leaf in self.params.items()}, b)
             places = at[steps, :a, :b]
             x, y = samples.take(places, out=gathered)
             x = learner.network.inputs(x).flatten(3)
@@ -151,24 +157,34 @@ class _Block:
             state = {name: values[:a] if values.dim() else values for name, values in state.items()}
             each = (values.unbind() for values in (x, prepare(outputs, y), share[steps, :a, :b], outputs))
             for *one, factor, rate in zip(*each, factors[steps], rates[steps], strict=True):
-                if descent.plain:
+                if descent.plain and frame.between is None:
                     frame.step(frame.fuse(factor), slope, *one)
                 else:
-                    grads: Params = {}
-                    frame.step(descent.chain.collect(descent.train, grads, frame.grads), slope, *one)
-                    own = rate[:a] if isinstance(rate, Tensor) else rate
-                    descend(frame.params, grads, state, descent.training, own, stacked=True)
+                    self.step(frame, state, slope, one, factor, rate[:a] if isinstance(rate, Tensor) else rate)
             counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), learner.losses(outputs, y), 0)
             finite[:a] &= counted.sum(-1).isfinite().all(0)
         return finite
+
+    def step(self, frame: _Frame, state: Params, slope: Slope, one: list[Tensor], factors: Factors, rate: Rate) -> None:
+        """Take one step of another optimiser, or of a method that adds to gradients or puts something back."""
+        descent, between, grads = self.descent, frame.between, dict[str, Tensor]()
+        pulled = {} if between is None else between.pull(frame.params)
+        if descent.plain:
+            frame.step(frame.fuse(factors), slope, *one)
+            move(frame.params, pulled, rate)
+        else:
+            frame.step(descent.chain.collect(descent.train, grads, frame.grads), slope, *one)
+            grads |= {name: grads[name].add_(pull) for name, pull in pulled.items()}
+            descend(frame.params, grads, state, descent.training, rate, stacked=True)
+        if between is not None:
+            between.constrain(frame.params)
 
     def stretches(self, valid: np.ndarray) -> Iterator[tuple[slice, int, int]]:
         """Cut the steps into stretches in which the first `a` clients are at work, with at most `b` samples each."""
         active, most = valid[..., 0].sum(1).tolist(), valid.sum(-1).max(1).tolist()
         width = valid[0].size * self.descent.samples.sample[0].nbytes
         begin = 0
-        for step in range(len(active)):
-            end = step + 1
+        for step, end in pairwise(range(len(active) + 1)):
             if (
                 end == len(active)
                 or (active[end], most[end]) != (active[step], most[step])
@@ -196,6 +212,8 @@ class _Frame:
         The network's layers.
     params : dict of Tensor, each (a, ...)
         The clients' leaves.
+    between : Between, optional
+        What the method adds to their gradients, and puts back.
     lowest : int
         The first layer that moves.
     weights : list of Weights
@@ -210,6 +228,7 @@ class _Frame:
 
     chain: Chain
     params: Params
+    between: Between | None
     lowest: int
     weights: list[Weights]
     made: list[Tensor]
@@ -223,7 +242,7 @@ class _Frame:
         return len(self.ones), self.ones.shape[-1]
 
     @classmethod
-    def of(cls, descent: Descent, params: Params, b: int) -> _Frame:
+    def of(cls, descent: Descent, between: Between | None, params: Params, b: int) -> _Frame:
         """Make ready for steps of stacked clients with batches of `b` samples."""
         chain = descent.chain
         weights = [stacked(layer, params) for layer in chain.layers]
@@ -232,9 +251,8 @@ class _Frame:
         # fedstat's own optimisers keep no gradient, so that the next one may take its place
         own = not descent.plain and type(descent.training.steps) in OPTIMIZERS.values()
         grads = {name: torch.empty_like(params[name]) for name in descent.train if own}
-        return cls(
-            chain, params, chain.lowest(descent.train), weights, made[:-1], slopes, like.new_ones(a, 1, b), grads
-        )
+        lowest, between = chain.lowest(descent.train), between and between.of(slice(a))
+        return cls(chain, params, between, lowest, weights, made[:-1], slopes, like.new_ones(a, 1, b), grads)
 
     def step(self, use: Use, slope: Slope, x: Tensor, targets: Tensor, share: Tensor, outputs: Tensor) -> None:
         """Go forward and back on inputs (a, b, f), and write the outputs (a, b, Q) to their place."""

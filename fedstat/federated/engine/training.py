@@ -23,13 +23,11 @@ from fedstat.federated.client.optimizers import Rate, along_clients, descend, st
 from fedstat.federated.client.samples import BatchOrders, Job, StackedSamples, Steps
 from fedstat.federated.client.schedules import Schedule
 from fedstat.federated.engine import layer_chain
+from fedstat.federated.engine.between import Between, check_leaves
 from fedstat.federated.engine.dense_chain import Chain
 from fedstat.federated.engine.descent import Descent
-from fedstat.federated.method import Method, in_slot, naming, returned, slot
+from fedstat.federated.method import in_slot, naming, returned, slot
 from fedstat.federated.route import Route
-
-#: Steps of a method that come between the gradients and the optimiser's step, or after it.
-_AFTER = ("gradient", "constrain")
 
 
 def train(
@@ -72,18 +70,17 @@ def train(
     FloatingPointError
         If a loss, weights or running statistics became infinite or NaN; client, round and learning rate are named.
     """
-    method, training, network = route.method, route.training, route.learner.network
+    method, size, network = route.method, route.training.batch_size, route.learner.network
     phases = phases_of(route, round) if phases is None else phases
     for phase in phases:
         rates = phase.lr if isinstance(phase.lr, Mapping) else {}
-        if unknown := {*phase.train, *rates} - start.keys() or (rates and set(phase.train) - rates.keys()):
+        model = [] if phase.slot is None else map(phase.leaf, network.shapes)
+        if unknown := {*phase.train, *rates, *model} - start.keys() or (rates and set(phase.train) - rates.keys()):
             raise ValueError(
                 f"a phase of {type(method).__name__} names leaves {sorted(unknown)} that it has not received, or has "
                 f"no rate for; leaves are {', '.join(start)}."
             )
-    orders = BatchOrders(
-        training.batch_size, route.samples, round, purpose, method.held_out, method.batches, noisy=network.noisy
-    )
+    orders = BatchOrders(size, route.samples, round, purpose, method.held_out, method.batches, noisy=network.noisy)
     with products(tf32=route.tf32):
         return route.executor.train(LocalTraining(route, orders, round, phases), start, jobs, moves or {})
 
@@ -199,40 +196,47 @@ class _Crew:
 
     def train(self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> None:
         """Take all steps of one phase in place."""
-        descent = self.descent(phase, steps, moves)
+        descent = self.descent(received, aux, phase, steps, moves)
         if descent is None:
-            finite = self.step_by_step(params, received, aux, phase, steps, moves)
+            finite = self.step_by_step(params, self.between(received, aux, phase), phase, steps, moves)
         else:
             finite = descent.run(params, self.first, steps.places[:, 0])
         moved = (name for name in params if name in phase.train or name.endswith(("running_mean", "running_var")))
         self.check(finite, [params[name] for name in moved], phase)
 
-    def descent(self, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
+    def between(self, received: Params, aux: Params, phase: Phase) -> Between:
+        """Return what the method adds to gradients in a phase, and puts back after a step."""
+        pulls, constrains = (step in self.route.own for step in ("pull", "constrain"))
+        context = Context(received, aux, phase.name)
+        return Between(self.route.method, phase, self.when(phase), context, self.stacked, pulls, constrains)
+
+    def descent(self, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
         """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
-        route, training, chain = self.route, self.route.training, self.chain
-        asked = phase.state is not None or {*phase.train} & moves.keys() or not route.own.isdisjoint(_AFTER)
-        if not isinstance(chain, Chain) or asked or not phase.train or not {*phase.train} <= {*chain.leaves}:
+        route, training = self.route, self.route.training
+        asked = phase.state is not None or {*phase.train} & moves.keys() or "gradient" in route.own
+        if not isinstance(self.chain, Chain) or asked or not phase.train:
+            return None
+        chain = self.chain if phase.slot is None else self.chain.renamed(phase.leaf)
+        if not {*phase.train} <= {*chain.leaves}:
             return None
         rate, schedule, count = self.rate(phase), training.schedule, len(steps.places)
         rates = [rate if schedule is None else _scaled(rate, self.factor(schedule, s)) for s in range(count)]
-        return Descent(chain, route.learner, route.samples, phase.train, rates, training)
+        between = None if route.own.isdisjoint(("pull", "constrain")) else self.between(received, aux, phase)
+        return Descent(chain, route.learner, route.samples, phase.train, rates, training, between)
 
-    def step_by_step(
-        self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params
-    ) -> Tensor:
+    def step_by_step(self, params: Params, between: Between, phase: Phase, steps: Steps, moves: Params) -> Tensor:
         """Take all steps of one phase in place, each by its gradient; return whose losses were all finite."""
         training, rate = self.route.training, self.rate(phase)
-        context = Context(received, aux, phase.name)
         kept = None if phase.state is None else slot(params, phase.state)
         state = {} if kept is None else kept
         finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.route.samples.device)
         for name in phase.train:
             params[name].requires_grad_()
-        grad = _Gradients(self, phase, context, finite)
+        grad = _Gradients(self, between, finite)
         active = steps.places[:, 0, :, 0] >= 0
         everybody, moving = np.asarray(active.all(1)), torch.from_numpy(active).to(finite.device)
         for taken, batches in enumerate(self.batches(steps)):
-            step = self.direction(grad, params, batches, context, phase)
+            step = self.direction(grad, params, batches)
             if taken == 0:
                 _lay_out(params, step)
                 with torch.no_grad():  # and the state like the leaves
@@ -245,8 +249,7 @@ class _Crew:
                     descend(params, step, state, training, lr, stacked=self.stacked, moves=moves, active=rows)
                     if before is not None:  # the state of who has finished lives on
                         state |= {n: torch.where(along_clients(rows, s), s, before[n]) for n, s in state.items()}
-                    if "constrain" in self.route.own:
-                        self.constrain(params, phase, context, rows)
+                    between.constrain(params, rows)
         if phase.state is not None:
             params |= in_slot(state, phase.state)
         for name in phase.train:
@@ -257,34 +260,16 @@ class _Crew:
         """When a phase takes place, in words."""
         return f"phase {phase.name!r} of {self.work.when}"
 
-    def direction(
-        self, grad: _Gradients, params: Params, batches: tuple[Batch, ...], context: Context, phase: Phase
-    ) -> Params:
+    def direction(self, grad: _Gradients, params: Params, batches: tuple[Batch, ...]) -> Params:
         """Return the direction of one step, as the method makes it of gradients."""
         method = self.route.method
         if "gradient" not in self.route.own:
             return grad(params, batches[0])
-        with naming(method, "gradient", self.when(phase), params, stacked=self.stacked):
-            found = method.gradient(grad, params, batches, context)
+        with naming(method, "gradient", grad.between.when, params, stacked=self.stacked):
+            found = method.gradient(grad, params, batches, grad.between.context)
         returned(method, "gradient", found, Mapping, "a dict of tensors by leaf")
-        _check_leaves(method, "gradient", found, params)
+        check_leaves(method, "gradient", found, params)
         return found
-
-    def constrain(self, params: Params, phase: Phase, context: Context, rows: Tensor | None) -> None:
-        """Let the method put back what a step moved where it may not be."""
-        method = self.route.method
-
-        def constrained(p: Params, r: Params, a: Params) -> Params:
-            with naming(method, "constrain", self.when(phase), p):
-                found = method.constrain(p, Context(r, a, phase.name))
-            returned(method, "constrain", found, Mapping, "a dict of tensors by leaf")
-            _check_leaves(method, "constrain", found, p)
-            return found
-
-        found = self.each(constrained)(params, context.received, context.aux)
-        for name in found:
-            leaf = params[name]
-            leaf.copy_(found[name] if rows is None else torch.where(along_clients(rows, leaf), found[name], leaf))
 
     def batches(self, steps: Steps) -> Iterator[tuple[Batch, ...]]:
         """Batches of every step; a client alone has no padding."""
@@ -343,10 +328,9 @@ class _Crew:
 
     def check(self, finite: Tensor, moved: Sequence[Tensor], phase: Phase) -> None:
         """Stop where a loss or what training moved is no number any more; `finite` (c,) tells it of the losses."""
-        sums = finite
-        for leaf in moved:  # much faster than asking every element
-            sums = sums & self.each(torch.sum)(leaf).isfinite()
-        if sums.all():
+        # much faster than asking every element
+        sums = [self.each(torch.sum)(leaf).isfinite().expand_as(finite) for leaf in moved]
+        if torch.stack([finite, *sums]).all():
             return
         for leaf in moved:  # a sum may overflow where no element is infinite
             finite = finite & self.each(_all_finite)(leaf)
@@ -362,7 +346,7 @@ class _Crew:
 
 
 class _Gradients:
-    """The gradients of a method's objective, as its ``gradient`` asks for them.
+    """The gradients of a method's objective and its pull, as its ``gradient`` asks for them.
 
     Attributes
     ----------
@@ -370,18 +354,20 @@ class _Gradients:
         Whose losses were all finite so far.
     """
 
-    def __init__(self, crew: _Crew, phase: Phase, context: Context, finite: Tensor) -> None:
-        method, learner, when, names = crew.route.method, crew.route.learner, crew.when(phase), phase.train
-        self.names, self.context, self.finite = names, context, finite
+    def __init__(self, crew: _Crew, between: Between, finite: Tensor) -> None:
+        method, learner, when, phase = between.method, crew.route.learner, between.when, between.phase
+        self.names, self.between, self.finite = phase.train, between, finite
         self.whose, self.learner, self.chain = type(method).__name__, learner, crew.chain
-        if self.chain is not None and not {*names} <= {*self.chain.leaves}:
+        self.own = {phase.leaf(name): name for name in (self.chain.leaves if self.chain else ())}
+        if not {*phase.train} <= self.own.keys():
             self.chain = None  # a leaf of the method's own has no part in the loss
 
         def loss(
             full: bool, p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor, key: Tensor
         ) -> Tensor:
             with naming(method, "objective", when, p):
-                loss = method.objective(learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, context.phase))
+                batch, model = Batch(x, y, valid, rows, full, key), phase.model(p, learner.network)
+                loss = method.objective(learner, model, batch, Context(r, a, phase.name))
             returned(method, "objective", loss, Tensor, "a tensor, the loss")
             if loss.dim():
                 raise ValueError(
@@ -394,11 +380,17 @@ class _Gradients:
 
     def __call__(self, point: Params, batch: Batch) -> Params:
         """Return the gradients at a point, by the names of the leaves that train."""
+        found = self.of_objective(point, batch)
+        return found | {name: found[name] + pull for name, pull in self.between.pull(point).items()}
+
+    def of_objective(self, point: Params, batch: Batch) -> Params:
+        """Return the gradients without the pull."""
         if self.chain is not None and self.names:
-            finite, found = self.chain.gradients(self.learner, point, self.names, batch)
+            model = self.between.phase.model(point, self.learner.network)
+            finite, found = self.chain.gradients(self.learner, model, [self.own[n] for n in self.names], batch)
             self.finite = self.finite & finite
-            return found
-        received, aux = self.context.received, self.context.aux
+            return {name: found[self.own[name]] for name in self.names}
+        received, aux = self.between.context.received, self.between.context.aux
         tensors = (batch.x, batch.y, batch.valid, batch.rows, batch.noise)
         losses = self.losses[batch.full](point, received, aux, *tensors)
         self.finite = self.finite & losses.detach().isfinite()
@@ -412,15 +404,6 @@ class _Gradients:
             )
         grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True, materialize_grads=True)
         return dict(zip(self.names, grads, strict=True))
-
-
-def _check_leaves(method: Method, step: str, found: Params, leaves: Params) -> None:
-    """Refuse what a step returned for no leaf, or in another shape than the leaf's."""
-    for name, value in found.items():
-        if name not in leaves or not isinstance(value, Tensor) or value.shape != leaves[name].shape:
-            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            fits = f"shape {tuple(leaves[name].shape)}" if name in leaves else f"one of the leaves {', '.join(leaves)}"
-            raise ValueError(f"{type(method).__name__}.{step}: {name!r} must have {fits}, got {got}.")
 
 
 def _scaled(lr: Rate, factor: float) -> Rate:

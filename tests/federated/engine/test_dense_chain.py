@@ -132,8 +132,7 @@ def test_every_method_with_the_plain_loss_ends_as_on_the_general_path(method, mo
 def test_the_methods_that_are_as_fast_as_can_be():
     slow = {*fs.methods.available()} - {*METHODS}
     assert slow == {
-        "APFL", "Ditto", "FactorizedFL", "FedAMP", "FedEM", "FedPAC", "FedProx", "FedRoD", "FilterDecomp", "PFedGate",
-        "PFedSD",
+        "APFL", "FactorizedFL", "FedEM", "FedPAC", "FedRoD", "FilterDecomp", "PFedGate", "PFedSD",
     }  # fmt: skip
 
 
@@ -181,6 +180,81 @@ def test_training_is_that_of_the_general_path(loss, model, settings, general, co
     assert_close(fast, general(lambda: trained(network, settings, loss=loss)))
     single = network_of(model, torch.float32)
     assert_close(trained(single, settings, loss=loss), general(lambda: trained(single, settings, loss=loss)), 2e-5)
+
+
+class Held(fs.Method):
+    """Weights that are pulled to what was received, in proportion to their distance, and kept in a box."""
+
+    mu: float = 0.7
+
+    def pull(self, params, context):
+        assert params["head.weight"].dim() == 2
+        away = {name: leaf - context.received[name] for name, leaf in params.items() if name != "head.bias"}
+        return {name: self.mu * leaf * leaf.norm() for name, leaf in away.items()}
+
+    def constrain(self, params, context):
+        return {"head.weight": params["head.weight"].clamp(-0.1, 0.1)}
+
+
+class HeldByObjective(Held):
+    """The same, its pull the gradient of a term of the objective."""
+
+    def pull(self, params, context):
+        return {}
+
+    def objective(self, learner, params, batch, context):
+        away = [leaf - context.received[name] for name, leaf in params.items() if name != "head.bias"]
+        return learner.loss(params, batch) + self.mu / 3 * sum((leaf.square().sum() + 1e-30) ** 1.5 for leaf in away)
+
+
+class Idle(Held):
+    """It pulls with no strength, and puts nothing back."""
+
+    mu = 0.0
+
+    def constrain(self, params, context):
+        return {}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_pull_and_constraint_are_those_of_the_general_path(settings, threads, general, counted, monkeypatch):
+    network, before = network_of(fs.models.mlp(6, 5, 3)), torch.get_num_threads()
+    monkeypatch.setattr(descent, "BLOCK_BYTES", 2 * network.bytes + 1)
+    torch.set_num_threads(threads)
+    try:
+        fast, idle, plain = (trained(network, settings, method=method) for method in (Held(), Idle(), fs.FedAvg()))
+        assert counted == {"phases": 3, "gradients": 0}
+        assert_close(fast, general(lambda: trained(network, settings, method=Held())))
+        assert_close(fast, trained(network, settings, method=HeldByObjective()))
+    finally:
+        torch.set_num_threads(before)
+    assert_close(idle, plain, 0)
+    assert fast["head.weight"].abs().max() <= 0.1 < plain["head.weight"].abs().max()
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (None, r"Wrong\.pull must return a dict of tensors by leaf, got NoneType"),
+        ({"head": torch.zeros(3)}, r"Wrong\.pull: 'head' must have one of the leaves hidden\.weight, .*, got shape"),
+        ({"head.bias": torch.zeros(4)}, r"Wrong\.pull: 'head\.bias' must have shape \(3,\), got shape \(4,\)"),
+    ],
+    ids=["nothing", "another leaf", "another shape"],
+)
+def test_what_a_pull_returns_is_checked(found, message):
+    class Wrong(fs.Method):
+        def pull(self, params, context):
+            return found
+
+    with pytest.raises(ValueError, match=message):
+        trained(network_of(fs.models.mlp(6, 5, 3)), method=Wrong())
+
+
+def test_a_phase_whose_slot_holds_no_model_is_refused():
+    network = network_of(fs.models.mlp(6, 5, 3))
+    with pytest.raises(ValueError, match=r"names leaves \['other/head\.bias', .* that it has not received"):
+        trained(network, phases=(Phase(network.trainable, slot="other"),))
 
 
 def test_phases_rates_of_leaves_masks_and_images(general, counted):

@@ -205,8 +205,7 @@ def assert_equal_runs(fast, general, atol):
 
 #: Methods that make weights of parts, or another objective; all others train chains in closed form.
 GENERAL = {
-    "APFL", "Ditto", "FedAMP", "FedDecomp", "FedEM", "FedPAC", "FedPara", "FedProx", "FedRoD", "FactorizedFL",
-    "FilterDecomp", "PFedGate", "PFedSD",
+    "APFL", "FedDecomp", "FedEM", "FedPAC", "FedPara", "FedRoD", "FactorizedFL", "FilterDecomp", "PFedGate", "PFedSD",
 }  # fmt: skip
 #: It has nothing to do where there is no batch norm.
 CHAINED = sorted({*fs.methods.available()} - {"FedBN", *GENERAL})
@@ -226,7 +225,7 @@ def test_other_objectives_and_parts_take_the_general_path(taken):
     methods = {name: fs.methods.find(name) for name in fs.methods.available()}
     own = {name for name, cls in methods.items() if overrides(cls(**cls.example), "objective")}
     assert own < GENERAL
-    for method in (Own(), fs.methods.FedProx(), fs.methods.FedDecomp()):
+    for method in (Own(), fs.methods.FedRoD(), fs.methods.FedDecomp()):
         run(method, 1, model=small, executor="per-client")
     run(fs.FedAvg(), 1, model=small, executor="stacked")
     assert not taken
