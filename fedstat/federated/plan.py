@@ -31,7 +31,7 @@ from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.history import clients_table
 from fedstat.federated.method import Method, State
-from fedstat.federated.plain import describe_run, plain
+from fedstat.federated.plain import plain
 from fedstat.federated.replicate import Replicate, make_replicate
 from fedstat.federated.rounds import Key, Run, check_size, start_run
 from fedstat.federated.route import Bench
@@ -162,7 +162,12 @@ def make_plan(
     with products(tf32=dtype == TF32):
         executor, known = _rehearsed(executor, methods, trained, task, first_of_all)
     config = {
-        **describe_run(methods, model, training, seeds, participation, dtype),
+        "methods": {label: plain(one) for label, one in methods.items()},
+        "model": plain(model),
+        "training": plain(training),
+        "seeds": seeds,
+        "participation": participation,
+        "dtype": dtype,
         "executor": known,
         "device": str(device),
         "vary": list(vary),

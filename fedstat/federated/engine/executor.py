@@ -35,7 +35,7 @@ from fedstat.federated.engine.cost import chunk_size, cost, evaluation_bytes
 from fedstat.federated.method import Predictor
 
 if TYPE_CHECKING:
-    from fedstat.federated.route import Route
+    from fedstat.federated.engine.training import LocalTraining
 
 ExecutorName = Literal["auto", "stacked", "per-client", "ray"]
 NAMES: tuple[ExecutorName, ...] = get_args(ExecutorName)
@@ -54,23 +54,6 @@ _BLOCK = 2**26
 _CPU_BLOCK, _SAMPLES = 2**22, 128
 #: How many clients of a network fitted into a device's memory after more had not.
 _FITTING: WeakKeyDictionary[Network, int] = WeakKeyDictionary()
-
-
-class Work(Protocol):
-    """Local training of a round, as `fedstat.federated.engine.training.LocalTraining` does it."""
-
-    @property
-    def route(self) -> Route:
-        """What trains, and how many clients at once."""
-        ...
-
-    def stacked(self, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
-        """Train clients that lie along the first axis of all leaves."""
-        ...
-
-    def alone(self, network: Network, start: Params, job: Job, moves: Params) -> Params:
-        """Train one client, whose leaves have no client axis, with a network of the caller's."""
-        ...
 
 
 class Executor(Protocol):
@@ -100,7 +83,7 @@ class Executor(Protocol):
         """Whether methods and seeds with equal local steps should come as one stack."""
         ...
 
-    def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
+    def train(self, work: LocalTraining, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train every client from its row of `start` (J, ...); return the ends (J, ...).
 
         `moves` holds masks (J, ...), or (1, ...) for all; where one is false an element stays.
@@ -153,7 +136,7 @@ class Stacked:
     chunk: int | None = None
     together: ClassVar[bool] = True
 
-    def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
+    def train(self, work: LocalTraining, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train chunk after chunk."""
         size = work.route.chunk if self.chunk is None else self.chunk
 
@@ -195,7 +178,7 @@ class PerClient:
 
     together: ClassVar[bool] = False
 
-    def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
+    def train(self, work: LocalTraining, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train client by client; who trains one also puts what it comes to into its row, while others still train."""
         stacks = {name: leaf.new_empty(leaf.shape) for name, leaf in start.items()}
 

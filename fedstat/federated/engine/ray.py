@@ -43,7 +43,8 @@ from fedstat.federated.client.layers import copied
 from fedstat.federated.client.local import Learner
 from fedstat.federated.client.network import Network, Params, products, rounds_to_tf32
 from fedstat.federated.client.samples import Job, StackedSamples
-from fedstat.federated.engine.executor import NAMES, ExecutorName, PerClient, Stacked, Work, chunked_outputs
+from fedstat.federated.engine.executor import NAMES, ExecutorName, PerClient, Stacked, chunked_outputs
+from fedstat.federated.engine.training import LocalTraining
 from fedstat.federated.method import Predictor
 
 #: Most tasks for each processor (or share of a GPU), where clients train by themselves: the last ones fill the gaps.
@@ -108,7 +109,7 @@ class Tasks:
         """Whether methods and seeds with equal local steps should come as one stack."""
         return self.local.together
 
-    def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
+    def train(self, work: LocalTraining, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train chunks of the clients wherever there is room; see `Executor`."""
         ray, options = _cluster(), self.options(work.route.learner.network.device)
         if isinstance(self.local, Stacked):
