@@ -122,16 +122,17 @@ class Route:
 
     def __str__(self) -> str:
         """Say who trains at once and how gradients come about."""
-        together, network = self.executor.together, self.learner.network
+        together, network, name = self.executor.together, self.learner.network, type(self.method).__name__
         most = self.executor.chunk or self.chunk if isinstance(self.executor, Stacked) else None
         many = "" if most is None else f", at most {most:,} at once"
         who = f"stacked clients{many}" if together else "each client by itself"
         if (self.dense if together else self.layers) is not None:
-            return f"{who}; closed form: a chain of {'dense layers' if together else 'layers'}"
+            singly = f", step by step: {name} has its own gradient" if "gradient" in self.own else ""
+            return f"{who}; closed form: a chain of {'dense layers' if together else 'layers'}{singly}"
         if self.barred:
             why = self.barred
         elif network.forms:
-            why = f"{type(self.method).__name__} makes weights of parts"
+            why = f"{name} makes weights of parts"
         elif together and self.samples.device.type != "cpu":
             why = "the clients are on a GPU"
         elif callable(self.training.loss):

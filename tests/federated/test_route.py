@@ -26,7 +26,7 @@ DENSE = fs.models.mlp(5, 8, 1)
     ("method", "settings", "options", "words"),
     [
         (fs.FedAvg(), {}, {"chunk": 3}, "stacked clients, at most 3 at once; closed form: a chain of dense layers"),
-        (fs.methods.SCAFFOLD(), {}, {"chunk": 3}, "closed form: a chain of dense layers"),
+        (fs.methods.SCAFFOLD(), {}, {}, "chain of dense layers, step by step: SCAFFOLD has its own gradient"),
         (Doubled(), {}, {}, "general path: Doubled has its own objective"),
         (fs.methods.FedDecomp(), {"local_epochs": 2}, {}, "general path: FedDecomp makes weights of parts"),
         (fs.FedAvg(), {"loss": own_loss}, {}, "general path: the loss is one's own"),
