@@ -41,18 +41,13 @@ class Between:
     stacked: bool
 
     @cached_property
-    def pulls(self) -> bool:
-        """Whether the method has a pull."""
-        return overrides(self.method, "pull")
-
-    @cached_property
-    def constrains(self) -> bool:
-        """Whether the method puts something back."""
-        return overrides(self.method, "constrain")
+    def own(self) -> tuple[str, ...]:
+        """Which of the two the method has."""
+        return tuple(step for step in ("pull", "constrain") if overrides(self.method, step))
 
     def of(self, rows: slice | Tensor) -> Between:
         """Return the same for some of the stacked clients."""
-        if not (self.pulls or self.constrains):
+        if not self.own:
             return self
         received, aux = ({n: v[rows] for n, v in held.items()} for held in (self.context.received, self.context.aux))
         return replace(self, context=replace(self.context, received=received, aux=aux))
@@ -60,7 +55,7 @@ class Between:
     @torch.no_grad()
     def pull(self, params: Params) -> Params:
         """Return what is added to the gradients at `params`, of leaves that train; nothing without a pull."""
-        if not self.pulls:
+        if "pull" not in self.own:
             return {}
         found = self._call("pull", params)
         return {name: found[name] for name in self.phase.train if name in found}
@@ -68,7 +63,7 @@ class Between:
     @torch.no_grad()
     def constrain(self, params: Params, rows: Tensor | None = None) -> None:
         """Put back in place what a step moved where it may not be, for those of `rows` (c,), if given."""
-        if not self.constrains:
+        if "constrain" not in self.own:
             return
         for name, value in self._call("constrain", params).items():
             leaf = params[name]

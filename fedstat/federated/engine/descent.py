@@ -96,7 +96,7 @@ class Descent:
         order = np.argsort(-taken, kind="stable")  # who has finished stands last in a block, beyond what steps touch
         moved = bool((np.diff(order) < 0).any())
         rows = torch.from_numpy(order)
-        seen = tuple(params) if self.between.pulls or self.between.constrains else self.chain.leaves
+        seen = tuple(params) if self.between.own else self.chain.leaves
         for name in seen:
             params[name] = params[name].contiguous()
         own = {name: params[name][rows] if moved else params[name] for name in seen}
@@ -109,7 +109,7 @@ class Descent:
 
         finite = torch.cat(spread(work, blocks))
         if moved:
-            for name in seen if self.between.constrains else self.train:
+            for name in seen if "constrain" in self.between.own else self.train:
                 params[name][rows] = own[name]
         return finite[rows.argsort()]
 
