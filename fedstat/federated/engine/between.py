@@ -31,8 +31,8 @@ class Between:
         What the clients have at hand, (c, ...) if stacked.
     stacked : bool
         Whether clients lie along the first axis.
-    pulls, constrains : bool
-        Which of the two steps the method has.
+    own : frozenset of str
+        The steps of local training that the method has of its own.
     """
 
     method: Method
@@ -40,8 +40,7 @@ class Between:
     when: str
     context: Context
     stacked: bool
-    pulls: bool
-    constrains: bool
+    own: frozenset[str]
 
     def of(self, rows: slice | Tensor) -> Between:
         """Return the same for some of the stacked clients."""
@@ -51,7 +50,7 @@ class Between:
     @torch.no_grad()
     def pull(self, params: Params) -> Params:
         """Return what is added to the gradients at `params`, of leaves that train; nothing without a pull."""
-        if not self.pulls:
+        if "pull" not in self.own:
             return {}
         found = self._call("pull", params)
         return {name: found[name] for name in self.phase.train if name in found}
@@ -59,7 +58,7 @@ class Between:
     @torch.no_grad()
     def constrain(self, params: Params, rows: Tensor | None = None) -> None:
         """Put back in place what a step moved where it may not be, for those of `rows` (c,), if given."""
-        if not self.constrains:
+        if "constrain" not in self.own:
             return
         for name, value in self._call("constrain", params).items():
             leaf = params[name]

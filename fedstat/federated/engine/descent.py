@@ -104,7 +104,7 @@ class Descent:
 
         finite = torch.cat(spread(work, blocks))
         if moved:
-            for name in seen if self.between and self.between.constrains else self.train:
+            for name in seen if self.between and "constrain" in self.between.own else self.train:
                 params[name][rows] = own[name]
         return finite[rows.argsort()]
 

@@ -206,9 +206,8 @@ class _Crew:
 
     def between(self, received: Params, aux: Params, phase: Phase) -> Between:
         """Return what the method adds to gradients in a phase, and puts back after a step."""
-        pulls, constrains = (step in self.route.own for step in ("pull", "constrain"))
         context = Context(received, aux, phase.name)
-        return Between(self.route.method, phase, self.when(phase), context, self.stacked, pulls, constrains)
+        return Between(self.route.method, phase, self.when(phase), context, self.stacked, self.route.own)
 
     def descent(self, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
         """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
