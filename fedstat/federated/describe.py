@@ -59,7 +59,7 @@ class Description:
 
 
 def describe(method: Method, model: Model, clients: Clients | None = None, *, dtype: str = "float32") -> Description:
-    """Say for every leaf who holds it and how many bytes travel for it, by running one round.
+    """Say for every leaf who holds it and how many bytes travel for it, and how clients train, by running one round.
 
     Parameters
     ----------

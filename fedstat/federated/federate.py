@@ -130,7 +130,8 @@ def federate(
         takes a twentieth of the time, at least ten seconds and at most ten minutes apart. Results do not depend on it.
     progress : bool or "lines", optional
         Show a progress bar; by default only on a terminal, and elsewhere, once a run has taken ten seconds, a line now
-        and then on standard error. "lines" writes one after each round, but a second apart. False is silent.
+        and then on standard error. "lines" writes one after each round, but a second apart. Above bar or lines stands
+        how each method's clients train, as `describe` says it. False is silent.
 
     Returns
     -------
