@@ -52,8 +52,10 @@ class Between:
         """Return what is added to the gradients at `params`, of leaves that train; nothing without a pull."""
         if "pull" not in self.own:
             return {}
-        found = self._call("pull", params)
-        return {name: found[name] for name in self.phase.train if name in found}
+        found, held = self._call("pull", params), {leaf.untyped_storage().data_ptr() for leaf in params.values()}
+        found = {name: found[name] for name in self.phase.train if name in found}
+        # what lies in a leaf's own memory would move with the leaf
+        return {n: value.clone() if value.untyped_storage().data_ptr() in held else value for n, value in found.items()}
 
     @torch.no_grad()
     def constrain(self, params: Params, rows: Tensor | None = None) -> None:

@@ -233,6 +233,18 @@ def test_pull_and_constraint_are_those_of_the_general_path(settings, threads, ge
     assert fast["head.weight"].abs().max() <= 0.1 < plain["head.weight"].abs().max()
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_pull_may_return_the_leaves_themselves(momentum, counted):
+    class Ridge(fs.Method):
+        def pull(self, params, context):
+            return params
+
+    network, settings = network_of(fs.models.mlp(6, 5, 3)), replace(PLAIN, momentum=momentum)
+    decayed = trained(network, replace(settings, weight_decay=1.0))
+    assert_close(trained(network, settings, method=Ridge()), decayed)
+    assert counted["phases"] == 2
+
+
 @pytest.mark.parametrize(
     ("found", "message"),
     [
