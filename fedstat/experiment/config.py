@@ -78,7 +78,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -164,8 +164,7 @@ class Dealing:
         Give every client its own permutation of the labels.
     """
 
-    kind: ClassVar[str]
-
+    kind: str
     validation: Share = 0.0
     new_clients: Share = 0.0
     permute_labels: bool = False
@@ -175,7 +174,7 @@ class Dealing:
 class DirichletDraws(Dealing):
     """``kind = "dirichlet-draws"``: see `fedstat.data.dirichlet_draws`, which draws the test samples as well."""
 
-    kind = "dirichlet-draws"
+    kind: Literal["dirichlet-draws"] = "dirichlet-draws"
     clients: Counted
     alpha: Positive
     train: Counted = 500
@@ -210,7 +209,7 @@ class Tested(Dealing):
 class Iid(Tested):
     """``kind = "iid"``: see `fedstat.data.iid`."""
 
-    kind = "iid"
+    kind: Literal["iid"] = "iid"
     clients: Counted
 
 
@@ -218,7 +217,7 @@ class Iid(Tested):
 class Dirichlet(Tested):
     """``kind = "dirichlet"``: see `fedstat.data.dirichlet`; that no client has less than ten samples is ours."""
 
-    kind = "dirichlet"
+    kind: Literal["dirichlet"] = "dirichlet"
     clients: Counted
     alpha: Positive
     min_size: Counted = 10
@@ -229,7 +228,7 @@ class Dirichlet(Tested):
 class Shards(Tested):
     """``kind = "shards"``: see `fedstat.data.shards`."""
 
-    kind = "shards"
+    kind: Literal["shards"] = "shards"
     clients: Counted
     classes_per_client: Counted
 
@@ -238,7 +237,7 @@ class Shards(Tested):
 class OneLabel(Tested):
     """``kind = "one-label"``: see `fedstat.data.one_label_shards`."""
 
-    kind = "one-label"
+    kind: Literal["one-label"] = "one-label"
     clients: Counted
 
 
@@ -246,7 +245,7 @@ class OneLabel(Tested):
 class Group(Tested):
     """``kind = "group"``: see `fedstat.data.by_group`; `by` may be left out where the data have one grouping."""
 
-    kind = "group"
+    kind: Literal["group"] = "group"
     by: str | None = None
     min_size: Counted = 2
 
@@ -255,15 +254,16 @@ class Group(Tested):
 class Domains(Tested):
     """``kind = "domains"``: see `fedstat.data.domains`."""
 
-    kind = "domains"
+    kind: Literal["domains"] = "domains"
     clients: Counted
     by: str = "superclass"
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: CIFAR100_DOMAINS)
 
 
-KINDS: dict[str, type[Dealing]] = {
-    cls.kind: cls for cls in (Iid, Dirichlet, DirichletDraws, Shards, OneLabel, Group, Domains)
-}
+AnyDealing = Annotated[
+    Iid | Dirichlet | DirichletDraws | Shards | OneLabel | Group | Domains, Field(discriminator="kind")
+]
+KINDS: dict[str, type[Dealing]] = {cls.kind: cls for cls in get_args(get_args(AnyDealing)[0])}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -511,7 +511,6 @@ def to_table(experiment: Experiment) -> dict[str, Any]:
     table = asdict(experiment)
     del table["trainings"]
     table["training"] |= table.pop("parts")
-    table["partition"] = {"kind": experiment.partition.kind, **table["partition"]}
     table["model"] = {"name": experiment.model.name, **experiment.model.options}
     table["method"] = {
         label: {"name": c.name, **c.options, **{k: v for k in ("training", "grid") if (v := getattr(c, k))}}
