@@ -63,6 +63,7 @@ Above the tables
     seed                a seed or a list of them, none of the run's; required
     rounds              rounds of a trial (those of the run)
     last                rounds averaged (as for the evaluation)
+    growths             how often a grid grows whose best value is an end of it (3)
     metric              what is chosen by ("accuracy", or "mse" of a regression)
     fresh               seeds under which choice and runner-up run again, to see how optimistic the choice was (none)
 
@@ -315,6 +316,8 @@ class Tune:
         Rounds of a trial; by default those of the run.
     last : int, optional
         How many of the last rounds are averaged; by default as for the run.
+    growths : int
+        How often a grid may grow whose best value is an end of it.
     metric : str, optional
         What is chosen by: "accuracy", or "mse" of a regression, by default.
     fresh : list of int
@@ -325,6 +328,7 @@ class Tune:
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     rounds: Counted | None = None
     last: Counted | None = None
+    growths: Annotated[int, Field(ge=0)] = 3
     metric: str | None = None
     fresh: tuple[Seed, ...] = ()
 
