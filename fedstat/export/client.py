@@ -25,7 +25,7 @@ from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, State, Update, rows, stack
 from fedstat.federated.replicate import check_samples
 from fedstat.federated.rounds import make_federation
-from fedstat.federated.route import Bench
+from fedstat.federated.route import Equipment
 
 _MOST = 2**31 - 1
 
@@ -104,7 +104,7 @@ class Client:
             training.loss, None if codes is None else len(codes), outputs_of(self.seat.network, data.train)
         )
         samples = StackedSamples.stack([data.train], self.seat.network.dtype, "cpu")
-        self.bench = Bench(task, training, samples, rehearse(self.seat.network, data.train))
+        self.equipment = Equipment(task, training, samples, rehearse(self.seat.network, data.train))
         self.federation = federation_of(method, self.seat, training, None, None)
         self.network = self.federation.network
         self.start = common_start(method, self.federation)
@@ -180,7 +180,7 @@ class Client:
 
     def _trained(self, method: Method, start: Params, round: int) -> Params:
         """Train this client from `start` (1, ...) by a method's local steps."""
-        return train(self.bench.route(method, self.network, start), start, self.seat.jobs([self.number]), round)
+        return train(self.equipment.route(method, self.network, start), start, self.seat.jobs([self.number]), round)
 
     def _received(self, packet: Packet, state: State) -> tuple[Params, Params, Params]:
         """Return the client's leaves with what came put in, what came, and where."""
@@ -216,12 +216,12 @@ class Client:
         split = next(name for name in ("test", "validation", "train") if name in self.data.splits)
         held_out = StackedSamples.stack([self.data.splits[split]], self.network.dtype, self.network.device)
 
-        at_hand = replace(make_federation(self.method, self.seat, self.bench), clients=self.federation.clients)
+        at_hand = replace(make_federation(self.method, self.seat, self.equipment), clients=self.federation.clients)
 
         def models(_: torch.Tensor) -> dict[str, Any]:
             return self.method.models(state, self._ids, at_hand)
 
-        route = self.bench.route(self.method, self.network, stack(state.server, 1))
+        route = self.equipment.route(self.method, self.network, stack(state.server, 1))
         table = evaluate(route, models, held_out, {})
         return {
             f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)

@@ -23,7 +23,7 @@ from fedstat.federated.method import Method, State, Update
 from fedstat.federated.plan import check_one
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.rounds import start_run
-from fedstat.federated.route import Bench
+from fedstat.federated.route import Equipment
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,8 +112,8 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     executor = rehearse(replicate.network, data.train)
     # two epochs, so that methods with two phases of local training have one for each
     samples = StackedSamples.stack([data.train], kind, "cpu")
-    bench = Bench(task, Training(lr=0.01, local_epochs=2), samples, executor)
-    run = start_run((type(method).__name__, 0), method, replicate, bench)
+    equipment = Equipment(task, Training(lr=0.01, local_epochs=2), samples, executor)
+    run = start_run((type(method).__name__, 0), method, replicate, equipment)
     ids = torch.arange(len(data))
     received = method.receive(run.state, ids)
     end = train(run.route, received, replicate.jobs(ids.tolist()), 0)

@@ -14,7 +14,7 @@ from fedstat._checks import whole
 from fedstat._digest import digest
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
-from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName
+from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor
 from fedstat.federated.engine.own_parts import rehearse_metrics
 from fedstat.federated.history import warn_of_missing
 from fedstat.federated.method import Method
@@ -49,7 +49,7 @@ def federate(
     chunk: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
-    executor: ExecutorName | Executor | Elsewhere = "auto",
+    executor: ExecutorName | Executor | RemoteExecutor = "auto",
     plan: AnalysisPlan | str | Path | None = None,
     resume: Result | None = None,
     folder: str | Path | None = None,
@@ -202,7 +202,7 @@ def rounds(
     chunk: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
-    executor: ExecutorName | Executor | Elsewhere = "auto",
+    executor: ExecutorName | Executor | RemoteExecutor = "auto",
 ) -> Iterator[Round]:
     """Train methods on clients, a round at a time, for as long as the caller goes on asking.
 

@@ -21,7 +21,7 @@ from fedstat.federated.plain import plain
 from fedstat.federated.record.result import Result
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.rounds import Key, make_federation
-from fedstat.federated.route import Bench
+from fedstat.federated.route import Equipment
 
 
 def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: int | None = None) -> pd.DataFrame:
@@ -77,7 +77,7 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
     tables = []
     for key in result.states:
         training = training_of(result.training, key[0])
-        bench = Bench(result.config["loss"], training, samples, result.config["executor"], chunk, name == TF32)
+        equipment = Equipment(result.config["loss"], training, samples, result.config["executor"], chunk, name == TF32)
         if result.model is None or key[0] not in result.methods:
             result.network(key)  # says what is missing
         assert result.model is not None
@@ -86,9 +86,9 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
         )
         _check_fit(result, key, clients, replicate.network)
         method, state = result.methods[key[0]], on_device(result.final(key), device)
-        federation = make_federation(method, replicate, bench)
+        federation = make_federation(method, replicate, equipment)
         ids = torch.arange(len(clients), device=device)
-        with products(tf32=bench.tf32):
+        with products(tf32=equipment.tf32):
             models = method.newcomer(state, ids, stack(state.server, len(ids)), federation)
 
         def rows(ids: Tensor, models: dict[str, Predictor] = models) -> dict[str, Predictor]:
@@ -99,7 +99,7 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
                 for name, predictor in models.items()
             }
 
-        route = bench.route(method, federation.network, stack(state.server, 1))
+        route = equipment.route(method, federation.network, stack(state.server, 1))
         table = evaluate(route, rows, replicate.held_out(replicate.split), {})
         tables.append(table.assign(method=key[0], seed=key[1], round=state.round, split=replicate.split))
     return pd.concat(tables, ignore_index=True)[list(COLUMNS)].astype({"client": np.int64})

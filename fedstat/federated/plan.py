@@ -25,7 +25,7 @@ from fedstat.federated.client.losses import LossName, choose_task
 from fedstat.federated.client.network import MIXED, TF32, Model, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds, check_vary
-from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName, check_executor
+from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, check_executor
 from fedstat.federated.engine.own_parts import rehearse_method, rehearse_parts
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
@@ -34,7 +34,7 @@ from fedstat.federated.method import Method, State
 from fedstat.federated.plain import plain
 from fedstat.federated.replicate import Replicate, make_replicate
 from fedstat.federated.rounds import Key, Run, check_size, start_run
-from fedstat.federated.route import Bench
+from fedstat.federated.route import Equipment
 from fedstat.inference import AnalysisPlan
 
 #: The clients of all seeds, or a function of a seed, or of two: that of the data and that of the partition.
@@ -57,7 +57,7 @@ class Plan:
         Data and initial network of each seed.
     participation : float
         Share of clients drawn in each round.
-    benches : mapping of str to Bench
+    equipment : mapping of str to Equipment
         The means to train, by label; methods of equal training have one in common, by which they may train as one
         stack.
     config : dict
@@ -71,7 +71,7 @@ class Plan:
     training: AnyTraining
     replicates: Mapping[int, Replicate]
     participation: float
-    benches: Mapping[str, Bench]
+    equipment: Mapping[str, Equipment]
     config: dict[str, Any]
     analysis: AnalysisPlan | None = None
 
@@ -90,7 +90,7 @@ class Plan:
             if note is not None:
                 note(key)
             state = None if states is None else states[key]
-            runs[key] = start_run(key, self.methods[key[0]], self.replicates[key[1]], self.benches[key[0]], state)
+            runs[key] = start_run(key, self.methods[key[0]], self.replicates[key[1]], self.equipment[key[0]], state)
         return runs
 
 
@@ -104,7 +104,7 @@ def make_plan(
     chunk: int | None,
     dtype: str,
     device: str,
-    executor: ExecutorName | Executor | Elsewhere,
+    executor: ExecutorName | Executor | RemoteExecutor,
     vary: tuple[str, ...],
     first: int | None = None,
 ) -> Plan:
@@ -159,18 +159,18 @@ def make_plan(
     }
     distinct = {replicate.offset: replicate.clients.train for replicate in replicates.values()}
     samples = StackedSamples.stack(list(distinct.values()), floating(dtype), device)
-    benches = {digest(one): Bench(task, one, samples, executor, chunk, dtype == TF32) for one in trained.values()}
-    of_each = {label: benches[digest(one)] for label, one in trained.items()}
+    equipment = {digest(one): Equipment(task, one, samples, executor, chunk, dtype == TF32) for one in trained.values()}
+    of_each = {label: equipment[digest(one)] for label, one in trained.items()}
     return Plan(methods, model, training, replicates, participation, of_each, config)
 
 
 def _rehearsed(
-    executor: ExecutorName | Executor | Elsewhere,
+    executor: ExecutorName | Executor | RemoteExecutor,
     methods: Mapping[str, Method],
     trained: Mapping[str, Training],
     task: LossName,
     replicate: Replicate,
-) -> tuple[ExecutorName | Executor | Elsewhere, str]:
+) -> tuple[ExecutorName | Executor | RemoteExecutor, str]:
     """Return the executor that trains everything right, and by what it is known: where work is done is no part."""
 
     def right(name: ExecutorName) -> ExecutorName:

@@ -21,13 +21,13 @@ from fedstat.federated.client.local import Phase
 from fedstat.federated.client.network import Network, Params, products
 from fedstat.federated.codec import size
 from fedstat.federated.engine.evaluation import evaluate
-from fedstat.federated.engine.executor import Elsewhere
+from fedstat.federated.engine.executor import RemoteExecutor
 from fedstat.federated.engine.training import moments, train
 from fedstat.federated.history import COLUMNS, Traffic, traffic_table
 from fedstat.federated.method import Federation, Method, Predictor, State, Update, naming, on_device, returned, stack
 from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.replicate import Replicate
-from fedstat.federated.route import Bench, Route
+from fedstat.federated.route import Equipment, Route
 
 #: Label of the method, and seed.
 Key = tuple[str, int]
@@ -47,7 +47,7 @@ class Run:
         The method that runs.
     replicate : Replicate
         The seed's data and initial network.
-    bench : Bench
+    equipment : Equipment
         The means to train.
     federation : Federation
         What the method sees of the clients.
@@ -66,7 +66,7 @@ class Run:
     key: Key
     method: Method
     replicate: Replicate
-    bench: Bench
+    equipment: Equipment
     federation: Federation
     state: State
     route: Route
@@ -150,21 +150,21 @@ def check_size(label: str, method: Method, network: Network, clients: int) -> No
         )
 
 
-def start_run(key: Key, method: Method, replicate: Replicate, bench: Bench, state: State | None = None) -> Run:
+def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipment, state: State | None = None) -> Run:
     """Make ready one method under one seed, from `state` or from the method's start."""
     if len(replicate.clients) < method.fewest:
         raise ValueError(
             f"{type(method).__name__} needs at least {method.fewest} clients, there are {len(replicate.clients)}."
         )
-    federation = make_federation(method, replicate, bench)
-    with products(tf32=bench.tf32):
+    federation = make_federation(method, replicate, equipment)
+    with products(tf32=equipment.tf32):
         state = method.init(federation.network, federation) if state is None else state
     state = on_device(returned(method, "init", state, State, "a State"), str(federation.network.device))
-    route = bench.route(method, federation.network, stack(state.server, 1))
-    return Run(key, method, replicate, bench, federation, state, route, _stack(key, replicate, bench, route))
+    route = equipment.route(method, federation.network, stack(state.server, 1))
+    return Run(key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route))
 
 
-def _stack(key: Key, replicate: Replicate, bench: Bench, route: Route) -> object:
+def _stack(key: Key, replicate: Replicate, equipment: Equipment, route: Route) -> object:
     """Say which runs train as one stack: one method under several seeds, and methods whose local steps are FedAvg's.
 
     Methods of different local training train apart. A module with frozen weights or constants of its own trains apart
@@ -174,17 +174,17 @@ def _stack(key: Key, replicate: Replicate, bench: Bench, route: Route) -> object
         return key
     network = route.learner.network
     alike = not route.own and network is replicate.network
-    return bench if alike else key[0], network.constants and replicate.seed
+    return equipment if alike else key[0], network.constants and replicate.seed
 
 
-def make_federation(method: Method, replicate: Replicate, bench: Bench) -> Federation:
+def make_federation(method: Method, replicate: Replicate, equipment: Equipment) -> Federation:
     """Give a method its view of a replicate's clients, and the means to train them."""
     network = method.parameterize(replicate.network, replicate.seeds.stream("parts"))
     returned(method, "parameterize", network, Network, "a Network")
     device = network.device
 
     def by(method: Method, start: Params, ids: Iterable[int], round: int, **how: Any) -> Params:
-        return train(bench.route(method, network, start), start, replicate.jobs(ids), round, **how)
+        return train(equipment.route(method, network, start), start, replicate.jobs(ids), round, **how)
 
     def warmup(start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:
         everyone = range(len(replicate.clients))
@@ -208,10 +208,10 @@ def make_federation(method: Method, replicate: Replicate, bench: Bench) -> Feder
         return by(method, start, ids.tolist(), round, phases=phases, moves=moves, purpose="tuning batches")
 
     def statistics(params: Params, ids: Tensor) -> Params:
-        return moments(network, bench.samples, params, replicate.jobs(ids.tolist()))
+        return moments(network, equipment.samples, params, replicate.jobs(ids.tolist()))
 
     rng = replicate.seeds.stream("method")
-    return Federation(replicate.clients, network, bench.training, rng, warmup, fresh, trained, statistics)
+    return Federation(replicate.clients, network, equipment.training, rng, warmup, fresh, trained, statistics)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +307,7 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float) -> Iterator[
         going = {key: run for key, run in runs.items() if not run.stopped}
         if not going:
             return
-        with products(tf32=any(run.bench.tf32 for run in going.values())):
+        with products(tf32=any(run.equipment.tf32 for run in going.values())):
             updates, sent = _play(list(going.values()), t, participation)
         yield Round(t + 1, {key: run.state for key, run in going.items()}, updates, sent, going)
         updates.clear()  # they are large
@@ -319,7 +319,7 @@ def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, 
     for run in runs:
         found.setdefault(run.stack, []).append(run)
     stacks = list(found.values())
-    elsewhere = len(stacks) > 1 and isinstance(runs[0].bench.executor, Elsewhere)
+    elsewhere = len(stacks) > 1 and isinstance(runs[0].equipment.executor, RemoteExecutor)
     with _at_once(len(stacks)) if elsewhere else nullcontext(map) as over:
         for stack, rows in zip(stacks, over(partial(_train, t=t, participation=participation), stacks), strict=True):
             for run, ids, start, end in zip(stack, *rows, strict=True):

@@ -14,13 +14,13 @@ from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.engine import dense_chain, layer_chain
 from fedstat.federated.engine.cost import chunk_size
-from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName, Stacked, choose
+from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, Stacked, choose
 from fedstat.federated.method import Method, own_steps
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
-    """The means that all runs train with.
+class Equipment:
+    """What all runs train with.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Bench:
         Local training.
     samples : StackedSamples
         The training samples of all seeds.
-    executor : {"auto", "stacked", "per-client"}, Executor or Elsewhere
+    executor : {"auto", "stacked", "per-client"}, Executor or RemoteExecutor
         What does the work; "auto" by network.
     chunk : int, optional
         Clients stacked at once.
@@ -41,7 +41,7 @@ class Bench:
     task: LossName
     training: Training
     samples: StackedSamples
-    executor: ExecutorName | Executor | Elsewhere = "auto"
+    executor: ExecutorName | Executor | RemoteExecutor = "auto"
     chunk: int | None = None
     tf32: bool = False
 

@@ -250,8 +250,8 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     received = method.receive(run.state, ids)
     hidden, phase = _phases(run, look, received, t)
     before = train(run.route, received, jobs, t, phases=hidden) if hidden else received
-    bench = replace(run.bench, training=replace(training, batch_size=look.batch, local_epochs=1))
-    end = train(bench.route(method, network, before), before, jobs, t, phases=(phase,))
+    equipment = replace(run.equipment, training=replace(training, batch_size=look.batch, local_epochs=1))
+    end = train(equipment.route(method, network, before), before, jobs, t, phases=(phase,))
     weight = torch.ones(1, dtype=network.dtype, device=network.device)
     update = Update(ids, received, end, weight, np.random.default_rng(0), network)
     messages = method.download(run.state, update), method.upload(run.state, update)
@@ -277,7 +277,9 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
         lr=lr,
         momentum=momentum,
         weight_decay=training.weight_decay,
-        secret=_secret(run, look, {name: leaf[0].detach().clone() for name, leaf in before.items()}, bench.training),
+        secret=_secret(
+            run, look, {name: leaf[0].detach().clone() for name, leaf in before.items()}, equipment.training
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.engine.training import train
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.rounds import make_federation
-from fedstat.federated.route import Bench
+from fedstat.federated.route import Equipment
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net
 
@@ -42,13 +42,13 @@ def reference(method, model=conv_net, training=TRAINING, **options):
 
 def federation_of(method, clients, model=conv_net, training=TRAINING, loss="cross_entropy"):
     """New clients as a method sees them."""
-    bench = Bench(loss, training, StackedSamples.stack([clients.train], torch.float64, "cpu"))
-    return make_federation(method, make_replicate(clients, model, Seeds(0), torch.float64, "cpu"), bench)
+    equipment = Equipment(loss, training, StackedSamples.stack([clients.train], torch.float64, "cpu"))
+    return make_federation(method, make_replicate(clients, model, Seeds(0), torch.float64, "cpu"), equipment)
 
 
 def train_once(method, learner, training, samples, start, jobs, round, executor, **how):
     """Leaves after one round of local training by an executor."""
-    route = Bench(learner.task, training, samples, executor).route(method, learner.network, start)
+    route = Equipment(learner.task, training, samples, executor).route(method, learner.network, start)
     return train(replace(route, learner=learner), start, jobs, round, **how)
 
 

@@ -99,8 +99,8 @@ class Executor(Protocol):
 
 
 @runtime_checkable
-class Elsewhere(Protocol):
-    """An object that has the work of a built-in executor done in other processes."""
+class RemoteExecutor(Protocol):
+    """Runs clients' work in other processes."""
 
     @property
     def local(self) -> ExecutorName:
@@ -108,7 +108,7 @@ class Elsewhere(Protocol):
         ...
 
     def over(self, executor: Stacked | PerClient) -> Executor:
-        """Return the executor that does elsewhere what `executor` does here."""
+        """Return the executor that does in other processes what `executor` does here."""
         ...
 
 
@@ -282,13 +282,17 @@ def _pieces(samples: int, each: int, device: torch.device) -> list[int]:
 
 
 def choose(
-    wanted: ExecutorName | Executor | Elsewhere, network: Network, x: Tensor, batch_size: int, chunk: int | None = None
+    wanted: ExecutorName | Executor | RemoteExecutor,
+    network: Network,
+    x: Tensor,
+    batch_size: int,
+    chunk: int | None = None,
 ) -> Executor:
     """Return the executor that is wanted, or by default the one that the rule of this module takes.
 
     Parameters
     ----------
-    wanted : {"auto", "stacked", "per-client"}, Executor or Elsewhere
+    wanted : {"auto", "stacked", "per-client"}, Executor or RemoteExecutor
         "auto" is per client on a CPU where the network has convolutions with much arithmetic, and stacked otherwise.
     network : Network
         What is trained.
@@ -299,7 +303,7 @@ def choose(
     chunk : int, optional
         Of `Stacked`.
     """
-    if not isinstance(wanted, str | Elsewhere):
+    if not isinstance(wanted, str | RemoteExecutor):
         return wanted
     name = wanted if isinstance(wanted, str) else wanted.local
     if name == "auto":
@@ -315,7 +319,7 @@ def choose(
 
 def here(executor: Any) -> Any:
     """Return the executor that would do the same work in this process."""
-    return executor.local if isinstance(executor, Elsewhere) else executor
+    return executor.local if isinstance(executor, RemoteExecutor) else executor
 
 
 def check_executor(value: Any) -> None:
@@ -327,7 +331,7 @@ def check_executor(value: Any) -> None:
         It names what was given and what would be right.
     """
     verbs = all(callable(getattr(value, verb, None)) for verb in ("train", "evaluate")) and hasattr(value, "together")
-    fits = (verbs or isinstance(value, Elsewhere)) and not isinstance(value, type)
+    fits = (verbs or isinstance(value, RemoteExecutor)) and not isinstance(value, type)
     if not (value in NAMES if isinstance(value, str) else fits):
         raise ValueError(
             f"executor must be one of {', '.join(NAMES)}, or an object with the verbs train and evaluate as "

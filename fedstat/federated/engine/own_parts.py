@@ -42,7 +42,7 @@ from fedstat.federated.method import Method, Predictor
 from fedstat.federated.metrics import Metric
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.rounds import Run, start_run
-from fedstat.federated.route import Bench
+from fedstat.federated.route import Equipment
 
 #: Samples that losses and metrics are tried on.
 _BATCH = 8
@@ -217,9 +217,9 @@ def _suited(
     """
     network, name = replicate.network, type(method).__name__
     samples = StackedSamples.stack([replicate.clients.train], network.dtype, network.device)
-    bench = Bench(task, training, samples, "per-client", tf32=rounds_to_tf32())
+    equipment = Equipment(task, training, samples, "per-client", tf32=rounds_to_tf32())
     try:
-        run = start_run((name, replicate.seed), copy.deepcopy(method), replicate, bench)
+        run = start_run((name, replicate.seed), copy.deepcopy(method), replicate, equipment)
         ids = np.arange(len(replicate.clients))
         begun = run.receive(ids)
         plans = [_shortened(phases_of(run.route, round)) for round in _ROUNDS]
@@ -235,7 +235,7 @@ def _suited(
             def trained(
                 under: Any, start: Params = start, phases: tuple[Phase, ...] = phases, round: int = round
             ) -> Params:
-                return _trained(run, replace(bench, executor=under), start, phases, round)
+                return _trained(run, replace(equipment, executor=under), start, phases, round)
 
             alone = trained("per-client")
             try:
@@ -265,17 +265,17 @@ def _shortened(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
     return tuple(replace(p, steps=2, epochs=1 if p.epochs is None else min(p.epochs, 1)) for p in phases)
 
 
-def _trained(run: Run, bench: Bench, start: Params, phases: tuple[Phase, ...], round: int) -> Params:
+def _trained(run: Run, equipment: Equipment, start: Params, phases: tuple[Phase, ...], round: int) -> Params:
     """Train all clients a little."""
     jobs = run.replicate.jobs(range(len(run.replicate.clients)))
-    return train(bench.route(copy.deepcopy(run.method), run.network, start), start, jobs, round, phases=phases)
+    return train(equipment.route(copy.deepcopy(run.method), run.network, start), start, jobs, round, phases=phases)
 
 
 def _check_ends(run: Run, ids: np.ndarray, start: Params, phases: tuple[Phase, ...]) -> None:
     """Refuse steps that write to what they received, draw random numbers or remember; and models that cannot be."""
     name, received = type(run.method).__name__, {n: leaf.clone() for n, leaf in start.items()}
     before, jobs = generators(run.network.device), run.replicate.jobs(ids.tolist())
-    ends = _trained(run, run.bench, start, phases, 0)
+    ends = _trained(run, run.equipment, start, phases, 0)
     turned = {n: leaf.flip(0) for n, leaf in start.items()}
     again = train(replace(run.route, method=copy.deepcopy(run.method)), turned, jobs[::-1], 0, phases=phases)
     if before != generators(run.network.device):

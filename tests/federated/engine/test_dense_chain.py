@@ -22,7 +22,7 @@ from fedstat.federated.engine import dense_chain, descent
 from fedstat.federated.engine.dense_chain import chain_of
 from fedstat.federated.engine.executor import Stacked
 from fedstat.federated.method import overrides
-from fedstat.federated.route import Bench, Route
+from fedstat.federated.route import Equipment, Route
 from tests.support.clients import vector_clients
 from tests.support.named import NAMED
 from tests.support.runs import final, run, train_once
@@ -474,7 +474,7 @@ def test_a_loss_or_objective_of_ones_own_takes_the_general_path(counted):
         StackedSamples(x, torch.zeros(1), np.ones(1, int), torch.float64),
         fs.federated.stack(network.initial(), 1),
     )
-    plain = Bench("cross_entropy", PLAIN, samples)
+    plain = Equipment("cross_entropy", PLAIN, samples)
     assert plain.route(fs.FedAvg(), network, start).dense
     assert "Mine has its own objective" in str(plain.route(Mine(), network, start))
     own = replace(plain, training=replace(PLAIN, loss=lambda outputs, y: LOSSES["cross_entropy"](outputs, y)))
