@@ -18,7 +18,8 @@ from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.method import Federation, Method, State, rows, stack
 from fedstat.federated.replicate import Replicate
-from fedstat.federated.run import Bench, make_federation
+from fedstat.federated.rounds import make_federation
+from fedstat.federated.route import Bench
 from fedstat.federated.store import ClientStore
 
 

@@ -32,7 +32,7 @@ from fedstat.federated.record.progress import Shown
 from fedstat.federated.record.result import Result, load
 from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Wanted, from_ranges
-from fedstat.federated.run import Key
+from fedstat.federated.rounds import Key
 
 
 def extend(

@@ -10,16 +10,18 @@ from torch import Tensor
 from fedstat._checks import whole
 from fedstat.data import Clients
 from fedstat.federated.client.local import training_of
-from fedstat.federated.client.network import MIXED, Network, check_device, floating
+from fedstat.federated.client.network import MIXED, TF32, Network, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.engine.products import TF32, products
+from fedstat.federated.engine.evaluation import evaluate
+from fedstat.federated.engine.rehearsal import outputs_of
 from fedstat.federated.history import COLUMNS
 from fedstat.federated.method import Predictor, on_device, stack
 from fedstat.federated.plain import plain
 from fedstat.federated.record.result import Result
 from fedstat.federated.replicate import make_replicate
-from fedstat.federated.run import Bench, Key, make_federation
+from fedstat.federated.rounds import Key, make_federation
+from fedstat.federated.route import Bench
 
 
 def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: int | None = None) -> pd.DataFrame:
@@ -97,7 +99,8 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
                 for name, predictor in models.items()
             }
 
-        table = bench.evaluate(federation.network, rows, replicate.held_out(replicate.split))
+        route = bench.route(method, federation.network, stack(state.server, 1))
+        table = evaluate(route, rows, replicate.held_out(replicate.split), {})
         tables.append(table.assign(method=key[0], seed=key[1], round=state.round, split=replicate.split))
     return pd.concat(tables, ignore_index=True)[list(COLUMNS)].astype({"client": np.int64})
 
@@ -109,11 +112,4 @@ def _check_fit(result: Result, key: Key, clients: Clients, network: Network) -> 
         raise ValueError(
             f"the new clients have classes {classes}, the run had {result.config['classes'][str(key[1])]}."
         )
-    sample = torch.from_numpy(np.zeros((1, *clients.train.x.shape[1:]), clients.train.x.dtype)).to(network.device)
-    try:
-        network(network.initial(), network.inputs(sample))
-    except (RuntimeError, IndexError, ValueError) as error:
-        shape = tuple(clients.train.x.shape[1:])
-        raise ValueError(
-            f"the new clients' inputs of shape {shape} do not fit the network of {key[0]!r}: {error}"
-        ) from None
+    outputs_of(network, clients.train, f"the network of {key[0]!r}")
