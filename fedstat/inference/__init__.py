@@ -3,7 +3,7 @@
 =========================  ============================================================================================
 reading results            `read_results`, `reduce_file` (folder ``formats``: one file for each format)
 comparing methods          `compare` and its `Comparison`; `Design`, `simultaneous`, `moderate_variances`, `shape_notes`
-two methods                `paired_difference`, `sign_flip_test`, `equivalence`, `equivalences`
+two methods                `paired_difference`, `sign_flip_test`, `equivalence`
 planning and stopping      `plan`, `AnalysisPlan`, `looks`; `by_source` and `components` for where the spread comes from
 more than one number       `fairness`, `both_weightings`, `to_target`
 several settings           `ranks`, `probability_of_improvement`, `interquartile_mean`, `meta_analysis`

@@ -6,7 +6,7 @@ from .comparing.compare import compare
 from .comparing.comparison import Comparison
 from .formatting import interval, number, p_value
 from .intervals.design import Design
-from .intervals.equivalence import Equivalence, Equivalences, equivalence, equivalences
+from .intervals.equivalence import Equivalence, equivalence
 from .intervals.family import Family, simultaneous
 from .intervals.moderated import Moderated, moderate_variances
 from .intervals.paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
@@ -34,7 +34,6 @@ __all__ = [
     "Components",
     "Design",
     "Equivalence",
-    "Equivalences",
     "Fairness",
     "Family",
     "ImprovementProbability",
@@ -61,7 +60,6 @@ __all__ = [
     "count_missing",
     "entropy_nearest_neighbour",
     "equivalence",
-    "equivalences",
     "fairness",
     "gini",
     "holm",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedstat.inference.formatting import number
-from fedstat.inference.intervals.equivalence import check_methods
 from fedstat.inference.intervals.paired import paired_difference, spreads
 from fedstat.inference.levels import check_level
 
@@ -142,7 +141,7 @@ def agrees(printed: pd.DataFrame, ours: pd.DataFrame, *, control: str | None = N
     _check_printed(printed, ours, control)
     methods = list(printed.index)
     table = ours[methods]
-    check_methods(table)
+    _check_methods(table)
     value = printed["value"].astype(float)
     rows = {name: _prediction(table[name].to_numpy(dtype=float), printed.loc[name], level) for name in methods}
     values = pd.DataFrame.from_dict(rows, orient="index", columns=["ours", "low", "high"])
@@ -235,3 +234,18 @@ def _told(pairs: pd.DataFrame) -> str:
     if equal := int((pairs["answer"] == "printed equal").sum()):
         said.append(f"{equal} printed equal")
     return "; ".join(said)
+
+
+def _check_methods(table: pd.DataFrame) -> None:
+    """Refuse a table that lacks methods as columns, seeds as rows, or values."""
+    methods = list(table.columns)
+    if len(set(methods)) < max(len(methods), 2):
+        raise ValueError(f"the table must have at least 2 methods as columns, each once, got {methods}.")
+    for name in methods:
+        missing = int((~np.isfinite(table[name].to_numpy(dtype=float))).sum())
+        if missing:
+            raise ValueError(
+                f"{name} lacks {missing} of {len(table)} values (infinite or NaN). Leave the method out, and say so."
+            )
+    if len(table) < 2:
+        raise ValueError(f"the table must have at least 2 seeds as rows, got {len(table)}. Run more seeds.")

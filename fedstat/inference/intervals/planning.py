@@ -96,7 +96,7 @@ def plan(
     """Say how many seeds a paired comparison needs.
 
     A difference is to be found by the paired t test, two-sided at ``alpha = (1 - level) / comparisons``; equivalence
-    by two one-sided tests at `alpha` each, as `equivalence` and `equivalences` do it. Both powers are exact for normal
+    by two one-sided tests at `alpha` each, as `equivalence` does it. Both powers are exact for normal
     differences (for the difference it is the noncentral t's). The pilot knows the spread only roughly, and the seeds
     needed grow with its square: the limits of the spread are carried over.
 
