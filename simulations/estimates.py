@@ -113,6 +113,18 @@ def mean_of(values: ArrayLike, level: float = 0.95, *, within: tuple[float, floa
     return mean_interval(x, level, within=within)
 
 
+def half_widths(values: ArrayLike, together: int = 1, level: float = 0.95) -> np.ndarray:
+    """Return half-widths of t limits of a table's column means, of which `together` hold jointly (Bonferroni).
+
+    A column counts the values that it has; with fewer than two its half-width is NaN.
+    """
+    from scipy import stats
+
+    table = pd.DataFrame(np.asarray(values, dtype=float))
+    n = table.notna().sum().to_numpy()
+    return np.asarray(stats.t.isf((1 - level) / 2 / together, n - 1) * table.std().to_numpy() / np.sqrt(n))
+
+
 def difference_of(a: ArrayLike, b: ArrayLike, *, level: float = 0.95, within: tuple[float, float] = REAL) -> Difference:
     """Compare value by value, as `fedstat.inference.paired_difference`, where that is defined."""
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)

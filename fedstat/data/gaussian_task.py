@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedstat._random import stream
 from fedstat.data.clients import Clients, Samples
@@ -12,12 +13,16 @@ from fedstat.data.clients import Clients, Samples
 
 @dataclass(frozen=True, eq=False)
 class GaussianTruth:
-    """The task's least-squares solution.
+    """Where the clients' classes lie, and the least-squares solution over all clients that could have been drawn.
 
     Attributes
     ----------
+    centres : ndarray, shape (K, 2)
+        Centre of each client's positive class; the negative one lies opposite.
+    moment : ndarray, shape (2, 2)
+        Second moments of the inputs, ``Sigma + spread^2 I + mu mu'``.
     weights : ndarray, shape (2,)
-        Minimiser of the expected squared error: ``(Sigma + mu mu')^{-1} mu``.
+        Minimiser of the expected squared error, ``moment^{-1} mu``.
     risk : float
         The smallest expected squared error, ``1 - mu' weights``.
 
@@ -25,12 +30,19 @@ class GaussianTruth:
     --------
     >>> import fedstat as fs
     >>> truth = fs.data.gaussian_task(mean=(1.0, 0.0), seed=0).truth
-    >>> truth.weights.round(2)
-    array([0.5, 0. ])
+    >>> truth.weights.round(2), truth.excess([[0.5, 0.0], [0.0, 0.0]]).round(2)
+    (array([0.5, 0. ]), array([0. , 0.5]))
     """
 
+    centres: np.ndarray
+    moment: np.ndarray
     weights: np.ndarray
     risk: float
+
+    def excess(self, w: ArrayLike) -> np.ndarray:
+        """Return how far the expected squared error of weights w, (..., 2), lies above the smallest."""
+        away = np.asarray(w, dtype=float) - self.weights
+        return np.asarray(np.einsum("...i,ij,...j->...", away, self.moment, away))
 
 
 def gaussian_task(
@@ -39,10 +51,11 @@ def gaussian_task(
     samples: int = 100,
     test: int = 2000,
     mean: tuple[float, float] = (2.0, 2.0),
-    covariance: np.ndarray | None = None,
-    seed: int = 0,
+    covariance: ArrayLike | None = None,
+    spread: float = 0.0,
+    seed: int | np.random.Generator = 0,
 ) -> Clients:
-    """Draw iid clients with targets +1 around `mean` and -1 around its opposite.
+    """Draw clients with targets +1 around a centre and -1 around its opposite.
 
     The paper fits one linear layer without bias, ``w = alpha D``, by squared error
     (`fedstat.models.atom_linear`).
@@ -50,13 +63,21 @@ def gaussian_task(
     Parameters
     ----------
     clients, samples, test : int
-        Number of clients; training and test samples at each.
+        Number of clients; training and test samples at each. Without test samples there is no test split.
     mean : tuple of float
-        Centre of the positive class.
-    covariance : ndarray, shape (2, 2), optional
-        Common covariance of both classes (unstated in the paper; the identity by default).
-    seed : int
-        Seed; the data are a pure function of it.
+        mu, the centre of the positive class, averaged over clients.
+    covariance : array_like, shape (2, 2), optional
+        Sigma, common to both classes (unstated in the paper; the identity by default).
+    spread : float
+        How far centres differ between clients: client k's is ``mean + spread z_k`` with z_k from N(0, I). At zero
+        the clients are alike, as in the paper.
+    seed : int or Generator
+        Seed, of which the data are a pure function; or a generator to draw from.
+
+    Raises
+    ------
+    ValueError
+        If a count is too small, shapes do not fit, `spread` is negative, or `covariance` is not positive definite.
 
     Examples
     --------
@@ -67,17 +88,28 @@ def gaussian_task(
     """
     mu = np.asarray(mean, dtype=float)
     sigma = np.eye(2) if covariance is None else np.asarray(covariance, dtype=float)
+    if min(clients, samples) < 1 or test < 0:
+        raise ValueError(
+            f"clients and samples must be at least 1 and test not negative, got {clients}, {samples} and {test}."
+        )
     if mu.shape != (2,) or sigma.shape != (2, 2):
         raise ValueError(f"mean and covariance must have shapes (2,) and (2, 2), got {mu.shape} and {sigma.shape}.")
     if not np.allclose(sigma, sigma.T) or np.linalg.eigvalsh(sigma).min() <= 0:
         raise ValueError(f"covariance must be symmetric and positive definite, got {sigma.tolist()}.")
-    rng = stream(seed, "data")
+    if not (np.isfinite(spread) and spread >= 0):
+        raise ValueError(f"spread must be finite and not negative, got {spread}.")
+    rng = seed if isinstance(seed, np.random.Generator) else stream(seed, "data")
     root = np.linalg.cholesky(sigma)
+    centres = np.broadcast_to(mu, (clients, 2))
+    if spread > 0:
+        centres = mu + spread * rng.normal(size=(clients, 2))
 
     def split(n: int) -> Samples:
         y = rng.choice([-1.0, 1.0], size=(clients, n))
-        x = y[..., None] * mu + rng.normal(size=(clients, n, 2)) @ root.T
+        x = y[..., None] * centres[:, None] + rng.normal(size=(clients, n, 2)) @ root.T
         return Samples.from_rows(x.astype(np.float32), y.astype(np.float32))
 
-    weights = np.linalg.solve(sigma + np.outer(mu, mu), mu)
-    return Clients(train=split(samples), test=split(test), truth=GaussianTruth(weights, float(1 - mu @ weights)))
+    moment = sigma + spread**2 * np.eye(2) + np.outer(mu, mu)
+    weights = np.linalg.solve(moment, mu)
+    truth = GaussianTruth(centres, moment, weights, float(1 - mu @ weights))
+    return Clients(train=split(samples), test=split(test) if test else None, truth=truth)

@@ -13,6 +13,7 @@ from .likelihood import FitTests, fit_tests
 from .moments import Moments
 from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
+from .recovery import auc, chance_corrected
 from .retention import (
     Retention,
     contribution_rule,
@@ -44,8 +45,10 @@ __all__ = [
     "SamplingAdequacy",
     "Sphericity",
     "SplitStability",
+    "auc",
     "bartlett",
     "bootstrap_loadings",
+    "chance_corrected",
     "congruence",
     "contribution_rule",
     "explained_variance",

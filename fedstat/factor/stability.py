@@ -14,8 +14,8 @@ import numpy as np
 
 from fedstat._random import stream
 from fedstat.factor.moments import Moments
+from fedstat.factor.recovery import chance_corrected
 from fedstat.factor.solver import AT_BOUND
-from fedstat.inference import chance_corrected
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,7 +1,5 @@
-from .aggregates import ImprovementProbability, InterquartileMeans, interquartile_mean, probability_of_improvement
-from .agreement import auc, chance_corrected, entropy_nearest_neighbour
 from .analysis_plan import AnalysisPlan
-from .client_fairness import Fairness, fairness, gini, jain_index
+from .client_fairness import Fairness, fairness
 from .comparing.compare import compare
 from .comparing.comparison import Comparison
 from .formatting import interval, number, p_value
@@ -15,7 +13,6 @@ from .intervals.sequential import Looks, added_seeds, looks
 from .intervals.shape import shape_notes
 from .printed_values import Agreement, agrees
 from .proportion import clopper_pearson
-from .random_effects import MetaAnalysis, meta_analysis
 from .reading.missing import complete_mean, count_missing
 from .reading.primary import primary_rows, primary_summary
 from .reading.read import Measurements, read_results, reduce_file
@@ -24,23 +21,18 @@ from .settings import Ranks, ranks
 from .sources import by_source
 from .targets import TimeToTarget, to_target
 from .variance_components import Components, components
-from .weighting import BothWeightings, both_weightings
 
 __all__ = [
     "Agreement",
     "AnalysisPlan",
-    "BothWeightings",
     "Comparison",
     "Components",
     "Design",
     "Equivalence",
     "Fairness",
     "Family",
-    "ImprovementProbability",
-    "InterquartileMeans",
     "Looks",
     "Measurements",
-    "MetaAnalysis",
     "Moderated",
     "PairedDifference",
     "Ranks",
@@ -49,26 +41,18 @@ __all__ = [
     "TimeToTarget",
     "added_seeds",
     "agrees",
-    "auc",
-    "both_weightings",
     "by_source",
-    "chance_corrected",
     "clopper_pearson",
     "compare",
     "complete_mean",
     "components",
     "count_missing",
-    "entropy_nearest_neighbour",
     "equivalence",
     "fairness",
-    "gini",
     "holm",
-    "interquartile_mean",
     "interval",
-    "jain_index",
     "looks",
     "mean_interval",
-    "meta_analysis",
     "moderate_variances",
     "number",
     "p_value",
@@ -76,7 +60,6 @@ __all__ = [
     "plan",
     "primary_rows",
     "primary_summary",
-    "probability_of_improvement",
     "ranks",
     "read_results",
     "reduce",

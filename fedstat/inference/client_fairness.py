@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from fedstat._checks import number
 from fedstat._random import stream
-from fedstat.inference.weighting import client_table, over_seeds
+from fedstat.inference.intervals.paired import mean_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,7 +220,7 @@ def fairness(
     of_clients = float((n > 0).sum(axis=1).mean())
     rows = []
     for (measure, version), values in found.items():
-        mean, low, high = over_seeds(np.array(values), confidence, (0.0, 1.0))
+        mean, low, high = _over_seeds(np.array(values), confidence)
         rows.append((measure, version, mean, low, high, len(values), of_clients))
     columns = ["measure", "version", "mean", "low", "high", "seeds", "clients"]
     return Fairness(pd.DataFrame(rows, columns=columns), named, confidence, tuple(notes))
@@ -230,53 +230,21 @@ def gini(values: np.ndarray) -> np.ndarray:
     """Return the Gini coefficient of non-negative values along the last axis: 0 if all are equal (or zero), below 1.
 
     It is the mean absolute difference of two values drawn with replacement, divided by twice the mean.
-
-    Parameters
-    ----------
-    values : ndarray, shape (..., K)
-        A value that is not negative for each of K clients.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedstat.inference import gini
-    >>> gini(np.array([[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 1.0]]))  # all alike; one of four has all
-    array([0.  , 0.75])
     """
-    x = np.sort(np.asarray(values, dtype=float), axis=-1)
-    _not_negative(x)
+    x = np.sort(values, axis=-1)
     count, total = x.shape[-1], x.sum(axis=-1)
     weight = 2 * np.arange(1, count + 1) - count - 1
     return np.maximum((x * weight).sum(axis=-1) / (count * np.where(total > 0, total, 1.0)), 0.0)
 
 
-def jain_index(values: np.ndarray) -> np.ndarray:
+def jain_index(x: np.ndarray) -> np.ndarray:
     """Return Jain's index ``(sum x)^2 / (K sum x^2)`` along the last axis: 1 if all are equal, 1 / K if one has all.
 
     All values zero are equal values: 1.
-
-    Parameters
-    ----------
-    values : ndarray, shape (..., K)
-        A value that is not negative for each of K clients.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedstat.inference import jain_index
-    >>> jain_index(np.array([[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 1.0]]))  # all alike; one of four has all
-    array([1.  , 0.25])
     """
-    x = np.asarray(values, dtype=float)
-    _not_negative(x)
     largest = x.max(axis=-1, keepdims=True)
     x = np.where(largest > 0, x / np.where(largest > 0, largest, 1.0), 1.0)  # squares of tiny values are zero
-    return x.sum(axis=-1) ** 2 / (x.shape[-1] * (x**2).sum(axis=-1))
-
-
-def _not_negative(x: np.ndarray) -> None:
-    if x.ndim == 0 or x.shape[-1] == 0 or not np.isfinite(x).all() or (x < 0).any():
-        raise ValueError("values must be finite and not negative, at least one along the last axis.")
+    return np.asarray(x.sum(axis=-1) ** 2 / (x.shape[-1] * (x**2).sum(axis=-1)))
 
 
 def _measures(values: np.ndarray) -> dict[str, np.ndarray]:
@@ -290,13 +258,30 @@ def _measures(values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _shares(name: str, values: ArrayLike, samples: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    share, n = client_table(name, values, samples)
+    """Check shares and samples of clients (seeds, clients): return both, where a client is absent NaN and zero."""
+    share, n = np.asarray(values, dtype=float), np.asarray(samples, dtype=float)
+    if share.ndim != 2 or share.shape != n.shape or share.size == 0:
+        raise ValueError(
+            f"{name} and samples must be matrices (seeds, clients) of one shape, got {share.shape} and {n.shape}."
+        )
+    n = np.where(np.isnan(n), 0.0, n)
+    if not np.isfinite(n).all() or (n < 0).any():
+        raise ValueError(f"samples must be finite and not negative, got {n.min():g} to {n.max():g}.")
+    for wrong, what in (
+        ((n > 0) & ~np.isfinite(share), "no finite value, but {n:g} samples. Leaving it out would favour the method: "
+         "count it at its worst value, or set its samples to NaN if the client was absent"),
+        ((n == 0) & ~np.isnan(share), "a value but no samples. Give the number of samples it was measured on"),
+    ):  # fmt: skip
+        if wrong.any():
+            seed, client = np.argwhere(wrong)[0]
+            told = what.format(n=n[seed, client])
+            raise ValueError(f"{name}: client {client} under the seed in row {seed} has {told}.")
     known = share[n > 0]
     if (known < 0).any() or (known > 1).any():
         raise ValueError(f"{name} must hold shares in [0, 1], got {known.min():g} to {known.max():g}. Divide by 100?")
     for row, count in enumerate(n):
-        if (count > 0).sum() < 2:
-            raise ValueError(f"{name}: the seed in row {row} has one client. Fairness compares at least two.")
+        if (present := int((count > 0).sum())) < 2:
+            raise ValueError(f"{name}: fairness compares at least two clients, got {present} in row {row}.")
         if count.max() < 2:
             raise ValueError(
                 f"samples: under the seed in row {row} no client has two test samples, so that the spread of clients "
@@ -305,6 +290,13 @@ def _shares(name: str, values: ArrayLike, samples: ArrayLike) -> tuple[np.ndarra
         if not (count >= 1)[count > 0].all() or (count != count.round()).any():
             raise ValueError(f"samples must be whole numbers, got {count[count != count.round()][0]:g} in row {row}.")
     return share, n
+
+
+def _over_seeds(values: np.ndarray, level: float) -> tuple[float, float, float]:
+    """Return the mean over seeds and its t limits, NaN where one seed alone gives none."""
+    if len(values) < 2:
+        return float(values.mean()), float("nan"), float("nan")
+    return mean_interval(np.clip(values, 0.0, 1.0), level, within=(0.0, 1.0))  # rounding may reach beyond the ends
 
 
 def _draws(clients: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -135,7 +134,7 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
     if k < 3 or settings < 2:
         raise ValueError(
             f"ranks needs at least 3 methods and 2 settings, got {k} and {settings}. "
-            "Two methods are compared by paired_difference or meta_analysis."
+            "Two methods are compared by paired_difference of their means in each setting."
         )
     of_setting = stats.rankdata(means.to_numpy() * (1 if smaller else -1), axis=1)
     order = np.argsort(of_setting.mean(axis=0), kind="stable")
@@ -185,9 +184,7 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
     )
 
 
-def complete_rows(
-    table: pd.DataFrame, *, complete: bool, methods: Sequence[str] | None = None
-) -> tuple[pd.DataFrame, list[str]]:
+def complete_rows(table: pd.DataFrame, *, complete: bool) -> tuple[pd.DataFrame, list[str]]:
     """Return a table of settings (and seeds) by methods without gaps, and what is to be said of it.
 
     Parameters
@@ -196,8 +193,6 @@ def complete_rows(
         One row per setting and one column per method, or columns setting, method, value and perhaps seed.
     complete : bool
         Whether rows that lack a method are left out; otherwise they are refused.
-    methods : sequence of str, optional
-        The methods to keep; by default all.
 
     Raises
     ------
@@ -218,10 +213,6 @@ def complete_rows(
         # in the order of the table, not of the alphabet
         wide = wide.loc[pd.MultiIndex.from_frame(table[by].drop_duplicates()) if len(by) > 1 else table[by[0]].unique()]
         wide = wide[list(table["method"].unique())]
-    if methods is not None:
-        if unknown := [name for name in methods if name not in wide.columns]:
-            raise ValueError(f"no method {unknown}; the table has {list(wide.columns)}.")
-        wide = wide[list(methods)]
     if wide.empty:
         raise ValueError("the table has no values.")
     if text := [name for name in wide.columns if not pd.api.types.is_numeric_dtype(wide[name])]:

@@ -15,9 +15,7 @@ from fedstat.inference.levels import check_level
 if TYPE_CHECKING:
     import pandas as pd
 
-Design = Literal["one at a time", "balanced", "unbalanced"]
-#: Rows and levels that restricted maximum likelihood still takes within seconds.
-_MOST_ROWS, _MOST_LEVELS = 10_000, 300
+Design = Literal["one at a time", "balanced"]
 LEFT_OVER = "left over"
 
 
@@ -31,7 +29,7 @@ class Components:
         One row per source or interaction: its standard deviation ``sd`` with limits ``low`` and ``high``, in the unit
         shown; its ``share`` of the sum of all components (negative ones count as zero); the ``variance`` itself, which
         may be estimated negative, in the squared unit of the values.
-    design : {"one at a time", "balanced", "unbalanced"}
+    design : {"one at a time", "balanced"}
         What the table was recognised as, and so which estimate was made.
     unit : str
         "points" (the values times 100), or empty for the values' own unit.
@@ -74,7 +72,6 @@ class Components:
         how = {
             "one at a time": "one source varied at a time",
             "balanced": "analysis of variance of a balanced table",
-            "unbalanced": "restricted maximum likelihood, unbalanced table",
         }[self.design]
         head = f"standard deviation{unit} by source, {100 * self.level:.4g}% intervals ({how}, {self.rows} rows)"
         return "\n".join([head, "", shown.to_string(), "", self._largest(), *([self.note] if self.note else [])])
@@ -106,10 +103,10 @@ def components(
     chi-square interval; ``left over`` is what varying all together adds to the sum, positive if a source is not named,
     negative if the named ones interact. It holds at the values at which the others were held. **Balanced**, crossed
     or nested: the analysis of variance, all interactions included; without repeated cells the highest one is the
-    residual. **Unbalanced**: restricted maximum likelihood.
+    residual.
 
     Intervals of a variance, or of a combination of mean squares, are modified large-sample ones (exact chi-square for
-    a single mean square); for unbalanced tables those of the profile likelihood. They assume normal effects.
+    a single mean square). They assume normal effects.
 
     Parameters
     ----------
@@ -134,8 +131,8 @@ def components(
     Raises
     ------
     ValueError
-        If columns are missing, values are not finite or do not vary, a source has one level, or two sources cannot be
-        told apart.
+        If columns are missing, values are not finite or do not vary, a source has one level, two sources cannot be
+        told apart, or the table is of neither design.
 
     References
     ----------
@@ -177,8 +174,10 @@ def components(
         design = "one at a time"
         found, note = _held(y, groups, level, scale)
     else:
-        design = "unbalanced"
-        found = _unbalanced(y, codes, parents, terms, list(fixed), level)
+        raise ValueError(
+            f"the table is unbalanced: its {len(y)} rows are not equally many for every combination of {names}. Keep "
+            "the seeds and clients that have all of the others, or vary one source at a time."
+        )
     if len(fixed) == 1:
         crossed = [
             t for t in found if "residual" in t or any(fixed[0] in part.split(" × ") for part in t.split(" in "))
@@ -414,89 +413,3 @@ def _reach(pos: np.ndarray, df_pos: np.ndarray, neg: np.ndarray, df_neg: np.ndar
             joint = both**2 * (n + m) ** 2 / (n * m) - g[i] ** 2 * n / m - g[j] ** 2 * m / n
             total += joint / (len(pos) - 1) * pos[i] * pos[j]
     return float(np.sqrt(max(total, 0.0)))
-
-
-def _unbalanced(
-    y: np.ndarray,
-    codes: Mapping[str, np.ndarray],
-    parents: Mapping[str, str],
-    terms: list[tuple[str, ...]],
-    fixed: list[str],
-    level: float,
-) -> dict[str, tuple[float, float, float]]:
-    """Estimate the components by restricted maximum likelihood, with limits by its profile."""
-
-    def groups(term: Sequence[str]) -> np.ndarray:
-        return np.unique(np.stack([codes[n] for n in term]), axis=1, return_inverse=True)[1].ravel()
-
-    of = {_label(term, parents): groups(term) for term in terms}
-    of = {name: g for name, g in of.items() if g.max() + 1 < len(y)}  # a group for each row is the residual
-    levels = sum(int(g.max()) + 1 for g in of.values())
-    if len(y) > _MOST_ROWS or levels > _MOST_LEVELS:
-        raise ValueError(
-            f"an unbalanced table of {len(y)} rows and {levels} levels is too large for restricted maximum likelihood, "
-            f"which takes {_MOST_ROWS} and {_MOST_LEVELS}. Average over rounds or clients, or drop what unbalances it."
-        )
-    means = np.eye(int(groups(fixed).max()) + 1)[groups(fixed)] if fixed else np.ones((len(y), 1))
-    blocks = [np.eye(int(g.max()) + 1)[g] for g in of.values()]
-    # all that is not noise lies in the span of these columns: rotate onto it, and keep the rest as a sum of squares
-    q = np.linalg.qr(np.hstack([*blocks, means]))[0]
-    rest, df_rest = max(float(y @ y - (q.T @ y) @ (q.T @ y)), 0.0), len(y) - q.shape[1]
-    products = [q.T @ b @ (b.T @ q) for b in blocks] + [np.eye(q.shape[1])]
-    unit = float(np.var(y))
-    found = _restricted_likelihood(q.T @ y / np.sqrt(unit), products, q.T @ means, rest / unit, max(df_rest, 0), level)
-    return {
-        name: (unit * estimate, unit * low, unit * high)
-        for name, (estimate, low, high) in zip([*of, "residual"], found, strict=True)
-    }
-
-
-def _restricted_likelihood(
-    y: np.ndarray, products: list[np.ndarray], means: np.ndarray, rest: float, df_rest: int, level: float
-) -> list[tuple[float, float, float]]:
-    """Return the variances, not negative, that maximise the restricted likelihood, and their profile limits.
-
-    The covariance is the sum of variances times `products`, the identity last; `rest` is a further sum of squares of
-    noise alone with `df_rest` degrees of freedom. statsmodels' MixedLM does not converge where several components are
-    zero, as interactions often are; elsewhere the tests hold this against it.
-    """
-    from scipy import optimize, stats
-
-    def loss(variances: np.ndarray) -> tuple[float, np.ndarray]:
-        v = np.tensordot(variances, products, axes=1)
-        inverse, noise = np.linalg.inv(v), variances[-1]
-        fixed_part = means.T @ inverse @ means
-        p = inverse - inverse @ means @ np.linalg.solve(fixed_part, means.T @ inverse)
-        py = p @ y
-        slope = np.array([(p * product).sum() - py @ product @ py for product in products])
-        slope[-1] += df_rest / noise - rest / noise**2
-        log_det = np.linalg.slogdet(v)[1] + np.linalg.slogdet(fixed_part)[1]
-        return float(log_det + y @ py + df_rest * np.log(noise) + rest / noise) / 2, slope / 2
-
-    bounds: list[tuple[float, float | None]] = [*[(0.0, None)] * (len(products) - 1), (1e-6, None)]
-
-    def best(start: np.ndarray, limits: list[tuple[float, float | None]]) -> tuple[np.ndarray, float]:
-        found = optimize.minimize(
-            loss, start, jac=True, bounds=limits, method="L-BFGS-B", options={"ftol": 1e-13, "gtol": 1e-7}
-        )
-        return found.x, float(found.fun)
-
-    estimates, least = best(np.full(len(products), 1 / len(products)), bounds)
-    allowed = least + stats.chi2.ppf(level, 1) / 2
-
-    def excess(k: int, value: float) -> float:
-        start = np.maximum(estimates, 1e-3)
-        start[k] = value
-        return best(start, [*bounds[:k], (value, value), *bounds[k + 1 :]])[1] - allowed
-
-    found = []
-    for k, estimate in enumerate(map(float, estimates)):
-        bottom, top = float(bounds[k][0]), 2 * estimate + 0.01
-        low = bottom
-        if estimate > bottom and excess(k, bottom) > 0:
-            low = optimize.brentq(lambda x, k=k: excess(k, x), bottom, estimate, rtol=1e-4, xtol=1e-9)
-        while excess(k, top) < 0:
-            top *= 2
-        high = optimize.brentq(lambda x, k=k: excess(k, x), estimate, top, rtol=1e-4, xtol=1e-9)
-        found.append((estimate, float(low), float(high)))
-    return found

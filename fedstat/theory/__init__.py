@@ -8,9 +8,7 @@ from fedstat.theory.image import psnr
 from fedstat.theory.low_rank import LowRankOverhead, low_rank_overhead
 from fedstat.theory.product_average import (
     ProductAverage,
-    ProductAverageReport,
     product_average_moments,
-    product_average_report,
     sampled_product_average,
 )
 from fedstat.theory.similarity import factorized_average_weights
@@ -20,7 +18,6 @@ __all__ = [
     "Diagnosis",
     "LowRankOverhead",
     "ProductAverage",
-    "ProductAverageReport",
     "communication_fraction",
     "complexity_term",
     "convergence_factor",
@@ -30,7 +27,6 @@ __all__ = [
     "low_rank_overhead",
     "prescribed_step",
     "product_average_moments",
-    "product_average_report",
     "psnr",
     "sampled_product_average",
     "strongly_convex_bound",

@@ -12,7 +12,6 @@ from numbers import Rational
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 Number = Fraction | float
 
@@ -216,183 +215,6 @@ def sampled_product_average(a: Any, d: Any, m: int) -> ProductAverage:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class ProductAverageReport:
-    """What averaging one layer's coefficients and atoms separately does to its filter.
-
-    Attributes
-    ----------
-    bias : ndarray, shape (o, i, a, b)
-        Weighted covariance of coefficients and atoms over clients: the plain average less the decomposed one.
-    relative_bias : float
-        Norm of the bias over the norm of the plain average. If the latter is zero, it is infinite, or NaN if the bias
-        is zero too.
-    plain_variance, decomposed_variance : float
-        Variance of the aggregated filter, summed over its entries, for as many iid draws from these clients as there
-        are weights.
-    ratio : float
-        Decomposed over plain variance; infinite if only the plain one is zero, NaN if both are.
-    interval : tuple of float
-        Jackknife limits for the ratio over clients. NaN if a variance is zero, with all clients or with one left out,
-        since the logarithm of the ratio is not finite then.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedstat.theory import product_average_report
-    >>> rng = np.random.default_rng(0)
-    >>> same_atoms = np.repeat(rng.normal(size=(1, 3, 3, 2)), 5, axis=0)
-    >>> found = product_average_report(rng.normal(size=(5, 2, 4, 4)), same_atoms, np.full(5, 0.2))
-    >>> round(found.relative_bias, 12), round(found.ratio, 12)  # nothing is lost where all clients have the same atoms
-    (0.0, 1.0)
-    """
-
-    bias: np.ndarray
-    relative_bias: float
-    plain_variance: float
-    decomposed_variance: float
-    ratio: float
-    interval: tuple[float, float]
-
-
-def product_average_report(
-    coefficients: ArrayLike, atoms: ArrayLike, weights: ArrayLike, *, level: float = 0.95
-) -> ProductAverageReport:
-    """Return bias and variances of one layer's aggregated filter.
-
-    The filter is ``W[o, i, a, b] = sum_r alpha[r, o, i] D[a, b, r]``.
-
-    The variances are exact for clients drawn independently from the given ones, by the formula of
-    `product_average_moments` for sums over atoms: the aggregate is ``Q = Q0 + sum_k p_k L_k + sum_kl p_k p_l W_kl``
-    with ``L_k = u_k x D0 + a0 x v_k`` and ``W_kl = u_k x v_l``, and for independent clients k and l::
-
-        tr Var Q = S2 E|L_k|^2 + 2 S3 E<L_k, W_kk> + S4 E|W_kk|^2
-                   + (S2^2 - S4)(E|W_kl|^2 + |E W_kk|^2 + E<W_kl, W_lk>) - S2^2 |E W_kk|^2
-
-    All inner products come from those of coefficients and of atoms, so that no single client's filter is formed. The
-    interval is a jackknife on the logarithm of the ratio, with t quantiles: each client in turn is left out of the law
-    that clients are drawn from, while the weights stay.
-
-    Parameters
-    ----------
-    coefficients : array_like, shape (K, r, o, i)
-        The clients' coefficients of one layer; K at least 3.
-    atoms : array_like, shape (K, a, b, r)
-        Their atoms.
-    weights : array_like, shape (K,)
-        Aggregation weights.
-    level : float
-        Confidence level of the interval, in (0, 1).
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, there are fewer than 3 clients, values are not finite numbers, weights are negative or
-        do not sum to one, or a variance or the bias exceeds double precision.
-
-    Notes
-    -----
-    Time grows like ``K^2 r^2`` times the size of coefficients and atoms, plus ``K^3 r^2`` for the jackknife.
-
-    References
-    ----------
-    Filter decomposition, section 4.1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedstat.theory import product_average_report
-    >>> rng = np.random.default_rng(0)
-    >>> coefficients, atoms = rng.normal(size=(20, 3, 2, 2)), rng.normal(size=(20, 3, 3, 3))
-    >>> found = product_average_report(coefficients, atoms, np.full(20, 1 / 20))
-    >>> round(found.ratio, 2), tuple(round(limit, 2) for limit in found.interval)
-    (0.16, (0.1, 0.26))
-
-    Coefficients and atoms that have nothing in common average out apart: a sixth of the variance is left.
-    """
-    from scipy import stats
-
-    named = (("coefficients", coefficients), ("atoms", atoms), ("weights", weights))
-    alpha, d, p = (_floats(name, value) for name, value in named)
-    if alpha.ndim != 4 or alpha.size == 0:
-        raise ValueError(f"coefficients must have shape (K, r, o, i), got {alpha.shape}.")
-    clients, rank, *outer = alpha.shape
-    if d.ndim != 4 or d.size == 0 or d.shape[0] != clients or d.shape[3] != rank:
-        raise ValueError(f"atoms must have shape ({clients}, a, b, {rank}) to fit coefficients, got {d.shape}.")
-    if clients < 3:
-        raise ValueError(f"coefficients must hold at least 3 clients for an interval over clients, got {clients}.")
-    if p.shape != (clients,):
-        raise ValueError(f"weights must have one entry per client, got shape {p.shape} for {clients} clients.")
-    for name, array in (("coefficients", alpha), ("atoms", d), ("weights", p)):
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} must be finite; entry {np.argwhere(~np.isfinite(array))[0].tolist()} is not.")
-    _check_simplex("weights", p)
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}.")
-
-    # matrices with one row per atom, so that a filter is the product of the transposed coefficients and the atoms
-    alpha = alpha.reshape(clients, rank, -1)
-    d, inner = np.moveaxis(d, 3, 1).reshape(clients, rank, -1), list(d.shape[1:3])
-    with np.errstate(over="ignore", invalid="ignore"):  # numbers that overflow are refused below
-        plain = np.einsum("k,krx,kry->xy", p, alpha, d, optimize=True)
-        bias = plain - np.tensordot(p, alpha, 1).T @ np.tensordot(p, d, 1)
-        gram_u, gram_v = _gram(alpha), _gram(d)
-        powers = tuple(float((p**r).sum()) for r in (2, 3, 4))
-        plain_variance, variance = _variances(gram_u, gram_v, powers)
-        left_out = [_variances(_without(gram_u, k), _without(gram_v, k), powers) for k in range(clients)]
-        _check_size("coefficients and atoms", plain_variance, variance, np.linalg.norm(bias), *np.ravel(left_out))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = float(np.divide(variance, plain_variance))
-        logs = np.log(np.divide(*np.transpose(left_out)[::-1]))
-        error = np.sqrt((clients - 1) * np.mean((logs - logs.mean()) ** 2))
-        half = stats.t.ppf((1 + level) / 2, clients - 1) * error
-        interval = float(ratio * np.exp(-half)), float(ratio * np.exp(half))
-        relative = float(np.divide(np.linalg.norm(bias), np.linalg.norm(plain)))
-    return ProductAverageReport(bias.reshape(*outer, *inner), relative, plain_variance, variance, ratio, interval)
-
-
-def _gram(x: np.ndarray) -> np.ndarray:
-    """Return inner products of the clients' deviations and, in the last place, of their mean, (K + 1, K + 1, r, r)."""
-    mean = x.mean(axis=0)
-    rows = np.concatenate([x - mean, mean[None]])
-    size, rank = rows.shape[:2]
-    flat = rows.reshape(size * rank, -1)
-    return (flat @ flat.T).reshape(size, rank, size, rank).transpose(0, 2, 1, 3)
-
-
-def _without(gram: np.ndarray, client: int) -> np.ndarray:
-    """Return `_gram` without one client: the mean moves by ``-u_client / (K - 1)``, the deviations by the opposite."""
-    rest = np.delete(np.arange(len(gram)), client)
-    share = np.full((len(rest), 1, 1), 1 / (len(rest) - 1))
-    share[-1] *= -1
-    kept = gram[np.ix_(rest, rest)]
-    across = share[:, None] * gram[client, rest][None] + share[None] * gram[rest, client][:, None]
-    return kept + across + share[:, None] * share[None] * gram[client, client]
-
-
-def _variances(u: np.ndarray, v: np.ndarray, powers: tuple[float, ...]) -> tuple[float, float]:
-    """Return the traces of plain and decomposed variance, from inner products of coefficients and of atoms."""
-    s2, s3, s4 = powers
-    clients = np.arange(len(u) - 1)
-    uu, vv = u[clients, clients], v[clients, clients]
-    ua, vd = u[:-1, -1], v[:-1, -1]
-    ua_, vd_ = ua.swapaxes(1, 2), vd.swapaxes(1, 2)
-
-    def mean(x: np.ndarray) -> float:
-        return float(x.sum(axis=(1, 2)).mean())
-
-    linear = mean(uu * v[-1, -1]) + mean(u[-1, -1] * vv) + 2 * mean(ua * vd_)
-    cubic = mean(uu * vd_) + mean(ua_ * vv)
-    quartic = mean(uu * vv)
-    apart = float((uu.mean(axis=0) * vv.mean(axis=0)).sum())
-    u, v = u[:-1, :-1], v[:-1, :-1]
-    covariance = float((u * v).sum()) / len(u) ** 2
-    crossed = float((u * v.swapaxes(0, 1)).sum()) / len(u) ** 2
-    plain = s2 * (linear + 2 * cubic + quartic - covariance)
-    decomposed = s2 * linear + 2 * s3 * cubic + s4 * quartic
-    return plain, decomposed + (s2**2 - s4) * (apart + covariance + crossed) - s2**2 * covariance
-
-
 def _numbers(**named: Any) -> list[np.ndarray]:
     """Return arrays of fractions if every entry of all inputs is an integer or a fraction, else of finite floats."""
     arrays = {name: np.array(value, dtype=object) for name, value in named.items()}
@@ -420,14 +242,6 @@ def _floats(name: str, value: Any) -> np.ndarray:
         ) from None
 
 
-def _check_size(names: str, *moments: Any) -> None:
-    if not np.isfinite(moments).all():
-        raise ValueError(
-            f"{names} must be small enough for products of four of them to stay within double precision, which these "
-            "exceed."
-        )
-
-
 def _check_simplex(name: str, p: np.ndarray) -> None:
     total = p.sum()
     if p.ndim != 1 or (p < 0).any() or abs(total - 1) > (0 if p.dtype == object else _ROUNDING):
@@ -445,8 +259,12 @@ def _result(
     bias: Any,
 ) -> ProductAverage:
     kind = Fraction if exact else float
-    if not exact:
-        _check_size(names, plain_mean, plain_variance, decomposed_mean, decomposed_variance, bias**2)
+    moments = (plain_mean, plain_variance, decomposed_mean, decomposed_variance, bias**2)
+    if not exact and not np.isfinite(moments).all():
+        raise ValueError(
+            f"{names} must be small enough for products of four of them to stay within double precision, which these "
+            "exceed."
+        )
     return ProductAverage(
         plain_mean=kind(plain_mean),
         plain_variance=kind(plain_variance),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from simulations.aggregation.study import GROUPS, PARTICIPANTS, STARTS, Scale, excess_risk, minimum, over_seeds
+from simulations.aggregation.study import GROUPS, PARTICIPANTS, STARTS, TRUTH, over_seeds
 from simulations.contract import Finding
 from simulations.estimates import difference_of, limits, mean_of, times
 from simulations.showing import rounded
@@ -186,7 +186,7 @@ def _landscape_figure(tables: Tables) -> Figure:
         for aggregate, look in looks.items():
             path = paths[(paths["clients"] == participants) & (paths["aggregate"] == aggregate)]
             axis.plot(path["w1"], path["w2"], color="black", mec="black", lw=0.6, mew=0.5, **look)
-        axis.plot(*minimum(Scale.spread)[0], "x", color="black", ms=6, mew=1.2, label="least expected loss")
+        axis.plot(*TRUTH.weights, "x", color="black", ms=6, mew=1.2, label="least expected loss")
         axis.set_title(f"{participants} of 100 clients in each round")
 
     axis = axes[2]
@@ -212,7 +212,7 @@ def _contours(
 ) -> None:
     """Draw lines of equal excess risk."""
     grid = np.meshgrid(np.linspace(*x, 121), np.linspace(*y, 121))
-    risk = excess_risk(np.stack(grid, axis=-1), Scale.spread)
+    risk = TRUTH.excess(np.stack(grid, axis=-1))
     lines = axis.contour(*grid, risk, levels=levels, colors="0.7", linewidths=0.5, zorder=1)
     axis.clabel(lines, levels[labelled], fontsize=6.5, fmt="%.2g")
     axis.set(xlim=x, ylim=y, xlabel="w₁")

@@ -53,8 +53,6 @@ ABOUT = About(
 #: Sizes of an aggregate.
 GROUPS = (2, 3, 5, 10, 20, 40)
 STARTS = {"common": "common start", "independent": "independent random starts"}
-#: Centre of the positive class, as in the paper.
-CENTRE = np.array([2.0, 2.0])
 #: Where the trajectories begin: coefficient one, and this atom.
 START = (-0.35, 0.5)
 PARTICIPANTS = (5, 25)
@@ -97,6 +95,10 @@ SCALES = {
 }
 
 
+#: The least-squares solution over all clients, whichever are drawn.
+TRUTH: data.GaussianTruth = data.gaussian_task(clients=1, samples=1, test=0, spread=Scale.spread).truth
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Apart(fs.Local):
     """Local training in which every client starts from initial weights of its own."""
@@ -116,11 +118,7 @@ class _Traced(fs.FedAvg):
 def draw(scale: Scale, clients: int, seed: int, purpose: int) -> data.Clients:
     """Draw clients anew, each with its own class centres ``+-((2, 2) + spread z_k)`` and unit noise."""
     rng = np.random.default_rng([seed, purpose])
-    centre = CENTRE + scale.spread * rng.normal(size=(clients, 1, 2))
-    y = rng.choice([-1.0, 1.0], size=(clients, scale.samples))
-    x = y[..., None] * centre + rng.normal(size=(clients, scale.samples, 2))
-    train = data.Samples.from_rows(x.astype(np.float32), y.astype(np.float32))
-    return data.Clients(train=train)
+    return data.gaussian_task(clients=clients, samples=scale.samples, test=0, spread=scale.spread, seed=rng)
 
 
 def trained(scale: Scale, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -169,20 +167,17 @@ def _aggregates(alpha: np.ndarray, atom: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def sampled(alpha: np.ndarray, atom: np.ndarray, m: int, draws: int, rng: np.random.Generator) -> dict[str, float]:
-    """Measure the same by drawing m clients from their law repeatedly, with 95% limits of the mean squared error."""
-    index = rng.integers(len(alpha), size=(draws, m))
-    plain, decomposed = _aggregates(alpha[index], atom[index])
+    """Measure the same by drawing m clients from their law repeatedly."""
+    drawn = data.product_clients(np.column_stack([alpha, atom]), clients=m, repeats=draws, seed=rng)
+    plain, decomposed = _aggregates(drawn[..., 0], drawn[..., 1:])
     expected = (alpha[:, None] * atom).mean(axis=0)
     squares = ((decomposed - expected) ** 2).sum(axis=1)
-    half = 1.96 * squares.std(ddof=1) / np.sqrt(draws)
     variance = float(decomposed.var(axis=0, ddof=1).sum())
     return {
         "plain_variance": float(plain.var(axis=0, ddof=1).sum()),
         "decomposed_variance": variance,
         "squared_bias": float(squares.mean()) - variance,
         "mse": float(squares.mean()),
-        "mse_low": float(squares.mean() - half),
-        "mse_high": float(squares.mean() + half),
     }
 
 
@@ -244,7 +239,7 @@ def landscape(scale: Scale) -> Tables:
                 if seed == scale.shift:
                     path = pd.DataFrame(np.concatenate([[START], w]), columns=["w1", "w2"])
                     paths.append(path.assign(**names, round=np.arange(len(path))))
-                late.append({**names, "run": seed, "excess_risk": excess_risk(w[-10:], scale.spread).mean()})
+                late.append({**names, "run": seed, "excess_risk": everyone.truth.excess(w[-10:]).mean()})
 
     few = draw(scale, PARTICIPANTS[0], scale.shift + 2, purpose=4)
     alpha, atom = _local(scale, fs.Local(), _product(), few, scale.shift)
@@ -258,21 +253,6 @@ def landscape(scale: Scale) -> Tables:
         "late": pd.DataFrame(late),
         "products": pd.DataFrame(products),
     }
-
-
-def minimum(spread: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the minimiser of the expected squared error over all clients, and the matrix of second moments of x.
-
-    The moments add unit noise and the spread of the clients' centres.
-    """
-    moment = (1 + spread**2) * np.eye(2) + np.outer(CENTRE, CENTRE)
-    return np.linalg.solve(moment, CENTRE), moment
-
-
-def excess_risk(w: np.ndarray, spread: float) -> np.ndarray:
-    """Return the expected squared error of w, (..., 2), above its minimum."""
-    best, moment = minimum(spread)
-    return np.asarray(np.einsum("...i,ij,...j->...", w - best, moment, w - best))
 
 
 def _linear() -> nn.Module:

@@ -30,8 +30,8 @@ import fedstat as fs
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.data import Clients
-from fedstat.factor import intraclass_correlation
-from fedstat.inference import auc, primary_summary
+from fedstat.factor import auc, intraclass_correlation
+from fedstat.inference import primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality, squares_in_eigenvectors
 from simulations.contract import About

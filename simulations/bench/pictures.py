@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.bench import compared
 from simulations.bench.compared import CELLS, budgets, by_seed, cells, differences
 from simulations.bench.outcomes import CONTROLS
+from simulations.estimates import half_widths
 from simulations.showing import greek
 
 if TYPE_CHECKING:
@@ -155,13 +157,12 @@ def _bytes(tables: Tables) -> Figure:
 def _bytes_of(axis: Axes, tables: Tables, cell: str) -> None:
     """Draw accuracy over bytes of one data set. Arms that send nothing stand at the left, off the logarithmic axis."""
     from matplotlib.ticker import NullLocator
-    from scipy import stats
 
     table, spent = 100 * by_seed(tables, cell), compared.sent(tables, cell)
     best = list(compared.undominated(tables, cell).index)
     positive = spent[spent > 0]
     floor = float(positive.min()) / 2 if len(positive) else 1.0
-    half = stats.t.ppf(0.975, len(table) - 1) * table.std() / np.sqrt(len(table))
+    half = pd.Series(half_widths(table), table.columns)
     for (budget, arms), mark in zip(budgets(tables, cell), MARKS, strict=False):
         times = compared.epochs_of(tables, cell, budget)
         for first, arm in enumerate(arms):

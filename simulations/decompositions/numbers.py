@@ -12,7 +12,7 @@ from fedstat._tables import Tables
 from fedstat.inference import clopper_pearson
 from simulations.contract import Finding
 from simulations.decompositions.study import ARMS, CONTROL_ARMS, OUTPUTS, Outputs
-from simulations.estimates import difference_of, limits, margin_of, mean_of, outcome_of, times
+from simulations.estimates import difference_of, half_widths, limits, margin_of, mean_of, outcome_of, times
 from simulations.showing import fixed, rounded, setting, span
 from simulations.split.study import TUNED_AT
 
@@ -296,13 +296,8 @@ def figures(tables: Tables) -> dict[str, Figure]:
 
 def band(values: np.ndarray, level: float = 0.95) -> np.ndarray:
     """Return half-widths of simultaneous limits at all rounds of all arms; values (arms, populations, rounds)."""
-    from scipy import stats
-
-    arms, n, rounds = values.shape
-    if n < 2:
-        return np.full((arms, rounds), np.nan)
-    half = stats.t.isf((1 - level) / (2 * arms * rounds), n - 1) * values.std(axis=1, ddof=1) / np.sqrt(n)
-    return np.asarray(half)
+    arms, _, rounds = values.shape
+    return np.stack([half_widths(of_arm, arms * rounds, level) for of_arm in values])
 
 
 def curves_at(

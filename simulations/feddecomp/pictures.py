@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from simulations.estimates import mean_of
+from simulations.estimates import half_widths, mean_of
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
 from simulations.feddecomp.per_seed import Layout, against_all, by_seed, layouts, over_samples, spreads
 from simulations.feddecomp.study import SPREAD
@@ -142,13 +142,11 @@ def _spread(tables: Tables, layout: Layout) -> Figure:
 
 def _band(axis: Axes, wide: pd.DataFrame, name: str, look: tuple[str, str, str], shift: int, arms: int) -> None:
     """Draw a mean curve, with limits at marked rounds that hold together over them and over the panel's arms."""
-    from scipy import stats
-
     line, mark, fill = look
-    mean, n = wide.mean(axis=0), len(wide)
+    mean = wide.mean(axis=0)
     axis.plot(mean.index, mean, line, color="black", lw=0.9)
     at = mean.index[np.unique(np.linspace(0, len(mean) - 1, min(MARKS, len(mean))).round().astype(int))]
-    half = stats.t.ppf(1 - 0.025 / (len(at) * arms), n - 1) * wide[at].std(axis=0) / np.sqrt(n)
+    half = half_widths(wide[at], len(at) * arms)
     axis.errorbar(
         at + 0.2 * shift, mean[at], yerr=half, fmt=mark, color="black", mfc=fill, ms=3.5, lw=0.6, capsize=1.5,
         label=name,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedstat._tables import Tables
-from simulations.estimates import margin_of
+from simulations.estimates import half_widths, margin_of
 from simulations.fedfac.per_seed import AGAINST, FACTOR, MARKS, groups, joint, pooled, settings_of
 from simulations.fedfac.runs import ARMS
 
@@ -88,7 +88,6 @@ def _clients(tables: Tables) -> Figure:
 def _loss(tables: Tables) -> Figure:
     """Draw the training loss over rounds with limits that hold together at marked rounds (the paper's Figure 9)."""
     import matplotlib.pyplot as plt
-    from scipy import stats
 
     from fedstat.report.figures import WIDTH
 
@@ -100,11 +99,10 @@ def _loss(tables: Tables) -> Figure:
         rows = rows[(rows["setting"] == setting) & (rows["split"] == "train")]
         for shift, (arm, (line, mark, fill)) in enumerate(looks.items()):
             wide = rows[rows["arm"] == arm].pivot(index="round", columns="seed", values="value")
-            mean, n = wide.mean(axis=1), wide.shape[1]
+            mean = wide.mean(axis=1)
             axis.plot(mean.index, mean, line, color="black", lw=1)
             at = mean.index[np.unique(np.linspace(0, len(mean) - 1, min(MARKS, len(mean))).round().astype(int))]
-            t = stats.t.ppf(1 - 0.025 / (len(at) * len(looks)), n - 1)
-            half = t * wide.loc[at].std(axis=1) / np.sqrt(n)
+            half = half_widths(wide.loc[at].T, len(at) * len(looks))
             axis.errorbar(
                 at + 0.25 * (shift - 1), mean[at], yerr=half, fmt=mark, color="black", mfc=fill, ms=3, lw=0.6,
                 capsize=1.5, label=arm,

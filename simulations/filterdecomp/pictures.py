@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from fedstat._tables import Tables
 from fedstat.inference.comparing.bands import simultaneous_band
+from simulations.estimates import half_widths
 from simulations.filterdecomp import judged
 from simulations.filterdecomp.arms import GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 
@@ -88,12 +88,10 @@ def _legend_above(figure: Figure, axis: Axes, columns: int = 4) -> None:
 def _together(tables: dict[str, pd.DataFrame], level: float = 0.95) -> dict[str, tuple[pd.Series, pd.Series]]:
     """Return means over seeds and half-widths of t limits that hold for all columns of all tables (Bonferroni)."""
     count = max(1, sum(len(table.columns) for table in tables.values()))
-    found = {}
-    for name, table in tables.items():
-        n = table.notna().sum()
-        half = stats.t.isf((1 - level) / 2 / count, n - 1) * table.std() / np.sqrt(n)
-        found[name] = (table.mean(), half)
-    return found
+    return {
+        name: (table.mean(), pd.Series(half_widths(table, count, level), table.columns))
+        for name, table in tables.items()
+    }
 
 
 def _figure_3(tables: Tables) -> Figure:

@@ -6,10 +6,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
 
 from fedstat._tables import Tables
-from simulations.estimates import mean_of
+from simulations.estimates import half_widths, mean_of
 from simulations.low_rank_start.compared import (
     Kind,
     curves_of,
@@ -99,7 +98,7 @@ def _one_curve(tables: Tables, setting: str, kind: Kind, curve: Arm, axes: tuple
     dose = _spread(dose_of(tables, setting)[list(values)].to_numpy(), curve)
     look: dict[str, Any] = {"color": "black", "marker": mark, "mfc": fill, "ms": 3.5, "lw": 0.9}
     top, middle, bottom = axes
-    half = stats.t.ppf(1 - 0.025 / values.shape[1], len(values) - 1) * values.sem()
+    half = half_widths(values, values.shape[1])
     low, high = (values.mean() - half).clip(0, 100), (values.mean() + half).clip(0, 100)
     top.plot(dose, values.mean(), line, **look, label=label)
     top.vlines(dose, low, high, color="black", lw=0.6)

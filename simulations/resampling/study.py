@@ -19,8 +19,8 @@ import pandas as pd
 import fedstat as fs
 from fedstat._random import stream
 from fedstat._tables import Tables
+from fedstat.factor import chance_corrected
 from fedstat.factor.stability import split_stability, spread
-from fedstat.inference import chance_corrected
 from fedstat.methods.cut import is_shared
 from fedstat.methods.fedfac import communality
 from simulations.contract import About

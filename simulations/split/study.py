@@ -24,7 +24,8 @@ import fedstat as fs
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.data import Clients
-from fedstat.inference import auc, chance_corrected, primary_summary
+from fedstat.factor import auc, chance_corrected
+from fedstat.inference import primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality
 from simulations.contract import About

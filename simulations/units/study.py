@@ -20,9 +20,9 @@ import pandas as pd
 import fedstat as fs
 from fedstat import data
 from fedstat._tables import Tables
-from fedstat.inference import entropy_nearest_neighbour
 from simulations.contract import About, Shown
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.units.entropy import entropy_nearest_neighbour
 
 _HOW = "epochs, learning rate and neighbour are not stated and ours, and each reading of the text is an arm"
 ABOUT = About(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import fedstat as fs
 from fedstat import data
+from fedstat._random import stream
 from fedstat.data import Clients, Samples
 
 
@@ -239,6 +240,8 @@ TEXT = np.arange(6)[:, None]
         (lambda: data.relu_mixture(correlation=1), "correlation must lie"),
         (lambda: data.relu_mixture(clients=0), "clients must be at least 1"),
         (lambda: data.gaussian_task(covariance=[[1, 2], [2, 1]]), "positive definite"),
+        (lambda: data.gaussian_task(spread=-1.0), "spread must be finite and not negative"),
+        (lambda: data.gaussian_task(samples=0), "samples must be at least 1 and test not negative, got 5, 0"),
     ],
 )
 def test_bad_input_names_argument_value_and_remedy(make, message):
@@ -337,13 +340,29 @@ def test_generators_repeat_and_depend_on_the_seed():
     assert not np.array_equal(a.train.x, c.train.x)
 
 
-def test_gaussian_task_has_the_stated_optimum():
+@pytest.mark.parametrize(("clients", "samples", "spread"), [(4, 50_000, 0.0), (50_000, 4, 1.5)])
+def test_gaussian_task_has_the_stated_optimum(clients, samples, spread):
     covariance = np.array([[1.0, 0.3], [0.3, 2.0]])
-    clients = data.gaussian_task(clients=4, samples=50_000, covariance=covariance, seed=0)
-    x, y = clients.train.x.reshape(-1, 2).astype(float), clients.train.y.ravel().astype(float)
+    drawn = data.gaussian_task(clients=clients, samples=samples, covariance=covariance, spread=spread, test=0, seed=0)
+    x, y, truth = drawn.train.x.astype(float), drawn.train.y.astype(float), drawn.truth
     fitted, *_ = np.linalg.lstsq(x, y, rcond=None)
-    np.testing.assert_allclose(fitted, clients.truth.weights, atol=0.005)
-    assert abs(((y - x @ fitted) ** 2).mean() - clients.truth.risk) < 0.005
+    np.testing.assert_allclose(fitted, truth.weights, atol=0.01)
+    for w in (fitted, np.zeros(2), np.array([0.5, -0.2])):
+        assert ((y - x @ w) ** 2).mean() == pytest.approx(truth.risk + truth.excess(w), rel=0.02)
+
+
+def test_centres_of_the_gaussian_task_are_the_clients():
+    clients = data.gaussian_task(clients=3, samples=20_000, test=20_000, spread=2.0, seed=1)
+    assert np.ptp(clients.truth.centres, axis=0).min() > 0.5
+    for split in (clients.train, clients.test):
+        means = [(y[:, None] * x).mean(axis=0) for x, y in map(split.client, range(3))]
+        np.testing.assert_allclose(means, clients.truth.centres, atol=0.05)
+
+
+def test_the_gaussian_task_draws_from_a_generator_as_from_its_seed():
+    drawn = [data.gaussian_task(spread=1.0, test=0, seed=seed) for seed in (7, stream(7, "data"))]
+    np.testing.assert_array_equal(*(clients.train.x for clients in drawn))
+    assert drawn[0].test is None
 
 
 def test_the_product_model_learns_the_gaussian_task():

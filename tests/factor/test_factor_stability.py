@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedstat.factor import PrincipalAxis, units_as_columns
+from fedstat.factor import PrincipalAxis, chance_corrected, units_as_columns
 from fedstat.factor.moments import Moments
 from fedstat.factor.stability import pooled, split_stability, spread
-from fedstat.inference import chance_corrected
 from fedstat.methods.cut import Quantile, is_shared
 from fedstat.methods.fedfac import communality
 

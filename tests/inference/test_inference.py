@@ -9,15 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from fedstat.inference import (
-    auc,
-    chance_corrected,
     clopper_pearson,
-    entropy_nearest_neighbour,
     holm,
     interval,
     mean_interval,
@@ -100,45 +96,6 @@ def test_holm_keeps_missing_tests_apart():
     np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1])
 
 
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30))
-def test_agreement_is_cohens_kappa(pairs):
-    a, b = np.array(pairs).T
-    agreement, kappa = chance_corrected(a, b)
-    assert agreement == pytest.approx(np.mean(a == b))
-    if not np.isnan(kappa):
-        assert kappa == pytest.approx(cohen_kappa_score(a, b), abs=1e-12)
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30))
-def test_auc_is_scikit_learns(pairs):
-    scores, positive = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
-    if 0 < positive.sum() < len(positive):
-        assert auc(scores, positive) == pytest.approx(roc_auc_score(positive, scores))
-
-
-def test_entropy_of_known_laws():
-    rng = np.random.default_rng(3)
-    rows = np.stack([rng.normal(0, 1, 20_000), rng.normal(0, 4, 20_000), rng.uniform(0, 3, 20_000)])
-    expected = [0.5 * np.log(2 * np.pi * np.e), 0.5 * np.log(2 * np.pi * np.e * 16), np.log(3)]
-    for k in (1, 3, 10):
-        np.testing.assert_allclose(entropy_nearest_neighbour(rows, k=k), expected, atol=0.05)
-
-
-@given(st.lists(st.floats(-5, 5, width=16), min_size=5, max_size=12, unique=True), st.integers(1, 4))
-def test_entropy_uses_the_kth_neighbour(row, k):
-    x = np.array(row)
-    distances = np.sort(np.abs(x[:, None] - x[None, :]), axis=1)[:, k]
-    from scipy.special import digamma
-
-    expected = digamma(len(x)) - digamma(k) + np.log(2) + np.log(distances).mean()
-    assert entropy_nearest_neighbour(x[None], k=k)[0] == pytest.approx(expected)
-
-
-def test_a_unit_dead_at_several_clients_has_no_finite_entropy():
-    row = np.r_[np.zeros(5), np.arange(1.0, 20.0)]
-    assert entropy_nearest_neighbour(row[None], k=3)[0] == -np.inf
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -155,9 +112,6 @@ def test_a_unit_dead_at_several_clients_has_no_finite_entropy():
         (lambda: mean_interval([0.1, np.nan]), "values must be finite, got nan"),
         (lambda: clopper_pearson(3, 10, 99.5), "For 99.5% write 0.995"),
         (lambda: clopper_pearson(2.5, 10), "successes must be a whole number"),
-        (lambda: entropy_nearest_neighbour(np.ones((1, 3)), k=3), "k must lie between 1"),
-        (lambda: auc(np.ones(3), np.ones(3, dtype=bool)), "units of both kinds"),
-        (lambda: chance_corrected(np.ones(3), np.ones(2)), "one length"),
         (lambda: clopper_pearson(3, 2), "between 0 and n"),
     ],
 )

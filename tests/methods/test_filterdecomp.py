@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from fedstat.federated.store import ClientStore
 from fedstat.methods import FedAvg, FilterDecomp
 from fedstat.models import mlp
 from fedstat.testing import check_method
-from fedstat.theory import communication_fraction, product_average_report
+from fedstat.theory import communication_fraction
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net, plain_net
 from tests.support.runs import TRAINING, differ, equal, offered, run, same, traffic, trajectory
@@ -333,30 +332,6 @@ def test_the_product_of_averages_holds_virtual_clients_and_lacks_the_covariance(
         assert covariance.norm() > 1e-4
         plain = torch.tensordot(p, filters(alpha, atoms), dims=1)
         torch.testing.assert_close(server_filter(server, conv), plain - covariance, rtol=0, atol=1e-12)
-
-
-def test_the_report_on_products_of_averages_describes_a_real_round():
-    server, update = recorded(Recorded(atoms=3))
-    p = update.weight.numpy()
-    for conv in CONVS:
-        alpha, atoms = (update.end[f"{conv}.{part}"].numpy() for part in ("alpha", "atoms"))
-        report = product_average_report(alpha, atoms, p)
-        each = np.einsum("kroi,kabr->koiab", alpha, atoms)
-        plain = np.tensordot(p, each, 1)
-        np.testing.assert_allclose(plain - report.bias, server_filter(server, conv).numpy(), rtol=0, atol=1e-12)
-        assert report.relative_bias == pytest.approx(np.linalg.norm(report.bias) / np.linalg.norm(plain))
-        # three participants drawn anew from these three: all 27 outcomes
-        draws = [list(draw) for draw in product(range(len(p)), repeat=len(p))]
-        outcomes = {
-            "plain": [np.tensordot(p, each[d], 1) for d in draws],
-            "decomposed": [
-                np.einsum("roi,abr->oiab", np.tensordot(p, alpha[d], 1), np.tensordot(p, atoms[d], 1)) for d in draws
-            ],
-        }
-        variance = {name: np.var(values, axis=0).sum() for name, values in outcomes.items()}
-        assert report.plain_variance == pytest.approx(variance["plain"])
-        assert report.decomposed_variance == pytest.approx(variance["decomposed"])
-        assert report.interval[0] <= report.ratio <= report.interval[1]
 
 
 # --- personal atoms ----------------------------------------------------------------------------------------------

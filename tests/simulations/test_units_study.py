@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import digamma
 
-from fedstat.inference import entropy_nearest_neighbour
 from simulations.units import numbers, study
+from simulations.units.entropy import entropy_nearest_neighbour
 from simulations.units.study import (
     SCALES,
     deal,
@@ -21,6 +24,29 @@ from simulations.units.study import (
 )
 
 SMALL = replace(SCALES["smoke"], clients=20, units=8, epochs=(1, 2), probe=40)
+
+
+def test_entropy_of_known_laws():
+    rng = np.random.default_rng(3)
+    rows = np.stack([rng.normal(0, 1, 20_000), rng.normal(0, 4, 20_000), rng.uniform(0, 3, 20_000)])
+    expected = [0.5 * np.log(2 * np.pi * np.e), 0.5 * np.log(2 * np.pi * np.e * 16), np.log(3)]
+    for k in (1, 3, 10):
+        np.testing.assert_allclose(entropy_nearest_neighbour(rows, k=k), expected, atol=0.05)
+
+
+@given(st.lists(st.floats(-5, 5, width=16), min_size=5, max_size=12, unique=True), st.integers(1, 4))
+def test_entropy_uses_the_kth_neighbour(row, k):
+    x = np.array(row)
+    distances = np.sort(np.abs(x[:, None] - x[None, :]), axis=1)[:, k]
+    expected = digamma(len(x)) - digamma(k) + np.log(2) + np.log(distances).mean()
+    assert entropy_nearest_neighbour(x[None], k=k)[0] == pytest.approx(expected)
+
+
+def test_a_unit_dead_at_several_clients_has_no_finite_entropy():
+    row = np.r_[np.zeros(5), np.arange(1.0, 20.0)]
+    assert entropy_nearest_neighbour(row[None], k=3)[0] == -np.inf
+    with pytest.raises(ValueError, match="k must lie between 1"):
+        entropy_nearest_neighbour(np.ones((1, 3)), k=3)
 
 
 def test_one_peak_and_two_are_told_apart():

@@ -167,6 +167,11 @@ def test_generators_keep_their_promises():
     pairs = product_clients((values, probabilities), clients=4, repeats=5000, seed=1)
     assert pairs.shape == (5000, 4, 2)
     assert (pairs[..., 0] == 3).mean() == pytest.approx(0.75, abs=0.02)
+    trained = np.arange(12.0).reshape(4, 3)  # clients that are equally likely, with atoms of two entries
+    drawn = product_clients(trained, clients=4000, seed=np.random.default_rng(2))
+    kinds, counts = np.unique(drawn.reshape(-1, 3), axis=0, return_counts=True)
+    np.testing.assert_array_equal(kinds, trained)
+    np.testing.assert_allclose(counts / 4000, 0.25, atol=0.03)
     normal = product_clients(lambda rng, n: rng.normal(size=(n, 2)), clients=3, seed=2)
     np.testing.assert_array_equal(normal, product_clients(lambda rng, n: rng.normal(size=(n, 2)), clients=3, seed=2))
 
@@ -190,8 +195,9 @@ def test_generators_keep_their_promises():
         (lambda h: split_teacher(shared=0, personal=0), "nor both zero"),
         (lambda h: split_teacher(noise=-1.0), "noise must be"),
         (lambda h: product_clients((np.ones((2, 2)), np.array([0.5, 0.6])), clients=2), "sum to one"),
-        (lambda h: product_clients((np.ones((2, 3)), np.ones(2) / 2), clients=2), "a finite law is values"),
-        (lambda h: product_clients(lambda rng, n: np.ones(n), clients=2), "must return pairs"),
+        (lambda h: product_clients((np.ones((2, 3)), np.ones(3) / 3), clients=2), "probabilities must be 2"),
+        (lambda h: product_clients(np.ones(4), clients=2), "a finite law must have values of shape"),
+        (lambda h: product_clients(lambda rng, n: np.ones(n), clients=2), "must return rows"),
         (lambda h: fs.models.split_relu(3, personal=1, shared=2, antisymmetric=True), "even counts"),
         (lambda h: fs.models.split_relu(3, personal=0, shared=0), "nor both zero"),
     ],

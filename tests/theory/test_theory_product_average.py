@@ -5,10 +5,10 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from fedstat.theory.product_average import product_average_moments, product_average_report, sampled_product_average
+from fedstat.theory.product_average import product_average_moments, sampled_product_average
 
 small = st.integers(-3, 3)
 pairs = st.lists(st.tuples(small, small), min_size=1, max_size=3)
@@ -68,98 +68,6 @@ def test_sampling_moments_are_those_of_all_subsets(case):
         assert getattr(floats, name) == pytest.approx(float(exact), abs=1e-11)
 
 
-def filters(alpha, atoms):
-    return np.einsum("kroi,kabr->koiab", alpha, atoms)
-
-
-def traces(alpha, atoms, weights):
-    """Plain and decomposed variance by enumerating all draws of clients, filters formed."""
-    plain, decomposed = [], []
-    for drawn in product(range(len(alpha)), repeat=len(weights)):
-        drawn = list(drawn)
-        plain.append(np.tensordot(weights, filters(alpha[drawn], atoms[drawn]), 1))
-        averages = (np.tensordot(weights, x[drawn], 1)[None] for x in (alpha, atoms))
-        decomposed.append(filters(*averages)[0])
-    return np.var(plain, axis=0).sum(), np.var(decomposed, axis=0).sum()
-
-
-@settings(max_examples=15)
-@given(st.integers(0, 10**6), st.integers(3, 4), st.integers(1, 3), st.sampled_from([0.1, 1.0, 10.0]))
-def test_report_is_that_of_all_draws(seed, clients, rank, spread):
-    rng = np.random.default_rng(seed)
-    alpha = rng.normal(size=(1, rank, 2, 3)) + spread * rng.normal(size=(clients, rank, 2, 3))
-    atoms = rng.normal(size=(1, 2, 1, rank)) + spread * rng.normal(size=(clients, 2, 1, rank))
-    weights = rng.dirichlet(np.ones(clients))
-    report = product_average_report(alpha, atoms, weights)
-    plain, decomposed = traces(alpha, atoms, weights)
-    assert report.plain_variance == pytest.approx(plain, rel=1e-10)
-    assert report.decomposed_variance == pytest.approx(decomposed, rel=1e-10)
-    average = np.tensordot(weights, filters(alpha, atoms), 1)
-    parts = (np.tensordot(weights, x, 1)[None] for x in (alpha, atoms))
-    np.testing.assert_allclose(report.bias, average - filters(*parts)[0], atol=1e-12 * spread**2)
-    assert report.relative_bias == pytest.approx(np.linalg.norm(report.bias) / np.linalg.norm(average))
-
-    others = [np.delete(np.arange(clients), k) for k in range(clients)]
-    logs = np.log([np.divide(*traces(alpha[k], atoms[k], weights)[::-1]) for k in others])
-    error = np.sqrt((clients - 1) / clients * ((logs - logs.mean()) ** 2).sum())
-    t = {3: 4.302652729911275, 4: 3.182446305284263}[clients]  # two degrees of freedom, and three
-    limits = np.exp(np.log(decomposed / plain) + np.array([-t, t]) * error)
-    np.testing.assert_allclose(report.interval, limits, rtol=1e-7)
-
-
-def test_report_of_scalars_is_the_moments_of_their_law():
-    rng = np.random.default_rng(1)
-    values, weights = rng.normal(size=(7, 2)), rng.dirichlet(np.ones(7))
-    report = product_average_report(values[:, 0].reshape(7, 1, 1, 1), values[:, 1].reshape(7, 1, 1, 1), weights)
-    law = product_average_moments(values, np.full(7, 1 / 7), weights)
-    assert report.plain_variance == pytest.approx(law.plain_variance)
-    assert report.decomposed_variance == pytest.approx(law.decomposed_variance)
-    assert report.interval[0] < report.ratio < report.interval[1]
-
-
-def test_identical_clients_have_no_variance_and_no_ratio():
-    report = product_average_report(np.ones((3, 1, 1, 1)), np.ones((3, 1, 1, 1)), np.full(3, 1 / 3))
-    assert report.plain_variance == report.decomposed_variance == 0
-    assert np.isnan([report.ratio, *report.interval]).all()
-
-
-def test_jackknife_covers():
-    """Over repeats the interval holds the ratio of the law that the clients come from about as often as it says."""
-    rng = np.random.default_rng(2)
-    truth = product_average_moments(
-        *_gauss_hermite(mean=(0.5, 1.0), loading=((1.0, 0.0), (0.5, 0.8))), np.full(30, 1 / 30)
-    )
-    ratio = truth.decomposed_variance / truth.plain_variance
-    hits = 0
-    for _ in range(200):
-        z = rng.normal(size=(30, 2))
-        a, d = 0.5 + z[:, 0], 1.0 + 0.5 * z[:, 0] + 0.8 * z[:, 1]
-        report = product_average_report(a.reshape(30, 1, 1, 1), d.reshape(30, 1, 1, 1), np.full(30, 1 / 30))
-        hits += report.interval[0] < ratio < report.interval[1]
-    assert hits / 200 > 0.88
-
-
-def _gauss_hermite(mean, loading):
-    """A law with a Gaussian's moments up to order five."""
-    node = np.array([-np.sqrt(3), 0, np.sqrt(3)])
-    weight = np.array([1, 4, 1]) / 6
-    z = np.array(list(product(node, node)))
-    return z @ np.array(loading).T + np.array(mean), np.outer(weight, weight).ravel()
-
-
-def test_a_ratio_that_is_infinite_has_no_interval():
-    """Clients (1, 1) and (-1, -1) all have one filter, which their separate averages do not."""
-    signs = np.array([1.0, -1.0, 1.0, -1.0]).reshape(4, 1, 1, 1)
-    report = product_average_report(signs, signs, np.full(4, 1 / 4))
-    assert report.plain_variance == 0 < report.decomposed_variance
-    assert report.ratio == np.inf
-    assert np.isnan(report.interval).all()
-
-
-CUBE = np.ones((3, 1, 1, 1))
-CUBES = np.arange(3.0).reshape(3, 1, 1, 1)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -181,15 +89,6 @@ CUBES = np.arange(3.0).reshape(3, 1, 1, 1)
         (lambda: sampled_product_average([1, 2], [1, 2], 0.5), "m must be a whole number"),
         (lambda: sampled_product_average([1, 2], [1, 2], True), "m must be a whole number"),
         (lambda: sampled_product_average([1e200, 0.0], [1e200, 0.0], 1), "a and d must be small enough"),
-        (lambda: product_average_report(np.ones((3, 1)), CUBE, np.ones(3) / 3), "coefficients must have shape"),
-        (lambda: product_average_report(CUBE, np.ones((3, 1, 1, 2)), np.ones(3) / 3), r"atoms must have shape \(3, a"),
-        (lambda: product_average_report(CUBE[:2], CUBE[:2], np.ones(2) / 2), "at least 3 clients"),
-        (lambda: product_average_report(CUBE, CUBE, np.ones(2) / 2), "one entry per client"),
-        (lambda: product_average_report(CUBE * np.nan, CUBE, np.ones(3) / 3), "coefficients must be finite"),
-        (lambda: product_average_report(CUBE, CUBE, ["1", "0", "0"]), "weights must be a rectangular array of numbers"),
-        (lambda: product_average_report(1e200 * CUBES, CUBES, np.ones(3) / 3), "coefficients and atoms must be small"),
-        (lambda: product_average_report(CUBE, CUBE, np.ones(3)), "weights must be non-negative and sum to one"),
-        (lambda: product_average_report(CUBE, CUBE, np.ones(3) / 3, level=95), "level must lie"),
     ],
 )
 def test_bad_input(make, message):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from fedstat.factor import IdentificationWarning, PrincipalAxis
+from fedstat.factor import IdentificationWarning, PrincipalAxis, principal_components_loadings
 
 #: Maps a correlation matrix and a number of factors to nu, one value for each unit.
 Nu = Callable[[np.ndarray, int], np.ndarray]
@@ -28,12 +28,6 @@ def row(values: Iterable[object]) -> str:
 def rows(columns: Iterable[Iterable[object]]) -> str:
     """Write columns or rows one after the other."""
     return ", ".join(map(row, columns))
-
-
-def leading(r: np.ndarray, factors: int) -> np.ndarray:
-    """Return the leading positive eigenpairs as loadings, shape (units, factors)."""
-    values, vectors = np.linalg.eigh(r)
-    return vectors[:, : -factors - 1 : -1] * np.sqrt(np.maximum(values[: -factors - 1 : -1], 0.0))
 
 
 def correlations(columns: Sequence[Sequence[int]]) -> np.ndarray:
@@ -115,7 +109,7 @@ def printed_loop(r: np.ndarray, factors: int) -> np.ndarray:
     It starts at A_0, the leading eigenpairs of R. Then R - Sigma = R - (R - A_0 A_0') = A_0 A_0', whose positive
     eigenpairs are those that made A_0; so A_1 A_1' = A_0 A_0', and no step changes anything.
     """
-    a = leading(r, factors)
+    a = principal_components_loadings(r, factors)
     for _ in range(3):
         a = full_step(r, a)
     return (a**2).sum(axis=1)
@@ -124,7 +118,7 @@ def printed_loop(r: np.ndarray, factors: int) -> np.ndarray:
 def full_step(r: np.ndarray, a: np.ndarray) -> np.ndarray:
     """Take one step of the iteration as printed."""
     sigma = r - a @ a.T
-    return leading(r - sigma, a.shape[1])
+    return principal_components_loadings(r - sigma, a.shape[1])
 
 
 def principal_axis(r: np.ndarray, factors: int) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedstat.claims import Claim, Evidence, within
 from fedstat.ntk import finite_gram, finite_personal_gram, infinite_gram
+from theory_checks.fedsplit.growth import on_a_sphere
 
 _WIDTHS = (64, 256, 1024, 4096)
 _REPEATS = 400
@@ -23,8 +24,7 @@ def _concentration(exact: Callable[[np.ndarray], np.ndarray], *, personal: bool 
     from scipy import stats
 
     rng = np.random.default_rng(7)
-    x, owner = rng.normal(size=(12, 5)), np.repeat(np.arange(3), 4)
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    x, owner = on_a_sphere(rng, 12, 5), np.repeat(np.arange(3), 4)
     counted = owner[:, None] == owner if personal else np.ones((12, 12), dtype=bool)
     inner, limit = x @ x.T, np.where(counted, infinite_gram(x), 0.0)
     constant = float((inner**2 * exact(limit / inner))[counted].sum())

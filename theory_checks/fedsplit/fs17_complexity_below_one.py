@@ -13,6 +13,7 @@ from fedstat.ntk import infinite_gram, personal_gram
 from fedstat.theory.generalisation import complexity_term
 from theory_checks.fedsplit.data_sets import DataSet, data_sets
 from theory_checks.fedsplit.designs import Design, labelled
+from theory_checks.fedsplit.growth import on_a_sphere
 
 
 def _least(clients: int, samples: int, square: float) -> float:
@@ -36,8 +37,7 @@ def _smooth(clients: int) -> Evidence:
     terms = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        x, a = rng.normal(size=(1024, 6)), rng.normal(size=6)
-        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        x, a = on_a_sphere(rng, 1024, 6), rng.normal(size=6)
         kernels = infinite_gram(x), personal_gram(x, np.arange(1024) % clients)
         terms.append(complexity_term(*kernels, (1 + x @ a / np.linalg.norm(a)) / 2, clients))
     _, low, high = mean_interval(terms)

@@ -12,6 +12,7 @@ from fedstat.inference import mean_interval
 from fedstat.ntk import infinite_gram, personal_gram
 from fedstat.theory.generalisation import complexity_term
 from theory_checks.fedsplit.designs import Design, labelled
+from theory_checks.fedsplit.growth import on_a_sphere
 
 #: Clients, and half of the samples at each.
 _SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -49,8 +50,7 @@ def _on_average() -> Evidence:
     found: dict[tuple[str, int], list[float]] = {}
     for seed in range(30):
         rng = np.random.default_rng(seed)
-        x, a = rng.normal(size=(64, 6)), rng.normal(size=6)
-        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        x, a = on_a_sphere(rng, 64, 6), rng.normal(size=6)
         smooth, flips = (1 + x @ a / np.linalg.norm(a)) / 2, rng.integers(0, 2, size=64).astype(float)
         for name, y in (("linear in the inputs", smooth), ("by coin flips", flips)):
             kernels = [(infinite_gram(x), personal_gram(x, np.arange(64) % 8 % c)) for c in sizes]

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fedstat.claims import Claim, Evidence, sampled, search
+from fedstat.factor import principal_components_loadings
 from theory_checks.fedsplit.factor_models import (
     LOADINGS,
     NOTHING_SPECIFIC,
@@ -20,7 +21,6 @@ from theory_checks.fedsplit.factor_models import (
     full_step,
     groups,
     in_words,
-    leading,
     one_factor,
     principal_axis,
     printed_loop,
@@ -30,11 +30,11 @@ from theory_checks.fedsplit.factor_models import (
 
 def _diagonal_step(r: np.ndarray, a: np.ndarray) -> np.ndarray:
     sigma = np.diag(np.diag(r - a @ a.T))
-    return leading(r - sigma, a.shape[1])
+    return principal_components_loadings(r - sigma, a.shape[1])
 
 
 def _single_step(r: np.ndarray, factors: int) -> np.ndarray:
-    return (_diagonal_step(r, leading(r, factors)) ** 2).sum(axis=1)
+    return (_diagonal_step(r, principal_components_loadings(r, factors)) ** 2).sum(axis=1)
 
 
 def _recovers(nu: Nu, models: Any = LOADINGS) -> Evidence:
@@ -83,7 +83,7 @@ def _stationary(step: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Evidenc
 
     def sides(case: tuple[list[list[int]], int]) -> tuple[float, float]:
         r = correlations(case[0])
-        a = leading(r, case[1])
+        a = principal_components_loadings(r, case[1])
         b = step(r, a)
         return float(np.abs(b @ b.T - a @ a.T).max()), 0.0
 

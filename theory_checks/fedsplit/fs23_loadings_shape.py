@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fedstat.claims import Claim, Evidence, enumeration, search
+from fedstat.factor import principal_components_loadings
 from fedstat.inference import number
-from theory_checks.fedsplit.factor_models import TABLES, correlations, farthest, leading, row, rows
+from theory_checks.fedsplit.factor_models import TABLES, correlations, farthest, row, rows
 
 
 class Shape(NamedTuple):
@@ -45,7 +46,7 @@ def _fits(form: Callable[[np.ndarray], np.ndarray], of: Iterable[Shape]) -> Evid
     """
 
     def holds(case: Shape) -> bool:
-        return form(leading(np.eye(case.units), case.factors)).shape == (case.units, case.units)
+        return form(principal_components_loadings(np.eye(case.units), case.factors)).shape == (case.units, case.units)
 
     return enumeration(of, holds, of="numbers of units and factors, up to 6 units")
 
@@ -59,7 +60,7 @@ def _complete(form: Callable[[np.ndarray], np.ndarray]) -> Evidence:
 
     def sides(columns: list[list[int]]) -> tuple[float, float]:
         r = correlations(columns)
-        return farthest(form(leading(r, len(r))).ravel(), r.ravel())
+        return farthest(form(principal_components_loadings(r, len(r))).ravel(), r.ravel())
 
     def show(columns: list[list[int]]) -> str:
         values = np.linalg.eigvalsh(correlations(columns))[::-1]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedstat.claims import Claim, Evidence, search
+from fedstat.factor import principal_components_loadings
 from theory_checks.fedsplit.factor_models import (
     LOADINGS,
     NOTHING_SPECIFIC,
@@ -15,7 +16,6 @@ from theory_checks.fedsplit.factor_models import (
     correlations,
     farthest,
     in_words,
-    leading,
     one_factor,
     principal_axis,
     rows,
@@ -41,7 +41,7 @@ def _sum_to_one(total: Nu, models: Any = LOADINGS) -> Evidence:
 
 def _components(r: np.ndarray, count: int) -> np.ndarray:
     """Return sums over the leading components; over all of them sum_m gamma_m u_jm^2 = R_jj = 1."""
-    return (leading(r, count) ** 2).sum(axis=1)
+    return (principal_components_loadings(r, count) ** 2).sum(axis=1)
 
 
 def _fixed_point(start: bool) -> Evidence:
@@ -55,7 +55,7 @@ def _fixed_point(start: bool) -> Evidence:
     def sides(columns: list[list[int]]) -> tuple[float, float]:
         r = correlations(columns)
         nu = np.ones(len(r)) if start else principal_axis(r, 1)
-        a = leading(r - np.diag(1 - nu), 1)
+        a = principal_components_loadings(r - np.diag(1 - nu), 1)
         psi = np.maximum(1 - (a**2).sum(axis=1), 0.0)
         return farthest(nu + psi, np.ones(len(r)))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import fedstat as fs
 from fedstat.claims import Claim, Evidence, all_of, both, sampled, search, within
+from fedstat.factor import principal_components_loadings
 from fedstat.inference import mean_interval
 from fedstat.methods.cut import is_shared
 from fedstat.methods.fedfac import squares_in_eigenvectors
@@ -22,7 +23,6 @@ from theory_checks.fedsplit.factor_models import (
     farthest,
     groups,
     in_words,
-    leading,
     one_factor,
     principal_axis,
     rows,
@@ -162,7 +162,7 @@ def _bounds(largest: int) -> Evidence:
     def sides(columns: list[list[int]], lower: bool) -> tuple[float, float]:
         r = correlations(columns)
         gamma = np.linalg.eigvalsh(r)[::-1]
-        nu, s = (leading(r, 2) ** 2).sum(axis=1), unit_squares(r, 2)
+        nu, s = (principal_components_loadings(r, 2) ** 2).sum(axis=1), unit_squares(r, 2)
         left, right = (gamma[1] * s, nu) if lower else (nu, gamma[largest - 1] * s)
         j = int((left - right).argmax())
         return float(left[j]), float(right[j])
@@ -181,7 +181,7 @@ def _all_components() -> Evidence:
 
     def sides(columns: list[list[int]]) -> tuple[float, float]:
         r = correlations(columns)
-        return farthest(unit_squares(r, len(r)), (leading(r, len(r)) ** 2).sum(axis=1))
+        return farthest(unit_squares(r, len(r)), (principal_components_loadings(r, len(r)) ** 2).sum(axis=1))
 
     names = ("sum of squares", "sum of squared loadings")
     return search(TABLES, sides, relation="==", tolerance=1e-10, examples=100, names=names)

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fedstat.claims import Claim, Evidence, both, search
+from fedstat.factor import principal_components_loadings
 from fedstat.methods.fedfac import squares_in_eigenvectors
-from theory_checks.fedsplit.factor_models import TABLES, correlations, farthest, leading, row, rows, unit_squares
+from theory_checks.fedsplit.factor_models import TABLES, correlations, farthest, row, rows, unit_squares
 
 #: Legs and hypotenuse of right triangles: cosines and sines that are exact.
 TRIANGLES = st.sampled_from([(3, 4, 5), (5, 12, 13), (8, 15, 17), (4, -3, 5)])
@@ -78,7 +79,7 @@ def _sums(scaled: bool = False) -> Evidence:
 
     def squares(columns: list[list[int]]) -> np.ndarray:
         if scaled:
-            return np.asarray((leading(correlations(columns), FACTORS) ** 2).sum(axis=1))
+            return np.asarray((principal_components_loadings(correlations(columns), FACTORS) ** 2).sum(axis=1))
         return unit_squares(correlations(columns), FACTORS)
 
     def show(columns: list[list[int]]) -> str:

@@ -11,7 +11,7 @@ from fedstat.inference import mean_interval
 from fedstat.ntk import extreme_eigenvalues, infinite_gram, personal_gram
 
 _SIZES = (32, 64, 128, 256, 512)
-_DIMENSION, _SEEDS = 8, 30
+_SEEDS = 30
 
 #: Draws that many inputs.
 Inputs = Callable[[np.random.Generator, int], np.ndarray]
@@ -21,9 +21,9 @@ Deal = Callable[[int], np.ndarray]
 Quantity = Callable[[float, float, float, int, int], float]
 
 
-def on_a_sphere(rng: np.random.Generator, samples: int) -> np.ndarray:
-    """Draw unit inputs uniformly, in eight dimensions however many they are."""
-    x = rng.normal(size=(samples, _DIMENSION))
+def on_a_sphere(rng: np.random.Generator, samples: int, dimension: int = 8) -> np.ndarray:
+    """Draw unit inputs uniformly, in as many dimensions however many they are."""
+    x = rng.normal(size=(samples, dimension))
     return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
 
 

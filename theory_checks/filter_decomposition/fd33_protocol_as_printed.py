@@ -8,6 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 from fedstat.claims import Claim, Evidence, enumeration
+from theory_checks.filter_decomposition.exact_laws import mean
 
 FD33 = Claim(
     id="FD-33",
@@ -57,11 +58,6 @@ def stepped(alpha: Fraction, d: Fraction, target: int) -> tuple[Fraction, Fracti
     return alpha - RATE * residual * d, d - RATE * residual * alpha
 
 
-def average(values: Iterable[Fraction]) -> Fraction:
-    listed = list(values)
-    return sum(listed, Fraction(0)) / len(listed)
-
-
 def algorithm_2(
     targets: tuple[int, ...], local_steps: int, rounds: int, *, keep: bool, absent: bool
 ) -> tuple[Fraction, ...]:
@@ -82,9 +78,9 @@ def algorithm_2(
                 a, b = stepped(a, b, target)
             own[k] = a
             atoms.append(b)
-        d = average(atoms)
+        d = mean(atoms)
         if t % rounds == 0:
-            alpha = average(own)
+            alpha = mean(own)
             own = [alpha] * len(targets)
     return alpha, d
 
@@ -97,9 +93,9 @@ def analysed(targets: tuple[int, ...], local_steps: int, rounds: int) -> tuple[F
         moved = [stepped(a, b, y) for a, b, y in zip(alpha, d, targets, strict=True)]
         alpha, d = [a for a, _ in moved], [b for _, b in moved]
         if step % local_steps == 0:
-            d = [average(d)] * len(targets)
+            d = [mean(d)] * len(targets)
         if (step - first) % (local_steps * rounds) == 0:
-            alpha = [average(alpha)] * len(targets)
+            alpha = [mean(alpha)] * len(targets)
     return alpha[0], d[0]
 
 

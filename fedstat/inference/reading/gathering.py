@@ -70,7 +70,7 @@ def gather(
         told = "; ".join(f"{name}: {', '.join(sorted(run.settings))}" for name, run in runs.items() if run.settings)
         raise ValueError(
             f"results are of several data sets or settings ({told}), and differences of methods mean something within "
-            "one. Compare each on its own; fs.inference.ranks and fs.inference.meta_analysis take several."
+            "one. Compare each on its own; fs.inference.ranks takes several."
         )
     split = choose_split(runs, split)
     metric = choose_metric(runs, metric, split)

@@ -1,4 +1,4 @@
-"""Agreement on which units are shared, recovery of units, and dispersion of a unit over clients."""
+"""Compare a choice of shared units with another choice, and a statistic of units with the truth."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def chance_corrected(first: np.ndarray, second: np.ndarray) -> tuple[float, floa
     Examples
     --------
     >>> import numpy as np
-    >>> from fedstat.inference import chance_corrected
+    >>> from fedstat.factor import chance_corrected
     >>> mostly = np.array([True] * 9 + [False])
     >>> agreement, kappa = chance_corrected(mostly, mostly[::-1])
     >>> agreement, round(kappa, 3)
@@ -50,7 +50,7 @@ def auc(statistic: np.ndarray, positive: np.ndarray) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from fedstat.inference import auc
+    >>> from fedstat.factor import auc
     >>> float(auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])))  # 3 of 4 pairs are in order
     0.75
     """
@@ -61,46 +61,3 @@ def auc(statistic: np.ndarray, positive: np.ndarray) -> float:
     if values.shape != mask.shape or n == 0 or m == 0:
         raise ValueError(f"auc needs units of both kinds, got {n} positive and {m} negative ones.")
     return float((rankdata(values)[mask].sum() - n * (n + 1) / 2) / (n * m))
-
-
-def entropy_nearest_neighbour(values: np.ndarray, *, k: int = 3) -> np.ndarray:
-    """Return the Kozachenko-Leonenko estimate of the differential entropy of each row, in nats.
-
-    It is ``psi(n) - psi(k) + log 2 + mean_i log(distance of value i to its k-th nearest neighbour)``.
-
-    Parameters
-    ----------
-    values : ndarray, shape (units, n)
-        n > k observations of each unit, e.g. its mean output at n clients.
-    k : int
-        Which nearest neighbour the distance is measured to.
-
-    Returns
-    -------
-    ndarray, shape (units,)
-        Minus infinity where more than k observations coincide: the law has an atom there, as in a unit that is
-        dead at several clients, or that several never moved from a common start.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedstat.inference import entropy_nearest_neighbour
-    >>> outputs = np.random.default_rng(0).normal(size=(1, 5000))  # estimate and truth for normal values:
-    >>> print(entropy_nearest_neighbour(outputs).round(2), round(0.5 * np.log(2 * np.pi * np.e), 2))
-    [1.44] 1.42
-    """
-    from scipy.special import digamma
-
-    x = np.sort(np.asarray(values, dtype=np.float64), axis=1)
-    n = x.shape[1]
-    if not 1 <= k < n:
-        raise ValueError(f"k must lie between 1 and n - 1 = {n - 1}, got {k}.")
-    # the k nearest neighbours of a sorted value lie in one of k + 1 windows around it
-    distance = np.full_like(x, np.inf)
-    for left in range(k + 1):
-        right = k - left
-        i = np.arange(left, n - right)
-        reach = np.maximum(x[:, i] - x[:, i - left], x[:, i + right] - x[:, i])
-        distance[:, i] = np.minimum(distance[:, i], reach)
-    with np.errstate(divide="ignore"):
-        return digamma(n) - digamma(k) + np.log(2) + np.log(distance).mean(axis=1)
