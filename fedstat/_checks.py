@@ -6,11 +6,13 @@ NumPy scalars, and arrays and tensors without axes, count as the Python values t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 _EVERY = "[-inf, inf]"
 
@@ -47,6 +49,40 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
     if isinstance(plain, Integral) and not isinstance(plain, bool) and (least is None or int(plain) >= least):
         return int(plain)
     raise ValueError(f"{name} must be a whole number{'' if least is None else f', at least {least}'}, got {plain!r}.")
+
+
+def choice(name: str, value: Any, words: Collection[str]) -> None:
+    """Refuse what is none of some words.
+
+    Raises
+    ------
+    ValueError
+        For other words, and for what is no text.
+    """
+    if not (isinstance(value, str) and value in words):
+        listed = " or ".join(f'"{word}"' for word in words)
+        raise ValueError(f"{name} must be {listed}, got {value!r}.")
+
+
+def array(name: str, value: Any, shape: Sequence[int | str]) -> np.ndarray:
+    """Return finite numbers of a shape such as ``("samples", 3)`` as float64; equal words stand for equal lengths.
+
+    Raises
+    ------
+    ValueError
+        For an array of another shape, for an empty one, and for NaN and infinite numbers.
+    """
+    found, lengths = np.asarray(value, dtype=np.float64), dict[int | str, int]()
+    fits = len(shape) == found.ndim and found.size > 0
+    for side, length in zip(shape, found.shape, strict=False):
+        fits = fits and lengths.setdefault(side, length if isinstance(side, str) else side) == length
+    if not fits:
+        wanted = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+        raise ValueError(f"{name} must have shape {wanted} and not be empty, got shape {found.shape}.")
+    if not np.isfinite(found).all():
+        place = np.argwhere(~np.isfinite(found))[0].tolist()
+        raise ValueError(f"{name} must be finite, but holds {found[*place]} at {place} (counted from 0).")
+    return found
 
 
 def local(name: str, path: str | Path) -> Path:
@@ -97,9 +133,7 @@ def check_fields(of: Any, **rules: str | int | tuple[str, ...]) -> None:
         if value is None and (other.endswith("None") or field.default is None):
             continue
         if isinstance(rule, tuple):
-            if not (isinstance(value, str) and value in rule):
-                words = " or ".join(f'"{word}"' for word in rule)
-                raise ValueError(f"{name} must be {words}, got {value!r}.")
+            choice(name, value, rule)
         elif kind == "float" and other in ("", "None"):
             object.__setattr__(of, name, number(name, value, _EVERY if rule is None else str(rule)))
         elif kind == "int" and other in ("", "None"):

@@ -31,15 +31,17 @@ def chooser(methods: Cards) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``groups``, each with the name of its ``kind`` and ``rows``; ``both``, the methods above both controls; and
-        ``guide``, a record for each question, empty while no outcome is known.
+        ``groups``, each with the name of its ``kind`` and ``rows``; ``unmeasured``, the names of methods without a
+        row; ``both``, the methods above both controls; and ``guide``, a record for each question, empty while no
+        outcome is known.
     """
     groups = []
     for kind in KINDS:
         rows = [_row(name, variant) for name, variant in _variants(methods) if variant.kind == kind]
         if rows:
             groups.append({"kind": kind, "rows": rows})
-    return {"groups": groups, "both": _above_both(methods), "guide": _guide(methods)}
+    unmeasured = [name for name, card in methods.items() if not card.variants]
+    return {"groups": groups, "unmeasured": unmeasured, "both": _above_both(methods), "guide": _guide(methods)}
 
 
 def _variants(methods: Cards) -> Iterator[tuple[str, Variant]]:

@@ -7,21 +7,29 @@ import sys
 
 from fedstat._warnings import plain_warnings
 from fedstat._workers import WHERE, workers
-from fedstat.claims import judge_all, write_ledger
+from fedstat.claims import judge_all, read_claims, read_ledger, write_ledger
 from fedstat.cli import app
-from theory_checks import COMMITTED, FOLDER, LEDGER
+from theory_checks import COMMITTED, FOLDER, LEDGER, PICTURE
 
 
 def main(arguments: list[str]) -> None:
     """Judge the papers' claims as ``fedstat judge`` judges anybody's; ``--update`` rewrites the committed ledger.
 
-    ``--executor ray`` has a Ray cluster do it.
+    ``--update FS-10`` judges one claim and keeps what the ledger says of the others; ``--executor ray`` has a Ray
+    cluster do it. The picture on the front page is drawn again.
     """
     if arguments[:1] == ["--update"]:
+        from theory_checks._overview import write_overview
+
         parser = argparse.ArgumentParser(prog="python -m theory_checks --update")
+        parser.add_argument("ids", nargs="*", help="claims to judge (default: all)")
         parser.add_argument("--executor", choices=WHERE, default="processes")
-        with plain_warnings(), workers(parser.parse_args(arguments[1:]).executor):
-            write_ledger(judge_all(FOLDER, studies=COMMITTED), LEDGER)
+        options = parser.parse_args(arguments[1:])
+        with plain_warnings(), workers(options.executor):
+            judged = judge_all(FOLDER, options.ids, studies=COMMITTED)
+        known = read_ledger(LEDGER) if options.ids else {}
+        write_ledger(judged, LEDGER, kept=[known[name] for name in known.keys() & read_claims(FOLDER)])
+        write_overview(PICTURE)
         return
     given = [] if "--results" in arguments else ["--results", str(COMMITTED)]
     app(["judge", str(FOLDER), *given, *arguments], prog_name="python -m theory_checks")

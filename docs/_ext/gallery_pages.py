@@ -18,6 +18,7 @@ from reports.content import content
 from simulations import catalogue
 from simulations.contract import About
 from simulations.studies import in_order, study
+from theory_checks import COMMITTED
 
 ROOT = Path(__file__).parents[2]
 #: What the pages are made of.
@@ -55,6 +56,9 @@ def _make(folder: Path) -> None:
 def _page(name: str, pictures: Path) -> str:
     """Return a study's page: its chapter, as the report has it, with pictures as files of their own."""
     about = study(name).ABOUT
+    head = [f"# {about.title}\n", _facts(name, about)]
+    if not (COMMITTED / name).is_dir():
+        return "\n".join([*head, "No tables of it are committed yet.\n"])
     made = content("committed", None, pictures, [name], False, {})
     typed = pictures / f"{name}.html"
     typeset(TEMPLATE, made.data, made.files, typed, day=date.today())
@@ -66,7 +70,7 @@ def _page(name: str, pictures: Path) -> str:
     drawn = {
         made.files[path[1:]].read_bytes(): made.files[path[1:]] for path in made.data["studies"][0]["figures"].values()
     }
-    return "\n".join([f"# {about.title}\n", _facts(name, about), *_parts(body, drawn)])
+    return "\n".join([*head, *_parts(body, drawn)])
 
 
 def _facts(name: str, about: About) -> str:

@@ -50,27 +50,13 @@ A true claim, and a false one with what is true in its place:
 ('refuted', 'n = 40')
 """
 
+from fedstat.claims.cases import Sides, compared, enumeration, exact, sampled
 from fedstat.claims.claim import Claim, ClaimError, Judgement, Reading, judge
-from fedstat.claims.evidence import (
-    Evidence,
-    Sides,
-    Verdict,
-    all_of,
-    any_of,
-    both,
-    compared,
-    enumeration,
-    exact,
-    missing,
-    not_checkable,
-    only_if,
-    probability,
-    sampled,
-    search,
-    searching,
-    within,
-)
+from fedstat.claims.combining import all_of, any_of, both, only_if
+from fedstat.claims.counterexample import search, searching
+from fedstat.claims.evidence import Evidence, Verdict, missing, not_checkable
 from fedstat.claims.files import read_claims
+from fedstat.claims.intervals import probability, within
 from fedstat.claims.judging import judge_all
 from fedstat.claims.ledger import as_object, count, explain, read_ledger, table, write_ledger
 from fedstat.claims.plain import plain

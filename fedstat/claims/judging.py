@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fedstat._workers import run_jobs
 from fedstat.claims.claim import Claim, ClaimError, Judgement, judge
-from fedstat.claims.evidence import Evidence, searching
+from fedstat.claims.counterexample import searching
+from fedstat.claims.evidence import Evidence
 from fedstat.claims.files import read_claims
 from fedstat.claims.studies import Studies
 

@@ -61,8 +61,10 @@ def as_object(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def write_ledger(judgements: Sequence[Judgement], path: str | Path) -> None:
+def write_ledger(judgements: Sequence[Judgement], path: str | Path, *, kept: Sequence[Mapping[str, Any]] = ()) -> None:
     """Write judgements as a JSON list, sorted by id.
+
+    `kept` are entries of the ledger before, as `read_ledger` reads them, of claims that are not judged again.
 
     Examples
     --------
@@ -79,8 +81,9 @@ def write_ledger(judgements: Sequence[Judgement], path: str | Path) -> None:
     ...     [(entry["id"], entry["cases"]) for entry in json.loads((Path(folder) / "ledger.json").read_text())]
     [('EX-01', 96)]
     """
-    objects = sorted((as_object(j) for j in judgements), key=lambda o: o["id"])
+    entries = {entry["id"]: entry for entry in (*kept, *map(as_object, judgements))}
     with atomic_file(path) as temporary:
+        objects = [entries[name] for name in sorted(entries)]
         temporary.write_text(json.dumps(objects, indent=2, ensure_ascii=False) + "\n")
 
 

@@ -3,57 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fedstat._files import atomic_file
-from fedstat._warnings import plain_warnings
-from fedstat.cli._comparison import (
-    Across,
-    AllPairs,
-    Client,
-    Control,
-    Estimand,
-    Last,
-    Level,
-    Margin,
-    Method,
-    Metric,
-    PlanFile,
-    Round,
-    Seed,
-    Separate,
-    Split,
-    Value,
-    asked,
-    options_named,
-)
+from fedstat.cli._comparison import comparing
 
 _FORMATS = {"": "text", ".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 
 
+@comparing
 def compare(
     files: Annotated[
         list[Path],
         typer.Argument(help="Run folders, tables, or results of PFLlib, FL-bench, Flower, FLamby or a logger."),
     ],
-    control: Control = None,
-    all_pairs: AllPairs = False,
-    metric: Metric = None,
-    margin: Margin = None,
-    estimand: Estimand = None,
-    last: Last = None,
-    split: Split = None,
-    level: Level = None,
-    across: Across = None,
-    separate: Separate = False,
-    plan: PlanFile = None,
-    method: Method = None,
-    seed: Seed = None,
-    client: Client = None,
-    round_: Round = None,
-    value: Value = None,
+    how: dict[str, Any],
     form: Annotated[
         str | None,
         typer.Option("--format", help="text, markdown, latex or csv.", show_default="text, or as --out ends"),
@@ -79,19 +45,14 @@ def compare(
     from fedstat.inference import AnalysisPlan, read_results
     from fedstat.inference import compare as compared
 
-    columns, how = asked(
-        (method, seed, client, round_, value),
-        metric=metric, control=control, all_pairs=all_pairs, estimand=estimand, across=across, separate=separate,
-        margin=margin, last=last, split=split, level=level,
-    )  # fmt: skip
     kind = _format(form, out)
     if plot is not None and plot.suffix.lower() not in (".pdf", ".svg", ".png"):
         raise ValueError(f"--plot must end in .pdf, .svg or .png, got {plot}.")
-    with plain_warnings(), options_named():
-        results = {str(file): read_results(file, columns=columns) if columns else file for file in files}
-        if len(results) < len(files):
-            raise ValueError("one file is named twice; name each once.")
-        found = compared(results, plan=None if plan is None else AnalysisPlan.read(plan), **how)
+    columns, plan = how.pop("columns"), how.pop("plan")
+    results = {str(file): read_results(file, columns=columns) if columns else file for file in files}
+    if len(results) < len(files):
+        raise ValueError("one file is named twice; name each once.")
+    found = compared(results, plan=None if plan is None else AnalysisPlan.read(plan), **how)
     if plot is not None:
         import matplotlib.pyplot as plt
 

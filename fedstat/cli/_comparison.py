@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-Control = Annotated[
-    str | None, typer.Option(help="Method that the others are compared with.", show_default="FedAvg, or the first")
-]
-AllPairs = Annotated[bool, typer.Option("--all-pairs", help="Compare every method with every other.")]
-Metric = Annotated[str | None, typer.Option(help="What is compared.", show_default="accuracy, or mse")]
-Margin = Annotated[
-    float | None, typer.Option(help="Largest difference that counts as none: 0.01 is a point of accuracy.")
-]
-Estimand = Annotated[
-    list[str] | None,
-    typer.Option(help="Model measured: personal, global, fine-tuned, or METHOD=MODEL for one method; repeatedly."),
-]
-Last = Annotated[int | None, typer.Option(min=1, help="Rounds averaged.", show_default="10")]
-Split = Annotated[str | None, typer.Option(help="Samples measured on.", show_default="test")]
-Level = Annotated[float | None, typer.Option(help="Confidence level.", show_default="0.95")]
-Across = Annotated[
-    list[str] | None, typer.Option(help="In what runs may differ: data, participants or rounds; repeatedly.")
-]
-Separate = Annotated[bool, typer.Option("--separate", help="Intervals that hold each for itself, not all together.")]
-PlanFile = Annotated[
-    Path | None,
-    typer.Option(
-        exists=True,
-        dir_okay=False,
-        help="Analysis plan (.toml with arms, control, margin ...) to hold the result against.",
-    ),
-]
-Method = Annotated[str | None, typer.Option(help="Column that names the method.")]
-Seed = Annotated[str | None, typer.Option(help="Column that numbers the seed.")]
-Client = Annotated[str | None, typer.Option(help="Column that names the client.")]
-Round = Annotated[str | None, typer.Option("--round", help="Column that numbers the round.")]
-Value = Annotated[str | None, typer.Option(help="Column that holds the metric.")]
+from fedstat._warnings import plain_warnings
 
 _COLUMNS = ("method", "seed", "client", "round", "value")
 #: What errors say of the functions' arguments, and what of the options.
@@ -57,45 +28,86 @@ _IN_OPTIONS = {
 
 
 def asked(
-    columns: Sequence[str | None],
-    *,
-    metric: str | None,
-    control: str | None,
-    all_pairs: bool,
-    estimand: list[str] | None,
-    across: list[str] | None,
-    separate: bool,
-    **same: Any,
-) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the columns of tables, from theirs to ours, and the arguments of `fedstat.compare`.
+    control: Annotated[
+        str | None, typer.Option(help="Method that the others are compared with.", show_default="FedAvg, or the first")
+    ] = None,
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Compare every method with every other.")] = False,
+    metric: Annotated[str | None, typer.Option(help="What is compared.", show_default="accuracy, or mse")] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="Largest difference that counts as none: 0.01 is a point of accuracy.")
+    ] = None,
+    estimand: Annotated[
+        list[str] | None,
+        typer.Option(help="Model measured: personal, global, fine-tuned, or METHOD=MODEL for one method; repeatedly."),
+    ] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Rounds averaged.", show_default="10")] = None,
+    split: Annotated[str | None, typer.Option(help="Samples measured on.", show_default="test")] = None,
+    level: Annotated[float | None, typer.Option(help="Confidence level.", show_default="0.95")] = None,
+    across: Annotated[
+        list[str] | None, typer.Option(help="In what runs may differ: data, participants or rounds; repeatedly.")
+    ] = None,
+    separate: Annotated[
+        bool, typer.Option("--separate", help="Intervals that hold each for itself, not all together.")
+    ] = False,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Analysis plan (.toml with arms, control, margin ...) to hold the result against.",
+        ),
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="Column that names the method.")] = None,
+    seed: Annotated[str | None, typer.Option(help="Column that numbers the seed.")] = None,
+    client: Annotated[str | None, typer.Option(help="Column that names the client.")] = None,
+    round_: Annotated[str | None, typer.Option("--round", help="Column that numbers the round.")] = None,
+    value: Annotated[str | None, typer.Option(help="Column that holds the metric.")] = None,
+) -> dict[str, Any]:
+    """Return what the options ask for: the arguments of `fedstat.compare`, the plan's file, and columns of tables.
 
-    Parameters
-    ----------
-    columns : sequence of str or None
-        Their names of method, seed, client, round and value.
-    metric, control, all_pairs, estimand, across, separate
-        The options of these names.
-    **same
-        Options that are arguments as they stand.
+    `columns` go from a table's own names to ours.
     """
     if control is not None and all_pairs:
         raise ValueError("--control and --all-pairs exclude each other: give one of them.")
-    mapped = {theirs: ours for ours, theirs in zip(_COLUMNS, columns, strict=True) if theirs is not None}
-    if (value := columns[-1]) is not None and metric is not None:
-        mapped[value] = metric
+    theirs = (method, seed, client, round_, value)
+    columns = {name: ours for ours, name in zip(_COLUMNS, theirs, strict=True) if name is not None}
+    if value is not None and metric is not None:
+        columns[value] = metric
         metric = metric.removesuffix("%").rstrip()
-    return mapped, {
+    return {
+        "columns": columns,
         "metric": metric,
         "control": None if all_pairs else control or "auto",
         "estimand": _estimand(estimand or ()),
         "across": tuple(across or ()),
         "simultaneous": not separate,
-        **same,
+        "margin": margin,
+        "last": last,
+        "split": split,
+        "level": level,
+        "plan": plan,
     }
 
 
+def comparing(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `asked` in place of its argument `how`, which takes what they ask for."""
+    options = inspect.signature(asked, eval_str=True).parameters
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        how = asked(**{name: given.pop(name) for name in options})
+        with plain_warnings(), _options_named():
+            command(how=how, **given)
+
+    own = inspect.signature(command, eval_str=True).parameters
+    every = [p for name, one in own.items() for p in (options.values() if name == "how" else [one])]
+    keywords = [p.replace(kind=p.KEYWORD_ONLY) for p in every]
+    with_options.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    return with_options
+
+
 @contextmanager
-def options_named() -> Iterator[None]:
+def _options_named() -> Iterator[None]:
     """Say in options what an error proposes in Python."""
     try:
         yield

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fedstat._warnings import plain_warnings
-from fedstat.cli._comparison import (
-    Across,
-    AllPairs,
-    Client,
-    Control,
-    Estimand,
-    Last,
-    Level,
-    Margin,
-    Method,
-    Metric,
-    PlanFile,
-    Round,
-    Seed,
-    Separate,
-    Split,
-    Value,
-    asked,
-    options_named,
-)
+from fedstat.cli._comparison import comparing
 
 
+@comparing
 def report(
     runs: Annotated[
         list[Path],
@@ -38,22 +19,7 @@ def report(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The report, a .pdf or an .html file.")],
-    control: Control = None,
-    all_pairs: AllPairs = False,
-    metric: Metric = None,
-    margin: Margin = None,
-    estimand: Estimand = None,
-    last: Last = None,
-    split: Split = None,
-    level: Level = None,
-    across: Across = None,
-    separate: Separate = False,
-    plan: PlanFile = None,
-    method: Method = None,
-    seed: Seed = None,
-    client: Client = None,
-    round_: Round = None,
-    value: Value = None,
+    how: dict[str, Any],
     title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the methods")] = None,
 ) -> None:
     """Typeset runs: what may be concluded, and everything that it rests on.
@@ -71,11 +37,5 @@ def report(
     """
     from fedstat.report.runs import report_runs
 
-    columns, how = asked(
-        (method, seed, client, round_, value),
-        metric=metric, control=control, all_pairs=all_pairs, estimand=estimand, across=across, separate=separate,
-        margin=margin, last=last, split=split, level=level,
-    )  # fmt: skip
-    with plain_warnings(), options_named():
-        comparison = report_runs(runs, out, columns=columns, plan=plan, title=title, **how)
+    comparison = report_runs(runs, out, title=title, **how)
     typer.echo("\n".join([*comparison.conclusions, comparison.generalises, "", str(out)]))

@@ -11,6 +11,7 @@ from typing import overload
 
 import numpy as np
 
+from fedstat._checks import number, whole
 from fedstat._files import atomic_file
 from fedstat._random import stream
 from fedstat.data.masked import unmasked
@@ -331,7 +332,7 @@ def dirichlet(
     """
     y = np.asarray(y)
     _check(len(y), clients)
-    _check_alpha(alpha)
+    number("alpha", alpha, "(0, inf)")
     smallest = 0
     if y.dtype.kind == "f" and np.isnan(y).any():
         raise ValueError(f"y has no label at sample {np.flatnonzero(np.isnan(y))[0]}.")
@@ -400,10 +401,9 @@ def dirichlet_draws(
     [(10, 4), (10, 4), (10, 4)]
     """
     y, test = np.asarray(y), _mask(test, len(y))
-    _check_alpha(alpha)
+    number("alpha", alpha, "(0, inf)")
     for name, value in (("clients", clients), ("train", train), ("held_out", held_out)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")
+        whole(name, value, 1)
     labels = np.unique(y)
     pools = [[np.flatnonzero((y == label) & (test == held)) for label in labels] for held in (False, True)]
     for pool, kind in zip(pools, ("training", "test"), strict=True):
@@ -416,13 +416,8 @@ def dirichlet_draws(
         share = rng.dirichlet(np.full(len(labels), alpha))
         for pool, size, parts in zip(pools, (train, held_out), drawn, strict=True):
             counts = rng.multinomial(size, share)
-            parts.append(
-                np.sort(
-                    np.concatenate(
-                        [np.resize(rng.permutation(index), n) for index, n in zip(pool, counts, strict=True)]
-                    )
-                )
-            )
+            mine = [np.resize(rng.permutation(index), n) for index, n in zip(pool, counts, strict=True)]
+            parts.append(np.sort(np.concatenate(mine)))
     return Partition(tuple(drawn[0]), tuple(drawn[1]))
 
 
@@ -518,11 +513,11 @@ def domains(group: np.ndarray, domains: Mapping[str, Sequence[str]], clients: in
     if rest or each < 1:
         raise ValueError(f"clients must be a multiple of the {len(domains)} domains, got {clients}.")
     parts, titles = [], []
-    for number, (title, names) in enumerate(domains.items()):
+    for i, (title, names) in enumerate(domains.items()):
         index = np.flatnonzero(np.isin(group, names))
         _check(len(index), each)
-        parts += np.array_split(stream(seed, "partition", number).permutation(index), each)
-        titles += [f"{title} {i}" for i in range(1, each + 1)]
+        parts += np.array_split(stream(seed, "partition", i).permutation(index), each)
+        titles += [f"{title} {k}" for k in range(1, each + 1)]
     return Partition(tuple(np.sort(part) for part in parts), names=tuple(titles))
 
 
@@ -597,11 +592,6 @@ def own_test(
 def _check(samples: int, clients: int) -> None:
     if not 1 <= clients <= samples:
         raise ValueError(f"clients must be between 1 and the number of samples, {samples}; got {clients}.")
-
-
-def _check_alpha(alpha: float) -> None:
-    if not (alpha > 0 and np.isfinite(alpha)):
-        raise ValueError(f"alpha must be positive, got {alpha}.")
 
 
 def _mask(test: np.ndarray, samples: int) -> np.ndarray:

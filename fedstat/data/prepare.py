@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import numpy as np
 
+from fedstat._checks import choice
 from fedstat._mapped import is_mapped
 
 #: On whose training samples a transformer is fitted: all clients' together, each client's own, or nobody's any more.
@@ -86,8 +87,7 @@ def prepared(
     """
     from sklearn.base import clone
 
-    if fit_on not in get_args(FitOn):
-        raise ValueError(f"fit_on must be one of {', '.join(map(repr, get_args(FitOn)))}, got {fit_on!r}.")
+    choice("fit_on", fit_on, _WORDS)
     if is_mapped(x):
         raise ValueError("prepare would read all of x at once, which is mapped from a file. Store x prepared.")
     transformer = transformer_of(prepare, x)

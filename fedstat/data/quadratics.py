@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fedstat._checks import array, number, whole
 from fedstat._random import stream
 
 
@@ -42,12 +43,8 @@ class Quadratics:
 
     def __post_init__(self) -> None:
         h, c = self.hessians, self.centres
-        if c.ndim != 2 or c.size == 0 or h.shape != (*c.shape, c.shape[1]):
-            raise ValueError(
-                f"hessians and centres must have shapes (K, d, d) and (K, d), got {h.shape} and {c.shape}."
-            )
-        if not (np.isfinite(h).all() and np.isfinite(c).all()):
-            raise ValueError("hessians and centres must be finite.")
+        array("centres", c, ("clients", "dimension"))
+        array("hessians", h, (*c.shape, c.shape[1]))
         if not np.allclose(h, h.swapaxes(1, 2), rtol=1e-12, atol=0) or self._eigenvalues.min() <= 0:
             raise ValueError("hessians must be symmetric and positive definite: every client strongly convex.")
 
@@ -136,14 +133,11 @@ def random_quadratics(
     ((3, 2, 2), (3, 2))
     """
     for name, count in (("clients", clients), ("dimension", dimension)):
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, got {count}.")
-    if not 0 < convexity < np.inf:
-        raise ValueError(f"convexity must be positive and finite, got {convexity}.")
+        whole(name, count, 1)
+    number("convexity", convexity, "(0, inf)")
     if not convexity <= smoothness < np.inf:
         raise ValueError(f"smoothness must be finite and at least convexity = {convexity}, got {smoothness}.")
-    if not 0 <= heterogeneity < np.inf:
-        raise ValueError(f"heterogeneity must be finite and not negative, got {heterogeneity}.")
+    number("heterogeneity", heterogeneity, "[0, inf)")
     if clients == 1 and heterogeneity > 0:
         raise ValueError(f"heterogeneity must be 0 for a single client, got {heterogeneity}; draw at least two.")
     if clients * dimension == 1 and smoothness > convexity:

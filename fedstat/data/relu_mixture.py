@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from fedstat._checks import choice, number, whole
 from fedstat._random import stream
 from fedstat.data.clients import Clients, Samples
 
@@ -121,26 +122,14 @@ def relu_mixture(
     ((80, 5), 4)
     """
     for name, share in (("shared_units", shared_units), ("shared_inputs", shared_inputs)):
-        if not 0 <= share <= 1:
-            raise ValueError(f"{name} must be a share in [0, 1], got {share}.")
-    for name, count in (
-        ("clients", clients),
-        ("d", d),
-        ("units", units),
-        ("samples", samples),
-        ("test", test),
-    ):
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, got {count}.")
-    if validation < 0:
-        raise ValueError(f"validation must not be negative, got {validation}.")
+        number(name, share, "[0, 1]")
+    for name, count in (("clients", clients), ("d", d), ("units", units), ("samples", samples), ("test", test)):
+        whole(name, count, 1)
+    whole("validation", validation, 0)
     for name, spread in (("noise", noise), ("mean_scale", mean_scale), ("weak", weak), ("strong", strong)):
-        if not (np.isfinite(spread) and spread >= 0):
-            raise ValueError(f"{name} must be finite and not negative, got {spread}.")
-    if balance not in ("none", "center", "median"):
-        raise ValueError(f'balance must be "none", "center" or "median", got {balance!r}.')
-    if not -1 < correlation < 1:
-        raise ValueError(f"correlation must lie in (-1, 1), got {correlation}.")
+        number(name, spread, "[0, inf)")
+    choice("balance", balance, _REMEDY)
+    number("correlation", correlation, "(-1, 1)")
 
     d_personal = d - round(shared_inputs * d)
     m_personal = units - round(shared_units * units)

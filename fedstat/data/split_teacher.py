@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedstat._checks import number, whole
 from fedstat._random import stream
 from fedstat.data.clients import Clients, Samples
 
@@ -87,13 +88,11 @@ def split_teacher(
     >>> clients.train.x.shape, clients.truth.shared.shape, clients.truth.personal.shape
     ((32, 4), (3, 4), (2, 2, 4))
     """
-    if min(clients, samples, test, d) < 1 or min(shared, personal) < 0 or shared + personal < 1:
-        raise ValueError(
-            "clients, samples, test and d must be at least 1, shared and personal not negative nor both zero; got "
-            f"{(clients, samples, test, d, shared, personal)}."
-        )
-    if not (np.isfinite(noise) and noise >= 0):
-        raise ValueError(f"noise must be a finite standard deviation, not negative, got {noise}.")
+    for name, count in (("clients", clients), ("samples", samples), ("test", test), ("d", d)):
+        whole(name, count, 1)
+    if whole("shared", shared, 0) + whole("personal", personal, 0) == 0:
+        raise ValueError("shared and personal must not both be zero, got 0 and 0.")
+    number("noise", noise, "[0, inf)")
     rng = stream(seed, "data")
     signs = (rng.choice([-1.0, 1.0], size=n) for n in (shared, personal))
     truth = TeacherTruth(rng.normal(size=(shared, d)), rng.normal(size=(clients, personal, d)), *signs)

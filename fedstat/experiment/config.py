@@ -63,6 +63,7 @@ Above the tables
     seed                a seed or a list of them, none of the run's; required
     rounds              rounds of a trial (those of the run)
     last                rounds averaged (as for the evaluation)
+    growths             how often a grid grows whose best value is an end of it (3)
     metric              what is chosen by ("accuracy", or "mse" of a regression)
     fresh               seeds under which choice and runner-up run again, to see how optimistic the choice was (none)
 
@@ -78,7 +79,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -164,8 +165,7 @@ class Dealing:
         Give every client its own permutation of the labels.
     """
 
-    kind: ClassVar[str]
-
+    kind: str
     validation: Share = 0.0
     new_clients: Share = 0.0
     permute_labels: bool = False
@@ -175,7 +175,7 @@ class Dealing:
 class DirichletDraws(Dealing):
     """``kind = "dirichlet-draws"``: see `fedstat.data.dirichlet_draws`, which draws the test samples as well."""
 
-    kind = "dirichlet-draws"
+    kind: Literal["dirichlet-draws"] = "dirichlet-draws"
     clients: Counted
     alpha: Positive
     train: Counted = 500
@@ -210,7 +210,7 @@ class Tested(Dealing):
 class Iid(Tested):
     """``kind = "iid"``: see `fedstat.data.iid`."""
 
-    kind = "iid"
+    kind: Literal["iid"] = "iid"
     clients: Counted
 
 
@@ -218,7 +218,7 @@ class Iid(Tested):
 class Dirichlet(Tested):
     """``kind = "dirichlet"``: see `fedstat.data.dirichlet`; that no client has less than ten samples is ours."""
 
-    kind = "dirichlet"
+    kind: Literal["dirichlet"] = "dirichlet"
     clients: Counted
     alpha: Positive
     min_size: Counted = 10
@@ -229,7 +229,7 @@ class Dirichlet(Tested):
 class Shards(Tested):
     """``kind = "shards"``: see `fedstat.data.shards`."""
 
-    kind = "shards"
+    kind: Literal["shards"] = "shards"
     clients: Counted
     classes_per_client: Counted
 
@@ -238,7 +238,7 @@ class Shards(Tested):
 class OneLabel(Tested):
     """``kind = "one-label"``: see `fedstat.data.one_label_shards`."""
 
-    kind = "one-label"
+    kind: Literal["one-label"] = "one-label"
     clients: Counted
 
 
@@ -246,7 +246,7 @@ class OneLabel(Tested):
 class Group(Tested):
     """``kind = "group"``: see `fedstat.data.by_group`; `by` may be left out where the data have one grouping."""
 
-    kind = "group"
+    kind: Literal["group"] = "group"
     by: str | None = None
     min_size: Counted = 2
 
@@ -255,15 +255,16 @@ class Group(Tested):
 class Domains(Tested):
     """``kind = "domains"``: see `fedstat.data.domains`."""
 
-    kind = "domains"
+    kind: Literal["domains"] = "domains"
     clients: Counted
     by: str = "superclass"
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: CIFAR100_DOMAINS)
 
 
-KINDS: dict[str, type[Dealing]] = {
-    cls.kind: cls for cls in (Iid, Dirichlet, DirichletDraws, Shards, OneLabel, Group, Domains)
-}
+AnyDealing = Annotated[
+    Iid | Dirichlet | DirichletDraws | Shards | OneLabel | Group | Domains, Field(discriminator="kind")
+]
+KINDS: dict[str, type[Dealing]] = {cls.kind: cls for cls in get_args(get_args(AnyDealing)[0])}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,6 +316,8 @@ class Tune:
         Rounds of a trial; by default those of the run.
     last : int, optional
         How many of the last rounds are averaged; by default as for the run.
+    growths : int
+        How often a grid may grow whose best value is an end of it.
     metric : str, optional
         What is chosen by: "accuracy", or "mse" of a regression, by default.
     fresh : list of int
@@ -325,6 +328,7 @@ class Tune:
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     rounds: Counted | None = None
     last: Counted | None = None
+    growths: Annotated[int, Field(ge=0)] = 3
     metric: str | None = None
     fresh: tuple[Seed, ...] = ()
 
@@ -511,7 +515,6 @@ def to_table(experiment: Experiment) -> dict[str, Any]:
     table = asdict(experiment)
     del table["trainings"]
     table["training"] |= table.pop("parts")
-    table["partition"] = {"kind": experiment.partition.kind, **table["partition"]}
     table["model"] = {"name": experiment.model.name, **experiment.model.options}
     table["method"] = {
         label: {"name": c.name, **c.options, **{k: v for k in ("training", "grid") if (v := getattr(c, k))}}

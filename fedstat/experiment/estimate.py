@@ -109,7 +109,7 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
 
 
 def _tuning(experiment: Experiment, start: float, a_round: float, evaluation: float) -> float:
-    """Count the seconds of all trials; a method's share of a round is an equal one."""
+    """Count the seconds of all trials of the grids as they begin; a method's share of a round is an equal one."""
     tune = experiment.tune
     if tune is None:
         return 0.0

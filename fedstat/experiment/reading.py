@@ -8,14 +8,16 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
+from pydantic_core import PydanticCustomError
 from torch import nn
 
 import fedstat as fs
@@ -24,8 +26,8 @@ from fedstat.data import datasets
 from fedstat.data.prepare import transformer_of
 from fedstat.experiment.config import (
     KINDS,
+    AnyDealing,
     Choice,
-    Dealing,
     Evaluation,
     Experiment,
     General,
@@ -47,7 +49,6 @@ Table = Mapping[str, Any]
 
 #: What a network is told about the data, where it has a parameter of that name for a whole number.
 FACTS = ("inputs", "side", "channels", "vocabulary", "classes")
-_TABLES = ("data", "partition", "model", "method", "training", "evaluation", "tune", "stop", "plan")
 #: Entries of ``[training]`` that may name a class or an object, and those that are known by a name.
 _PARTS: dict[str, Mapping[str, Any]] = {
     "optimizer": OPTIMIZERS,
@@ -56,6 +57,11 @@ _PARTS: dict[str, Mapping[str, Any]] = {
 }
 #: What may stand instead of a known name.
 _OWN = 'or one\'s own, as "mine.py:Name"'
+#: The keys under which Python code may be named.
+_NAMED = re.compile(
+    rf"executor|data\.prepare|model\.name|evaluation\.metrics\.\d+|method\.(.+)\.name"
+    rf"|(method\.(.+)\.)?training\.({'|'.join(_PARTS)})(\.name)?"
+)
 _STRICT = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
 _WORDS = {
     "int": "a whole number",
@@ -69,6 +75,7 @@ _WORDS = {
     "dataclass": "a table",
     "dict": "a table",
     "mapping": "a table",
+    "model": "a table",
     "too": "a list that is not empty",
 }
 
@@ -132,7 +139,8 @@ def code_named(path: str | Path, changes: Table | None = None) -> dict[str, str]
     """
     path = Path(path)
     table = _table_of(path, changes)
-    found = {key: _own_file(name, path.parent) for key, name in _names(table) if isinstance(name, str) and ":" in name}
+    found: dict[str, str] = {}
+    _placed(_labelled(table), path.parent, found)
     with no_user_code():
         try:
             read(path, changes)
@@ -160,25 +168,25 @@ def without_code(path: str | Path, changes: Table | None = None) -> Experiment:
     return parse(known, path.parent)
 
 
-def _names(table: Table) -> Iterator[tuple[str, Any]]:
-    """Yield all entries of a configuration that may name an object in a Python file, by their keys."""
+def _labelled(table: Table) -> Table:
+    """Return a configuration in which every method has a name: its label, if it has no other."""
+    if not isinstance(methods := table.get("method"), dict):
+        return table
+    return {**table, "method": {k: {"name": k, **of} if isinstance(of, dict) else of for k, of in methods.items()}}
 
-    def inner(table: Any, key: str) -> Any:
-        return table.get(key, {}) if isinstance(table, dict) else {}
 
-    yield "executor", table.get("executor")
-    yield "data.prepare", inner(table.get("data"), "prepare")
-    yield "model.name", inner(table.get("model"), "name")
-    trainings = {"training": table.get("training")}
-    for label, options in table.get("method", {}).items() if isinstance(table.get("method"), dict) else ():
-        yield f"method.{_quoted(label)}.name", inner(options, "name") or label
-        trainings[f"method.{_quoted(label)}.training"] = inner(options, "training")
-    for key, part in ((key, part) for key in trainings for part in _PARTS):
-        value = inner(trainings[key], part)
-        yield f"{key}.{part}", value.get("name") if isinstance(value, dict) else value
-    named = inner(table.get("evaluation"), "metrics")
-    for name in named if isinstance(named, list) else ():
-        yield "evaluation.metrics", name
+def _placed(value: Any, folder: Path, code: dict[str, str], *path: str) -> Any:
+    """Return what a configuration holds at a path with absolute paths of files; those with Python code go to `code`."""
+    if isinstance(value, dict):
+        return {key: _placed(entry, folder, code, *path, _quoted(key)) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_placed(entry, folder, code, *path, str(i)) for i, entry in enumerate(value)]
+    file, colon, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if path in (("data", "root"), ("data", "file")) and isinstance(value, str):
+        return _absolute(folder, value)
+    if colon and _NAMED.fullmatch(".".join(path)):
+        value = code[".".join(path)] = f"{_absolute(folder, file)}:{name}"
+    return value
 
 
 def _table_of(path: Path, changes: Table | None) -> Table:
@@ -219,55 +227,9 @@ def parse(table: Table, folder: Path) -> Experiment:
     ValueError
         With a line for each thing that is wrong.
     """
-    problems: list[str] = []
-
-    def attempt(make: Callable[..., T], *args: Any) -> T | None:
-        try:
-            return make(*args)
-        except ValueError as error:
-            problems.extend(str(error).splitlines())
-            return None
-
-    own_keys = {name: value for name, value in table.items() if name not in _TABLES}
-    run = attempt(_validated, General, own_keys, "", _TABLES)
-    data = attempt(_data, table, folder)
-    partition = attempt(_partition, table)
-    model = attempt(_model, table, folder)
-    methods = attempt(_table, table, "method") or {}
-    chosen = {label: attempt(_method, methods, label, folder) for label in methods}
-    if table.get("method") == {}:
-        problems.append("[method] is empty; name at least one, such as [method.FedAvg].")
-    rounds = 1 if run is None else run.rounds
-    base = attempt(lambda: _training(_table(table, "training"), folder, rounds))
-    evaluation = attempt(_evaluation, table, folder)
-    stop = attempt(lambda: _validated(Patience, _table(table, "stop"), "stop") if "stop" in table else None)
-    plan = attempt(_plan, table, list(methods)) if "plan" in table else None
-    tune = attempt(lambda: _validated(Tune, _table(table, "tune"), "tune") if "tune" in table else None)
-    if run is not None and evaluation is not None and evaluation.every > run.rounds:
-        problems.append(f"evaluation.every must be at most rounds = {run.rounds}, got {evaluation.every}.")
-    work = None if run is None else attempt(_executor, run.executor, folder)
-    labels = list(_table({"method": {}, **table}, "method"))
-    if evaluation is not None and labels and evaluation.control not in (None, *labels):
-        problems.append(_no_such("evaluation.control", evaluation.control, labels))
-    own = attempt(_trainings, table, chosen, folder, rounds) if base is not None else {}
-    if problems:
-        raise ValueError("\n".join(problems))
-    made: dict[str, Any] = {
-        "data": data,
-        "partition": partition,
-        "model": model,
-        "method": chosen,
-        "training": None if base is None else base[0],
-        "parts": None if base is None else base[1],
-        "trainings": own,
-        "evaluation": evaluation,
-        "tune": tune,
-        "stop": stop,
-        "plan": plan,
-    }
-    general = {f.name: getattr(run, f.name) for f in fields(General)}
-    general["executor"] = work
-    experiment = Experiment(**general, **made)
+    file: Any = _validated(_File, _placed(_labelled(table), folder, {}), "")
+    training, parts, trainings = file.training
+    experiment = Experiment(**{**vars(file), "training": training, "parts": parts, "trainings": trainings})
     _check_tuning(experiment)
     return experiment
 
@@ -304,16 +266,11 @@ def network(choice: Choice) -> tuple[Callable[..., Any], dict[str, Any]]:
     return function, {f.name: getattr(options, f.name) for f in fields(options)}
 
 
-def _data(table: Table, folder: Path) -> Source:
-    data = dict(_table(table, "data"))
-    for name in ("root", "file"):
-        if isinstance(data.get(name), str):
-            data[name] = _absolute(folder, data[name])
-    data = {key: _own_file(value, folder) if key == "prepare" else value for key, value in data.items()}
+def _source(source: Source, before: Table) -> Source:
+    """Check that there is such a data set, and what prepares its inputs."""
     known = sorted(datasets.available())
-    if isinstance(data.get("name"), str) and data["name"] not in known:
-        raise ValueError(_no_such("data.name", data["name"], known))
-    source = _validated(Source, data, "data")
+    if source.name is not None and source.name not in known:
+        raise ValueError(_no_such("data.name", source.name, known))
     transformer(source)
     return source
 
@@ -333,19 +290,29 @@ def transformer(source: Source) -> Any:
     return naming("data.prepare", transformer_of, made)
 
 
-def _training(table: Table, folder: Path, rounds: int, at: str = "training") -> tuple[Training, dict[str, Any]]:
+def _trainings(table: Table, before: Table) -> tuple[Training, dict[str, Any], dict[str, Training]]:
+    """Return the local training of all methods, its entries that name an object, and the training of each method."""
+    rounds, methods = before.get("rounds", 1), before.get("method", {})
+    base, named = _training(table, rounds, "training")
+    own = {
+        label: _training({**table, **choice.training}, rounds, _own("training", label))[0]
+        for label, choice in methods.items()
+    }
+    return base, named, own
+
+
+def _training(table: Table, rounds: int, at: str) -> tuple[Training, dict[str, Any]]:
     """Make local training of its table; return it, and those entries that name an object, as a file would hold them.
 
     A cosine that is given no rounds takes those of the run.
     """
-    settings = dict(table)
-    objects, named = {}, {}
+    settings, objects, named = dict(table), {}, {}
     for key, known in _PARTS.items():
         value = settings.get(key)
-        if key == "schedule" and isinstance(value, str) and value in known:
+        if isinstance(value, str) and (":" in value or (key == "schedule" and value in known)):
             value = {"name": value}
-        if isinstance(value, dict) or (isinstance(value, str) and ":" in value):
-            choice = _choice(value if isinstance(value, dict) else {"name": value}, f"{at}.{key}", folder)
+        if isinstance(value, dict):
+            choice = _validated(_Named, value, f"{at}.{key}").choice
             if choice.name == "cosine":
                 choice = replace(choice, options={"rounds": rounds, **choice.options})
             objects[key] = _made(choice, f"{at}.{key}", known)
@@ -358,19 +325,10 @@ def _training(table: Table, folder: Path, rounds: int, at: str = "training") -> 
         elif key == "schedule" and key in settings:
             raise ValueError(_no_such(f"{at}.{key}", value, known, _OWN))
     training = _validated(Training, settings, at, _PARTS)
-    return _naming_fields(at, replace, training, **objects), named
-
-
-def _trainings(
-    table: Table, chosen: Mapping[str, MethodChoice | None], folder: Path, rounds: int
-) -> dict[str, Training]:
-    """Return the local training of each method: that of all, but for what is its own."""
-    common = _table(table, "training")
-    return {
-        label: _training({**common, **choice.training}, folder, rounds, _own("training", label))[0]
-        for label, choice in chosen.items()
-        if choice is not None
-    }
+    try:
+        return replace(training, **objects), named
+    except ValueError as error:  # begins with the name of a field
+        raise ValueError(f"{at}.{_line(error)}") from None
 
 
 def _own(what: str, label: str) -> str:
@@ -440,12 +398,13 @@ def _made(choice: Choice, key: str, known: Mapping[str, Any]) -> Any:
     return found
 
 
-def _evaluation(table: Table, folder: Path) -> Evaluation:
-    settings = dict(_table({"evaluation": {}, **table}, "evaluation"))
-    if isinstance(settings.get("metrics"), list):
-        settings["metrics"] = [_own_file(name, folder) for name in settings["metrics"]]
-    evaluation = _validated(Evaluation, settings, "evaluation")
+def _evaluation(evaluation: Evaluation, before: Table) -> Evaluation:
+    """Check that there are such metrics, such a control, and rounds to evaluate after."""
     metrics(evaluation)
+    if evaluation.every > before.get("rounds", evaluation.every):
+        raise ValueError(f"evaluation.every must be at most rounds = {before['rounds']}, got {evaluation.every}.")
+    if evaluation.control not in (None, *(labels := before.get("method", [evaluation.control]))):
+        raise ValueError(_no_such("evaluation.control", evaluation.control, labels))
     return evaluation
 
 
@@ -482,81 +441,44 @@ def executor(name: str) -> Any:
     return found
 
 
-def _executor(name: str, folder: Path) -> str:
-    name = _own_file(name, folder)
+def _executor(name: str, before: Table) -> str:
     executor(name)
     return name
 
 
-def _own_file(name: Any, folder: Path) -> Any:
-    """Make the file in a name such as ``mine.py:name`` absolute."""
-    file, colon, wanted = name.rpartition(":") if isinstance(name, str) else ("", "", "")
-    return f"{_absolute(folder, file)}:{wanted}" if colon else name
-
-
-def _naming_fields(key: str, make: Callable[..., T], *args: Any, **fields: Any) -> T:
-    """Make something; errors, which begin with the name of a field, get the table's name before it."""
-    try:
-        return make(*args, **fields)
-    except ValueError as error:
-        raise ValueError(f"{key}.{_line(error)}") from None
-
-
-def _partition(table: Table) -> Dealing:
-    split = dict(_table(table, "partition"))
-    if "kind" not in split:
-        raise ValueError(f"partition.kind is missing; it is one of {_listed(KINDS)}.")
-    kind = split.pop("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(_no_such("partition.kind", kind, KINDS))
-    return _validated(KINDS[kind], split, "partition", ("kind",))
-
-
-def _plan(table: Table, labels: list[str]) -> AnalysisPlan:
-    plan = _validated(AnalysisPlan, {"arms": labels, **_table(table, "plan")}, "plan")
+def _plan(table: Table, before: Table) -> AnalysisPlan | None:
+    labels = list(before.get("method", ()))
+    if not labels:
+        return None
+    plan = _validated(AnalysisPlan, {"arms": labels, **table}, "plan")
     if set(plan.arms) != set(labels):
         raise ValueError(f"plan.arms must be the methods, {_listed(labels)}; got {_listed(plan.arms)}.")
     return plan
 
 
-def _model(table: Table, folder: Path) -> Choice:
-    choice = _choice(_table(table, "model"), "model", folder)
-    return _filled(choice, network(choice)[1])
+def _model(table: _Named, before: Table) -> Choice:
+    return _filled(table.choice, network(table.choice)[1])
 
 
-def _method(methods: Table, label: str, folder: Path) -> MethodChoice:
-    key = f"method.{_quoted(label)}"
-    table = dict(_table(methods, label, key))
-    own = {name: dict(_table({name: table.pop(name, {})}, name, f"{key}.{name}")) for name in ("training", "grid")}
-    choice = _choice({"name": label, **table}, key, folder)
-    filled = _filled(choice, asdict(make_method(choice, key)))
-    for part, value in own["training"].items():
-        if part in _PARTS:
-            inner = {**value, "name": _own_file(value.get("name"), folder)} if isinstance(value, dict) else value
-            own["training"][part] = _own_file(inner, folder)
-    return MethodChoice(name=filled.name, options=filled.options, **own)
+def _methods(tables: Mapping[str, _NamedMethod], before: Table) -> dict[str, MethodChoice]:
+    """Check every method with its options, and fill in its defaults."""
+    if not tables:
+        raise ValueError("[method] is empty; name at least one, such as [method.FedAvg].")
+    found, problems = {}, []
+    for label, table in tables.items():
+        try:
+            filled = _filled(table.choice, asdict(make_method(table.choice, f"method.{_quoted(label)}")))
+            found[label] = MethodChoice(**vars(filled), training=table.training, grid=table.grid)
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise ValueError("\n".join(problems))
+    return found
 
 
 def _filled(choice: Choice, options: Table) -> Choice:
     """Fill in every default of a choice, but for None, which TOML lacks."""
     return Choice(name=choice.name, options={name: value for name, value in options.items() if value is not None})
-
-
-def _choice(table: Table, key: str, folder: Path) -> Choice:
-    """Take the name from a table of options; a file in it becomes absolute."""
-    options: dict[str, Any] = dict(table)
-    name = options.pop("name", None)
-    if not isinstance(name, str):
-        raise ValueError(f"{key}.name must be text, got {_shown(name)}." if name else f"{key}.name is missing.")
-    return Choice(name=_own_file(name, folder), options=options)
-
-
-def _table(table: Table, name: str, key: str = "") -> Table:
-    if name not in table:
-        raise ValueError(f"[{key or name}] is missing.")
-    if not isinstance(table[name], dict):
-        raise ValueError(f"{key or name} must be a table, got {_shown(table[name])}.")
-    return table[name]
 
 
 def _absolute(folder: Path, file: str) -> str:
@@ -571,6 +493,55 @@ def naming(key: str, find: Callable[[Any], T], what: Any) -> T:
         raise ValueError(f"{key}: {_line(error)}") from None
 
 
+def _told(check: Callable[[Any, Table], Any]) -> AfterValidator:
+    """Validate further by a function of the value and of what was validated before; its errors name their keys."""
+
+    def checked(value: Any, info: ValidationInfo) -> Any:
+        try:
+            return check(value, info.data)
+        except ValueError as error:
+            raise PydanticCustomError("told", "{said}", {"said": str(error)}) from None
+
+    return AfterValidator(checked)
+
+
+class _Named(BaseModel, extra="allow", strict=True):
+    """A table that names something; its further keys are options."""
+
+    name: str
+
+    @property
+    def choice(self) -> Choice:
+        """What is named, with its options."""
+        return Choice(name=self.name, options=self.model_extra or {})
+
+
+class _NamedMethod(_Named):
+    """A table that names a method, with what is its own of training and tuning."""
+
+    training: dict[str, Any] = {}
+    grid: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File(General):
+    """A whole file. What comes first is known to the checks of what follows."""
+
+    executor: Annotated[str, _told(_executor)] = "auto"
+    data: Annotated[Source, _told(_source)]
+    partition: AnyDealing
+    model: Annotated[_Named, _told(_model)]
+    method: Annotated[dict[str, _NamedMethod], _told(_methods)]
+    training: Annotated[dict[str, Any], _told(_trainings)]
+    evaluation: Annotated[Evaluation, _told(_evaluation)] = field(default_factory=Evaluation)
+    tune: Tune | None = None
+    stop: Patience | None = None
+    plan: Annotated[dict[str, Any], _told(_plan)] | None = None
+
+
+_TABLES = tuple(f.name for f in fields(_File)[len(fields(General)) :])
+
+
 def _arguments(function: Callable[..., Any]) -> type:
     """A dataclass of a function's parameters, by which options are checked."""
     made: list[tuple[str, Any, Any]] = []
@@ -581,14 +552,9 @@ def _arguments(function: Callable[..., Any]) -> type:
         elif p.name in FACTS and kind in (int, Any):
             made.append((p.name, int | None, field(default=None)))
         elif p.kind is not p.VAR_KEYWORD:
-            made.append(
-                (p.name, kind, field() if p.default is p.empty else field(default_factory=partial(_same, p.default)))
-            )
+            default: Any = field() if p.default is p.empty else field(default_factory=partial(copy, p.default))
+            made.append((p.name, kind, default))
     return make_dataclass("Arguments", made, kw_only=True)
-
-
-def _same(value: T) -> T:
-    return value
 
 
 def _validated(cls: type[T], table: Table, key: str, beside: Iterable[str] = ()) -> T:
@@ -597,8 +563,7 @@ def _validated(cls: type[T], table: Table, key: str, beside: Iterable[str] = ())
         (made,) = TypeAdapter(tuple[cls], config=_STRICT).validate_json(json.dumps([table], default=_no_text))  # type: ignore[valid-type]
         return made
     except ValidationError as error:
-        names = list(dict.fromkeys([*beside, *(f.name for f in fields(cls) if f.init)]))  # type: ignore[arg-type]
-        raise ValueError("\n".join(_sentences(error, table, key, names))) from None
+        raise ValueError("\n".join(_sentences(error, cls, table, key, beside))) from None
     except Exception as error:  # a class of one's own may fail in any way
         raise ValueError(f"{key}: {type(error).__name__}: {_line(error)}") from None
 
@@ -608,48 +573,60 @@ def _no_text(value: Any) -> dict[str, str]:
     return {type(value).__name__: str(value)}
 
 
-@dataclass(frozen=True)
-class _Place:
-    """The place of an error in the table, and whether another type of value would have avoided it."""
-
-    path: tuple[Any, ...]
-    alternative: bool
-
-
-def _sentences(error: ValidationError, table: Table, key: str, names: Sequence[str]) -> list[str]:
+def _sentences(error: ValidationError, cls: Any, table: Table, key: str, beside: Iterable[str]) -> list[str]:
     """One sentence for each value that pydantic refused."""
-    places: dict[_Place, list[Any]] = {}
+    places: dict[tuple[tuple[Any, ...], bool], list[Any]] = {}
     for one in error.errors():
         places.setdefault(_place(one, table), []).append(one)
     found = []
-    for place, errors in places.items():
-        where = ".".join([*([key] if key else []), *(_quoted(str(step)) for step in place.path)])
+    for (path, alternative), errors in places.items():
+        above, where = (".".join(filter(None, [key, *map(_quoted, map(str, of))])) for of in (path[:-1], path))
         kinds = {one["type"]: one for one in errors}
-        if "value_error" in kinds:
+        if "told" in kinds:
+            found += kinds["told"]["ctx"]["said"].splitlines()
+        elif "value_error" in kinds:
             found.append(f"{where}: {_line(kinds['value_error']['ctx']['error'])}".removeprefix(": "))
-        elif kinds.keys() == {"missing"} and not place.alternative:
-            found.append(f"{where} is missing.")
-        elif kinds.keys() == {"unexpected_keyword_argument"} and not place.alternative:
-            of = f"[{key}]" if key else "the file"
-            close = _close(str(place.path[-1]), names)
-            found.append(f"there is no key {where}{close}; {of} may hold {', '.join(names)}.")
+        elif "union_tag_not_found" in kinds:
+            found.append(f"{where}.kind is missing; it is one of {_listed(KINDS)}.")
+        elif "union_tag_invalid" in kinds:
+            found.append(_no_such(f"{where}.kind", _at(table, (*path, "kind")), KINDS))
+        elif kinds.keys() == {"missing"} and not alternative:
+            found.append(f"[{where}] is missing." if where in _TABLES else f"{where} is missing.")
+        elif kinds.keys() == {"unexpected_keyword_argument"} and not alternative:
+            names = [*beside, *_keys(cls, table, path[:-1])]
+            of = f"[{above}]" if above else "the file"
+            found.append(f"there is no key {where}{_close(str(path[-1]), names)}; {of} may hold {', '.join(names)}.")
         else:
-            value = _at(table, place.path)
+            value = _at(table, path)
             wanted = dict.fromkeys(filter(None, map(_wanted, errors)))
             found.append(f"{where or 'the table'} must be {' or '.join(wanted)}, got {_shown(value)}.")
     return found
 
 
-def _place(error: Any, table: Table) -> _Place:
-    """Follow an error's location as far as the table goes: what is not in it is an alternative's name."""
-    steps, found = error["loc"][1:], table
-    for depth, step in enumerate(steps):
-        if error["type"] in ("missing", "unexpected_keyword_argument") and depth == len(steps) - 1:
-            break
+def _keys(cls: Any, table: Table, path: Sequence[str]) -> list[str]:
+    """Return what a table may hold: that of a class, or one inside a file."""
+    if cls is _File and path:
+        tables = {"data": Source, "evaluation": Evaluation, "tune": Tune, "stop": Patience}
+        cls = tables.get(path[0]) or KINDS[table["partition"]["kind"]]
+    return [f.name for f in fields(cls) if f.init]
+
+
+def _place(error: Any, table: Table) -> tuple[tuple[Any, ...], bool]:
+    """Return the place of an error in the table, and whether another type of value would have avoided it.
+
+    pydantic's location is followed as far as the table goes: what is not in it is an alternative's name.
+    """
+    path: tuple[Any, ...] = ()
+    found: Any = table
+    for depth, step in enumerate(error["loc"][1:], 2):
+        if error["type"] in ("missing", "unexpected_keyword_argument") and depth == len(error["loc"]):
+            return (*path, step), False
+        if path == ("partition",) and found.get("kind") == step:  # pydantic names the kind on the way to its keys
+            continue
         if not (step in found if isinstance(found, dict) else isinstance(found, list) and isinstance(step, int)):
-            return _Place(steps[:depth], True)
-        found = found[step]
-    return _Place(steps, False)
+            return path, True
+        path, found = (*path, step), found[step]
+    return path, False
 
 
 def _at(table: Any, path: Sequence[Any]) -> Any:

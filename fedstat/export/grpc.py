@@ -226,13 +226,7 @@ def _to_flower(packet: Packet) -> tuple[Parameters, dict[str, Scalar]]:
 
 
 def _from_flower(parameters: Parameters, scalars: Mapping[str, Scalar]) -> Packet:
-    """Return the packet in Flower's parameters and scalars.
-
-    Raises
-    ------
-    Refused
-        If they hold anything but arrays and numbers.
-    """
+    """Return the packet in Flower's parameters and scalars."""
     arrays, numbers = {}, dict[str, int | float]()
     for key, value in scalars.items():
         if isinstance(value, bool) or not isinstance(value, int | float):

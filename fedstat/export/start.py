@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import choice
 from fedstat.export.packet import Refused, refusal
 from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Params, build, floating
@@ -87,8 +88,7 @@ class Seat(Replicate):
 
 def take_seat(model: Model, seed: int, dtype: str, clients: int, classes: tuple[int, ...] | None) -> Seat:
     """Build the network that everybody starts from; as `fedstat.federated.replicate` does, by the same keys."""
-    if dtype not in ("float32", "float64"):
-        raise ValueError(f'dtype must be "float32" or "float64" with real clients, got {dtype!r}.')
+    choice("dtype", dtype, ("float32", "float64"))
     seeds, kind = Seeds(seed), floating(dtype)
     network = build(model, seeds.stream("initial weights"), kind)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedstat._checks import number, whole
 from fedstat._progress import progress_bar
 from fedstat._random import stream
 from fedstat.factor.moments import Moments
@@ -236,14 +237,11 @@ def bootstrap_loadings(
             f"n_factors must be a whole number from 1 to {most}, the Ledermann bound of {p} columns, got "
             f"{n_factors!r}: loadings of more factors have no one value to estimate."
         )
-    if not isinstance(draws, Integral) or draws < 50:
-        raise ValueError(f"draws must be a whole number of at least 50, got {draws!r}.")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}.")
+    draws, level = whole("draws", draws, 50), number("level", level, "(0, 1)")
 
-    whole = PrincipalAxis(int(n_factors)).fit_moments(moments)
-    estimate, turn = _turning(whole.loadings_, rotation)
-    z = (x - whole.mean_) / whole.scale_
+    fit = PrincipalAxis(int(n_factors)).fit_moments(moments)
+    estimate, turn = _turning(fit.loadings_, rotation)
+    z = (x - fit.mean_) / fit.scale_
     rng = stream(seed, "bootstrap of loadings")
     found: list[_Draw] = []
     begun = monotonic()
@@ -266,7 +264,7 @@ def bootstrap_loadings(
         phi = _interval(estimate.correlations, [d.rotation.correlations for d in found], level)
     return LoadingBootstrap(
         _interval(estimate.loadings, [d.rotation.loadings for d in found], level),
-        _interval(whole.communalities_, [d.communalities for d in found], level),
+        _interval(fit.communalities_, [d.communalities for d in found], level),
         phi,
         np.mean([np.diag(congruence(d.rotation, estimate)) for d in found], axis=0),
         np.mean([d.communalities >= AT_BOUND for d in found], axis=0),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterable, Sequence
-from numbers import Integral, Real
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -15,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fedstat._checks import choice, number, whole
 from fedstat.factor._threads import one_thread
 from fedstat.factor.components import positive_sums, principal_components_loadings
 from fedstat.factor.correlation import check_correlation, largest_correlations, squared_multiple_correlations
@@ -190,12 +190,12 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             As `fit`, or if there is no block or their columns differ.
         """
         pooled: Moments | None = None
-        for number, block in enumerate(blocks):
+        for i, block in enumerate(blocks):
             try:
                 moments = Moments.of(block)
                 pooled = moments if pooled is None else pooled + moments
             except ValueError as error:
-                raise ValueError(f"block {number}: {error}") from None
+                raise ValueError(f"block {i}: {error}") from None
         if pooled is None:
             raise ValueError("blocks must hold at least one block of rows, got none.")
         return self._fit(*_standardised(pooled), level=_level(pooled))
@@ -331,21 +331,16 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return start[varies]
 
     def _check_parameters(self) -> None:
-        m = self.n_factors
-        if m is not None and (not isinstance(m, Integral) or isinstance(m, bool) or m < 1):
-            raise ValueError(f"n_factors must be a whole number of at least 1, or None, got {m!r}.")
-        if not isinstance(self.contribution, Real) or not 0 < self.contribution <= 1:
-            raise ValueError(f"contribution must lie in (0, 1], got {self.contribution!r}.")
-        if isinstance(self.start, str) and self.start not in ("smc", "largest", "components"):
-            raise ValueError(f'start must be "smc", "largest", "components" or an array, got {self.start!r}.')
-        if self.solver not in ("auto", "newton", "lanczos", "plain", "cuda"):
-            raise ValueError(f'solver must be "auto", "newton", "lanczos", "plain" or "cuda", got {self.solver!r}.')
+        if self.n_factors is not None:
+            whole("n_factors", self.n_factors, 1)
+        number("contribution", self.contribution, "(0, 1]")
+        if isinstance(self.start, str):
+            choice("start", self.start, get_args(Start))
+        choice("solver", self.solver, get_args(Solver))
         if not isinstance(self.bounded, bool | np.bool_):
             raise ValueError(f"bounded must be True or False, got {self.bounded!r}.")
-        if not isinstance(self.tol, Real) or not 0 < self.tol < np.inf:
-            raise ValueError(f"tol must be positive and finite, got {self.tol!r}.")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be a whole number of at least 1, got {self.max_iter!r}.")
+        number("tol", self.tol, "(0, inf)")
+        whole("max_iter", self.max_iter, 1)
 
     def _warn(self, p: int, level: Sequence[int]) -> None:
         if len(level):

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from fedstat._checks import array, choice, number
 from fedstat.inference import p_value
 
 #: Shrout and Fleiss's names of the coefficients of a single rating.
@@ -118,18 +119,11 @@ def icc(
     """
     from scipy.stats import f as f_law
 
-    x = np.asarray(ratings, dtype=np.float64)
-    if kind not in _FORMS:
-        raise ValueError(f"kind must be one of {', '.join(_FORMS)}, got {kind!r}.")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}.")
-    if x.ndim != 2 or min(x.shape) < 2:
+    x = array("ratings", ratings, ("targets", "raters"))
+    choice("kind", kind, _FORMS)
+    number("level", level, "(0, 1)")
+    if min(x.shape) < 2:
         raise ValueError(f"ratings must have a row per target and a column per rater, two at least, got {x.shape}.")
-    if not np.isfinite(x).all():
-        row, column = np.argwhere(~np.isfinite(x))[0]
-        raise ValueError(
-            f"ratings must be finite; target {row}, rater {column} holds {x[row, column]}. Leave such targets out."
-        )
     n, k = x.shape
     rounding = x.size * (_ROUNDING * np.abs(x).max()) ** 2
     x = x - x.mean()

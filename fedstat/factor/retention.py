@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg.blas import dsyr
 
+from fedstat._checks import array, number, whole
 from fedstat._random import stream
 from fedstat.factor._threads import one_thread
 from fedstat.factor.correlation import check_correlation, squared_multiple_correlations
@@ -122,8 +123,7 @@ def contribution_rule(eigenvalues: np.ndarray, contribution: float = 0.85) -> Re
     (3, array([0.5 , 0.75, 0.9 , 1.  ]))
     """
     values = np.maximum(_descending(eigenvalues), 0.0)
-    if not 0 < contribution <= 1:
-        raise ValueError(f"contribution must lie in (0, 1], got {contribution}.")
+    number("contribution", contribution, "(0, 1]")
     total = float(values.sum())
     if not total > 0:
         raise ValueError(f"eigenvalues must have a positive sum, as those of a correlation matrix do, got {total}.")
@@ -315,10 +315,8 @@ def factor_parallel_analysis(
 def _check_simulation(rows: float, simulations: int, quantile: float) -> None:
     if not rows >= 2 or rows % 1:
         raise ValueError(f"rows must be a whole number of at least 2 independent rows, got {rows}.")
-    if simulations < 1:
-        raise ValueError(f"simulations must be at least 1, got {simulations}.")
-    if not 0 < quantile < 1:
-        raise ValueError(f"quantile must lie in (0, 1), got {quantile}.")
+    whole("simulations", simulations, 1)
+    number("quantile", quantile, "(0, 1)")
 
 
 def _simulated(rows: float, simulations: int, quantile: float, seed: int) -> tuple[str, str]:
@@ -419,8 +417,7 @@ def ledermann_bound(p: int) -> int:
     >>> [ledermann_bound(p) for p in (3, 6, 9, 100)]
     [1, 3, 5, 86]
     """
-    if p < 1:
-        raise ValueError(f"p must be at least 1, got {p}.")
+    whole("p", p, 1)
     # m <= (2 p + 1 - sqrt(8 p + 1)) / 2, and the least whole number above that root is isqrt(8 p) + 1
     return (2 * p - isqrt(8 * p)) // 2
 
@@ -494,12 +491,7 @@ def scree_plot(
 
 
 def _descending(eigenvalues: np.ndarray) -> np.ndarray:
-    values = np.asarray(eigenvalues, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0:
-        raise ValueError(f"eigenvalues must be a vector, such as np.linalg.eigvalsh(R), got shape {values.shape}.")
-    if not np.isfinite(values).all():
-        raise ValueError(f"eigenvalues must be finite, but one is {values[~np.isfinite(values)][0]}.")
-    return np.sort(values)[::-1]
+    return np.sort(array("eigenvalues", eigenvalues, ("variables",)))[::-1]
 
 
 def _factors(m: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgWarning
 
+from fedstat._checks import array, choice
 from fedstat.factor._threads import one_thread
 
 ORTHOGONAL = ("varimax", "quartimax", "equamax", "geomin_ort")
@@ -95,8 +96,7 @@ def rotate(loadings: np.ndarray, method: str = "varimax") -> Rotation:
            [0.18, 0.61],
            [0.08, 0.5 ]])
     """
-    if method not in ORTHOGONAL + OBLIQUE:
-        raise ValueError(f"method must be one of {', '.join(ORTHOGONAL + OBLIQUE)}, got {method!r}.")
+    choice("method", method, ORTHOGONAL + OBLIQUE)
     loadings = check_loadings(loadings)
     size = np.abs(loadings)
     rows, columns = (size.max(axis=axis) > _NONE * size.max() for axis in (1, 0))
@@ -132,15 +132,7 @@ def with_correlations(loadings: np.ndarray | Rotation) -> tuple[np.ndarray, np.n
 
 def check_loadings(loadings: np.ndarray) -> np.ndarray:
     """Return `loadings` in float64; raise an error unless they are a finite matrix with rows and columns."""
-    loadings = np.asarray(loadings, dtype=np.float64)
-    if loadings.ndim != 2 or loadings.size == 0:
-        raise ValueError(f"loadings must be a matrix of variables by factors, got shape {loadings.shape}.")
-    if not np.isfinite(loadings).all():
-        row, column = np.argwhere(~np.isfinite(loadings))[0]
-        raise ValueError(
-            f"loadings must be finite, but row {row}, column {column} holds {loadings[row, column]} (counted from 0)."
-        )
-    return loadings
+    return array("loadings", loadings, ("variables", "factors"))
 
 
 def _rotator(loadings: np.ndarray, method: str) -> np.ndarray:

@@ -7,11 +7,11 @@ import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedstat._checks import whole
 from fedstat._random import stream
 from fedstat.factor.moments import Moments
 from fedstat.factor.recovery import chance_corrected
@@ -238,19 +238,18 @@ def split_stability(
         raise ValueError(f"contributions must be a list of numbers in (0, 1], such as [0.85], got {contributions}.")
     if np.ndim(quantiles) != 1 or len(quantiles) == 0 or not all(0 <= q <= 1 for q in quantiles):
         raise ValueError(f"quantiles must be a list of numbers in [0, 1], such as [0.5], got {quantiles}.")
-    if not isinstance(resamples, Integral) or resamples < 1:
-        raise ValueError(f"resamples must be a whole number, at least 1, got {resamples!r}.")
+    whole("resamples", resamples, 1)
 
     rng = stream(seed, "resampled clients")
     clients = [Moments.of(client.reshape(len(client), -1).T) for client in x]
     everybody = pooled(clients, np.ones(len(clients)))
     if everybody.varies().sum() < 2:
         raise ValueError("weights must have at least 2 units that vary, or there is nothing to choose.")
-    whole = [_choose(everybody, quantiles, c) for c in contributions]
+    chosen = [_choose(everybody, quantiles, c) for c in contributions]
     drawn, halves = [], []  # for every b one choice for each contribution, and two lists of them
     for _ in range(resamples):
         again, *pair = [
-            [_choose(moments, quantiles, c, w.n_factors) for c, w in zip(contributions, whole, strict=True)]
+            [_choose(moments, quantiles, c, w.n_factors) for c, w in zip(contributions, chosen, strict=True)]
             for moments in (pooled(clients, counts) for counts in _draw(len(clients), rng))
         ]
         drawn.append(again)
@@ -261,20 +260,20 @@ def split_stability(
     seen = (~np.isnan(h)).sum(axis=0)
     with np.errstate(invalid="ignore"):  # 0 / 0 for a unit that varies in no resample
         probability, at_bound = shared.sum(axis=0) / seen[:, None], (h >= AT_BOUND).sum(axis=0) / seen
-    every = [whole, *drawn, *(half for pair in halves for half in pair)]
+    every = [chosen, *drawn, *(half for pair in halves for half in pair)]
     return SplitStability(
         contributions=tuple(contributions),
         quantiles=tuple(quantiles),
         resamples=resamples,
-        n_factors=np.array([s.n_factors for s in whole]),
-        communalities=np.array([s.communalities for s in whole]),
-        shared=np.array([s.shared for s in whole]),
+        n_factors=np.array([s.n_factors for s in chosen]),
+        communalities=np.array([s.communalities for s in chosen]),
+        shared=np.array([s.shared for s in chosen]),
         probability=probability,
         at_bound=at_bound,
         cut_at_bound=np.mean([[s.cut >= AT_BOUND for s in choices] for choices in drawn], axis=0),
-        kappa=np.stack([_kappa(whole, choices) for choices in drawn], axis=-1),
+        kappa=np.stack([_kappa(chosen, choices) for choices in drawn], axis=-1),
         halves=np.stack([_kappa(one, other) for one, other in halves], axis=-1),
-        rules=np.stack([_kappa([w] * len(whole), whole) for w in whole]).transpose(2, 0, 1),
+        rules=np.stack([_kappa([w] * len(chosen), chosen) for w in chosen]).transpose(2, 0, 1),
         unconverged=np.sum([[not s.converged for s in choices] for choices in every], axis=0),
         unidentified=np.sum([[not s.identified for s in choices] for choices in every], axis=0),
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedstat._checks import whole
 from fedstat.factor.diagnostics import explained_variance
 from fedstat.factor.rotation import Rotation, with_correlations
 from fedstat.factor.solver import AT_BOUND
@@ -79,8 +80,8 @@ def loading_table(
         raise ValueError(f"names must hold one name for each of the {p} variables, got {len(labels)}.")
     if communalities is not None and np.shape(communalities) != (p,):
         raise ValueError(f"communalities must hold {p} numbers, one for each variable, got {np.shape(communalities)}.")
-    if per_factor is not None and per_factor < 1:
-        raise ValueError(f"per_factor must be at least 1, got {per_factor}.")
+    if per_factor is not None:
+        whole("per_factor", per_factor, 1)
 
     squares = loadings**2
     highest = squares.max(axis=1)

@@ -19,14 +19,14 @@ def available() -> Cards:
     Cards
         A mapping of names to cards, which say what a method is and, of each of its variants, what is personal, what
         travels in a round and is kept between rounds, what it needs, and where it came out among the others. Its
-        ``table`` is a DataFrame with a row for each variant.
+        ``table`` is a DataFrame with a row for each variant, and one for a method that was not measured.
 
     Examples
     --------
     >>> import fedstat as fs
     >>> found = fs.methods.available()
-    >>> len(found), found["FedRep"].source
-    (26, 'Collins et al. 2021')
+    >>> "FedNothing" in found, found["FedRep"].source
+    (False, 'Collins et al. 2021')
     >>> found.table.loc[["FedAvg", "FedPer"], ["personal", "up", "down"]]
            personal      up    down
     method

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -68,6 +69,10 @@ class Variant:
     came_out: Mapping[str, str]
 
 
+#: The table's row of a method that nobody has measured.
+UNMEASURED = Variant("", "not measured", "not measured", math.nan, math.nan, math.nan, "not measured", {})
+
+
 @dataclass(frozen=True)
 class Card:
     """What is known of a method.
@@ -103,8 +108,8 @@ class Cards(Mapping[str, Card]):
     --------
     >>> import fedstat as fs
     >>> cards = fs.methods.available()
-    >>> [name for name, card in cards.items() if "validation" in card.variants[0].needs]
-    ['FedFOMO']
+    >>> cards["FedFOMO"].variants[0].needs
+    'validation data (20%)'
     """
 
     def __init__(self, cards: Mapping[str, Card]) -> None:
@@ -121,14 +126,17 @@ class Cards(Mapping[str, Card]):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The cards as a table, a row for each variant, by call: the attributes of `Variant`, and the source."""
+        """The cards as a table, a row for each variant, by call: the attributes of `Variant`, and the source.
+
+        A method that was not measured has a row that says so, and no numbers.
+        """
         import pandas as pd
 
         rows = []
         for card in self.values():
-            for variant in card.variants or (None,):
+            for variant in card.variants or (UNMEASURED,):
                 rows.append({"method": card.name, **_columns(variant), "source": card.source})
-                if variant is not None and variant.options:
+                if variant.options:
                     rows[-1]["method"] = f"{card.name}({variant.options})"
         return pd.DataFrame(rows).set_index("method")
 
@@ -138,9 +146,7 @@ class Cards(Mapping[str, Card]):
         return shown.fillna("").to_string(float_format=lambda share: f"{share:.2f}")
 
 
-def _columns(variant: Variant | None) -> dict[str, Any]:
-    if variant is None:
-        return dict.fromkeys(("kind", "personal", "up", "down", "state", "needs", *CELLS))
+def _columns(variant: Variant) -> dict[str, Any]:
     own = {name: getattr(variant, name) for name in ("kind", "personal", "up", "down", "state", "needs")}
     return {**own, **{cell: variant.came_out.get(cell) for cell in CELLS}}
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fedstat._checks import array
+
 #: Rows and columns formed at once: the temporaries of a block stay in the processor's cache.
 _BLOCK = 256
 #: Rows and columns formed at once on an accelerator, which a block must be large enough to occupy.
@@ -61,7 +63,7 @@ def infinite_gram(x: np.ndarray, *, device: str = "cpu") -> np.ndarray:
     array([[0.5   , 0.1667],
            [0.1667, 0.5   ]])
     """
-    x = _inputs(x)
+    x = array("x", x, ("samples", "inputs"))
     largest = np.abs(x).max(axis=1)  # the largest entry is divided out first, so that no square overflows
     scaled = x / np.where(largest > 0, largest, 1.0)[:, None]
     length = np.sqrt((scaled**2).sum(axis=1))
@@ -106,7 +108,7 @@ def personal_gram(x: np.ndarray, client: np.ndarray, *, device: str = "cpu") -> 
            [0.211, 0.5  , 0.   ],
            [0.   , 0.   , 0.5  ]])
     """
-    x = _inputs(x)
+    x = array("x", x, ("samples", "inputs"))
     client = _clients(client, len(x))
     gram = np.zeros((len(x), len(x)))
     for label in np.unique(client):
@@ -155,17 +157,12 @@ def finite_gram(
     >>> [float(np.abs(finite_gram(x, units) - infinite_gram(x)).max().round(3)) for units in (few, many)]
     [0.02, 0.001]
     """
-    x = _inputs(x)
-    now = _weights("w", w, x, dimensions=(2, 3))
-    if now.ndim == 2 and client is not None:
-        raise ValueError("client needs weights with a client axis, w of shape (C, m, d).")
-    if now.ndim == 3:
-        if client is None or w_start is None:
-            raise ValueError("w has a client axis: client and w_start, the common start of the round, are needed too.")
-        active = _active(x, now, _members(client, len(x), len(now)))
-    else:
-        active = x @ now.T >= 0
-    before = active if w_start is None else x @ _weights("w_start", w_start, x, shape=now.shape[-2:]).T >= 0
+    x = array("x", x, ("samples", "inputs"))
+    if np.ndim(w) == 3 and (client is None or w_start is None):
+        raise ValueError("w has a client axis: client and w_start, the common start of the round, are needed too.")
+    now = array("w", w, (*["clients"] * (client is not None), "units", x.shape[1]))
+    active = x @ now.T >= 0 if client is None else _active(x, now, _members(client, len(x), len(now)))
+    before = active if w_start is None else x @ array("w_start", w_start, now.shape[-2:]).T >= 0
     return (x @ x.T) * (before.astype(np.float64) @ active.T.astype(np.float64)) / now.shape[-2]
 
 
@@ -200,11 +197,11 @@ def finite_personal_gram(
            [0.2 , 0.48, 0.  ],
            [0.  , 0.  , 0.49]])
     """
-    x = _inputs(x)
-    now = _weights("w", w, x, dimensions=(3,))
+    x = array("x", x, ("samples", "inputs"))
+    now = array("w", w, ("clients", "units", x.shape[1]))
     member = _members(client, len(x), len(now))
     active = _active(x, now, member)
-    before = active if w_start is None else _active(x, _weights("w_start", w_start, x, shape=now.shape), member)
+    before = active if w_start is None else _active(x, array("w_start", w_start, now.shape), member)
     gram = (x @ x.T) * (before.astype(np.float64) @ active.T.astype(np.float64)) / now.shape[1]
     return np.where(member[:, None] == member, gram, 0.0)
 
@@ -267,15 +264,6 @@ def _active(x: np.ndarray, w: np.ndarray, member: np.ndarray) -> np.ndarray:
     return active
 
 
-def _inputs(x: np.ndarray) -> np.ndarray:
-    x = np.asarray(x, dtype=np.float64)
-    if x.ndim != 2 or x.size == 0:
-        raise ValueError(f"x must be a matrix with one input per row, got shape {x.shape}.")
-    if not np.isfinite(x).all():
-        raise ValueError(f"x must be finite; row {np.argwhere(~np.isfinite(x))[0][0]} is not.")
-    return x
-
-
 def _clients(client: np.ndarray, samples: int) -> np.ndarray:
     client = np.asarray(client)
     if client.shape != (samples,):
@@ -290,22 +278,3 @@ def _members(client: np.ndarray, samples: int, clients: int) -> np.ndarray:
     if client.dtype.kind not in "iu" or client.min() < 0 or client.max() >= clients:
         raise ValueError(f"client must number the clients of w from 0 to {clients - 1}, got {np.unique(client)}.")
     return client
-
-
-def _weights(
-    name: str,
-    w: np.ndarray,
-    x: np.ndarray,
-    *,
-    dimensions: tuple[int, ...] = (),
-    shape: tuple[int, ...] | None = None,
-) -> np.ndarray:
-    """Check units' weights: their number of axes and their last axis, or their whole shape."""
-    w = np.asarray(w, dtype=np.float64)
-    fits = w.shape == shape if shape is not None else w.ndim in dimensions and w.shape[-1] == x.shape[1]
-    if not fits or w.size == 0:
-        units = " or ".join({2: f"(m, {x.shape[1]})", 3: f"(C, m, {x.shape[1]})"}[n] for n in dimensions)
-        raise ValueError(f"{name} must have shape {shape or units} and not be empty, got {w.shape}.")
-    if not np.isfinite(w).all():
-        raise ValueError(f"{name} must be finite.")
-    return w

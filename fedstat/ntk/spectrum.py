@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fedstat._checks import whole
+
 #: Below this size a full decomposition is as fast as any other way.
 _DENSE = 1500
 _ROWS = 1024
@@ -94,8 +96,7 @@ def _by_lanczos(h: np.ndarray) -> tuple[float, float]:
 def _by_mpmath(h: Any, dps: int) -> tuple[Any, Any]:
     import mpmath
 
-    if dps < 15:
-        raise ValueError(f"dps must be at least 15, the digits of a float, got {dps}.")
+    whole("dps", dps, 15)  # the digits of a float
     rows = [list(row) for row in (h.tolist() if hasattr(h, "tolist") else h)]
     if not rows or any(len(row) != len(rows) for row in rows):
         raise ValueError(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.parameterization.form import Params, check_shape, check_weight, gaussian
 
 
@@ -69,10 +69,7 @@ class Atoms:
             raise ValueError(
                 f"shape must be (out, in, k, k): only convolutions have filters, got {self.shape}; leave it plain."
             )
-        if not isinstance(self.atoms, Integral) or self.atoms < 1:
-            raise ValueError(f"atoms must be a whole number of at least 1, got {self.atoms!r}.")
-        if self.basis not in ("orthonormal", "canonical"):
-            raise ValueError(f'basis must be "orthonormal" or "canonical", got {self.basis!r}.')
+        check_fields(self, atoms=1, basis=("orthonormal", "canonical"))
         if self.basis == "canonical" and self.atoms != self.shape[2] ** 2:
             raise ValueError(f"atoms must be k^2 = {self.shape[2] ** 2} in the canonical basis, got {self.atoms}.")
 

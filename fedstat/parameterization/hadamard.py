@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import number
 from fedstat.parameterization.form import Params, as_fraction, check_shape, check_weight, gaussian
 
 
@@ -149,8 +150,7 @@ def hadamard_rank(shape: tuple[int, ...], gamma: float) -> int | None:
     (16, 29)
     """
     check_shape(shape)
-    if not 0 <= gamma <= 1:
-        raise ValueError(f"gamma must lie in [0, 1], got {gamma}.")
+    number("gamma", gamma, "[0, 1]")
     out, inputs, *kernel = shape
     smallest = math.isqrt(max(out, inputs) - 1) + 1
     if kernel:  # the positive root of k^2 r^2 + (out + in) r - out in k^2 / 2, rounded down in whole numbers

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.parameterization.form import Params, as_fraction, check_shape, check_weight, gaussian
 
 
@@ -72,10 +73,9 @@ class LowRankSum:
 
     def __post_init__(self) -> None:
         check_shape(self.shape)
+        check_fields(self, reading=("code", "text"))
         if not 0 < self.ratio <= 1:
             raise ValueError(f"ratio must lie in (0, 1], got {self.ratio}; without a low-rank part leave it plain.")
-        if self.reading not in ("code", "text"):
-            raise ValueError(f'reading must be "code" or "text", got {self.reading!r}.')
 
     @property
     def rank(self) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat._checks import check_fields
 from fedstat.parameterization.form import Params, check_shape, check_weight
 
 
@@ -69,14 +69,11 @@ class Rank1Sparse:
 
     def __post_init__(self) -> None:
         check_shape(self.shape)
-        full = min(self._matrix_shape)
-        if not isinstance(self.rank, Integral) or not 1 <= self.rank <= full:
+        check_fields(self, rank=1, reading=("code", "text"))
+        if self.rank > (full := min(self._matrix_shape)):
             raise ValueError(
-                f"rank must be a whole number from 1 to {full}, the full rank of {self.shape} as a matrix, "
-                f"got {self.rank!r}."
+                f"rank must be at most {full}, the full rank of {self.shape} as a matrix, got {self.rank}."
             )
-        if self.reading not in ("code", "text"):
-            raise ValueError(f'reading must be "code" or "text", got {self.reading!r}.')
 
     @property
     def _matrix_shape(self) -> tuple[int, int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from numbers import Integral
+
+from fedstat._checks import number, whole
 
 Number = Fraction | float
 
@@ -47,11 +48,9 @@ def communication_fraction(beta: Number, *, atoms: int, coefficients: int, head:
     >>> print(share, "of the parameters travel, not", Fraction(1, 5))
     7/25 of the parameters travel, not 1/5
     """
-    if not 0 < beta <= 1:
-        raise ValueError(f"beta must be a share in (0, 1], got {beta}.")
+    number("beta", beta, "(0, 1]")
     for name, count in (("atoms", atoms), ("coefficients", coefficients), ("head", head)):
-        if not isinstance(count, Integral) or count < 0:
-            raise ValueError(f"{name} must be a whole number of parameters, not negative, got {count!r}.")
+        whole(name, count, 0)
     everything = int(atoms) + int(coefficients) + int(head)
     if everything == 0:
         raise ValueError("atoms, coefficients and head must not all be 0: give the network's numbers of parameters.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from fedstat._checks import array, number, whole
 from fedstat.ntk import extreme_eigenvalues
 
 
@@ -174,11 +174,8 @@ def limit_trajectory(
     rounds: int,
 ) -> np.ndarray:
     """Return what `linear_limit` does, for clients of any sizes with rows `blocks` and effective step sizes `steps`."""
-    residual = np.array(residual, dtype=np.float64)
-    if residual.shape != (len(h_shared),) or not np.isfinite(residual).all():
-        raise ValueError(f"residual must hold {len(h_shared)} finite numbers, got shape {residual.shape}.")
-    if rounds < 0:
-        raise ValueError(f"rounds must not be negative, got {rounds}.")
+    residual = array("residual", residual, (len(h_shared),))
+    whole("rounds", rounds, 0)
     inside = np.zeros(h_personal.shape, dtype=bool)
     for rows in blocks:
         inside[rows, rows] = True
@@ -207,22 +204,13 @@ def _check(
 ) -> tuple[np.ndarray, np.ndarray]:
     h_shared, h_personal = kernels(h_shared, h_personal)
     for name, value in (("eta_g", eta_g), ("eta_l", eta_l)):
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} must be a finite step size, not negative, got {value}.")
+        number(name, value, "[0, inf)")
     for name, count in (("local_steps", local_steps), ("clients", clients)):
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, got {count}.")
+        whole(name, count, 1)
     return h_shared, h_personal
 
 
 def kernels(h_shared: np.ndarray, h_personal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return both kernels as float64 matrices, checked for one square shape and finite entries."""
-    h_shared, h_personal = np.asarray(h_shared, dtype=np.float64), np.asarray(h_personal, dtype=np.float64)
-    if h_shared.ndim != 2 or h_shared.shape[0] != h_shared.shape[1] or h_shared.shape != h_personal.shape:
-        raise ValueError(
-            f"h_shared and h_personal must be square and of one shape, got {h_shared.shape} and {h_personal.shape}."
-        )
-    for name, h in (("h_shared", h_shared), ("h_personal", h_personal)):
-        if not np.isfinite(h).all():
-            raise ValueError(f"{name} must be finite.")
-    return h_shared, h_personal
+    h_shared = array("h_shared", h_shared, ("samples", "samples"))
+    return h_shared, array("h_personal", h_personal, h_shared.shape)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedstat._checks import array, whole
 from fedstat.ntk import extreme_eigenvalues, infinite_gram, personal_gram
 from fedstat.theory.convergence import convergence_factor, limit_trajectory
 from fedstat.theory.generalisation import complexity_term
@@ -147,13 +148,11 @@ def diagnose(
       exact, with 1/n      0.5625 from these labels, 0.5625 from the slowest start: within the claim
     complexity term        4; vacuous: yes, a loss in [0, 1] is never above one
     """
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, got {rounds}.")
-    x, client, y = np.asarray(x, dtype=np.float64), np.asarray(client), np.asarray(y, dtype=np.float64)
-    if client.shape != (len(x),) or y.shape != (len(x),):
-        raise ValueError(
-            f"client and y must have one entry per row of x, got {client.shape} and {y.shape} for {len(x)}."
-        )
+    whole("rounds", rounds, 1)
+    x, client = array("x", x, ("samples", "inputs")), np.asarray(client)
+    y = array("y", y, (len(x),))
+    if client.shape != y.shape:
+        raise ValueError(f"client must have one entry per row of x, got shape {client.shape} for {len(x)} rows.")
     order = np.argsort(client, kind="stable")
     x, y = x[order], y[order]
     _, starts, sizes = np.unique(client[order], return_index=True, return_counts=True)

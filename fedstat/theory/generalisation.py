@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedstat._checks import array
 from fedstat.theory.convergence import kernels
 
 
@@ -45,9 +46,7 @@ def complexity_term(h_shared: np.ndarray, h_personal: np.ndarray, y: np.ndarray,
     2.8284271247461903
     """
     h_shared, h_personal = kernels(h_shared, h_personal)
-    y = np.asarray(y, dtype=np.float64)
-    if y.shape != (len(h_shared),) or not np.isfinite(y).all():
-        raise ValueError(f"y must hold {len(h_shared)} finite labels, one per row of the kernels, got shape {y.shape}.")
+    y = array("y", y, (len(h_shared),))
     if not 1 <= clients <= len(y):
         raise ValueError(f"clients must lie between 1 and the number of samples, {len(y)}, got {clients}.")
     values, vectors = np.linalg.eigh(h_shared + h_personal)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedstat._checks import array, number
+
 
 def psnr(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> float:
     """Return the peak signal-to-noise ratio ``10 log10(data_range^2 / mean((x - y)^2))`` in decibels.
@@ -39,14 +41,9 @@ def psnr(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> float:
     >>> round(psnr(255 * image, 255 * image + 25.5, data_range=255.0), 6)
     20.0
     """
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if x.shape != y.shape or x.size == 0:
-        raise ValueError(f"x and y must be images of one shape with an entry at least, got {x.shape} and {y.shape}.")
-    for name, image in (("x", x), ("y", y)):
-        if not np.isfinite(image).all():
-            raise ValueError(f"{name} must be finite, got {image[~np.isfinite(image)][0]}.")
-    if not 0 < data_range < np.inf:
-        raise ValueError(f"data_range must be positive and finite, got {data_range}.")
+    x = array("x", x, np.shape(x))
+    y = array("y", y, x.shape)
+    number("data_range", data_range, "(0, inf)")
     error = np.abs(x - y) / data_range
     largest = error.max()
     if largest == 0:

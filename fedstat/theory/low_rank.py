@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from numbers import Integral, Rational
+from numbers import Rational
 from typing import NamedTuple
+
+from fedstat._checks import number, whole
 
 #: A float is read as the nearest fraction with a denominator up to this, so that 0.6 is six tenths.
 _DENOMINATOR = 10**6
@@ -79,15 +81,9 @@ def low_rank_overhead(
 
     The low-rank part adds 37.5% to the parameters: a quarter of ``1 + 64 / 128``.
     """
-    for name, size in (("in_features", in_features), ("out_features", out_features), ("kernel", kernel)):
-        if size is None and name == "kernel":
-            continue
-        if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"{name} must be a whole number, at least 1, got {size!r}.")
-    if not 0 < ratio <= 1:
-        raise ValueError(f"ratio must lie in (0, 1], got {ratio}.")
-    width = int(kernel or 1)
-    rows, columns = int(in_features) * width, int(out_features) * width
+    number("ratio", ratio, "(0, 1]")
+    width = 1 if kernel is None else whole("kernel", kernel, 1)
+    rows, columns = whole("in_features", in_features, 1) * width, whole("out_features", out_features, 1) * width
     exact = Fraction(ratio) if isinstance(ratio, Rational) else Fraction(float(ratio)).limit_denominator(_DENOMINATOR)
     rank = max(1, math.floor(exact * min(rows, columns)))
     share = Fraction(rank * (rows + columns), rows * columns)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedstat._checks import array, number
+
 #: By how much cosines computed in floating point may exceed one.
 _ROUNDING = 1e-12
 
@@ -50,16 +52,12 @@ def factorized_average_weights(similarity: np.ndarray, *, threshold: float, scal
 
     As the paper's text has it, a stranger still gets a little weight.
     """
-    similarity = np.asarray(similarity, dtype=np.float64)
-    if similarity.ndim != 1 or similarity.size == 0:
-        raise ValueError(f"similarity must be a vector with an entry per client, got shape {similarity.shape}.")
-    wrong = np.flatnonzero(~(np.abs(similarity) <= 1 + _ROUNDING))
+    similarity = array("similarity", similarity, ("clients",))
+    wrong = np.flatnonzero(np.abs(similarity) > 1 + _ROUNDING)
     if wrong.size:
         raise ValueError(f"similarity must lie in [-1, 1]; entry {wrong[0]} is {similarity[wrong[0]]}.")
-    if np.isnan(threshold):
-        raise ValueError(f"threshold must be a number, got {threshold}.")
-    if not 0 <= scale < np.inf:
-        raise ValueError(f"scale must be finite and at least 0, got {scale}.")
+    number("threshold", threshold)
+    number("scale", scale, "[0, inf)")
     matched = similarity >= threshold
     if exclude and not matched.any():
         raise ValueError(

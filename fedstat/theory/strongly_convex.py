@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from numbers import Integral, Rational
+from numbers import Rational
 from typing import Literal
+
+from fedstat._checks import choice, number, whole
 
 Number = Fraction | float
 
@@ -117,12 +119,10 @@ def strongly_convex_bound(
         ("clients", clients),
         ("participants", participants),
     ):
-        if not isinstance(count, Integral) or count < 1:
-            raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}.")
+        whole(name, count, 1)
     if participants > clients:
         raise ValueError(f"participants must be at most clients = {clients}, got {participants}.")
-    if not 0 < convexity < math.inf:
-        raise ValueError(f"convexity must be positive and finite, got {convexity}.")
+    number("convexity", convexity, "(0, inf)")
     if not convexity <= smoothness < math.inf:
         raise ValueError(f"smoothness must be finite and at least convexity = {convexity}, got {smoothness}.")
     for name, size in (
@@ -131,12 +131,9 @@ def strongly_convex_bound(
         ("initial_distance", initial_distance),
         ("noise", noise),
     ):
-        if not 0 <= size < math.inf:
-            raise ValueError(f"{name} must be finite and not negative, got {size}.")
-    if not 0 < beta <= 1:
-        raise ValueError(f"beta must be a share in (0, 1], got {beta}.")
-    if form not in ("printed", "corrected"):
-        raise ValueError(f'form must be "printed" or "corrected", got {form!r}.')
+        number(name, size, "[0, inf)")
+    number("beta", beta, "(0, 1]")
+    choice("form", form, ("printed", "corrected"))
 
     e, m, big_m = int(local_steps), int(participants), int(clients)
     ratio, period = _quotient(smoothness, convexity), _quotient(e, beta)

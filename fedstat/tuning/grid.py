@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from fedstat._digest import digest
@@ -15,6 +16,8 @@ from fedstat.federated.method import Method
 
 #: What makes a method from values: a class, a function or partial with parameters by name, or a method to be changed.
 Maker = Callable[..., Method] | Method
+#: The ratios between neighbours count as equal if they differ by this factor at most: in 1, 3, 10 but not in 1, 2, 5.
+_ALIKE = 1.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,8 @@ class Grid:
         The parameters that are chosen together, step by step.
     start : dict
         What a parameter is held at before its own step.
+    factors : dict of str to float
+        The ratio of the two smallest values of each parameter whose values are positive numbers in equal ratios.
     """
 
     maker: Maker
@@ -64,6 +69,7 @@ class Grid:
     values: Mapping[str, tuple[Any, ...]]
     steps: tuple[tuple[str, ...], ...]
     start: Mapping[str, Any]
+    factors: Mapping[str, float]
 
     @classmethod
     def of(
@@ -85,7 +91,8 @@ class Grid:
         begin = {name: _start(maker, training, name, some[0]) for name, some in listed.items()}
         if unknown := sorted(set(start or {}) - set(listed)):
             raise ValueError(f"start names {unknown[0]!r}, which the grid does not hold; set it in the method itself.")
-        made = cls(maker, training, listed, _steps(order, listed), begin | dict(start or {}))
+        factors = {name: factor for name, some in listed.items() if (factor := _factor(some))}
+        made = cls(maker, training, listed, _steps(order, listed), begin | dict(start or {}), factors)
         for name, some in listed.items():  # what a method refuses is refused before anything runs
             for value in some:
                 made.trial({**made.start, name: value})
@@ -110,6 +117,25 @@ class Grid:
         for name in step:
             combined = [{**one, name: value} for one in combined for value in self.values[name]]
         return [self.trial({**held, **one}) for one in combined]
+
+    def grown(self, step: Iterable[str], chosen: Mapping[str, Any]) -> Grid:
+        """Return the grid with a value more wherever a choice of this step is an end of values in equal ratios.
+
+        The value beyond an end lies there by the parameter's factor, floats to two digits. One that the method or the
+        training refuses is left out, and so is a fraction among whole numbers.
+        """
+        values = dict(self.values)
+        for name in self.ends({name: chosen[name] for name in step if name in self.factors}):
+            some, end, factor = values[name], chosen[name], self.factors[name]
+            exact = end * factor if end == max(some) else end / factor
+            beyond = float(f"{exact:.2g}") if isinstance(end, float) else round(exact)
+            try:
+                self.trial({**chosen, name: beyond})
+            except ValueError:
+                continue
+            if isinstance(end, float) or abs(beyond - exact) < 1e-9 * exact:
+                values[name] = (beyond, *some) if end == some[0] else (*some, beyond)
+        return replace(self, values=values)
 
     def ends(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the chosen values that are an end of an ordered grid."""
@@ -153,6 +179,14 @@ def _values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     if len({shown(value) for value in listed}) < len(listed):
         raise ValueError(f"grid[{name!r}] holds values that read alike, {listed!r}; give them names of their own.")
     return listed
+
+
+def _factor(values: Iterable[Any]) -> float | None:
+    """Return the ratio of the two smallest of positive numbers in equal ratios; None for other values."""
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) and value > 0 for value in values):
+        return None
+    ratios = [high / low for low, high in pairwise(sorted(values))]
+    return ratios[0] if max(ratios) <= _ALIKE * min(ratios) else None
 
 
 def _steps(order: Sequence[str | Sequence[str]] | None, names: Iterable[str]) -> tuple[tuple[str, ...], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +136,10 @@ class Tuning:
         What parameters were held at before their step.
     ends : dict
         The chosen values that lie at an end of an ordered grid.
+    grown : dict of tuple
+        The values by which grids grew because the best was an end.
+    growths : int
+        How often the grid of a step could grow.
     metric : str
         What was chosen by.
     higher : bool
@@ -155,7 +159,7 @@ class Tuning:
     >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0) * 1, np.arange(200) % 5, validation=0.2)
     >>> tuning = fs.tune(
     ...     fs.FedAvg(), {"lr": [0.001, 0.3]}, fs.models.mlp(3, 8, 2), clients, fs.Training(lr=0.1),
-    ...     rounds=3, seed=range(2), fresh=range(10, 12), last=1,
+    ...     rounds=3, seed=range(2), fresh=range(10, 12), growths=0, last=1,
     ... )
     >>> tuning.best, tuning.training.lr, len(tuning.table)
     ({'lr': 0.3}, 0.3, 2)
@@ -171,6 +175,8 @@ class Tuning:
     steps: tuple[tuple[str, ...], ...]
     start: dict[str, Any]
     ends: dict[str, Any]
+    grown: dict[str, tuple[Any, ...]]
+    growths: int
     metric: str
     higher: bool
     rounds: int
@@ -216,6 +222,11 @@ class Tuning:
         last = self.table[self.table["step"] == self.table["step"].max()]
         if (ties := int((last["mean"] == mean).sum())) > 1:
             told.append(f"{ties} trials come to this value; the first of them was taken.")
+        for name, values in self.grown.items():
+            told.append(
+                f"The best {name} was an end of its grid, which therefore grew, {self.growths} times at most, by "
+                f"{', '.join(map(shown, values))}."
+            )
         for name, value in self.ends.items():
             told.append(f"{name}={shown(value)} is an end of its grid: a value beyond it may be better.")
         if lost := int(self.table["mean"].isna().sum()):
@@ -267,6 +278,82 @@ class Tuning:
                 f"Test samples would have chosen {check.by_test}: optimism {_interval(check.test_optimism)} on them."
             )
         return told
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tunings(Mapping[str, Tuning]):
+    """Outcome of `fedstat.tune` for several arms: each one's `Tuning` by label; print it.
+
+    Attributes
+    ----------
+    arms : dict of Tuning
+        By label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> x = np.random.default_rng(0).normal(size=(200, 3))
+    >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0) * 1, np.arange(200) % 5, validation=0.2)
+    >>> model = fs.models.mlp(3, 8, 2)
+    >>> tuned = fs.tune(
+    ...     {"one": fs.FedAvg(), "two": fs.FedAvg(fine_tune=1)}, {"lr": [0.001, 0.03, 0.1]}, model, clients,
+    ...     fs.Training(lr=0.1), rounds=3, seed=range(2), growths=0, last=1,
+    ... )
+    >>> list(tuned), tuned.training["two"].lr == tuned["two"].best["lr"]
+    (['one', 'two'], True)
+    >>> result = fs.federate(tuned.method, model, clients, tuned.training, rounds=3, seed=range(10, 12))
+    """
+
+    arms: dict[str, Tuning]
+
+    def __getitem__(self, label: str) -> Tuning:
+        return self.arms[label]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arms)
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+    @property
+    def method(self) -> dict[str, Method]:
+        """Every arm's method with the chosen values."""
+        return {label: tuning.method for label, tuning in self.items()}
+
+    @property
+    def training(self) -> dict[str, Training]:
+        """Every arm's local training with the chosen values."""
+        return {label: tuning.training for label, tuning in self.items()}
+
+    @property
+    def sentence(self) -> str:
+        """What was chosen, by how many trials, and whether all arms had as many."""
+        one = next(iter(self.values()))
+        trials = {label: int(tuning.budget.loc["tuning", "trials"]) for label, tuning in self.items()}
+        told = []
+        for label, tuning in self.items():
+            chosen = ", ".join(f"{name} = {shown(value)}" for name, value in tuning.best.items())
+            grown = [f"{name} grew by {', '.join(map(shown, values))}" for name, values in tuning.grown.items()]
+            ends = [f"{' and '.join(tuning.ends)} at the end of the grid"] if tuning.ends else []
+            told.append(f"{label} {chosen} ({'; '.join([f'one of {trials[label]} trials', *grown, *ends])})")
+        unequal = "; methods had unequal budgets of trials" if len(set(trials.values())) > 1 else ""
+        return (
+            f"parameters were chosen by {one.metric} on validation samples, {one.rounds} rounds under the seeds "
+            f"{', '.join(map(str, one.seeds))}: {', '.join(told)}{unequal}"
+        )
+
+    def __repr__(self) -> str:
+        return f"Tunings({', '.join(f'{label}: {tuning!r}' for label, tuning in self.items())})"
+
+    def __str__(self) -> str:
+        first = f"{self.sentence[0].upper()}{self.sentence[1:]}."
+        return "\n\n".join([first, *(f"{label}\n\n{tuning}" for label, tuning in self.items())])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return "".join(f"<h4>{escape(label)}</h4>{tuning._repr_html_()}" for label, tuning in self.items())
 
 
 def spread_of(values: pd.Series, metric: str, level: float) -> tuple[float, float, float]:

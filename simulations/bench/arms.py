@@ -32,7 +32,7 @@ CONTROLS = ("Local", "FedAvg")
 #: Groups of arms by the epochs that they train in a round, in units of E.
 BUDGETS = {1: "one", 2: "two", 3: "three"}
 #: Methods that are no arms, and why.
-LEFT_OUT = {"FedSplit": "must be told its shared units", "Ensemble": "a rule for new clients, no method"}
+LEFT_OUT = {"FedSplit": "must be told its shared units"}
 _THREE_SHARES = (0.25, 0.5, 0.75)
 _QUANTILES = tuple(Quantile(share) for share in _THREE_SHARES)
 
@@ -103,6 +103,13 @@ def arms(epochs: int, rounds: int, clients: int, layers: tuple[str, ...], offere
     """
     every = {**_classics(epochs), **_others(epochs, rounds, clients), **_papers(epochs, layers)}
     return {label: arm for label, arm in every.items() if not arm.needs or arm.needs in offered}
+
+
+def absent() -> dict[str, str]:
+    """Return the methods that have no arm, and why; a new one waits until somebody says what it trains in a round."""
+    every = arms(2, 3, 2, (), ("convolutions", "norm layers", "numbers"))
+    used = {type(arm.method).__name__ for arm in every.values()}
+    return {name: LEFT_OUT.get(name, "has no arm yet") for name in methods.available() if name not in used}
 
 
 def controls(label: str, arm: Arm) -> dict[str, str]:

@@ -74,15 +74,11 @@ def digits(rounds: int, seeds: int, rates: tuple[float, ...], *, tuning_rounds: 
     return Cell("digits", clients, None, 0.3, 20, 2, rounds, max(1, rounds // 3), tuning_rounds, seeds, rates)
 
 
-def populate(cell: Cell, seed: int, *, validation: bool = False) -> Clients:
-    """Draw one seed's clients; with `validation` their samples for validation stand in the place of the test samples.
-
-    A quarter of a client's samples are for the test, and a fifth for validation.
-    """
+def populate(cell: Cell, seed: int) -> Clients:
+    """Draw one seed's clients: a quarter of a client's samples are for the test, and a fifth for validation."""
     with warnings.catch_warnings():  # skewed labels are the point of these partitions
         warnings.filterwarnings("ignore", message=".*majority class above 95%.*")
-        drawn = _roles(cell, seed) if cell.name == "roles" else _pictures(cell, seed)
-    return Clients(drawn.train, drawn.validation, classes=drawn.classes) if validation else drawn
+        return _roles(cell, seed) if cell.name == "roles" else _pictures(cell, seed)
 
 
 def network(cell: Cell) -> Factory:

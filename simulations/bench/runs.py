@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,8 @@ from fedstat._tables import Tables
 from fedstat.inference import simultaneous
 from simulations.bench.arms import BUDGETS, CONTROLS, Arm, arms, controls
 from simulations.bench.cells import Cell, design, network, offered, populate, split_layers
-from simulations.images import tuned_rates
 from simulations.parts import Part, complete, run_parts
+from simulations.rates import tried
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
 LEVEL = 0.95
@@ -65,8 +65,13 @@ def every_arm(cell: Cell, rounds: int | None = None) -> dict[str, Arm]:
 # --- one arm ---------------------------------------------------------------------------------------------------
 
 
-def federate(trial: Trial, *, validation: bool) -> fs.Result:
-    """Run an arm, evaluated in the last rounds only; to tune it, for fewer rounds and on validation samples.
+def training(cell: Cell, arm: Arm, lr: float) -> fs.Training:
+    """Return what a client does in a round."""
+    return fs.Training(lr=lr, batch_size=cell.batch_size, local_epochs=arm.local_epochs or cell.local_epochs)
+
+
+def federate(trial: Trial) -> fs.Result:
+    """Run an arm, evaluated in the last rounds only.
 
     Raises
     ------
@@ -74,16 +79,13 @@ def federate(trial: Trial, *, validation: bool) -> fs.Result:
         If training diverged.
     """
     cell = trial.cell
-    rounds = cell.tuning_rounds if validation else cell.rounds
-    last = max(1, rounds // 3) if validation else cell.last
-    arm = every_arm(cell, rounds)[trial.arm]
-    training = fs.Training(lr=trial.lr, batch_size=cell.batch_size, local_epochs=arm.local_epochs or cell.local_epochs)
-    clients = partial(populate, cell, validation=validation)
+    arm = every_arm(cell)[trial.arm]
     with warnings.catch_warnings():  # FedFac's warning that factors are not identified has a study of its own
         warnings.simplefilter("ignore", UserWarning)
         result = fs.federate(
-            {trial.arm: arm.at(trial.setting)}, network(cell), clients, training, rounds=rounds,
-            seed=trial.seeds, evaluate_at=range(rounds - last + 1, rounds + 1), device=trial.device, progress=False,
+            {trial.arm: arm.at(trial.setting)}, network(cell), partial(populate, cell), training(cell, arm, trial.lr),
+            rounds=cell.rounds, seed=trial.seeds, evaluate_at=range(cell.rounds - cell.last + 1, cell.rounds + 1),
+            device=trial.device, progress=False,
         )  # fmt: skip
     return complete(result)
 
@@ -100,19 +102,6 @@ def summaries(history: pd.DataFrame) -> pd.DataFrame:
     return table.assign(own=own)[kept]
 
 
-def tune(trial: Trial) -> Tables:
-    """Return an arm's validation accuracy under each tuning seed, NaN where training diverged."""
-    rows = []
-    try:
-        table = summaries(federate(trial, validation=True).history)
-        found = table[table["own"] & (table["metric"] == "accuracy")].set_index("seed")["value"]
-    except FloatingPointError:
-        found = pd.Series(np.nan, index=list(trial.seeds))
-    for seed in trial.seeds:
-        rows.append({"arm": trial.arm, "lr": trial.lr, "setting": trial.setting, "seed": seed, "accuracy": found[seed]})
-    return {"tuning": pd.DataFrame(rows)}
-
-
 def measure(trial: Trial, smaller: Sequence[float] = ()) -> Tables:
     """Return summaries and costs of one arm.
 
@@ -123,7 +112,7 @@ def measure(trial: Trial, smaller: Sequence[float] = ()) -> Tables:
     arm = every_arm(cell)[trial.arm]
     who = {"cell": cell.name, "arm": trial.arm}
     try:
-        result = federate(trial, validation=False)
+        result = federate(trial)
     except FloatingPointError:
         if smaller:
             tried = max(smaller)
@@ -165,24 +154,58 @@ def _bytes(result: fs.Result, cell: Cell) -> dict[str, float]:
 # --- tuning ----------------------------------------------------------------------------------------------------
 
 
-def tuned(
-    cell: Cell, labels: Sequence[str], trial: Callable[[str, float, str], Trial], out: Path
-) -> tuple[pd.DataFrame, dict[str, tuple[float, str]]]:
-    """Choose every arm's learning rate, then the value of its main hyper-parameter at that rate: one rule for all.
+def tune(first: Trial) -> Tables:
+    """Choose an arm's learning rate, then the value of its main hyper-parameter at that rate: one rule for all.
 
-    Both have the largest mean accuracy on validation samples over the tuning seeds; of equal values the default wins,
-    of equal rates the smallest. The grid of rates grows until the choice is no end of it. Of the three values of a
-    hyper-parameter the outer ones are ends, and that is left so.
+    Both have the largest mean accuracy on validation samples over the tuning seeds, in a third of fewer rounds; of
+    equal values the default wins, of equal rates the smallest. The grid of rates grows until the choice is no end of
+    it. Of the three values of a hyper-parameter the outer ones are ends, and that is left so. An arm that diverges at
+    all rates has no accuracy, and none of its rows is chosen.
+
+    Parameters
+    ----------
+    first : Trial
+        The arm at the first of the cell's rates, under the tuning seeds.
+    """
+    cell, rounds = first.cell, first.cell.tuning_rounds
+    arm = every_arm(cell, rounds)[first.arm]
+    with warnings.catch_warnings():  # FedFac's warning that factors are not identified has a study of its own
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            tuning = fs.tune(
+                lambda setting="": arm.at(setting),
+                {"lr": cell.rates} | ({"setting": ["", *arm.settings]} if arm.settings else {}),
+                network(cell),
+                partial(populate, cell),
+                training(cell, arm, first.lr),
+                rounds=rounds,
+                last=max(1, rounds // 3),
+                seed=first.seeds,
+                order=("lr", "setting") if arm.settings else None,
+                device=first.device,
+                progress=False,
+            )
+        except FloatingPointError:
+            lost = pd.MultiIndex.from_product([cell.rates, first.seeds], names=["lr", "seed"]).to_frame(index=False)
+            return {"tuning": lost.assign(arm=first.arm, setting="", accuracy=np.nan, chosen=False, end=False)}
+    return {"tuning": pd.DataFrame({"setting": "", **tried(tuning, first.arm)["tuning"]})}
+
+
+def tuned(
+    cell: Cell, labels: Sequence[str], seeds: tuple[int, ...], device: str, out: Path
+) -> tuple[pd.DataFrame, dict[str, tuple[float, str]]]:
+    """Tune the arms of a cell, each in a part of its own.
 
     Parameters
     ----------
     cell : Cell
-        Its `rates` are the grid to begin with; if that has one rate, nothing is tuned, and the table has a row without
-        accuracy for each arm.
+        If its grid has one rate, nothing is tuned, and the table has a row without accuracy for each arm.
     labels : sequence of str
         The arms.
-    trial : callable
-        Makes a trial of an arm, a rate and a setting, under the tuning seeds.
+    seeds : tuple of int
+        The tuning seeds.
+    device : str
+        Torch device.
     out : Path
         Where parts are cached.
 
@@ -191,53 +214,21 @@ def tuned(
     table : DataFrame
         The study's table ``tuning``.
     chosen : dict of str to (float, str)
-        Rate and setting by arm. An arm that diverges at all rates is missing here; in the table none of its rows is
-        chosen.
+        Rate and setting by arm. An arm that diverges at all rates is missing here.
     """
-
-    def part(label: str, lr: float, setting: str = "") -> Part:
-        asked = trial(label, lr, setting)
-        return Part(f"bench-tuning-{asked.slug}", asked, partial(tune, asked))
-
     if len(cell.rates) == 1:
-        seed = trial(labels[0], cell.rates[0], "").seeds[0]
-        told = {"cell": cell.name, "lr": cell.rates[0], "setting": "", "seed": seed, "accuracy": np.nan}
-        rows = [{**told, "arm": label, "chosen": True, "end": False} for label in labels]
-        return pd.DataFrame(rows)[_TUNING], dict.fromkeys(labels, (cell.rates[0], ""))
-    what = f"bench, {cell.name}"
-    first = run_parts([part(a, lr) for lr in cell.rates for a in labels], out, f"{what}: learning rates")["tuning"]
-    lost = lost_arms(first)
-    alive = [label for label in labels if label not in lost]
-    table = tuned_rates(what, alive, cell.rates, part, out)
-    table = pd.concat([table, first[first["arm"].isin(lost)].assign(chosen=False, end=False)], ignore_index=True)
-    rates = table[table["chosen"]].groupby("arm")["lr"].first()
-    every = every_arm(cell, cell.tuning_rounds)
-    parts = [part(label, float(rates[label]), setting) for label in alive for setting in every[label].settings]
-    if parts:
-        more = run_parts(parts, out, f"{what}: hyper-parameters")["tuning"]
-        ends = table.groupby("arm")["end"].any()
-        table = pd.concat([table, more.assign(chosen=False, end=more["arm"].map(ends))], ignore_index=True)
-    settings = {label: best_setting(table, label, float(rates[label])) for label in alive}
-    choice = {label: (float(rates[label]), settings[label]) for label in alive}
-    keys = zip(table["arm"], table["lr"], table["setting"], strict=True)
-    chosen = [choice.get(label) == (lr, setting) for label, lr, setting in keys]
-    return table.assign(cell=cell.name, chosen=chosen)[_TUNING], choice
+        told = {"lr": cell.rates[0], "setting": "", "seed": seeds[0], "accuracy": np.nan, "chosen": True, "end": False}
+        table = pd.DataFrame([{**told, "arm": label} for label in labels])
+    else:
+        every = [Trial(cell, label, cell.rates[0], "", seeds, device) for label in labels]
+        parts = [Part(f"bench-tuning-{one.slug}", one, partial(tune, one)) for one in every]
+        table = run_parts(parts, out, f"bench, {cell.name}: learning rates and hyper-parameters")["tuning"]
+    best = table[table["chosen"]].drop_duplicates("arm")
+    choice = {arm: (float(lr), setting) for arm, lr, setting in best[["arm", "lr", "setting"]].itertuples(index=False)}
+    return table.assign(cell=cell.name)[_TUNING], choice
 
 
 _TUNING = ["cell", "arm", "lr", "setting", "seed", "accuracy", "chosen", "end"]
-
-
-def lost_arms(tuning: pd.DataFrame) -> list[str]:
-    """Return the arms whose training diverged, under some seed, at every rate."""
-    mean = tuning.groupby(["arm", "lr"], sort=False)["accuracy"].agg(lambda a: a.mean(skipna=False))
-    return [str(arm) for arm, lost in mean.isna().groupby("arm", sort=False).all().items() if lost]
-
-
-def best_setting(tuning: pd.DataFrame, arm: str, lr: float) -> str:
-    """Return the setting with the largest mean accuracy at the arm's rate; the default where others are no better."""
-    rows = tuning[(tuning["arm"] == arm) & (tuning["lr"] == lr)]
-    mean = rows.groupby("setting", sort=True)["accuracy"].agg(lambda a: a.mean(skipna=False))  # "" is the first
-    return str(mean.idxmax())
 
 
 # --- what is compared ------------------------------------------------------------------------------------------

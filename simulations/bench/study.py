@@ -119,10 +119,7 @@ def run_cell(scale: Scale, cell: Cell, out: Path) -> Tables:
     every = every_arm(cell)
     labels = [label for label in scale.arms or every if label in every]
 
-    def trial(label: str, lr: float, setting: str) -> Trial:
-        return Trial(cell, label, lr, setting, scale.every_tuning_seed, scale.device)
-
-    tuning, chosen = tuned(cell, labels, trial, out)
+    tuning, chosen = tuned(cell, labels, scale.every_tuning_seed, scale.device, out)
     parts = []
     # arms with several models take longest and run first
     for label in sorted(chosen, key=lambda label: -every[label].models):

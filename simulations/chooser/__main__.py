@@ -10,6 +10,7 @@ import pandas as pd
 from fedstat._files import atomic_file
 from fedstat._tables import read_tables
 from fedstat.methods._cards import CELLS, TABLE, Variant, read_variants
+from simulations.bench.arms import absent
 from simulations.chooser.came_out import ARMS, came_out
 from simulations.chooser.measured import Case, cases, measured
 
@@ -36,6 +37,8 @@ def main() -> None:
     with atomic_file(options.out) as path:
         table.to_csv(path, index=False, lineterminator="\n")
     print(f"{options.out} ({len(table)} variants; {len(found)} arms of the bench)")
+    for name, why in absent().items():
+        print(f"not on the bench: {name}, which {why}")
 
 
 def kept(some: list[Case]) -> list[Variant]:

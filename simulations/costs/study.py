@@ -163,7 +163,7 @@ def draw(scale: Scale, setting: Setting, seed: int) -> Clients:
         parts = fs.data.dirichlet(y[some], scale.clients, setting.dirichlet, min_size=20, tries=1000, seed=seed)
     else:
         parts = fs.data.shards(y[some], scale.clients, setting.classes, seed=seed)
-    return dealt(x[some], y[some], parts, seed=seed, validation=False)
+    return dealt(x[some], y[some], parts, seed=seed)
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,12 @@ import pandas as pd
 import fedstat as fs
 from fedstat._tables import Tables
 from fedstat.data import Clients
+from fedstat.data.relu_mixture import ReluTruth
 from fedstat.inference import primary_summary
-from simulations.agreement.study import OwnStart, start_weights
+from simulations.agreement.study import start_weights
 from simulations.contract import About, Shown
-from simulations.images import chosen, tuned_rates
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
+from simulations.rates import chosen, tried, tune_arms
 from simulations.showing import setting
 from simulations.split import study as split
 from simulations.split.study import LAYER, TUNED_AT, family
@@ -223,28 +224,19 @@ def federate(
     return complete(result)
 
 
-def validation_of(clients: Clients) -> Clients:
-    """Return clients whose validation samples are their test samples, so that tuning sees no test sample."""
-    return Clients(clients.train, clients.validation, classes=clients.classes, truth=clients.truth)
-
-
-def tune(scale: Scale, name: str, what: str, lr: float) -> Tables:
-    """Return the validation accuracy of a family's arm at one rate, where labels vary; NaN where training diverged."""
+def tune(scale: Scale, name: str, what: str) -> Tables:
+    """Choose the rate of a family's arm, where labels vary, on validation samples; return the table ``tuning``."""
     p, alpha = TUNED_AT
-    last = marks(scale)[-split.LAST :]
     label = next(arm for arm in TUNERS if family(arm) == name)
     first = FIRST_TUNING_SEED + scale.shift
     looked = look_at_labels(scale, p, alpha, first, 0, scale.tuning_seeds, 0)["populations"]
-    rows = []
-    for seed in used(looked, "as written", p, alpha):
-        held = validation_of(draw(scale, "as written", p, alpha, scale.samples, seed))
-        rows.append({"arm": what, "lr": lr, "seed": seed, "accuracy": np.nan})
-        try:
-            result = federate(scale, {label: split.arms(scale, p)[label]}, held, lr, seed, last)
-        except FloatingPointError:
-            continue
-        rows[-1]["accuracy"] = float(primary_summary(result.history, "accuracy", last=split.LAST)[label].iloc[0])
-    return {"tuning": pd.DataFrame(rows)}
+    tuning = fs.tune(
+        split.arms(scale, p)[label], {"lr": scale.rates}, fs.models.mlp(scale.d, scale.units, 1),
+        partial(draw, scale, "as written", p, alpha, scale.samples), _training(scale, scale.rates[0]),
+        rounds=scale.rounds, last=split.LAST, seed=used(looked, "as written", p, alpha),
+        participation=scale.participation, device=scale.device, progress=False,
+    )  # fmt: skip
+    return tried(tuning, what)
 
 
 def compare_arms(
@@ -271,56 +263,75 @@ def compare_arms(
 # --- the positive control --------------------------------------------------------------------------------------
 
 
-def control_arms(clients: Clients, noise: float, seed: int) -> dict[str, fs.Method]:
+@dataclass(frozen=True)
+class Started(ReluTruth):
+    """The truth, with the hidden weights that clients (C, m, d) and the server (m, d) start from."""
+
+    own: np.ndarray
+    common: np.ndarray
+
+
+def drawn_with_start(scale: Scale, p: float, alpha: float, samples: int, noise: float, seed: int) -> Clients:
+    """Draw the clients of one seed, and networks at the truth plus noise; shared units start at the clients' mean."""
+    clients = draw(scale, "centred", p, alpha, samples, seed)
+    own, common = (start_weights(clients, noise, start, seed) for start in ("own", "common"))
+    return replace(clients, truth=Started(**vars(clients.truth), own=own, common=common[0]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identified(fs.FedSplit):
+    """FedSplit of networks that start where the truth says; output weights at the true ones, biases at zero."""
+
+    def init(self, network: fs.federated.Network, federation: fs.Federation) -> fs.State:
+        """Put the given weights into the server's leaves and every client's row."""
+        import torch
+
+        state, truth = super().init(network, federation), federation.clients.truth
+        name, head = f"{LAYER}.weight", "head.weight"
+        server = {leaf: torch.zeros_like(value) for leaf, value in state.server.items()}
+        server |= {name: torch.as_tensor(truth.common).to(server[name])}
+        server |= {head: torch.as_tensor(truth.output[None]).to(server[head])}
+        rows = {leaf: server[leaf].expand_as(torch.as_tensor(row)).clone() for leaf, row in state.clients.items()}
+        rows[name] = torch.as_tensor(truth.own).to(rows[name])
+        return replace(state, server=server, clients=fs.federated.ClientStore.of(rows))
+
+
+def control_units(federation: fs.Federation, arm: str) -> dict[str, np.ndarray]:
+    """Return which units an arm of the control shares."""
+    personal = federation.clients.truth.personal_units
+    if arm == "random":
+        return split.random_units(federation, shared=int((~personal).sum()), per_client=False)
+    return {LAYER: personal if arm == "complement" else ~personal}
+
+
+def control_arms() -> dict[str, fs.Method]:
     """Return the decompositions of networks whose clients start at their own true hidden weights plus noise."""
-    personal = clients.truth.personal_units
-    given = partial(OwnStart, weights=start_weights(clients, noise, "own", seed))
-    at_random = partial(split.random_units, shared=int((~personal).sum()), per_client=False)
-    return {
-        "true": given(shared_units={LAYER: ~personal}),
-        "random": given(shared_units=at_random),
-        "complement": given(shared_units={LAYER: personal}),
-    }
+    return {arm: Identified(shared_units=partial(control_units, arm=arm)) for arm in CONTROL_ARMS}
 
 
 def federate_identified(
-    scale: Scale, methods: Mapping[str, fs.Method], clients: Clients, noise: float, lr: float, seed: int
+    scale: Scale, methods: Mapping[str, fs.Method], clients: Clients, lr: float, seed: int
 ) -> fs.Result:
-    """Run methods on networks that start at the truth plus noise; shared units start at the clients' mean.
-
-    The output weights start at the true ones and the biases at zero, as the generator has none.
-    """
-    import torch
-
-    module = fs.models.mlp(scale.d, scale.units, 1)()
-    given = {
-        f"{LAYER}.weight": start_weights(clients, noise, "common", seed)[0],
-        "head.weight": clients.truth.output[None],
-    }
-    with torch.no_grad():
-        for name, leaf in module.named_parameters():
-            leaf.copy_(torch.as_tensor(given.get(name, np.zeros(leaf.shape))))
+    """Run methods on clients with a start."""
     last = range(max(1, scale.control_rounds - split.LAST + 1), scale.control_rounds + 1)
     result = fs.federate(
-        methods, module, clients, _training(scale, lr), rounds=scale.control_rounds,
+        methods, fs.models.mlp(scale.d, scale.units, 1), clients, _training(scale, lr), rounds=scale.control_rounds,
         participation=scale.participation, seed=seed, evaluate_at=last, progress=False, device=scale.device,
     )  # fmt: skip
     return complete(result)
 
 
-def tune_control(scale: Scale, p: float, alpha: float, samples: int, arm: str, what: str, lr: float) -> Tables:
-    """Return the validation accuracy of one decomposition at one rate, at the smallest noise of the start."""
-    rows = []
-    first, noise = FIRST_TUNING_SEED + scale.shift, min(scale.control_noises)
-    for seed in range(first, first + scale.tuning_seeds):
-        held = validation_of(draw(scale, "centred", p, alpha, samples, seed))
-        rows.append({"arm": what, "lr": lr, "seed": seed, "accuracy": np.nan})
-        try:
-            result = federate_identified(scale, {arm: control_arms(held, noise, seed)[arm]}, held, noise, lr, seed)
-        except FloatingPointError:
-            continue
-        rows[-1]["accuracy"] = float(primary_summary(result.history, "accuracy", last=split.LAST)[arm].iloc[0])
-    return {"tuning": pd.DataFrame(rows)}
+def tune_control(scale: Scale, p: float, alpha: float, samples: int, arm: str, what: str) -> Tables:
+    """Choose the rate of one decomposition at the smallest noise of the start; return the table ``tuning``."""
+    first = FIRST_TUNING_SEED + scale.shift
+    tuning = fs.tune(
+        control_arms()[arm], {"lr": scale.rates}, fs.models.mlp(scale.d, scale.units, 1),
+        partial(drawn_with_start, scale, p, alpha, samples, min(scale.control_noises)),
+        _training(scale, scale.rates[0]), rounds=scale.control_rounds, last=split.LAST,
+        seed=range(first, first + scale.tuning_seeds), participation=scale.participation, device=scale.device,
+        progress=False,
+    )  # fmt: skip
+    return tried(tuning, what)
 
 
 def control(
@@ -328,9 +339,9 @@ def control(
 ) -> Tables:
     """Return primary summaries of the decompositions of identified units under one seed."""
     found = []
-    clients = draw(scale, "centred", p, alpha, samples, seed)
-    for arm, method in control_arms(clients, noise, seed).items():
-        result = federate_identified(scale, {arm: method}, clients, noise, rates[arm], seed)
+    clients = drawn_with_start(scale, p, alpha, samples, noise, seed)
+    for arm, method in control_arms().items():
+        result = federate_identified(scale, {arm: method}, clients, rates[arm], seed)
         for metric in METRICS:
             value = float(primary_summary(result.history, metric, last=split.LAST)[arm].iloc[0])
             found.append({"arm": arm, "seed": seed, "metric": metric, "value": value})
@@ -351,11 +362,9 @@ def run(scale: Scale, out: Path) -> Tables:
         for arm in CONTROL_ARMS
     }
 
-    def part(what: str, lr: float) -> Part:
-        known = partial(tune, one, families[what]) if what in families else partial(tune_control, one, *controls[what])
-        return Part(f"decompositions-rates-{file_name(what)}-lr{lr:g}", one, partial(known, what, lr))
-
-    tuning = tuned_rates("decompositions", [*families, *controls], scale.rates, part, out)
+    asked = {what: partial(tune, one, name, what) for what, name in families.items()}
+    asked |= {what: partial(tune_control, one, *place, what) for what, place in controls.items()}
+    tuning = tune_arms("decompositions", asked, one, out)
     best = chosen(tuning)
     rates = {name: best[what] for what, name in families.items()}
     first = FIRST_SEED + scale.shift
@@ -395,11 +404,6 @@ def seeds_of(scale: Scale, populations: pd.DataFrame, outputs: Outputs, p: float
         first = FIRST_SEED + scale.shift
         return list(range(first, first + scale.seeds)) if (p, alpha) == TUNED_AT else []
     return used(populations, outputs, p, alpha)
-
-
-def file_name(words: str) -> str:
-    """Write words so that they can be part of a file's name."""
-    return "".join(c if (c.isascii() and c.isalnum()) or c == "." else "-" for c in words)
 
 
 def late(agreement: pd.DataFrame) -> pd.DataFrame:

@@ -99,7 +99,7 @@ def classes_of(cell: Cell) -> int:
     return int(_codes_in_domains(found).max() if cell.domains else found.y.max()) + 1
 
 
-def population(cell: Cell, clients: int, samples: int, test: int, seed: int, *, validation: bool) -> fs.data.Clients:
+def population(cell: Cell, clients: int, samples: int, test: int, seed: int) -> fs.data.Clients:
     """Deal images to the clients of a cell.
 
     Standard and permuted cells deal alike under one seed. A fifth of a client's samples is for validation. On one data
@@ -118,8 +118,6 @@ def population(cell: Cell, clients: int, samples: int, test: int, seed: int, *, 
         The largest number of a client's test samples.
     seed : int
         Decides which client holds what.
-    validation : bool
-        Whether the validation samples take the place of the test samples, for tuning.
     """
     found = loaded(cell.data)
     y = _codes_in_domains(found) if cell.domains else found.y
@@ -127,7 +125,7 @@ def population(cell: Cell, clients: int, samples: int, test: int, seed: int, *, 
     partition = deal(cell, found, clients, samples, test, seed)
     if cell.permuted:
         partition = fs.data.permute_labels(partition, int(y.max()) + 1, seed=seed)
-    return dealt(found.x, y, partition, seed=seed, validation=validation)
+    return dealt(found.x, y, partition, seed=seed)
 
 
 def _of_one_data_set(cell: Cell, found: Images, clients: int, samples: int, test: int, seed: int) -> fs.data.Partition:

@@ -74,31 +74,21 @@ def arms(size: Size, cell: Cell) -> dict[str, fs.Method]:
     return methods(domains=cell.domains, permuted=cell.permuted, clients=size.clients, rounds=size.rounds)
 
 
-def run(size: Size, cell: Cell, chosen: Iterable[str], lr: float, seed: int, *, validation: bool) -> fs.Result:
-    """Train the chosen arms at one learning rate; in tuning they are evaluated in the last rounds only."""
-    every, last = arms(size, cell), [r for r in size.evaluated if r > size.rounds - LAST]
-    training = fs.Training(
+def training(size: Size, lr: float) -> fs.Training:
+    """Return what a client does in a round."""
+    return fs.Training(
         lr=lr, momentum=0.9, weight_decay=1e-6, batch_size=size.batch_size, local_epochs=size.local_epochs
     )
+
+
+def run(size: Size, cell: Cell, chosen: Iterable[str], lr: float, seed: int) -> fs.Result:
+    """Train the chosen arms at one learning rate."""
+    every = arms(size, cell)
     return fs.federate(
         {arm: every[arm] for arm in chosen}, model(size, cell),
-        partial(population, cell, size.clients, size.samples, size.test, validation=validation), training,
-        rounds=size.rounds, seed=seed, evaluate_at=last if validation else size.evaluated, device=size.device,
-        progress=False,
+        partial(population, cell, size.clients, size.samples, size.test), training(size, lr), rounds=size.rounds,
+        seed=seed, evaluate_at=size.evaluated, device=size.device, progress=False,
     )  # fmt: skip
-
-
-def tune(size: Size, cell: Cell, arm: str, lr: float, seeds: Iterable[int]) -> Tables:
-    """Return an arm's validation accuracy at a rate under each seed, NaN where training diverged."""
-    rows = []
-    for seed in seeds:
-        try:
-            found = complete(run(size, cell, [arm], lr, seed, validation=True)).history
-            accuracy = float(primary_summary(found, "accuracy", last=LAST)[arm].iloc[0])
-        except FloatingPointError:
-            accuracy = float("nan")
-        rows.append({"arm": arm, "lr": lr, "seed": seed, "accuracy": accuracy})
-    return {"tuning": pd.DataFrame(rows)}
 
 
 def compare(size: Size, cell: Cell, rates: Mapping[str, float], seed: int) -> Tables:
@@ -118,7 +108,7 @@ def compare(size: Size, cell: Cell, rates: Mapping[str, float], seed: int) -> Ta
         some = [arm for arm in arms(size, cell) if rates[arm] == lr]
         if not some:
             continue
-        result = complete(run(size, cell, some, lr, seed, validation=False))
+        result = complete(run(size, cell, some, lr, seed))
         for metric in METRICS:
             found = primary_summary(result.history, metric, last=LAST)
             tables["values"].append(found.melt(var_name="arm", value_name="value").assign(metric=metric))

@@ -10,21 +10,22 @@ cell, for the methods that train the same form of weights together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
+import fedstat as fs
 from fedstat._tables import Tables
 from fedstat.data import datasets
 from simulations.contract import About, Shown
 from simulations.factorized.arms import KIN, TUNED
-from simulations.factorized.cells import Cell, loaded
-from simulations.factorized.runs import FIRST_SEED, FIRST_TUNING_SEED, Size, compare, costs, tune
-from simulations.images import chosen, tuned_rates
+from simulations.factorized.cells import Cell, loaded, population
+from simulations.factorized.runs import FIRST_SEED, FIRST_TUNING_SEED, LAST, Size, arms, compare, costs, model, training
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import chosen, tried, tune_arms
 
 ABOUT = About(
     "Factorized-FL where labels and domains differ",
@@ -164,11 +165,17 @@ class Costs:
     permuted: bool
 
 
-def tuning_part(scale: Scale, arm: str, lr: float) -> Part:
-    """Return the part that measures an arm at a learning rate on validation data."""
+def tune(scale: Scale, arm: str) -> Tables:
+    """Choose an arm's learning rate by the rounds that a result's summary has; return the table ``tuning``."""
     cell, first = _cell(scale.tuned_at), FIRST_TUNING_SEED + scale.shift
-    job = Job(scale.size(cell), cell, ((arm, lr),), tuple(range(first, first + scale.tuning_seeds)))
-    return Part(f"factorized-tuning-{arm}-{lr:g}", job, partial(tune, job.size, cell, arm, lr, job.seeds))
+    size = scale.size(cell)
+    tuning = fs.tune(
+        arms(size, cell)[arm], {"lr": scale.rates}, model(size, cell),
+        partial(population, cell, size.clients, size.samples, size.test), training(size, scale.rates[0]),
+        rounds=size.rounds, seed=range(first, first + scale.tuning_seeds), last=LAST,
+        evaluate_at=[r for r in size.evaluated if r > size.rounds - LAST], device=size.device, progress=False,
+    )  # fmt: skip
+    return tried(tuning, arm)
 
 
 def cell_parts(scale: Scale, rates: Mapping[str, float]) -> Iterator[Part]:
@@ -188,7 +195,9 @@ def run(scale: Scale, out: Path) -> Tables:
     if scale.given:
         tuning = pd.DataFrame([{"arm": arm, "lr": lr, "chosen": True, "end": False} for arm, lr in scale.given])
     else:
-        tuning = tuned_rates("factorized", TUNED, scale.rates, partial(tuning_part, scale), out)
+        tuning = tune_arms(
+            "factorized", {arm: partial(tune, scale, arm) for arm in TUNED}, replace(scale, seeds=0), out
+        )
     parts = list(cell_parts(scale, chosen(tuning)))
     if scale.costs:
         parts += [

@@ -38,8 +38,9 @@ from simulations.factorized_parts.arms import (
     single_arms,
     single_client,
 )
-from simulations.images import chosen, images, tuned_rates
+from simulations.images import images
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
+from simulations.rates import chosen, tried, tune_arms, validating
 
 _DATA = "five groups of four of Tiny-ImageNet's classes, 80 images a client, and a network of two convolutions"
 ABOUT = About(
@@ -178,34 +179,36 @@ def work(scale: Scale, setting: str, label: str) -> Work:
     return Work(arm, partial(digit_clients, setting), cnn, 10, 2, scale.reading_rounds, last)
 
 
-def federate(
-    scale: Scale, setting: str, label: str, lr: float, seeds: Iterable[int], validation: bool = False
-) -> fs.Result:
-    """Run one arm at one learning rate, evaluated in the last rounds only."""
-    w = work(scale, setting, label)
-    training = fs.Training(
+def training(scale: Scale, w: Work, lr: float) -> fs.Training:
+    """Return what a client does in a round."""
+    return fs.Training(
         lr=lr, momentum=0.9, weight_decay=scale.weight_decay, batch_size=w.batch_size, local_epochs=w.local_epochs
     )
+
+
+def federate(scale: Scale, setting: str, label: str, lr: float, seeds: Iterable[int]) -> fs.Result:
+    """Run one arm at one learning rate, evaluated in the last rounds only."""
+    w = work(scale, setting, label)
     with warnings.catch_warnings():  # skewed labels are the point of some partitions
         warnings.filterwarnings("ignore", message=".*majority class above 95%.*")
         result = fs.federate(
-            {label: w.arm.method}, w.model, partial(w.clients, validation=validation), training, rounds=w.rounds,
-            seed=seeds, evaluate_at=range(w.rounds - w.last + 1, w.rounds + 1), device=scale.device, progress=False,
+            {label: w.arm.method}, w.model, w.clients, training(scale, w, lr), rounds=w.rounds, seed=seeds,
+            evaluate_at=range(w.rounds - w.last + 1, w.rounds + 1), device=scale.device, progress=False,
         )  # fmt: skip
     return complete(result)
 
 
-def tune(scale: Scale, setting: str, label: str, lr: float) -> Tables:
-    """Return the validation accuracy of one arm at one rate by seed, NaN where training diverged."""
-    rows = []
-    for seed in scale.every_tuning_seed:
-        try:
-            history = federate(scale, setting, label, lr, [seed], validation=True).history
-            accuracy = float(history.query("metric == 'accuracy'")["value"].mean())
-        except FloatingPointError:
-            accuracy = float("nan")
-        rows.append({"arm": label, "lr": lr, "seed": seed, "accuracy": accuracy})
-    return {"tuning": pd.DataFrame(rows)}
+def tune(scale: Scale, setting: str, label: str, grid: tuple[float, ...]) -> Tables:
+    """Choose one arm's rate on validation samples; return the table ``tuning``."""
+    w = work(scale, setting, label)
+    with warnings.catch_warnings():  # skewed labels are the point of some partitions
+        warnings.filterwarnings("ignore", message=".*majority class above 95%.*")
+        tuning = fs.tune(
+            w.arm.method, {"lr": grid}, w.model, lambda seed: validating(w.clients(seed, validation=True)),
+            training(scale, w, grid[0]), rounds=w.rounds, last=w.last, seed=scale.every_tuning_seed,
+            device=scale.device, progress=False,
+        )  # fmt: skip
+    return tried(tuning, label)
 
 
 def measure(scale: Scale, setting: str, label: str, lr: float, count: int) -> Tables:
@@ -372,10 +375,8 @@ def rates(
     if len(grid) == 1:
         found = dict.fromkeys((arm.rate for arm in every.values()), grid[0])
         return {label: found[every[label].rate] for label in labels}, pd.DataFrame()
-    part = lambda arm, lr: Part(  # noqa: E731
-        f"factorized_parts-tuning-{_slug(setting)}-{_slug(arm)}-{lr:g}", scale, partial(tune, scale, setting, arm, lr)
-    )
-    table = tuned_rates(f"factorized_parts, {setting}", owners, grid, part, out).assign(setting=setting)
+    asked = {arm: partial(tune, scale, setting, arm, grid) for arm in owners}
+    table = tune_arms(f"factorized_parts, {setting}", asked, scale, out).assign(setting=setting)
     best = chosen(table)
     return {label: best[every[label].rate] for label in labels}, table
 

@@ -51,8 +51,6 @@ class Job:
         Rounds, and local epochs in each.
     pretrained : bool
         Whether the network starts from weights trained on images apart, with a head drawn anew.
-    validation : bool
-        Whether accuracy is measured on validation samples.
     """
 
     world: World
@@ -66,7 +64,6 @@ class Job:
     rounds: int
     epochs: int
     pretrained: bool = False
-    validation: bool = False
 
     @property
     def device(self) -> str:
@@ -76,8 +73,7 @@ class Job:
     @property
     def name(self) -> str:
         """A name for the part."""
-        kind = "tuning-" if self.validation else ""
-        return f"feddecomp-{kind}{self.world.name}-{self.arm}-{self.dirichlet:g}-{self.train}-{self.lr:g}"
+        return f"feddecomp-{self.world.name}-{self.arm}-{self.dirichlet:g}-{self.train}-{self.lr:g}"
 
 
 # --- what is measured of weights ----------------------------------------------------------------------------------
@@ -151,7 +147,7 @@ class Played:
 
 
 def _clients(job: Job, seed: int) -> Clients:
-    return populate(job.world, job.setup, job.dirichlet, job.train, seed, validation=job.validation)
+    return populate(job.world, job.setup, job.dirichlet, job.train, seed, validation=False)
 
 
 def play(job: Job, seeds: Sequence[int]) -> Played:
@@ -225,10 +221,3 @@ def _tables(job: Job, played: Played) -> Tables:
             warm=pretrained(job.world, job.setup.warm_epochs)[1] if job.pretrained else np.nan
         ),
     }
-
-
-def tune(job: Job) -> Tables:
-    """Return an arm's validation accuracy at a rate by seed, NaN where training diverged."""
-    table = one_job(job)["accuracy"]
-    rows = table[table["metric"] == "accuracy"].rename(columns={"value": "accuracy"})
-    return {"tuning": rows[["arm", "seed", "accuracy"]].assign(lr=job.lr)}

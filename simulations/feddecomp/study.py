@@ -20,12 +20,24 @@ import pandas as pd
 
 import fedstat as fs
 from fedstat._tables import Tables
+from fedstat.data import Clients
 from simulations.catalogue import DECOMP
 from simulations.contract import About, Shown
-from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT, Setup, World, arms, decomp
-from simulations.feddecomp.runs import Job, one_job, tune
-from simulations.images import chosen, tuned_rates
+from simulations.feddecomp.cells import (
+    ARMS,
+    CODE,
+    QUESTION,
+    TEXT,
+    Setup,
+    World,
+    arms,
+    decomp,
+    network,
+    populate,
+)  # fmt: skip
+from simulations.feddecomp.runs import Job, one_job
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import chosen, tried, tune_arms, validating
 
 _SMALL = (
     "9,085 images of CIFAR-10, halved to 16 x 16 pixels, 10 clients of 100 training images, a network of two "
@@ -244,14 +256,21 @@ def _setup(scale: Scale) -> Setup:
     return replace(scale.setup, device=scale.device)
 
 
-def tuning_part(scale: Scale, world: World, arm: str, lr: float) -> Part:
-    """Return the part that measures an arm at a rate."""
-    first, setup = FIRST_TUNING_SEED + scale.shift, replace(_setup(scale), last=2)
-    job = Job(
-        world, setup, arm, arms(world, setup)[arm], scale.tuned_at, lr, tuple(range(first, first + scale.tuning_seeds)),
-        setup.train, scale.tuning_rounds, setup.epochs, validation=True,
+def tune(scale: Scale, world: World, arm: str) -> Tables:
+    """Choose an arm's rate by the last two rounds; return the table ``tuning``."""
+    first, setup = FIRST_TUNING_SEED + scale.shift, _setup(scale)
+
+    def clients(seed: int) -> Clients:
+        return validating(populate(world, setup, scale.tuned_at, setup.train, seed, validation=True))
+
+    training = fs.Training(
+        lr=scale.rates[0], momentum=setup.momentum, batch_size=setup.batch, local_epochs=setup.epochs
+    )
+    tuning = fs.tune(
+        arms(world, setup)[arm], {"lr": scale.rates}, network(world), clients, training, rounds=scale.tuning_rounds,
+        last=2, seed=range(first, first + scale.tuning_seeds), device=scale.device, progress=False,
     )  # fmt: skip
-    return Part(job.name, job, partial(tune, job))
+    return tried(tuning, arm)
 
 
 def _rates(scale: Scale, world: World, out: Path) -> pd.DataFrame:
@@ -259,7 +278,8 @@ def _rates(scale: Scale, world: World, out: Path) -> pd.DataFrame:
     if len(scale.rates) == 1:
         table = pd.DataFrame({"arm": list(ARMS), "lr": scale.rates[0], "chosen": True, "end": False})
     else:
-        table = tuned_rates("feddecomp", list(ARMS), scale.rates, partial(tuning_part, scale, world), out)
+        every = {arm: partial(tune, scale, world, arm) for arm in ARMS}
+        table = tune_arms(f"feddecomp, {world.name}", every, replace(scale, seeds=0, few=0), out)
     return table.assign(world=world.name)
 
 

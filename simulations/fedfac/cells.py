@@ -115,7 +115,7 @@ def partition(cell: Cell, seed: int) -> Partition:
             return fs.data.by_group(found.groups[cell.by], min_size=int(cell.amount), order=found.order.get(cell.by))
 
 
-def populate(cell: Cell, seed: int, new: float, *, validation: bool = False) -> tuple[Clients, Clients]:
+def populate(cell: Cell, seed: int, new: float) -> tuple[Clients, Clients]:
     """Return the clients that train, and those that come later.
 
     Parameters
@@ -126,8 +126,6 @@ def populate(cell: Cell, seed: int, new: float, *, validation: bool = False) -> 
         Decides who holds what, which samples are held out, and who comes later.
     new : float
         Share of the clients that come later, at least one.
-    validation : bool
-        Whether clients' test samples are those for validation, so that tuning sees no test sample.
     """
     found = datasets.read(cell.dataset)
     x, y = samples(cell.dataset)
@@ -137,11 +135,10 @@ def populate(cell: Cell, seed: int, new: float, *, validation: bool = False) -> 
     def some(ids: list[int]) -> Clients:
         with warnings.catch_warnings():  # skewed labels are the point of these partitions
             warnings.filterwarnings("ignore", message=".*majority class above 95%.*")
-            dealt = fs.data.from_indices(
+            return fs.data.from_indices(
                 x, y, [parts[k] for k in ids], test=TEST, validation=VALIDATION, seed=seed,
                 tokens=found.vocabulary is not None, classes=found.classes or None,
             )  # fmt: skip
-        return Clients(dealt.train, dealt.validation, classes=dealt.classes) if validation else dealt
 
     return some([k for k in range(len(parts)) if k not in late]), some(sorted(late))
 

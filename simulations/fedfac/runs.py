@@ -18,7 +18,7 @@ from fedstat._tables import Tables
 from fedstat.data import Clients
 from fedstat.federated.client.network import Params
 from fedstat.federated.method import Predictor, State
-from fedstat.inference import primary_rows, primary_summary
+from fedstat.inference import primary_rows
 from fedstat.methods import FedEM, FedPer, FedProx, FedRep, LGFedAvg
 from simulations.fedfac.cells import Cell, network, populate
 from simulations.parts import complete
@@ -113,20 +113,6 @@ class Job:
     device: str
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One arm at one learning rate, under the tuning seeds; as in `Job`."""
-
-    cell: Cell
-    arm: str
-    lr: float
-    seeds: tuple[int, ...]
-    rounds: int
-    new: float
-    head_epochs: int
-    device: str
-
-
 # --- the arms --------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +179,14 @@ class Masked(fs.FedFac):
 # --- the runs --------------------------------------------------------------------------------------------------
 
 
+def training(cell: Cell, lr: float) -> fs.Training:
+    """Return what a client does in a round."""
+    return fs.Training(
+        lr=lr, optimizer="adam", batch_size=cell.batch_size, local_epochs=cell.local_epochs,
+        weight_decay=cell.weight_decay,
+    )  # fmt: skip
+
+
 def federate(
     cell: Cell,
     device: str,
@@ -204,13 +198,9 @@ def federate(
     **more: Any,
 ) -> fs.Result:
     """Run methods of a cell at one learning rate."""
-    training = fs.Training(
-        lr=lr, optimizer="adam", batch_size=cell.batch_size, local_epochs=cell.local_epochs,
-        weight_decay=cell.weight_decay,
-    )  # fmt: skip
     result = fs.federate(
-        methods, network(cell), clients, training, rounds=rounds, participation=cell.participation, seed=seeds,
-        device=device, progress=False, **more,
+        methods, network(cell), clients, training(cell, lr), rounds=rounds, participation=cell.participation,
+        seed=seeds, device=device, progress=False, **more,
     )  # fmt: skip
     return complete(result)
 
@@ -218,26 +208,6 @@ def federate(
 def last_rounds(rounds: int) -> range:
     """Return the rounds that the primary summary averages."""
     return range(max(1, rounds - LAST + 1), rounds + 1)
-
-
-def tune(trial: Trial) -> Tables:
-    """Return an arm's validation accuracy at a rate, NaN where training diverged."""
-    cell, arm, lr = trial.cell, trial.arm, trial.lr
-    methods = {arm: arms(cell, trial.head_epochs)[arm]}
-    last = range(max(1, trial.rounds - 2), trial.rounds + 1)
-
-    def on_validation(seed: int) -> Clients:
-        return populate(cell, seed, trial.new, validation=True)[0]
-
-    rows = []
-    for seed in trial.seeds:
-        try:
-            result = federate(cell, trial.device, methods, on_validation, lr, [seed], trial.rounds, evaluate_at=last)
-            accuracy = float(primary_summary(result.history, "accuracy", last=LAST)[arm].iloc[0])
-        except FloatingPointError:
-            accuracy = np.nan
-        rows.append({"arm": arm, "lr": lr, "seed": seed, "accuracy": accuracy})
-    return {"tuning": pd.DataFrame(rows)}
 
 
 def with_probe(clients: Clients) -> Clients:

@@ -13,19 +13,20 @@ on validation samples of other seeds, one for each family of arms and each data 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
+import fedstat as fs
 from fedstat._tables import Tables
 from simulations.contract import About, Shown
-from simulations.fedfac.cells import PAPER, Cell, digits, ours
-from simulations.fedfac.runs import ARMS, CORE, OTHERS, TUNED, Job, Trial, one_seed, tune
-from simulations.images import tuned_rates
+from simulations.fedfac.cells import PAPER, Cell, digits, network, ours, populate
+from simulations.fedfac.runs import ARMS, CORE, OTHERS, TUNED, Job, arms, one_seed, training
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import chosen, tried, tune_arms
 
 _SMALL = "9,085 images of CIFAR-10 and scikit-learn's digits, 30 and 20 clients, a small network, 20 rounds"
 ABOUT = About(
@@ -112,15 +113,14 @@ SCALES = {
 }  # fmt: skip
 
 
-def tuning_part(scale: Scale, cell: Cell) -> Callable[[str, float], Part]:
-    """Return what makes the part that measures an arm at a rate."""
-
-    def part(arm: str, lr: float) -> Part:
-        seeds = tuple(scale.every_tuning_seed)
-        trial = Trial(cell, arm, lr, seeds, scale.tuning_rounds, scale.new, scale.head_epochs, scale.device)
-        return Part(f"fedfac-tuning-{cell.dataset}-{arm}-{lr:g}", trial, partial(tune, trial))
-
-    return part
+def tune(scale: Scale, cell: Cell, arm: str) -> Tables:
+    """Choose an arm's rate by the last three rounds; return the table ``tuning``."""
+    tuning = fs.tune(
+        arms(cell, scale.head_epochs)[arm], {"lr": scale.rates}, network(cell),
+        lambda seed: populate(cell, seed, scale.new)[0], training(cell, scale.rates[0]), rounds=scale.tuning_rounds,
+        last=3, participation=cell.participation, seed=scale.every_tuning_seed, device=scale.device, progress=False,
+    )  # fmt: skip
+    return tried(tuning, arm)
 
 
 def _rates(scale: Scale, out: Path) -> tuple[dict[str, dict[str, float]], pd.DataFrame]:
@@ -134,9 +134,9 @@ def _rates(scale: Scale, out: Path) -> tuple[dict[str, dict[str, float]], pd.Dat
         return every, pd.DataFrame(rows)
     rates, tables = {}, []
     for cell in (cell for cell in scale.cells if cell.name in scale.tuned_at):
-        table = tuned_rates(f"fedfac, {cell.name}", TUNED, scale.rates, tuning_part(scale, cell), out)
-        best = table[table["chosen"]].groupby("arm")["lr"].first()
-        rates[cell.dataset] = {str(arm): float(lr) for arm, lr in best.items()}
+        every = {arm: partial(tune, scale, cell, arm) for arm in TUNED}
+        table = tune_arms(f"fedfac, {cell.name}", every, replace(scale, seeds=0, cheap=0, few=0), out)
+        rates[cell.dataset] = dict(chosen(table))
         tables.append(table.assign(dataset=cell.dataset, setting=cell.name))
     return rates, pd.concat(tables, ignore_index=True)
 

@@ -6,7 +6,7 @@ import functools
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Literal
@@ -121,7 +121,7 @@ def factory(kind: Literal["small", "alexnet"], channels: int, side: int, classes
     return partial(Small, channels, side, classes, (8, 16, 16), (64, 32))
 
 
-def population(cell: Cell, size: Size, seed: int, *, validation: bool) -> Clients:
+def population(cell: Cell, size: Size, seed: int) -> Clients:
     """Deal images of the official training part; clients test on official test images of their own classes.
 
     All official test images together are the common test set, on which global models are measured.
@@ -132,8 +132,6 @@ def population(cell: Cell, size: Size, seed: int, *, validation: bool) -> Client
         What is dealt.
     seed : int
         Decides which images are used, and who holds what.
-    validation : bool
-        Whether the validation images take the place of the test images, so that tuning sees no test image.
     """
     x, y, test = loaded(cell.dataset)
     free = np.flatnonzero(~test)
@@ -146,11 +144,10 @@ def population(cell: Cell, size: Size, seed: int, *, validation: bool) -> Client
     parts = fs.data.own_test(parts.within(free), y, test, most=size.most, seed=seed)
     with warnings.catch_warnings():  # skewed labels are the point of these partitions
         warnings.filterwarnings("ignore", message=".*majority class above 95%.*")
-        dealt = fs.data.from_indices(
+        return fs.data.from_indices(
             x, y, parts, validation=VALIDATION, seed=seed, classes=datasets.read(cell.dataset).classes or None,
             common=np.flatnonzero(test),
         )  # fmt: skip
-        return replace(dealt, test=dealt.validation, validation=None, common=None) if validation else dealt
 
 
 def ours(dataset: str, clients: int, words: str) -> tuple[Cell, ...]:

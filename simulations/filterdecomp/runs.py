@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pandas as pd
 import torch
 
@@ -45,8 +44,6 @@ class Run:
         A run's summary is the mean over the measured ones of so many last rounds.
     atoms : int
         FilterDecomp's.
-    validation : bool
-        Whether to measure on validation images.
     """
 
     shown: str
@@ -59,17 +56,20 @@ class Run:
     at: tuple[int, ...]
     last: int
     atoms: int = 9
-    validation: bool = False
+
+
+def training(size: Size, lr: float) -> fs.Training:
+    """Return what a client does in a round."""
+    return fs.Training(lr=lr, momentum=0.9, batch_size=size.batch, local_epochs=size.epochs)
 
 
 def federate(run: Run, seeds: Sequence[int]) -> fs.Result:
     """Train an arm under these seeds."""
     size = run.size
-    training = fs.Training(lr=run.lr, momentum=0.9, batch_size=size.batch, local_epochs=size.epochs)
     return complete(
         fs.federate(
             {run.arm: method(run.arm, size.epochs, run.atoms)}, network(run.cell, size),
-            partial(population, run.cell, size, validation=run.validation), training, rounds=run.rounds,
+            partial(population, run.cell, size), training(size, run.lr), rounds=run.rounds,
             participation=size.participants, seed=seeds, evaluate_at=run.at, device=size.device, progress=False,
         )
     )  # fmt: skip
@@ -146,19 +146,3 @@ def private_numbers(state: State) -> int:
         return 0
     held = state.clients.rows(torch.arange(1))
     return sum(int((~mask[:1].expand_as(held[name]).bool()).sum()) for name, mask in state.shared.items())
-
-
-def tune(run: Run) -> Tables:
-    """Return the accuracy that an arm is tuned by under each seed, on validation images; NaN where it diverged.
-
-    A global model is measured on the validation images of all clients, so on all classes.
-    """
-    found, lost = results(replace(run, validation=True))
-    wanted = ESTIMAND.get(run.arm, "global")
-    rows = [{"seed": seed, "accuracy": np.nan} for seed in lost]
-    for result in found:
-        history = result.history.astype({"estimand": str, "metric": str})
-        some = history[(history["metric"] == "accuracy") & (history["estimand"] == wanted)]
-        means = some.groupby("seed")["value"].mean()
-        rows += [{"seed": int(seed), "accuracy": float(value)} for seed, value in means.items()]
-    return {"tuning": pd.DataFrame(rows).assign(arm=run.arm, lr=run.lr)}

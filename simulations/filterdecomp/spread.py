@@ -164,7 +164,7 @@ def watch(job: Watch) -> Tables:
     for arm, made in methods.items():
         training = fs.Training(lr=job.rates[arm], momentum=0.9, batch_size=job.size.batch, local_epochs=job.size.epochs)
         played = fs.rounds(
-            {arm: made}, network(job.cell, job.size), partial(population, job.cell, job.size, validation=False),
+            {arm: made}, network(job.cell, job.size), partial(population, job.cell, job.size),
             training, seed=job.seed, device=job.size.device,
         )  # fmt: skip
         for one in played:

@@ -17,14 +17,15 @@ from pathlib import Path
 
 import pandas as pd
 
+import fedstat as fs
 from fedstat._tables import Tables
 from simulations.contract import About, Shown
-from simulations.filterdecomp.arms import DITTO, GLOBAL, OURS, PERSONAL, SENDING, rate_of
-from simulations.filterdecomp.cells import PAPER, Cell, Size, ours
-from simulations.filterdecomp.runs import Run, measure, tune
+from simulations.filterdecomp.arms import DITTO, GLOBAL, OURS, PERSONAL, SENDING, method, rate_of
+from simulations.filterdecomp.cells import PAPER, Cell, Size, network, ours, population
+from simulations.filterdecomp.runs import Run, measure, training
 from simulations.filterdecomp.spread import Watch, watch
-from simulations.images import chosen, tuned_rates
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import chosen, tried, tune_arms
 
 _HOW = (
     "9,085 images of CIFAR-10, of which 1,200 train at 10 clients and 1,017 are the common test set, a network of "
@@ -175,12 +176,16 @@ SCALES = {
 }  # fmt: skip
 
 
-def tuning_part(scale: Scale, cell: Cell, arm: str, lr: float) -> Part:
-    """Return the part that measures an arm at a rate."""
-    seeds = tuple(s - FIRST_SEED + FIRST_TUNING_SEED for s in scale.first(scale.tuning_seeds))
-    last = scale.tuning_rounds
-    run = Run("tuning", cell, scale.sized, arm, lr, seeds, last, tuple(range(max(1, last - 1), last + 1)), 2)
-    return Part(f"filterdecomp-tuning-{cell.classes}-{cell.dataset}-{arm}-{lr:g}", run, partial(tune, run))
+def tune(scale: Scale, cell: Cell, arm: str) -> Tables:
+    """Choose an arm's rate by the last two rounds; return the table ``tuning``."""
+    size = scale.sized
+    tuning = fs.tune(
+        method(arm, size.epochs), {"lr": scale.rates}, network(cell, size), partial(population, cell, size),
+        training(size, scale.rates[0]), rounds=scale.tuning_rounds, last=2, participation=size.participants,
+        seed=[s - FIRST_SEED + FIRST_TUNING_SEED for s in scale.first(scale.tuning_seeds)], device=scale.device,
+        progress=False,
+    )  # fmt: skip
+    return tried(tuning, arm)
 
 
 def tuned(scale: Scale, cell: Cell) -> tuple[str, ...]:
@@ -200,7 +205,8 @@ def learning_rates(scale: Scale, out: Path) -> tuple[dict[str, Mapping[str, floa
         if len(scale.rates) == 1:
             table = pd.DataFrame({"arm": arms, "lr": scale.rates[0], "chosen": True, "end": False})
         else:
-            table = tuned_rates(f"filterdecomp, {cell.name}", arms, scale.rates, partial(tuning_part, scale, cell), out)
+            every = {arm: partial(tune, scale, cell, arm) for arm in arms}
+            table = tune_arms(f"filterdecomp, {cell.name}", every, scale, out)
         first = rates.get(scale.cells[0].name, {})
         rates[cell.name] = {**{arm: lr for arm, lr in first.items() if arm in PERSONAL}, **chosen(table)}
         tables.append(table.assign(cell=cell.name))

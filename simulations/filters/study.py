@@ -240,8 +240,7 @@ def measures(maps: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 def one_seed(scale: Scale, seed: int) -> Tables:
     """Train all arms under one seed, and measure the filters of all clients."""
     x, y = pictures(scale)
-    clients = dealt(x, y, data.dirichlet(y, scale.clients, scale.alpha, min_size=10, seed=seed), seed=seed,
-                    validation=False)  # fmt: skip
+    clients = dealt(x, y, data.dirichlet(y, scale.clients, scale.alpha, min_size=10, seed=seed), seed=seed)
     training = fs.Training(
         lr=scale.lr, optimizer="adam", batch_size=scale.batch_size, local_epochs=scale.local_epochs,
         weight_decay=scale.weight_decay,

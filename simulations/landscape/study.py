@@ -34,9 +34,9 @@ from fedstat.federated.method import Update
 from fedstat.methods import FedAvg, FilterDecomp
 from simulations.contract import About, Shown
 from simulations.filterdecomp.cells import Cell, Size, network, population
-from simulations.images import chosen, tuned_rates
 from simulations.landscape.plane import filter_norms, flat, grid, plane_of, shaped
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import chosen, tried, tune_arms
 
 _HOW = "1,000 images of CIFAR-10, a network of 23 thousand weights, batches of 20, rates tuned"
 ABOUT = About(
@@ -129,12 +129,17 @@ SCALES = {
 # --- the rounds --------------------------------------------------------------------------------------------------
 
 
+def training(scale: Scale, lr: float) -> fs.Training:
+    """Return what a client does in a round; all arms have the paper's momentum."""
+    return fs.Training(lr=lr, momentum=0.9, batch_size=scale.batch_size, local_epochs=1)
+
+
 def rounds(scale: Scale, arm: str, lr: float, clients: Clients, seed: int, count: int) -> Iterator[Round]:
-    """Play an arm's rounds; all arms have the paper's momentum."""
-    training = fs.Training(lr=lr, momentum=0.9, batch_size=scale.batch_size, local_epochs=1)
+    """Play an arm's rounds."""
     found = fs.rounds(
-        {arm: METHODS[arm]}, network(scale.cell, scale.size), clients, training, seed=seed, device=scale.device
-    )
+        {arm: METHODS[arm]}, network(scale.cell, scale.size), clients, training(scale, lr), seed=seed,
+        device=scale.device,
+    )  # fmt: skip
     for round in found:
         yield round
         if round.number == count:
@@ -187,24 +192,20 @@ class Losses:
 # --- one seed ----------------------------------------------------------------------------------------------------
 
 
-def tune(scale: Scale, arm: str, lr: float) -> Tables:
-    """Return one row per tuning seed: validation accuracy of the averaged network, NaN where training diverged."""
-    rows = []
-    for seed in range(FIRST_TUNING_SEED + scale.shift, FIRST_TUNING_SEED + scale.shift + scale.tuning_seeds):
-        clients = population(scale.cell, scale.size, seed, validation=True)
-        try:
-            *_, last = rounds(scale, arm, lr, clients, seed, scale.tuning_rounds)
-            table = last.evaluate("test")
-            accuracy = float(table.loc[table["metric"] == "accuracy", "value"].mean())
-        except FloatingPointError:
-            accuracy = float("nan")
-        rows.append({"arm": arm, "lr": lr, "seed": seed, "accuracy": accuracy})
-    return {"tuning": pd.DataFrame(rows)}
+def tune(scale: Scale, arm: str) -> Tables:
+    """Choose an arm's rate by the averaged network's accuracy on validation images; return the table ``tuning``."""
+    first = FIRST_TUNING_SEED + scale.shift
+    tuning = fs.tune(
+        METHODS[arm], {"lr": scale.rates}, network(scale.cell, scale.size), partial(population, scale.cell, scale.size),
+        training(scale, scale.rates[0]), rounds=scale.tuning_rounds, last=1,
+        seed=range(first, first + scale.tuning_seeds), device=scale.device, progress=False,
+    )  # fmt: skip
+    return tried(tuning, arm)
 
 
 def one_seed(scale: Scale, seed: int, rates: Mapping[str, float]) -> Tables:
     """Follow both methods under one seed; the landscape is evaluated under the first seed alone."""
-    clients = population(scale.cell, scale.size, seed, validation=False)
+    clients = population(scale.cell, scale.size, seed)
     loss = Losses(scale, clients)
     paths: dict[str, list[dict[str, np.ndarray]]] = {}
     near: dict[str, dict[int, Networks]] = {}
@@ -299,10 +300,7 @@ def run(scale: Scale, out: Path) -> Tables:
     """Tune both rates, then follow both methods under every seed."""
     bare = replace(scale, rounds=0, seeds=0, points=0)
 
-    def part(arm: str, lr: float) -> Part:
-        return Part(f"landscape-tuning-{arm}-{lr:g}", bare, partial(tune, scale, arm, lr))
-
-    tuning = tuned_rates("landscape", list(METHODS), scale.rates, part, out)
+    tuning = tune_arms("landscape", {arm: partial(tune, scale, arm) for arm in METHODS}, bare, out)
     rates = {arm: chosen(tuning)[arm] for arm in METHODS}
     words = "-".join(f"{lr:g}" for lr in rates.values())
     seeds = range(FIRST_SEED + scale.shift, FIRST_SEED + scale.shift + scale.seeds)

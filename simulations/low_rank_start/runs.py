@@ -150,14 +150,19 @@ def measure(job: Job) -> Tables:
     }  # fmt: skip
 
 
+def training(setting: Setting, lr: float, momentum: float) -> fs.Training:
+    """Return what a client does in a round."""
+    return fs.Training(lr=lr, momentum=momentum, batch_size=setting.batch, local_epochs=setting.epochs)
+
+
 def _measured(job: Job, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Train and return a row per seed; a seed has diverged, too, if some client's outputs are no numbers."""
     setting, label = job.setting, job.arm.label
-    training = fs.Training(lr=job.lr, momentum=job.momentum, batch_size=setting.batch, local_epochs=setting.epochs)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning)  # outputs that are no numbers: counted here
         result = fs.federate(
-            {label: method(setting, job.arm)}, network(setting), partial(draw, setting, job.validation), training,
+            {label: method(setting, job.arm)}, network(setting), partial(draw, setting, job.validation),
+            training(setting, job.lr, job.momentum),
             rounds=setting.rounds, seed=seeds, evaluate_at=range(setting.rounds - setting.last + 1, setting.rounds + 1),
             device=job.device, progress=False,
         )  # fmt: skip

@@ -11,18 +11,20 @@ by which Local and FedAvg are tuned. By the same samples one dose is chosen; the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
+import fedstat as fs
 from fedstat._tables import Tables
 from simulations.catalogue import DECOMP
 from simulations.contract import About
-from simulations.images import tuned_rates
-from simulations.low_rank_start.runs import CONTROLS, Arm, Job, Setting, doses, measure
+from simulations.low_rank_start.runs import CONTROLS, Arm, Job, Setting, doses, draw, measure, method, network, training
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import tried, tune_arms
 
 ABOUT = About(
     "The start of FedDecomp’s low-rank part",
@@ -122,47 +124,41 @@ def rate(arm: Arm, nominal: float) -> float:
     return float(f"{nominal / factor:.1g}") if factor > 1 else nominal
 
 
-def _part(scale: Scale, setting: Setting, arm: Arm, lr: float, *, tuning: bool) -> Part:
-    seeds = scale.seeds_for_tuning if tuning else scale.result_seeds
-    job = Job(setting, arm, lr, scale.momentum, seeds, tuning, scale.device)
+def _part(scale: Scale, setting: Setting, arm: Arm, lr: float) -> Part:
+    job = Job(setting, arm, lr, scale.momentum, scale.result_seeds, False, scale.device)
     slug = "".join(c if c.isalnum() else "_" for c in f"{setting.name}-{arm.label}")
-    name = f"low_rank_start-{slug}-{lr:g}{'-tuning' if tuning else ''}"
-    return Part(name, job, partial(measure, job))
+    return Part(f"low_rank_start-{slug}-{lr:g}", job, partial(measure, job))
 
 
 def tune(scale: Scale, out: Path) -> pd.DataFrame:
     """Tune the controls and the code's arrangement at every level; mark as `best` the level that did best."""
     tuned = (*(Arm(control) for control in CONTROLS), *(Arm(level=level) for level in scale.levels))
-    known = {f"{setting.name}: {arm.label}": (setting, arm) for setting in scale.settings for arm in tuned}
-
-    def part(name: str, nominal: float) -> Part:
-        setting, arm = known[name]
-        lr = rate(arm, nominal) if len(scale.rates) > 1 else nominal
-        inner = _part(scale, setting, arm, lr, tuning=True)
-        return Part(inner.name, inner.config, partial(as_tuning, inner.config, name, nominal))
-
-    what = "low-rank start"
-    if len(scale.rates) > 1:
-        table = tuned_rates(what, list(known), scale.rates, part, out)
-        lr = [rate(known[name][1], nominal) for name, nominal in zip(table["arm"], table["lr"], strict=True)]
-    else:
-        table = run_parts([part(name, scale.rates[0]) for name in known], out, f"{what}: the dose")["tuning"]
-        table, lr = table.assign(chosen=True, end=True), [scale.rates[0]] * len(table)
-    table = table.assign(
-        lr=lr, setting=table["arm"].map(lambda name: known[name][0].name),
-        arm=table["arm"].map(lambda name: known[name][1].label),
-        level=table["arm"].map(lambda name: known[name][1].level),
-    )  # fmt: skip
+    tables, levels = [], {arm.label: arm.level for arm in tuned}
+    for setting in scale.settings:
+        every = {arm.label: partial(tune_arm, scale, setting, arm) for arm in tuned}
+        found = tune_arms(f"low-rank start, {setting.name}", every, replace(scale, seeds=0), out)
+        tables.append(found.assign(setting=setting.name, level=found["arm"].map(levels)))
+    table = pd.concat(tables, ignore_index=True)
     doses_only = table[table["chosen"] & ~table["arm"].isin(CONTROLS)]
     mean = doses_only.groupby(["setting", "arm"])["accuracy"].agg(lambda a: a.mean(skipna=False))
     best = [mean[setting].idxmax() for setting in table["setting"]]
     return table.assign(best=table["arm"] == best)
 
 
-def as_tuning(job: Job, name: str, nominal: float) -> Tables:
-    """Return validation accuracies by seed under the names by which rates are tuned; NaN where training diverged."""
-    runs = measure(job)["runs"]
-    return {"tuning": runs[["seed", "accuracy"]].assign(arm=name, lr=nominal)}
+def tune_arm(scale: Scale, setting: Setting, arm: Arm) -> Tables:
+    """Choose an arm's rate, or measure it at the only one; return the table ``tuning``."""
+    rates, seeds = [rate(arm, nominal) for nominal in scale.rates], scale.seeds_for_tuning
+    if len(rates) == 1:
+        runs = measure(Job(setting, arm, scale.rates[0], scale.momentum, seeds, True, scale.device))["runs"]
+        return {"tuning": runs[["arm", "lr", "seed", "accuracy"]].assign(chosen=True, end=True)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)  # outputs that are no numbers: never chosen
+        tuning = fs.tune(
+            method(setting, arm), {"lr": rates}, network(setting), partial(draw, setting, False),
+            training(setting, rates[0], scale.momentum), rounds=setting.rounds, last=setting.last, seed=seeds,
+            device=scale.device, progress=False,
+        )  # fmt: skip
+    return tried(tuning, arm.label)
 
 
 def jobs(scale: Scale, tuning: pd.DataFrame) -> list[tuple[Arm, float]]:
@@ -183,7 +179,7 @@ def run(scale: Scale, out: Path) -> Tables:
     """Tune, then run every arm under fresh seeds."""
     tuning = tune(scale, out)
     parts = [
-        _part(scale, setting, arm, lr, tuning=False)
+        _part(scale, setting, arm, lr)
         for setting in scale.settings
         for arm, lr in jobs(scale, tuning[tuning["setting"] == setting.name])
     ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -30,9 +30,10 @@ from fedstat.data import Clients, Samples
 from fedstat.inference import primary_summary
 from fedstat.models import Factory
 from simulations.contract import About
-from simulations.images import chosen, small_cnn, tuned_rates
 from simulations.images import images as read
+from simulations.images import small_cnn
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
+from simulations.rates import chosen, tried, tune_arms
 
 ABOUT = About(
     "When splitting pays",
@@ -168,9 +169,11 @@ SCALES = {
 # --- both halves -----------------------------------------------------------------------------------------------
 
 
-def first_samples(drawn: Clients, samples: int, split: str = "test") -> Clients:
-    """Return clients with their first training samples alone, measured on a split of theirs."""
-    return Clients(drawn.train.of(most=samples), getattr(drawn, split), classes=drawn.classes, truth=drawn.truth)
+def training(scale: Scale, samples: int, lr: float) -> fs.Training:
+    """Return what a client does in a round; every client's samples make as many batches."""
+    return fs.Training(
+        lr=lr, optimizer="adam", batch_size=-(-samples // scale.batches), local_epochs=scale.local_epochs
+    )
 
 
 def federate(
@@ -183,13 +186,10 @@ def federate(
     rounds: int,
     seeds: Sequence[int],
 ) -> fs.Result:
-    """Run methods at one learning rate; every client's samples make as many batches."""
-    training = fs.Training(
-        lr=lr, optimizer="adam", batch_size=-(-samples // scale.batches), local_epochs=scale.local_epochs
-    )
+    """Run methods at one learning rate."""
     return fs.federate(
-        methods, model, clients, training, rounds=rounds, seed=seeds, progress=False, device=scale.device,
-        evaluate_at=range(max(1, rounds - scale.last + 1), rounds + 1),
+        methods, model, clients, training(scale, samples, lr), rounds=rounds, seed=seeds, progress=False,
+        device=scale.device, evaluate_at=range(max(1, rounds - scale.last + 1), rounds + 1),
     )  # fmt: skip
 
 
@@ -230,23 +230,21 @@ def measured(
     return pd.concat(tables, ignore_index=True)
 
 
-def validated(
+def tuned(
     scale: Scale,
-    methods: Mapping[str, fs.Method],
+    method: fs.Method,
     model: Factory,
     clients: Callable[[int], Clients],
     samples: int,
-    lr: float,
     rounds: int,
-) -> pd.DataFrame:
-    """Return accuracy of one method on validation samples by tuning seed; NaN under all where training diverged."""
-    seeds = scale.every_tuning_seed
-    try:
-        result = federate(scale, methods, model, clients, samples, lr, rounds, seeds)
-        accuracy = primary_summary(complete(result).history, "accuracy", last=scale.last).iloc[:, 0]
-    except FloatingPointError:
-        accuracy = pd.Series(np.nan, index=seeds)
-    return accuracy.rename("accuracy").rename_axis("seed").reset_index()
+    label: str,
+) -> Tables:
+    """Choose a method's rate on validation samples; return the table ``tuning``."""
+    tuning = fs.tune(
+        method, {"lr": scale.rates}, model, clients, training(scale, samples, scale.rates[0]), rounds=rounds,
+        last=scale.last, seed=scale.every_tuning_seed, device=scale.device, progress=False,
+    )  # fmt: skip
+    return tried(tuning, label)
 
 
 # --- the generator ---------------------------------------------------------------------------------------------
@@ -262,7 +260,7 @@ def arms() -> dict[str, fs.Method]:
     return {"FedAvg": fs.FedAvg(), "Local": fs.Local(), "split": fs.FedSplit(shared_units=true_units)}
 
 
-def draw(scale: Scale, p: float, alpha: float, samples: int, seed: int, split: str = "test") -> Clients:
+def draw(scale: Scale, p: float, alpha: float, samples: int, seed: int) -> Clients:
     """Draw the clients of one seed: the first samples of as many as the largest cell has."""
     with warnings.catch_warnings():  # the table of accuracies states the majority class
         warnings.filterwarnings("ignore", message=".*majority class above 95%.*")
@@ -270,7 +268,7 @@ def draw(scale: Scale, p: float, alpha: float, samples: int, seed: int, split: s
             clients=scale.clients, d=scale.d, units=scale.units, shared_units=p, shared_inputs=alpha,
             samples=max(scale.samples), validation=VALIDATION, test=scale.test, balance="center", seed=seed,
         )  # fmt: skip
-        return first_samples(drawn, samples, split)
+        return replace(drawn, train=drawn.train.of(most=samples))
 
 
 def cell(scale: Scale, samples: int, p: float, alpha: float, rates: Mapping[str, float]) -> Tables:
@@ -281,16 +279,10 @@ def cell(scale: Scale, samples: int, p: float, alpha: float, rates: Mapping[str,
     return {"grid": table.assign(samples=samples, p=p, alpha=alpha)}
 
 
-def tuning(scale: Scale, arm: str, samples: int, alpha: float, label: str, lr: float) -> Tables:
-    """Measure one arm at one rate on validation samples."""
-    model = fs.models.mlp(scale.d, scale.units, 1)
-    clients = partial(_validation, scale, alpha, samples)
-    table = validated(scale, {arm: arms()[arm]}, model, clients, samples, lr, scale.rounds)
-    return {"tuning": table.assign(arm=label, lr=lr)}
-
-
-def _validation(scale: Scale, alpha: float, samples: int, seed: int) -> Clients:
-    return draw(scale, TUNED_AT, alpha, samples, seed, "validation")
+def tuning(scale: Scale, arm: str, samples: int, alpha: float, label: str) -> Tables:
+    """Choose the rate of an arm."""
+    model, clients = fs.models.mlp(scale.d, scale.units, 1), partial(draw, scale, TUNED_AT, alpha, samples)
+    return tuned(scale, arms()[arm], model, clients, samples, scale.rounds, label)
 
 
 # --- real images -----------------------------------------------------------------------------------------------
@@ -311,7 +303,7 @@ def random_units(federation: fs.Federation, units: int) -> dict[str, np.ndarray]
     return {LAYER: federation.rng.permutation(units) < units // 2}
 
 
-def deal(scale: Scale, skew: float, samples: int, seed: int, split: str = "test") -> Clients:
+def deal(scale: Scale, skew: float, samples: int, seed: int) -> Clients:
     """Deal images: each client's classes from Dirichlet(skew), its first samples, and test samples of the same shares.
 
     Test samples come from the official test part, if there is one, else from every fifth sample; those for validation
@@ -331,7 +323,7 @@ def deal(scale: Scale, skew: float, samples: int, seed: int, split: str = "test"
 
     classes = tuple(range(int(y.max()) + 1))
     tail = of(train[:, max(size.samples) :])
-    return first_samples(Clients(of(train), of(held), validation=tail, classes=classes), samples, split)
+    return Clients(of(train).of(most=samples), of(held), validation=tail, classes=classes)
 
 
 def image_model(size: Images) -> Factory:
@@ -350,17 +342,12 @@ def image_cell(scale: Scale, samples: int, skew: float, rates: Mapping[str, floa
     return {"images": table.assign(samples=samples, alpha=skew)}
 
 
-def image_tuning(scale: Scale, arm: str, samples: int, label: str, lr: float) -> Tables:
-    """Measure one arm at one rate on validation images."""
+def image_tuning(scale: Scale, arm: str, samples: int, label: str) -> Tables:
+    """Choose the rate of an arm on images."""
     size = scale.images
-    methods = {arm: image_arms(size)["random split" if arm == "split" else arm]}
-    clients = partial(_image_validation, scale, samples)
-    table = validated(scale, methods, image_model(size), clients, samples, lr, size.rounds)
-    return {"tuning": table.assign(arm=label, lr=lr)}
-
-
-def _image_validation(scale: Scale, samples: int, seed: int) -> Clients:
-    return deal(scale, SKEW, samples, seed, "validation")
+    method = image_arms(size)["random split" if arm == "split" else arm]
+    clients = partial(deal, scale, SKEW, samples)
+    return tuned(scale, method, image_model(size), clients, samples, size.rounds, label)
 
 
 # --- the study -------------------------------------------------------------------------------------------------
@@ -380,10 +367,7 @@ def tune(scale: Scale, out: Path) -> pd.DataFrame:
         label = f"images-{arm}-n{n}"
         parts[label] = (("images", arm, n, SKEW), partial(image_tuning, scale, arm, n, label))
 
-    def part(label: str, lr: float) -> Part:
-        return Part(f"phase-tuning-{label}-lr{lr:g}", scale, partial(parts[label][1], lr))
-
-    table = tuned_rates("phase", list(parts), scale.rates, part, out).reset_index(drop=True)
+    table = tune_arms("phase", {label: compute for label, (_, compute) in parts.items()}, scale, out)
     where = [parts[label][0] for label in table["arm"]]
     keys = pd.DataFrame(where, columns=["data", "family", "samples", "alpha"])
     return pd.concat([keys, table.drop(columns="arm")], axis=1)

@@ -186,7 +186,7 @@ def draw(scale: Scale, seed: int) -> Clients:
     x, y = pictures(scale)
     most = max(batch * steps for batch, steps in scale.looks)
     parts = fs.data.dirichlet(y, scale.clients, scale.alpha, min_size=2 * most + 4, tries=10_000, seed=seed)
-    return dealt(x, y, parts, seed=seed, validation=False)
+    return dealt(x, y, parts, seed=seed)
 
 
 def one_arm(scale: Scale, arm: str, seed: int) -> Tables:

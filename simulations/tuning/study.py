@@ -20,11 +20,11 @@ import fedstat as fs
 from fedstat._tables import Tables
 from fedstat.data import Clients
 from fedstat.factor import IdentificationWarning
-from fedstat.inference import primary_summary
 from fedstat.models import Factory
 from simulations.contract import About, Shown
-from simulations.images import chosen, dealt, images, small_cnn, tuned_rates
+from simulations.images import dealt, images, small_cnn
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import chosen, tried, tune_arms
 
 _HOW = (
     "the first 9,085 images of CIFAR-10 in place of CIFAR-100, 2 and 5 classes a client, 30 clients, a network of two "
@@ -136,12 +136,12 @@ def network(scale: Scale) -> Factory:
     return fs.models.vgg16(classes) if scale.network == "vgg16" else small_cnn(x, classes)
 
 
-def draw(scale: Scale, classes: int, seed: int, *, validation: bool = False) -> Clients:
+def draw(scale: Scale, classes: int, seed: int) -> Clients:
     """Deal shards of so many classes a client; see `simulations.images.dealt`."""
     x, y, _ = images(scale.dataset)
     some = slice(0, scale.images or len(y))
     parts = fs.data.shards(y[some], scale.clients, classes, seed=seed)
-    return dealt(x[some], y[some], parts, seed=seed, validation=validation)
+    return dealt(x[some], y[some], parts, seed=seed)
 
 
 def training(scale: Scale, lr: float) -> fs.Training:
@@ -165,43 +165,25 @@ def method(reading: Reading) -> partial[fs.FedFac]:
     return partial(fs.FedFac, dynamic=True, reading=reading)
 
 
-def rate_part(scale: Scale, arm: str, lr: float) -> Part:
-    """Return the part that measures a learning rate for FedFac at the start values on the deepest layer."""
-    return Part(f"tuning-{arm}-lr{lr:g}", scale, partial(one_rate, scale, arm, lr))
-
-
-def one_rate(scale: Scale, arm: str, lr: float) -> Tables:
-    """Measure validation accuracy at a learning rate, NaN where training diverged."""
+def rate(scale: Scale, arm: str) -> Tables:
+    """Choose the learning rate of FedFac at the start values on the deepest layer; return the table ``tuning``."""
     first = RATES + scale.shift
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentificationWarning)  # that the text's analysis is not identified is known
-        try:
-            result = fs.federate(
-                fs.FedFac(layers=[scale.layers[-1]], dynamic=True, **START),
-                network(scale),
-                partial(_for_tuning, scale, int(arm.removeprefix("S"))),
-                training(scale, lr),
-                rounds=scale.rounds,
-                participation=scale.participation,
-                seed=range(first, first + scale.seeds),
-                evaluate_at=range(scale.rounds - scale.last + 1, scale.rounds + 1),
-                device=scale.device,
-                progress=False,
-            )
-        except FloatingPointError:
-            values = pd.Series(float("nan"), index=range(first, first + scale.seeds))
-        else:
-            values = primary_summary(result.history, "accuracy", last=scale.last)["FedFac"]
-    rows = values.rename("accuracy").rename_axis("seed").reset_index()
-    return {"tuning": rows.assign(arm=arm, lr=lr)}
-
-
-def _for_tuning(scale: Scale, classes: int, seed: int) -> Clients:
-    return draw(scale, classes, seed, validation=True)
-
-
-def _both(scale: Scale, classes: int, seed: int) -> Clients:
-    return draw(scale, classes, seed)
+        tuning = fs.tune(
+            fs.FedFac(layers=[scale.layers[-1]], dynamic=True, **START),
+            {"lr": scale.rates},
+            network(scale),
+            partial(draw, scale, int(arm.removeprefix("S"))),
+            training(scale, scale.rates[0]),
+            rounds=scale.rounds,
+            last=scale.last,
+            seed=range(first, first + scale.seeds),
+            participation=scale.participation,
+            device=scale.device,
+            progress=False,
+        )
+    return tried(tuning, arm)
 
 
 def one_setting(scale: Scale, classes: int, reading: Reading, lr: float) -> Tables:
@@ -213,7 +195,7 @@ def one_setting(scale: Scale, classes: int, reading: Reading, lr: float) -> Tabl
             method(reading),
             grid(scale),
             network(scale),
-            partial(_both, scale, classes),
+            partial(draw, scale, classes),
             training(scale, lr),
             rounds=scale.rounds,
             last=scale.last,
@@ -221,6 +203,7 @@ def one_setting(scale: Scale, classes: int, reading: Reading, lr: float) -> Tabl
             fresh=range(FRESH + shift, FRESH + shift + scale.fresh),
             order=ORDER,
             start=START,
+            growths=0,
             also_test=True,
             participation=scale.participation,
             device=scale.device,
@@ -250,7 +233,7 @@ def run(scale: Scale, out: Path) -> Tables:
     """Choose the learning rate by setting of the data, then tune."""
     arms = [f"S{classes}" for classes in dict.fromkeys(classes for classes, _ in scale.settings)]
     if len(scale.rates) > 1:
-        rates = tuned_rates("tuning", arms, scale.rates, partial(rate_part, scale), out)
+        rates = tune_arms("tuning", {arm: partial(rate, scale, arm) for arm in arms}, scale, out)
     else:
         rates = pd.DataFrame({"arm": arms, "lr": scale.rates[0], "chosen": True, "end": False})
     lr = chosen(rates)

@@ -31,8 +31,9 @@ from fedstat._tables import Tables
 from fedstat.data import Clients, Partition
 from fedstat.federated.client.network import Params
 from simulations.contract import About, Shown
-from simulations.images import chosen, images, small_cnn, tuned_rates
+from simulations.images import images, small_cnn
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.rates import chosen, tried, tune_arms, validating
 
 Network = Literal["plain", "text", "code"]
 
@@ -332,37 +333,27 @@ def one_seed(scale: Scale, network: Network, lr: float, seed: int) -> Tables:
     return {**found, "distance": distance[kept]}
 
 
-def tuned(scale: Scale, network: Network, lr: float) -> Tables:
-    """Measure a rate by the reference's validation accuracy, trained alone, under every tuning seed."""
-    rows = []
+def tuned(scale: Scale, network: Network) -> Tables:
+    """Choose a network's rate by the reference's validation accuracy, trained alone; return the table ``tuning``."""
     first = FIRST_TUNING_SEED + scale.shift
-    for seed in range(first, first + scale.tuning_seeds):
-        result = fs.federate(
-            {"it": method(scale, network, averaged=False)},
-            model(scale),
-            deal(scale, [REFERENCE], seed, tuning=True),
-            training(scale, lr),
-            rounds=scale.epochs,
-            seed=seed,
-            evaluate_at=[scale.epochs],
-            progress=False,
-            device=scale.device,
-        )
-        history = result.history
-        accuracy = history.loc[history["metric"] == "accuracy", "value"].mean()
-        rows.append({"arm": network, "lr": lr, "seed": seed, "accuracy": float(accuracy)})
-    return {"tuning": pd.DataFrame(rows)}
+    tuning = fs.tune(
+        method(scale, network, averaged=False),
+        {"lr": scale.rates},
+        model(scale),
+        lambda seed: validating(deal(scale, [REFERENCE], seed, tuning=True)),
+        training(scale, scale.rates[0]),
+        rounds=scale.epochs,
+        last=1,
+        seed=range(first, first + scale.tuning_seeds),
+        device=scale.device,
+        progress=False,
+    )
+    return tried(tuning, network)
 
 
 def run(scale: Scale, out: Path) -> Tables:
     """Tune each network's rate, then run all seeds."""
-    tuning = tuned_rates(
-        "updates",
-        list(NETWORKS),
-        scale.rates,
-        lambda arm, lr: Part(f"updates-tuning-{arm}-{lr:g}", scale, partial(tuned, scale, arm, lr)),  # type: ignore[arg-type]
-        out,
-    )
+    tuning = tune_arms("updates", {network: partial(tuned, scale, network) for network in NETWORKS}, scale, out)
     rates = chosen(tuning)
     seeds = range(scale.shift, scale.shift + scale.seeds)
     parts = [

@@ -112,7 +112,7 @@ def test_an_experiment_prepares_a_file_and_clients_that_come_later_alike(tmp_pat
     [
         ({"prepare": StandardScaler}, 'prepare must be "standard" or a transformer'),
         ({"prepare": "scale"}, 'prepare must be "standard"'),
-        ({"prepare": StandardScaler(), "fit_on": "test"}, "fit_on must be one of 'pooled', 'client', 'fitted', got"),
+        ({"prepare": StandardScaler(), "fit_on": "test"}, 'fit_on must be "pooled" or "client" or "fitted", got'),
         ({"prepare": StandardScaler()}, "leaves missing or infinite numbers in column"),
         (
             {"prepare": StandardScaler(), "fit_on": "fitted"},

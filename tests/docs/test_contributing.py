@@ -1,4 +1,4 @@
-"""The method on the contributing page, taken from the page; and the methods that the front page counts."""
+"""The method on the contributing page, taken from the page."""
 
 import re
 from pathlib import Path
@@ -38,20 +38,6 @@ def test_a_file_in_the_folder_of_methods_is_all_that_a_method_needs(page, monkey
     assert card.variants == ()  # nobody has measured it
     assert "FedRidge" in repr(fs.methods.available())
     assert fs.methods.FedRidge().ridge == 0.1
-
-
-NUMBERS = {"five": 5, "twenty-one": 21, "twenty-six": 26}
-
-
-def test_the_front_page_counts_the_methods_that_are_there():
-    page = (Path(__file__).parents[2] / "README.md").read_text()
-    found = set(fs.methods.available())
-    papers = {"FedSplit", "FedFac", "FactorizedFL", "FedDecomp", "FilterDecomp"}
-    assert papers < found
-    own, others = re.search(r"one file per method: the four papers' (\w+), and ([\w-]+) baselines", page).groups()
-    (together,) = re.findall(r"\*simulates\* ([\w-]+) such methods", page)
-    assert [NUMBERS[n] for n in (own, others, together)] == [len(papers), len(found - papers), len(found)]
-    assert len({fs.methods.find(name).__module__ for name in found}) == len(found)
 
 
 def test_what_is_no_method_is_refused(tmp_path):

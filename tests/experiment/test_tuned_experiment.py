@@ -76,7 +76,8 @@ def test_the_run_is_that_of_the_values_which_tune_chooses(tmp_path):
 
     table = pd.read_csv(tmp_path / "out" / "tuning.csv")
     assert table.groupby("method")["chosen"].sum().to_dict() == {"Ditto": 1, "FedFac": 1}
-    assert table.groupby("method").size().to_dict() == {"Ditto": 2, "FedFac": 4}
+    assert table.groupby("method").size().to_dict() == {"Ditto": len(ditto.table), "FedFac": len(fedfac.table)}
+    assert (len(ditto.table), len(fedfac.table)) == (5, 6)  # grids grew, by 10, 100, 1000 and by 0.9
     by_hand = ditto.table.set_index("trial")["mean"]
     kept = table[table["method"] == "Ditto"].set_index("trial")["mean accuracy"]
     assert kept.to_dict() == pytest.approx(by_hand.to_dict())
@@ -113,7 +114,7 @@ def test_a_tuning_that_fails_leaves_a_folder_that_says_so(tmp_path):
 
 
 def test_one_grid_for_all_is_an_equal_budget_and_said_so(tmp_path):
-    changes = {"method": {"FedAvg": {}, "Local": {}}, "tune.grid": {"lr": [0.01, 0.3]}}
+    changes = {"method": {"FedAvg": {}, "Local": {}}, "tune.grid": {"lr": [0.01, 0.3]}, "tune.growths": 0}
     experiment = read(written(tmp_path), changes)
     assert experiment.grids == {"FedAvg": {"lr": (0.01, 0.3)}, "Local": {"lr": (0.01, 0.3)}}
     from fedstat.experiment.build import set_up
@@ -133,7 +134,7 @@ def test_what_is_read_is_written_back():
     experiment = parse(table, ".")
     again = parse(to_table(experiment), ".")
     assert again == experiment
-    assert to_table(experiment)["tune"] == {"seed": [100, 101], "grid": {}, "rounds": 3, "fresh": []}
+    assert to_table(experiment)["tune"] == {"seed": [100, 101], "grid": {}, "rounds": 3, "growths": 3, "fresh": []}
 
 
 @pytest.mark.parametrize(

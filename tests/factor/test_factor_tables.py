@@ -339,12 +339,12 @@ def test_a_single_factor_has_nothing_to_accumulate():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rotate(LOADINGS, "oblimax"), "method must be one of varimax, quartimax, .*geomin_obl, got 'oblimax'"),
-        (lambda: rotate(LOADINGS[0]), r"loadings must be a matrix .* got shape \(3,\)"),
-        (lambda: loading_table(np.zeros((3, 0))), "loadings must be a matrix"),
-        (lambda: explained_variance(np.array([[0.1], [np.nan]])), "row 1, column 0 holds nan"),
+        (lambda: rotate(LOADINGS, "oblimax"), 'method must be "varimax" or "quartimax" .*"geomin_obl", got .oblimax'),
+        (lambda: rotate(LOADINGS[0]), r"loadings must have shape \(variables, factors\) .* got shape \(3,\)"),
+        (lambda: loading_table(np.zeros((3, 0))), "loadings must have shape"),
+        (lambda: explained_variance(np.array([[0.1], [np.nan]])), r"holds nan at \[1, 0\]"),
         (lambda: loading_table(LOADINGS, ["a"]), "one name for each of the 9 variables, got 1"),
-        (lambda: loading_table(LOADINGS, per_factor=0), "per_factor must be at least 1, got 0"),
+        (lambda: loading_table(LOADINGS, per_factor=0), "per_factor must be a whole number, at least 1, got 0"),
         (lambda: root_mean_square_residual(THURSTONE, LOADINGS[:8]), "got 8 and 9; columns that do not vary"),
     ],
 )

@@ -97,13 +97,13 @@ def test_limits():
 @pytest.mark.parametrize(
     ("ratings", "options", "message"),
     [
-        (JUDGES[0], {}, r"a row per target and a column per rater, two at least, got \(4,\)"),
+        (JUDGES[0], {}, r"ratings must have shape \(targets, raters\) .* got shape \(4,\)"),
         (JUDGES[:, :1], {}, r"two at least, got \(6, 1\)"),
-        (np.where(JUDGES == 10, np.nan, JUDGES), {}, "target 4, rater 0 holds nan"),
+        (np.where(JUDGES == 10, np.nan, JUDGES), {}, r"ratings must be finite, but holds nan at \[4, 0\]"),
         (np.tile([1.1, 2.2, 3.3], (4, 1)), {}, "no target differs from another"),
         (np.full((3, 3), 0.1), {}, "no target differs from another"),
-        (JUDGES, {"kind": "ICC2"}, "kind must be one of one-way, agreement, consistency, got 'ICC2'"),
-        (JUDGES, {"level": 95}, r"level must lie in \(0, 1\), got 95"),
+        (JUDGES, {"kind": "ICC2"}, 'kind must be "one-way" or "agreement" or "consistency", got .ICC2'),
+        (JUDGES, {"level": 95}, r"level must be a number in \(0, 1\), got 95"),
     ],
 )
 def test_bad_input_is_named(ratings, options, message):

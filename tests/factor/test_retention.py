@@ -232,24 +232,24 @@ def test_scree_plot_names_each_rule_and_groups_those_that_agree():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: contribution_rule([2.0, 0.0], 0.0), r"contribution must lie in \(0, 1\], got 0.0"),
+        (lambda: contribution_rule([2.0, 0.0], 0.0), r"contribution must be a number in \(0, 1\], got 0.0"),
         (lambda: contribution_rule([-1.0, 0.0]), "eigenvalues must have a positive sum"),
-        (lambda: kaiser_rule([]), r"eigenvalues must be a vector, such as .* got shape \(0,\)"),
-        (lambda: parallel_analysis(HARMAN8, 305), r"eigenvalues must be a vector, such as .* got shape \(8, 8\)"),
-        (lambda: kaiser_rule([1.0, np.nan]), "eigenvalues must be finite, but one is nan"),
+        (lambda: kaiser_rule([]), r"eigenvalues must have shape \(variables,\) .* got shape \(0,\)"),
+        (lambda: parallel_analysis(HARMAN8, 305), r"eigenvalues must have shape \(variables,\) .* got shape \(8, 8\)"),
+        (lambda: kaiser_rule([1.0, np.nan]), "eigenvalues must be finite, but holds nan"),
         (lambda: parallel_analysis([2.0, 0.5], 9), "sum to p; got 2 with sum 2.5"),
         (lambda: parallel_analysis([1.5, 0.5], 1), "rows must be a whole number of at least 2"),
         (lambda: parallel_analysis([1.5, 0.5], 9.5), "rows must be a whole number"),
         (lambda: parallel_analysis([1.5, 0.5], np.nan), "rows must be a whole number"),
-        (lambda: parallel_analysis([1.5, 0.5], 9, simulations=0), "simulations must be at least 1"),
-        (lambda: parallel_analysis([1.5, 0.5], 9, quantile=95), r"quantile must lie in \(0, 1\), got 95"),
+        (lambda: parallel_analysis([1.5, 0.5], 9, simulations=0), "simulations must be a whole number"),
+        (lambda: parallel_analysis([1.5, 0.5], 9, quantile=95), r"quantile must be a number in \(0, 1\), got 95"),
         (lambda: parallel_analysis([1.5, 0.5], 9, seed=-1), "seed must be a non-negative integer"),
         (lambda: minimum_average_partial(np.ones((2, 3))), "R must be a square matrix"),
         (lambda: minimum_average_partial(np.array([[1, 0.5], [0.2, 1]])), "R must be symmetric"),
         (lambda: minimum_average_partial(4 * np.eye(2)), "ones on its diagonal"),
         (lambda: scree_plot([1.9], contribution_rule(np.ones(9))), "as many as there are factors, 8, got 1"),
         (lambda: scree_plot([1.5, 0.5], extracted=3), "as many as there are factors, 3, got 2"),
-        (lambda: ledermann_bound(0), "p must be at least 1"),
+        (lambda: ledermann_bound(0), "p must be a whole number, at least 1"),
     ],
 )
 def test_bad_input_is_named(call, message):
@@ -289,7 +289,10 @@ def test_factors_that_correlate_are_found_where_components_miss_them():
     [
         (lambda: factor_parallel_analysis(HARMAN8, 9), r"rows must be at least columns \+ 2 = 10, got 9"),
         (lambda: factor_parallel_analysis(HARMAN8, 50.5), "rows must be a whole number"),
-        (lambda: factor_parallel_analysis(HARMAN8, 50, simulations=0), "simulations must be at least 1"),
+        (
+            lambda: factor_parallel_analysis(HARMAN8, 50, simulations=0),
+            "simulations must be a whole number, at least 1",
+        ),
         (lambda: factor_parallel_analysis(HARMAN8[:2], 50), "R must be a square matrix"),
     ],
 )

@@ -173,15 +173,18 @@ def test_extreme_eigenvalues_of_large_and_of_nearly_singular_matrices():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: infinite_gram(np.ones(3)), "x must be a matrix"),
-        (lambda: infinite_gram(np.array([[1.0, np.inf]])), "row 0 is not"),
+        (lambda: infinite_gram(np.ones(3)), "x must have shape"),
+        (lambda: infinite_gram(np.array([[1.0, np.inf]])), r"x must be finite, but holds inf at \[0, 1\]"),
         (lambda: personal_gram(np.ones((3, 2)), [0, 1]), "one entry per row"),
-        (lambda: finite_gram(np.ones((3, 2)), np.ones((4, 3))), r"w must have shape \(m, 2\)"),
+        (lambda: finite_gram(np.ones((3, 2)), np.ones((4, 3))), r"w must have shape \(units, 2\)"),
         (lambda: personal_gram(np.ones((2, 2)), [0.0, np.nan]), "NaN names no client"),
-        (lambda: finite_gram(np.ones((3, 2)), np.ones((4, 2)), client=[0, 0, 0]), "weights with a client axis"),
+        (
+            lambda: finite_gram(np.ones((3, 2)), np.ones((4, 2)), client=[0, 0, 0]),
+            r"w must .* \(clients, units, 2\)",
+        ),
         (lambda: finite_gram(np.ones((3, 2)), np.ones((2, 4, 2))), "client and w_start"),
         (lambda: finite_gram(np.ones((3, 2)), np.ones((2, 4, 2)), np.ones((4, 2)), [0, 1, 2]), "from 0 to 1"),
-        (lambda: finite_personal_gram(np.ones((3, 2)), [0, 0, 0], np.ones((4, 2))), r"shape \(C, m, 2\)"),
+        (lambda: finite_personal_gram(np.ones((3, 2)), [0, 0, 0], np.ones((4, 2))), r"shape \(clients, units, 2\)"),
         (lambda: finite_personal_gram(np.ones((2, 2)), [0, 0], np.full((1, 4, 2), np.nan)), "w must be finite"),
         (lambda: extreme_eigenvalues(np.array([[1.0, 2.0], [0.0, 1.0]])), "finite and symmetric"),
         (lambda: extreme_eigenvalues(np.array([[1.0, np.nan], [np.nan, 1.0]])), "finite and symmetric"),

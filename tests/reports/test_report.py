@@ -14,6 +14,7 @@ from fedstat.report import typeset
 from reports.__main__ import TEMPLATE
 from reports.content import content
 from simulations.studies import in_order
+from theory_checks import COMMITTED
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,8 @@ RAW = re.compile(
 def written(tmp_path_factory):
     """Return the report's files by their form, each written twice."""
     folder = tmp_path_factory.mktemp("report")
-    made = content("committed", None, folder / "shown", in_order(), True, {})
+    studies = [name for name in in_order() if (COMMITTED / name).is_dir()]
+    made = content("committed", None, folder / "shown", studies, True, {})
     assert not made.failed
     (folder / "data.json").write_text(json.dumps(made.data))
     for form in ("pdf", "html"):

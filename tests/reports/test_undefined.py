@@ -70,6 +70,8 @@ def holes(draw: st.DrawFn, study: str, tables: Tables) -> Holes:
     """Draw what is missing."""
     changed = {name: table.copy() for name, table in tables.items()}
     kinds = ["cells", "group", "constant", "one seed", "no events"]
+    if not groups_of(tables):
+        kinds.remove("group")
     kind = draw(st.sampled_from(kinds))
     if kind in ("cells", "constant"):
         name, column = draw(st.sampled_from(values_of(study, tables)))

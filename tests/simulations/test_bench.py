@@ -9,15 +9,17 @@ import pytest
 
 import fedstat as fs
 from fedstat.federated.client.network import build
-from simulations import images
+from fedstat.tuning import runner
 from simulations.bench import cells, runs
-from simulations.bench.arms import CONTROLS, LEFT_OUT, arms, controls
+from simulations.bench.arms import CONTROLS, LEFT_OUT, absent, arms, controls
 from simulations.bench.study import FIRST_TUNING_SEED, SCALES, Scale, run_cell
+from tests.support.named import NAMED
 
 E = 4
 LAYERS = ("conv1", "conv2", "hidden")
 EVERY = arms(E, 20, 20, LAYERS, ("convolutions", "norm layers", "numbers"))
 SMALL = cells.digits(2, 2, (0.1,), tuning_rounds=2, clients=4)
+AT_TUNING = runs.every_arm(SMALL, SMALL.tuning_rounds)
 
 
 # --- the arms --------------------------------------------------------------------------------------------------
@@ -25,7 +27,8 @@ SMALL = cells.digits(2, 2, (0.1,), tuning_rounds=2, clients=4)
 
 def test_every_method_has_an_arm_or_a_reason_and_what_is_ambiguous_has_both_readings():
     used = {type(arm.method).__name__ for arm in EVERY.values()}
-    assert used == set(fs.methods.available()) - set(LEFT_OUT)
+    assert absent().keys() == fs.methods.available().keys() - used
+    assert absent().keys() & NAMED == LEFT_OUT.keys()
     readings = {}
     for arm in EVERY.values():
         if hasattr(arm.method, "reading"):
@@ -99,29 +102,32 @@ TRUTH = {
 }
 
 
-def planted(parts, out, what):
-    """Stand in for `run_parts`: answer for each part what is planted, with noise over seeds that cancels."""
-    rows = []
-    for trial in (part.config for part in parts):
-        best, gains, limit = TRUTH[trial.arm]
-        gain = gains[EVERY[trial.arm].settings.index(trial.setting)] if trial.setting else 0.0
-        mean = np.nan if trial.lr >= limit else 0.5 + gain - 0.05 * abs(np.log(trial.lr / best))
-        for seed, noise in zip(trial.seeds, (-0.2, 0.0, 0.2), strict=True):
-            # under one seed alone a rate that diverges elsewhere may look good
-            value = mean + noise if noise or np.isfinite(mean) else 0.99
-            rows.append([trial.arm, trial.lr, trial.setting, seed, value])
-    return {"tuning": pd.DataFrame(rows, columns=["arm", "lr", "setting", "seed", "accuracy"])}
+def planted(runner, name, trials, seeds, fresh):
+    """Stand in for `Runner._together`: answer for each trial what is planted, with noise over seeds that cancels."""
+    found = {}
+    for trial in trials:
+        lr, setting = trial.values["lr"], trial.values.get("setting", "")
+        (arm,) = [label for label in TRUTH if setting in ("", *AT_TUNING[label].settings)
+                  and AT_TUNING[label].at(setting) == trial.method]  # fmt: skip
+        best, gains, limit = TRUTH[arm]
+        gain = gains[AT_TUNING[arm].settings.index(setting)] if setting else 0.0
+        mean = np.nan if lr >= limit else 0.5 + gain - 0.01 * abs(np.log(lr / best))
+        # under one seed alone a rate that diverges elsewhere may look good
+        values = [mean + noise if noise or np.isfinite(mean) else 0.99 for noise in (-0.1, 0.0, 0.1)]
+        found[trial.label] = pd.DataFrame({"validation": values}, index=pd.Index(seeds, name="seed"))
+        rows = {"trial": trial.label, "seed": seeds, "value": values, "split": "validation", "metric": "accuracy"}
+        runner.scores.append(pd.DataFrame(rows).assign(fresh=fresh))
+        runner.counts.append({"fresh": fresh, "trials": 1, "runs": len(seeds), "rounds": runner.rounds})
+    return found
 
 
 def test_tuning_finds_planted_bests_and_reports_what_diverges(monkeypatch, tmp_path):
-    for module in (runs, images):
-        monkeypatch.setattr(module, "run_parts", planted)
-    cell = replace(SMALL, rates=(0.03, 0.1, 0.3))
+    def here(parts, out, what):
+        return {"tuning": pd.concat([part.compute()["tuning"] for part in parts], ignore_index=True)}
 
-    def trial(label, lr, setting):
-        return runs.Trial(cell, label, lr, setting, (1, 2, 3), "cpu")
-
-    table, chosen = runs.tuned(cell, list(TRUTH), trial, tmp_path)
+    monkeypatch.setattr(runner.Runner, "_together", planted)
+    monkeypatch.setattr(runs, "run_parts", here)
+    table, chosen = runs.tuned(replace(SMALL, rates=(0.03, 0.1, 0.3)), list(TRUTH), (1, 2, 3), "cpu", tmp_path)
     assert chosen["Local"] == (0.1, "")
     assert chosen["FedPer"][0] == pytest.approx(0.01, rel=0.15)
     assert chosen["Ditto"] == (0.1, "penalty = 0.15")
@@ -139,18 +145,21 @@ def test_tuning_finds_planted_bests_and_reports_what_diverges(monkeypatch, tmp_p
 
 @pytest.mark.slow
 def test_tuning_sees_no_test_sample_and_other_seeds_than_the_results(monkeypatch):
-    seen = {}
+    seen = []
 
-    def spy(methods, model, clients, training, *, seed, **rest):
-        seen[training.lr] = [clients(s) for s in seed]
+    def spy(*args, **how):
+        clients = how["clients"] if "clients" in how else args[2]
+        seen.append([clients(s) for s in how["seed"]])
         raise FloatingPointError
 
+    monkeypatch.setattr(runner, "federate", spy)
     monkeypatch.setattr(runs.fs, "federate", spy)
-    runs.tune(runs.Trial(SMALL, "Local", 1.0, "", (5,), "cpu"))
+    runs.tune(runs.Trial(replace(SMALL, rates=(1.0, 2.0)), "Local", 1.0, "", (5,), "cpu"))
     runs.measure(runs.Trial(SMALL, "Local", 2.0, "", (5,), "cpu"))
-    (tuning,), (result,) = seen[1.0], seen[2.0]
-    assert not rows_of(tuning, ("train", "test")) & rows_of(result, ("test",))
-    assert rows_of(tuning, ("test",)) == rows_of(result, ("validation",))
+    (tuning,), (result,) = seen[0], seen[-1]
+    assert tuning.test is None
+    assert not rows_of(tuning, ("train", "validation")) & rows_of(result, ("test",))
+    assert rows_of(tuning, ("validation",)) == rows_of(result, ("validation",))
     for scale in SCALES.values():
         assert min(scale.every_tuning_seed) >= FIRST_TUNING_SEED
         assert all(max(scale.seeds_of(cell)) < FIRST_TUNING_SEED for cell in scale.cells)
@@ -162,7 +171,9 @@ def test_tuning_sees_no_test_sample_and_other_seeds_than_the_results(monkeypatch
 @pytest.mark.slow
 def test_an_arm_that_diverges_is_reported_with_a_smaller_rate_or_without_numbers():
     wild = runs.Trial(SMALL, "FedPer", 1e30, "", (1, 2), "cpu")
-    assert runs.tune(wild)["tuning"]["accuracy"].isna().all()
+    tried = runs.tune(replace(wild, cell=replace(SMALL, rates=(1e29, 1e30))))["tuning"]
+    assert tried["accuracy"].isna().all()
+    assert not tried["chosen"].any()
     tamed = runs.measure(wild, (0.03, 0.1))
     assert tamed["costs"]["lr"].item() == 0.1
     assert tamed["accuracy"]["value"].notna().all()

@@ -2,19 +2,18 @@
 
 import subprocess
 import sys
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import fedstat as fs
 from simulations import NAMES
 from simulations.beside import beside_printed
 from simulations.catalogue import DECOMP, FACTORIZED, FEDFAC, FILTER, entries, listing
-from simulations.images import chosen, images, small_cnn, tuned_rates
-from simulations.parts import Part
+from simulations.images import images, small_cnn
+from simulations.rates import chosen, tried, validating
 from simulations.studies import simulate, study
 
 ROOT = Path(__file__).parents[2]
@@ -54,43 +53,23 @@ def test_a_study_that_shows_figures_says_what_it_takes_and_how_it_differs():
         assert not entry.shown.how.endswith("."), entry.shown.number
 
 
-@dataclass(frozen=True)
-class Config:
-    arm: str
-    lr: float
-    device: str = "in this process"
-
-
-def measured(arm, lr, best):
-    """Accuracies that fall with the distance to the best rate; training diverges beyond .1."""
-    value = np.nan if lr > 0.1 else 1 - abs(np.log(lr / best[arm]))
-    return {"tuning": pd.DataFrame({"arm": arm, "lr": lr, "seed": range(3), "accuracy": value})}
-
-
-def tuned(tmp_path, best, rates=(1e-3, 3e-3, 9e-3)):
-    def part(arm, lr):
-        return Part(f"{arm}-{lr:g}", Config(arm, lr), partial(measured, arm, lr, best))
-
-    return tuned_rates("test", list(best), rates, part, tmp_path)
-
-
-def test_a_rate_at_an_end_makes_the_grid_grow_and_a_diverged_one_is_not_chosen(tmp_path):
-    table = tuned(tmp_path, {"inside": 3e-3, "low": 3.3e-4, "high": 5.0})
-    assert chosen(table) == {"inside": 3e-3, "low": 3.3e-4, "high": 0.081}
-    assert sorted(table.loc[table["arm"] == "low", "lr"].unique()) == [1.1e-4, 3.3e-4, 1e-3, 3e-3, 9e-3]
-    assert sorted(table.loc[table["arm"] == "inside", "lr"].unique()) == [1e-3, 3e-3, 9e-3]
-    assert not table["end"].any()
-
-
-def test_growth_ends_and_says_so(tmp_path):
-    table = tuned(tmp_path, {"far": 1e-9})
-    assert table["lr"].nunique() == 6
-    assert table["end"].all()
-
-
-def test_divergence_everywhere_is_an_error(tmp_path):
-    with pytest.raises(FloatingPointError, match="hot diverged at every rate"):
-        tuned(tmp_path, {"hot": 1.0}, rates=(1.0, 3.0))
+def test_tuned_rates_are_told_by_arm_rate_and_seed():
+    """A rate that diverges is in the table, without a number; the chosen one is the best of the others."""
+    x = np.random.default_rng(0).normal(size=(200, 3))
+    clients = fs.data.from_arrays(x, (x[:, 0] > 0) * 1, np.arange(200) % 5, test=0.2, validation=0.2)
+    tuning = fs.tune(
+        fs.FedAvg(), {"lr": (0.1, 1e30, 0.01)}, fs.models.mlp(3, 4, 2), validating(clients), fs.Training(lr=0.1),
+        rounds=2, last=1, seed=(5, 6), progress=False,
+    )  # fmt: skip
+    table = tried(tuning, "it")["tuning"]
+    assert table[["lr", "seed"]].to_numpy().tolist() == [[lr, s] for lr in (0.01, 0.1, 1e30) for s in (5, 6)]
+    assert table.loc[table["accuracy"].isna(), "lr"].tolist() == [1e30, 1e30]
+    means = table.groupby("lr")["accuracy"].mean()
+    assert chosen(table) == {"it": means.idxmax()}
+    alone = fs.federate(
+        fs.FedAvg(), fs.models.mlp(3, 4, 2), clients, fs.Training(lr=0.1), rounds=2, seed=(5, 6), progress=False
+    ).history.query("round == 2 and metric == 'accuracy' and split == 'test'")
+    assert means[0.1] == pytest.approx(alone["value"].mean(), abs=1e-12)
 
 
 def test_printed_numbers_beside_ours():

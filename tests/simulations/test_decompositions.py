@@ -49,22 +49,24 @@ def test_output_weights_are_the_papers_or_centred_and_nothing_else_differs():
 
 
 def test_the_complement_shares_what_the_truth_keeps_and_as_many():
-    clients = decompositions.draw(SMOKE, "centred", 0.5, 0.8, 20, 3)
-    arms = decompositions.control_arms(clients, 0.5, 3)
-    true, complement = (arms[arm].shared_units["hidden"] for arm in ("true", "complement"))
+    clients = decompositions.drawn_with_start(SMOKE, 0.5, 0.8, 20, 0.5, 3)
+    result = decompositions.federate_identified(SMOKE, decompositions.control_arms(), clients, 1e-9, 3)
+    states = {arm: result.states[arm, 3] for arm in decompositions.CONTROL_ARMS}
+    true, complement = (np.asarray(states[arm].shared["hidden.weight"]).ravel() for arm in ("true", "complement"))
     assert (true ^ complement).all()
-    assert true.sum() == complement.sum() == SMOKE.units // 2
-    starts = [arms[arm].weights for arm in decompositions.CONTROL_ARMS]
-    assert all((start == starts[0]).all() for start in starts)  # the arms differ in what is shared, and in nothing else
+    assert true.sum() == complement.sum()
+    own, personal = clients.truth.own, clients.truth.personal_units
+    for arm, mine in (("true", personal), ("complement", ~personal)):  # what nobody shares stays at its start
+        np.testing.assert_allclose(np.asarray(states[arm].clients["hidden.weight"])[:, mine], own[:, mine], atol=1e-5)
 
 
 def test_without_noise_and_training_the_true_decomposition_is_the_truth():
     """The server's mean of shared true weights is the generator's, so only the score's noise is left to err."""
     scale = replace(SMOKE, clients=6, test=400, control_rounds=1)
-    clients = decompositions.draw(scale, "centred", 0.5, 0.8, 20, 3)
-    arms = decompositions.control_arms(clients, 0.0, 3)
+    clients = decompositions.drawn_with_start(scale, 0.5, 0.8, 20, 0.0, 3)
+    arms = decompositions.control_arms()
     found = {
-        arm: decompositions.federate_identified(scale, {arm: method}, clients, 0.0, 1e-9, 3)
+        arm: decompositions.federate_identified(scale, {arm: method}, clients, 1e-9, 3)
         .history.query("metric == 'accuracy'")["value"].mean()
         for arm, method in arms.items()
     }  # fmt: skip

@@ -29,7 +29,7 @@ from simulations.feddecomp.study import (
     evidence,
     jobs,
     rate_arm,
-    tuning_part,
+    tune,
     warm_arm,
 )
 from simulations.published import printed
@@ -102,7 +102,7 @@ def test_a_pretrained_start_is_the_trained_body_under_a_head_drawn_anew():
     assert not torch.equal(weights["conv1.weight"], drawn["conv1.weight"])
 
 
-def test_images_for_training_tuning_tests_and_pretraining_are_apart():
+def test_images_for_training_tuning_tests_and_pretraining_are_apart(monkeypatch):
     of = pools(WORLD)
     every = np.concatenate(list(of.values()))
     assert len(every) == len(set(every.tolist())) == 1797
@@ -113,9 +113,21 @@ def test_images_for_training_tuning_tests_and_pretraining_are_apart():
         shown = {row.tobytes() for row in ((x[of[pool]] - mean) / sd).astype("float32").round(3)}
         held = clients.test.x.reshape(-1, 64).astype("float32").round(3)
         assert sum(row.tobytes() in shown for row in held) / len(held) > 0.95  # rounding at a border may differ
-    part = tuning_part(replace(SCALES["desk"], worlds=(WORLD,)), WORLD, CODE, 0.1)
-    assert part.config.validation
-    assert min(part.config.seeds) >= 10_000
+    seen = {}
+
+    def spy(method, grid, model, clients, training, *, seed, **how):
+        seen.update({s: clients(s) for s in seed})
+        raise FloatingPointError
+
+    monkeypatch.setattr(fs, "tune", spy)
+    with pytest.raises(FloatingPointError):
+        tune(replace(SCALES["smoke"], tuning_seeds=1), WORLD, CODE)
+    ((seed, clients),) = seen.items()
+    assert seed >= 10_000
+    assert clients.test is None
+    np.testing.assert_array_equal(
+        clients.validation.x, populate(WORLD, SCALES["smoke"].setup, 0.5, 30, seed, validation=True).test.x
+    )
 
 
 @pytest.mark.slow

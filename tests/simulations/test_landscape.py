@@ -76,7 +76,7 @@ def test_a_grid_has_margins_on_all_sides():
 
 @pytest.fixture(scope="module")
 def first_rounds():
-    clients = population(SMOKE.cell, SMOKE.size, 5, validation=False)
+    clients = population(SMOKE.cell, SMOKE.size, 5)
     found = {}
     for arm in landscape.METHODS:
         (round,) = landscape.rounds(SMOKE, arm, 0.05, clients, 5, 1)
@@ -164,7 +164,7 @@ def test_numbers_are_fit_for_the_chapter():
 
 def test_the_paper_scale_builds():
     paper = replace(landscape.SCALES["paper"], dataset="digits", images=20)
-    clients = population(paper.cell, paper.size, 0, validation=False)
+    clients = population(paper.cell, paper.size, 0)
     loss = landscape.Losses(paper, clients)
     assert type(loss.module).__name__ == "AlexNet"
     weights = {name: value.detach().numpy() for name, value in loss.module.named_parameters()}

@@ -45,8 +45,7 @@ def test_fewer_samples_are_the_first_of_more_and_test_samples_stay(which):
     np.testing.assert_array_equal(a.test.x, b.test.x)
     assert (a.train.n == few).all()
     assert (b.train.n == many).all()
-    held = deal(SMALL, *place, many, 5, "validation")
-    images = [np.asarray(s.x).reshape(len(s.n), -1, np.prod(s.x.shape[1:])) for s in (held.test, b.test, b.train)]
+    images = [np.asarray(s.x).reshape(len(s.n), -1, np.prod(s.x.shape[1:])) for s in (b.validation, b.test, b.train)]
     for client in range(len(b.train.n)):
         tuned_on, tested_on, trained_on = ({row.tobytes() for row in x[client]} for x in images)
         assert not tuned_on & tested_on

@@ -52,7 +52,8 @@ def known_by_seed(seed):
     return replace(clients, validation=clients.test)
 
 
-PLANTED = dict(rounds=1, seed=range(2), metric="score", metrics={"score": score}, last=1, progress=False)
+#: Grids stay as they are; their growth has tests of its own.
+PLANTED = dict(rounds=1, seed=range(2), growths=0, metric="score", metrics={"score": score}, last=1, progress=False)
 GRID = {"a": [0.0, 1.0, 2.0, 3.0], "b": [0.0, 1.0, 5.0]}
 
 
@@ -74,7 +75,7 @@ def labelled(seed, shuffled=False, n=160):
 def learned(clients=labelled, grid=None, **how):
     """Tune rates on real training."""
     grid = {"lr": [0.003, 0.1, 1.0], "mu": [0.01, 10.0]} if grid is None else grid
-    settings = {"rounds": 3, "seed": range(2), "last": 2, "order": ("lr", "mu"), "progress": False, **how}
+    settings = {"rounds": 3, "seed": range(2), "growths": 0, "last": 2, "order": ("lr", "mu"), "progress": False, **how}
     return fs.tune(fs.methods.find("FedProx"), grid, fs.models.mlp(3, 4, 2), clients, MOVING, **settings)
 
 
@@ -108,6 +109,88 @@ def test_less_is_better_of_losses_and_the_first_of_equals_is_taken():
     assert equal.best == {"a": 3.0}
     assert equal.ends == {"a": 3.0}
     assert planted(grid={"a": [2.0, 3.0]}).ends == {"a": 2.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peaked(Planted):
+    """A method whose score falls with the distance of log a to that of the peak; beyond 0.1 there is none."""
+
+    peak: float = 1.0
+
+    def init(self, network, federation):
+        state = super().init(network, federation)
+        value = float("nan") if self.a > 0.1 else 1 - abs(np.log(self.a / self.peak))
+        return replace(state, server={**state.server, "bias": torch.full((1,), value)})
+
+
+def test_grids_grow_by_their_ratio_until_the_best_lies_inside_or_three_times():
+    peaks = {"inside": 3e-3, "low": 3.3e-4, "high": 5.0, "far": 1e-9}
+    found = planted({arm: Peaked(peak=peak) for arm, peak in peaks.items()}, {"a": [1e-3, 3e-3, 9e-3]}, growths=3)
+    assert {arm: one.best["a"] for arm, one in found.items()} == {
+        "inside": 3e-3, "low": 3.3e-4, "high": 0.081, "far": 3.7e-5
+    }  # fmt: skip
+    assert {arm: one.grown.get("a") for arm, one in found.items()} == {
+        "inside": None, "low": (1.1e-4, 3.3e-4), "high": (0.027, 0.081, 0.24), "far": (3.7e-5, 1.1e-4, 3.3e-4)
+    }  # fmt: skip
+    assert {arm: one.ends for arm, one in found.items() if one.ends} == {"far": {"a": 3.7e-5}}
+    assert {arm: one.budget.loc["tuning", "trials"] for arm, one in found.items()} == {
+        "inside": 3, "low": 5, "high": 6, "far": 6
+    }  # fmt: skip
+    assert "grew, 3 times at most, by 0.00011, 0.00033." in str(found["low"])
+    assert "low a = 0.00033 (one of 5 trials; a grew by 0.00011, 0.00033)" in found.sentence
+    assert found.sentence.endswith("unequal budgets of trials")
+
+
+def test_whole_numbers_stay_whole_and_what_is_refused_or_unevenly_spaced_does_not_grow():
+    assert planted(grid={"a": [8, 16]}, growths=3).grown == {"a": (1, 2, 4)}
+    assert planted(grid={"a": [5, 15]}, growths=3).grown == {}
+    for some in ([0.0, 1.0], [1.0, 1.5, 1.8]):
+        assert planted(grid={"a": some}, growths=3).grown == {}
+    refused = planted(Planted(a=2.0), {"momentum": [0.9, 0.3], "b": [0.25, 0.5]}, growths=1)  # no momentum is above 1
+    assert refused.grown == {"b": (1.0,)}
+    assert refused.ends == {"momentum": 0.9, "b": 1.0}
+    together = planted(grid={"a": [0.5, 1.0], "b": [0.25, 0.5]}, growths=3)
+    assert together.best == {"a": 2.0, "b": 1.0}
+    assert len(together.table) == 4 * 4
+
+
+def test_growth_makes_later_steps_start_from_the_grown_value_and_trials_run_once(tmp_path):
+    how = {"grid": {"a": [0.5, 1.0], "b": [0.0, 1.0]}, "order": ("a", "b"), "growths": 2, "folder": tmp_path}
+    found = planted(**how)
+    assert found.best == {"a": 2.0, "b": 1.0}
+    assert found.budget.loc["tuning", "trials"] == 4 + 1
+    assert {place.name for place in tmp_path.iterdir()} >= {"step 1", "step 1, growth 1", "step 1, growth 2", "step 2"}
+    assert str(planted(**how)) == str(found)
+
+
+def test_several_arms_are_each_tuned_as_if_alone():
+    grids = {"FedAvg": {"lr": [0.003, 0.1]}, "FedProx": {"lr": [0.003, 0.1], "mu": [0.01, 10.0]}}
+    how = dict(rounds=3, seed=range(2), last=2, fresh=(10, 11), growths=1, progress=False)
+    methods, model = [fs.FedAvg(), fs.methods.FedProx()], fs.models.mlp(3, 4, 2)
+    found = fs.tune(methods, grids, model, labelled, MOVING, **how)
+    for method, label in zip(methods, grids, strict=True):
+        assert str(found[label]) == str(fs.tune(method, grids[label], model, labelled, MOVING, **how))
+    assert found.method["FedProx"].mu == found["FedProx"].best["mu"]
+    again = fs.federate(found.method, model, labelled, found.training, rounds=3, seed=range(2), validate=True)
+    rows = again.history.query("split == 'validation' and metric == 'accuracy' and round > 1 and method == 'FedAvg'")
+    chosen = found["FedAvg"].table.query("chosen")["mean"].iloc[-1]
+    assert rows.groupby("seed")["value"].mean().mean() == pytest.approx(chosen, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("method", "how", "words"),
+    [
+        ([Planted(), Planted()], {}, "several with labels"),
+        ({}, {}, "several with labels"),
+        ({"one": Planted, "two": 3}, {}, "two: method must be"),
+        ({"one": Planted, "two": Planted}, {"grid": {"one": {"a": [1.0, 2.0]}}}, "two: grid has no entry.*it has one"),
+        ({"one": Planted, "two": Planted}, {"training": {"two": STILL}}, "one: training has no entry"),
+        (Planted, {"growths": -1}, "growths must be"),
+    ],
+)
+def test_arms_that_cannot_be_are_refused_by_label(method, how, words):
+    with pytest.raises(ValueError, match=words):
+        planted(method, **how)
 
 
 def test_the_start_is_what_the_method_has_or_what_is_said():
@@ -239,7 +322,7 @@ def test_an_interrupted_tuning_continues_with_the_same_numbers(tmp_path, monkeyp
             raise KeyboardInterrupt
         return fs.federate(*args, **how)
 
-    monkeypatch.setattr(sys.modules["fedstat.tuning.tune"], "federate", counting)
+    monkeypatch.setattr(sys.modules["fedstat.tuning.runner"], "federate", counting)
     with pytest.raises(KeyboardInterrupt):
         learned(fresh=(5, 6), folder=tmp_path / "kept")
     again = learned(fresh=(5, 6), folder=tmp_path / "kept")

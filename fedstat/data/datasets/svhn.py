@@ -28,13 +28,7 @@ def _read(folder: Path) -> Dataset:
 
 
 def _part(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return images (N, 3, 32, 32) and labels (N,) of one file, in which the digit 0 has the label 10.
-
-    Raises
-    ------
-    ValueError
-        If it is no .mat file of version 5 with bytes `X` (32, 32, 3, N) and labels `y` (N, 1).
-    """
+    """Return images (N, 3, 32, 32) and labels (N,) of one file, in which the digit 0 has the label 10."""
     variables = read_mat(content(path, _BYTES), str(path), _BYTES)
     x, y = variables.get("X"), variables.get("y")
     if x is None or x.dtype != np.uint8 or x.ndim != 4 or x.shape[:3] != (32, 32, 3):

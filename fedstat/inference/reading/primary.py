@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedstat._checks import whole
 from fedstat.inference.reading.choosing import SPLITS, Estimand, measured_models
 from fedstat.inference.reading.missing import complete_mean
 
@@ -80,8 +81,7 @@ def primary_rows(
     split = split or next((one for one in SPLITS if one in there), None)
     of_split = history[history["split"] == split]
     rows = of_split[of_split["metric"] == metric]
-    if last < 1:
-        raise ValueError(f"last must be at least 1 round, got {last}.")
+    whole("last", last, 1)
     if rows.empty:
         known = ", ".join(map(str, of_split["metric"].unique())) or "nothing"
         raise ValueError(f"metric {metric!r} is not in the history of split {split!r}; it has {known}.")

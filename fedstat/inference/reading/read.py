@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedstat._checks import local
+from fedstat._checks import choice, local
 from fedstat.inference.reading.formats.json_lines import LINES, first_keys, frame
 from fedstat.inference.reading.reduction import Reduced, reduce, survey
 
@@ -277,8 +277,8 @@ def _files(path: Any, kind: str | None) -> list[_File]:
     """List the files that `path` names, with their formats; a fedstat run is the only one."""
     from fedstat.inference.reading.formats import flower
 
-    if kind is not None and kind not in _KINDS:
-        raise ValueError(f"kind must be one of {', '.join(_KINDS)}, got {kind!r}.")
+    if kind is not None:
+        choice("kind", kind, _KINDS)
     if hasattr(path, "columns"):
         from fedstat.inference.reading.formats.tables import in_memory
 

@@ -24,6 +24,7 @@ from fedstat.federated.engine.executor import Stacked
 from fedstat.federated.engine.training import train
 from fedstat.federated.method import overrides
 from tests.support.clients import vector_clients
+from tests.support.named import NAMED
 from tests.support.runs import final, run
 
 #: Clients of unequal size, batches that they do not fill.
@@ -130,7 +131,7 @@ def test_every_method_with_the_plain_loss_ends_as_on_the_general_path(method, mo
 
 
 def test_the_methods_that_are_as_fast_as_can_be():
-    slow = {*fs.methods.available()} - {*METHODS}
+    slow = NAMED - {*METHODS}
     assert slow == {
         "APFL", "Ditto", "FactorizedFL", "FedAMP", "FedEM", "FedPAC", "FedProx", "FedRoD", "FilterDecomp", "PFedGate",
         "PFedSD",

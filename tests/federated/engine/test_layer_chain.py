@@ -17,6 +17,7 @@ from fedstat.federated.engine import layer_chain
 from fedstat.federated.engine.layer_chain import chain_of
 from fedstat.federated.method import overrides
 from tests.support.clients import CLASSES, SIDE, image_clients
+from tests.support.named import NAMED
 from tests.support.networks import conv_net
 from tests.support.runs import TRAINING, run
 
@@ -208,7 +209,7 @@ GENERAL = {
     "FilterDecomp", "PFedGate", "PFedSD",
 }  # fmt: skip
 #: It has nothing to do where there is no batch norm.
-CHAINED = sorted({*fs.methods.available()} - {"FedBN", *GENERAL})
+CHAINED = sorted(NAMED - {"FedBN", *GENERAL})
 
 
 @pytest.mark.filterwarnings("ignore:kappa = 0.5 asks for more factors")
@@ -222,7 +223,7 @@ def test_every_method_trains_as_by_autograd(name, monkeypatch, taken):
 
 
 def test_other_objectives_and_parts_take_the_general_path(taken):
-    methods = {name: fs.methods.find(name) for name in fs.methods.available()}
+    methods = {name: fs.methods.find(name) for name in NAMED}
     own = {name for name, cls in methods.items() if overrides(cls(**cls.example), "objective")}
     assert own < GENERAL
     for method in (Own(), fs.methods.FedProx(), fs.methods.FedDecomp()):

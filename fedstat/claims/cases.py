@@ -1,0 +1,172 @@
+"""Check a statement case by case: all cases, some of a family without end, or two exact sides of a relation."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal, TypeVar
+
+from fedstat.claims.evidence import Evidence, Show, Verdict
+
+Case = TypeVar("Case")
+
+
+def enumeration(cases: Iterable[Case], holds: Callable[[Case], bool], *, of: str, show: Show = str) -> Evidence:
+    """Check every case that the statement is about, smallest first; exact arithmetic is the caller's duty.
+
+    Where the cases are a part of a family without end, use `sampled`: no number of them proves the statement.
+
+    Parameters
+    ----------
+    cases : iterable
+        All cases that the statement is about, smallest first.
+    holds : callable
+        Tells whether the statement is true of a case.
+    of : str
+        What was enumerated, in the plural.
+    show : callable
+        Writes a counterexample in words.
+
+    Examples
+    --------
+    >>> from itertools import product
+    >>> from fedstat.claims import enumeration
+    >>> bits = list(product([False, True], repeat=2))
+    >>> enumeration(bits, lambda c: (not (c[0] and c[1])) == (not c[0] or not c[1]), of="pairs of truth values").verdict
+    'holds'
+    >>> enumeration(bits, lambda c: (c[0] or c[1]) == (c[0] != c[1]), of="pairs of truth values").counterexample
+    '(True, True)'
+    """
+    return _case_by_case(cases, holds, of, show, "holds")
+
+
+def sampled(cases: Iterable[Case], holds: Callable[[Case], bool], *, of: str, show: Show = str) -> Evidence:
+    """Check cases of a family without end, which can refute but not prove; parameters as in `enumeration`.
+
+    Examples
+    --------
+    Euler's polynomial, whose first forty values are primes:
+
+    >>> from fedstat.claims import sampled
+    >>> def is_prime(n):
+    ...     value = n * n + n + 41
+    ...     return all(value % d for d in range(2, value))
+    >>> sampled(range(40), is_prime, of="whole numbers").verdict
+    'holds-on-cases'
+    >>> found = sampled(range(100), is_prime, of="whole numbers")
+    >>> found.verdict, found.counterexample, 40 * 40 + 40 + 41 == 41 * 41
+    ('refuted', '40', True)
+    """
+    return _case_by_case(cases, holds, of, show, "holds-on-cases")
+
+
+def _case_by_case(
+    cases: Iterable[Case], holds: Callable[[Case], bool], of: str, show: Show, stands: Verdict
+) -> Evidence:
+    count = 0
+    for case in cases:
+        count += 1
+        if not holds(case):
+            return Evidence("refuted", f"false for the {_nth(count)} of the {of}", count, None, show(case))
+    if count == 0:
+        raise ValueError("cases must not be empty: an enumeration of nothing proves nothing.")
+    return Evidence(stands, f"true for all {count} {of}" if count > 1 else f"true for the one case of {of}", count)
+
+
+def _nth(n: int) -> str:
+    if n in (1, 2, 3):
+        return ("first", "second", "third")[n - 1]
+    return f"{n}{'th' if n // 10 % 10 == 1 else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A case with the two sides of a relation between exact numbers.
+
+    Attributes
+    ----------
+    case : str
+        The case in words.
+    left, right : int, Fraction or Decimal
+        The sides.
+    names : tuple of str
+        What they are.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fedstat.claims import Sides, compared
+    >>> halves = [Sides(f"{n} terms", sum(Fraction(1, 2**k) for k in range(1, n + 1)), 1) for n in (1, 2, 3)]
+    >>> print(compared(halves, of="sums", relation="<").summary)
+    true for all 3 sums; largest ratio of the two sides 0.875
+    """
+
+    case: str
+    left: Any
+    right: Any
+    names: tuple[str, str] = ("found", "claimed")
+
+    def __str__(self) -> str:
+        left, right = (exact(value) for value in (self.left, self.right))
+        return f"{self.case}: {self.names[0]} {left}, {self.names[1]} {right}"
+
+
+def exact(value: Any) -> str:
+    """Write an exact number as people do, or its decimals if it is long.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fedstat.claims import exact
+    >>> exact(Fraction(2, 6)), exact(Fraction(3)), exact(Fraction(10**30 + 1, 3 * 10**30))
+    ('1/3', '3', '0.333333')
+    """
+    fraction = Fraction(value)
+    short = max(abs(fraction.numerator), fraction.denominator) < 10**6
+    return (str(value) if short else f"{float(fraction):.6g}").replace("-", "−")
+
+
+def compared(
+    cases: Iterable[Sides], *, of: str, relation: Literal["<=", "<", "=="] = "<=", every: bool = False
+) -> Evidence:
+    """Judge a relation of exact numbers case by case; of an inequality that stands the largest ratio is told.
+
+    Parameters
+    ----------
+    cases : iterable of Sides
+        The cases, smallest first.
+    of : str
+        What was compared, in the plural.
+    relation : {"<=", "<", "=="}
+        The claimed relation of left to right.
+    every : bool
+        Whether the cases are all that the statement is about; if not, they can refute but not prove.
+
+    Examples
+    --------
+    A harmonic sum of n terms is at most n:
+
+    >>> from fractions import Fraction
+    >>> from fedstat.claims import Sides, compared
+    >>> sums = [Sides(f"n = {n}", sum(Fraction(1, k) for k in range(1, n + 1)), n) for n in (1, 2, 4, 8)]
+    >>> found = compared(sums, of="harmonic sums")
+    >>> found.verdict
+    'holds-on-cases'
+    >>> print(found.summary)
+    true for all 4 harmonic sums; largest ratio of the two sides 1
+    """
+    true = {"<=": operator.le, "<": operator.lt, "==": operator.eq}[relation]
+    ratios: list[float] = []
+
+    def holds(case: Sides) -> bool:
+        if case.right > 0:
+            ratios.append(float(Fraction(case.left) / Fraction(case.right)))
+        return bool(true(case.left, case.right))
+
+    found = enumeration(cases, holds, of=of) if every else sampled(cases, holds, of=of)
+    if found.verdict == "refuted" or relation == "==" or not ratios:
+        return found
+    summary = f"{found.summary}; largest ratio of the two sides {max(ratios):.4g}"
+    return replace(found, summary=summary, margin=max(ratios))

@@ -1,0 +1,142 @@
+"""Search by Hypothesis for a counterexample to a relation of two sides, and shrink it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal
+
+from fedstat.claims.evidence import Evidence, Show
+from fedstat.inference import number
+
+#: Number of cases that every search tries, as `searching` sets it; None leaves it to the check.
+_CASES: ContextVar[int | None] = ContextVar("cases", default=None)
+
+
+@contextmanager
+def searching(cases: int | None) -> Iterator[None]:
+    """Let every search inside the block try `cases` cases; None leaves each check its own number.
+
+    Examples
+    --------
+    >>> from hypothesis import strategies as st
+    >>> from fedstat.claims import search, searching
+    >>> numbers = st.integers(0, 1000)
+    >>> with searching(20):  # a quick look, in place of the 200 cases of `search`
+    ...     print(search(numbers, lambda n: (n, n * n)).cases)
+    20
+    """
+    token = _CASES.set(cases)
+    try:
+        yield
+    finally:
+        _CASES.reset(token)
+
+
+def search(
+    strategy: Any,
+    sides: Callable[[Any], tuple[float, float]],
+    *,
+    relation: Literal["<=", "=="] = "<=",
+    tolerance: float = 0.0,
+    examples: int = 200,
+    names: tuple[str, str] = ("found", "claimed"),
+    show: Show = str,
+) -> Evidence:
+    """Search by Hypothesis for a case in which the relation of two sides fails, and shrink it.
+
+    The search aims at large ratios of the sides (for an identity, at large differences).
+
+    Parameters
+    ----------
+    strategy : hypothesis strategy
+        Draws the cases that the statement quantifies over.
+    sides : callable
+        Returns the two sides for a case.
+    relation : {"<=", "=="}
+        The claimed relation of the two sides.
+    tolerance : float
+        Rounding allowed for, absolute. Ratios are formed only if a side exceeds a thousand times this.
+    examples : int
+        Number of cases to try, unless `searching` sets another; the search is derandomised, so that a verdict repeats.
+    names : tuple of str
+        What the sides are, for the summary.
+    show : callable
+        Writes a counterexample in words.
+
+    Examples
+    --------
+    >>> from hypothesis import strategies as st
+    >>> from fedstat.claims import search
+    >>> pairs = st.tuples(st.integers(0, 100), st.integers(0, 100))
+    >>> search(pairs, lambda p: (2 * p[0] * p[1], p[0] ** 2 + p[1] ** 2)).verdict
+    'holds-on-cases'
+    >>> search(pairs, lambda p: (p[0] * p[1], p[0] + p[1])).counterexample  # shrunk to the smallest pair
+    '(2, 3)'
+    """
+    from hypothesis import HealthCheck, given, settings, target
+
+    sharpness: list[float] = []
+    failing: list[tuple[Any, float, float]] = []
+
+    def sharp(left: float, right: float) -> float:
+        if relation == "==":
+            return abs(left - right)
+        return left / right if right > 0 and max(left, right) > 1e3 * tolerance else 0.0
+
+    @settings(
+        max_examples=_CASES.get() or examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def attempt(case: Any) -> None:
+        left, right = sides(case)
+        sharpness.append(sharp(left, right))
+        target(min(sharpness[-1], 1e6))
+        gap = abs(left - right) if relation == "==" else left - right
+        if not gap <= tolerance:  # written so that NaN fails
+            failing.append((case, left, right))
+            raise _Fails
+
+    try:
+        with _from_nowhere():
+            attempt()
+    except _Fails:
+        case, left, right = failing[-1]  # Hypothesis replays the smallest counterexample last
+        word = "differs from" if relation == "==" else "exceeds"
+        written = number(left, 6), number(right, 6)
+        gap = f" by {number(abs(left - right), 2)}" if relation == "==" or written[0] == written[1] else ""
+        sides_in_words = f"{names[0]} {written[0]} {word} {names[1]} {written[1]}"
+        summary = f"{sides_in_words}{gap} in the smallest counterexample"
+        return Evidence("refuted", summary, len(sharpness), sharp(left, right), show(case))
+    what = "difference" if relation == "==" else "ratio of the two sides"
+    summary = f"no counterexample in {len(sharpness)} cases; largest {what} {max(sharpness):.3g}"
+    return Evidence("holds-on-cases", summary, len(sharpness), max(sharpness))
+
+
+@contextmanager
+def _from_nowhere() -> Iterator[None]:
+    """Keep Hypothesis from trying numbers that it reads in the source of whatever modules are loaded.
+
+    Else a verdict's digits depend on what was imported before. There is no setting for it; a version of Hypothesis
+    without these names reads no source.
+    """
+    from hypothesis.internal.conjecture import providers
+
+    known = {name: getattr(providers, name) for name in ("_get_local_constants", "CONSTANTS_CACHE")}
+    nothing = providers.Constants()
+    try:
+        providers._get_local_constants = lambda: nothing
+        providers.CONSTANTS_CACHE = type(known["CONSTANTS_CACHE"])(1024)
+        yield
+    finally:
+        for name, value in known.items():
+            setattr(providers, name, value)
+
+
+class _Fails(Exception):
+    """A case in which the relation fails, for Hypothesis to shrink."""

@@ -1,0 +1,107 @@
+"""Judge a statement about a probability or a mean from confidence limits."""
+
+from __future__ import annotations
+
+import math
+
+from fedstat.claims.evidence import Evidence, Verdict
+from fedstat.inference import clopper_pearson, number
+
+#: Level of a two-sided interval whose limits are one-sided at 95%.
+_ONE_SIDED = 0.90
+
+
+def probability(successes: int, n: int, *, at_least: float, what: str) -> Evidence:
+    """Judge 'true with probability at least' from independent repeats, by one-sided 95% Clopper-Pearson limits.
+
+    Parameters
+    ----------
+    successes, n : int
+        How many of n independent repeats bore the statement out.
+    at_least : float
+        The claimed probability.
+    what : str
+        What was repeated, for the summary.
+
+    Examples
+    --------
+    >>> from fedstat.claims import probability
+    >>> [probability(hits, 20, at_least=0.8, what="coverage").verdict for hits in (20, 18, 10)]
+    ['supported', 'undecided', 'refuted']
+
+    All of 20 repeats bear a claim of 80% out, 18 leave it open, and 10 refute it.
+    """
+    low, high = clopper_pearson(successes, n, _ONE_SIDED)
+    verdict: Verdict = "supported" if low > at_least else "refuted" if high < at_least else "undecided"
+    summary = (
+        f"{what}: {successes} of {n}, one-sided 95% limits {low:.3f} and {high:.3f}, claimed at least {at_least:g}"
+    )
+    if verdict == "undecided" and at_least < 1:
+        summary += f"; {_needed(at_least)} successes in a row would decide for it"
+    return Evidence(verdict, summary, n, min(low - at_least, high - at_least, key=abs))
+
+
+def _needed(at_least: float) -> int:
+    """Count the successes in a row whose lower limit exceeds `at_least`."""
+    n = 1
+    while clopper_pearson(n, n, _ONE_SIDED)[0] <= at_least:
+        n += 1
+    return n
+
+
+def within(
+    low: float, high: float, region: tuple[float, float], *, cases: int, what: str, level: float = 0.95
+) -> Evidence:
+    """Judge 'the quantity lies in the region' from a confidence interval for the quantity.
+
+    An interval inside the region supports the statement, an interval outside refutes it, and an interval across the
+    region's border leaves it undecided.
+
+    Parameters
+    ----------
+    low, high : float
+        The interval.
+    region : tuple of float
+        The interval in which the quantity is claimed to lie; either end may be infinite.
+    cases : int
+        Seeds or repeats behind the interval.
+    what : str
+        The quantity, for the summary.
+    level : float
+        The interval's confidence level, for the summary.
+
+    Examples
+    --------
+    >>> from fedstat.claims import within
+    >>> for low, high in ((0.01, 0.03), (-0.03, -0.01), (-0.01, 0.03)):
+    ...     print(within(low, high, (0, float("inf")), cases=10, what="gain").verdict)
+    supported
+    refuted
+    undecided
+    """
+    bottom, top = region
+    if bottom <= low and high <= top:
+        verdict: Verdict = "supported"
+    elif high < bottom or low > top:
+        verdict = "refuted"
+    else:
+        verdict = "undecided"
+    limits = f"{100 * level:.3g}% interval {number(low)} to {number(high)}"
+    summary, needed = f"{what}: {limits}, claimed {_interval(region)}", None
+    if verdict == "undecided":
+        centre, half = (low + high) / 2, (high - low) / 2
+        distance = min(abs(centre - bottom), abs(top - centre))
+        if distance > 0:  # an interval shrinks like one over the square root of the cases
+            needed = math.ceil(cases * (half / distance) ** 2)
+            many = f"{needed}" if needed <= 1000 else "more than a thousand"
+            summary += f"; {many} seeds in place of {cases} would decide, if the estimate stayed"
+    return Evidence(verdict, summary, cases, min(low - bottom, top - high), needed=needed)
+
+
+def _interval(region: tuple[float, float]) -> str:
+    low, high = region
+    if low == float("-inf"):
+        return f"at most {number(high)}"
+    if high == float("inf"):
+        return f"at least {number(low)}"
+    return f"{number(low)} to {number(high)}"
