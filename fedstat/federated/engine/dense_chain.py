@@ -9,7 +9,7 @@ rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -17,14 +17,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.modules.module import _has_any_global_hook
 
 from fedstat.federated.client.dropout import KeyedDropout
 from fedstat.federated.client.layers import hooked, layers_of
 from fedstat.federated.client.local import Batch, Learner
 from fedstat.federated.client.losses import Loss, cross_entropy, logistic, squared
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, overrides
 
 #: Writes the slopes of a loss to a place, from outputs and targets.
 Slope = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -78,6 +76,11 @@ class Chain:
     def leaves(self) -> tuple[str, ...]:
         """The leaves of all layers."""
         return tuple(leaf for layer in self.layers for leaf in layer.leaves)
+
+    def renamed(self, name: Callable[[str], str]) -> Chain:
+        """Return the chain with leaves of other names."""
+        layers = (replace(one, weight=name(one.weight), bias=one.bias and name(one.bias)) for one in self.layers)
+        return replace(self, layers=tuple(layers))
 
     def takes(self, x: Tensor) -> bool:
         """Tell whether stored inputs (N, ...) are such that every sample is one row to the first layer."""
@@ -256,21 +259,3 @@ def _does_nothing(layer: nn.Module) -> bool:
 def _has_closed_form(layer: nn.Module) -> bool:
     flattens = type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
     return (type(layer) in (nn.Linear, nn.ReLU, nn.Tanh) or flattens) and not hooked(layer)
-
-
-def plain_loss(method: Method, learner: Learner) -> bool:
-    """Tell whether local steps follow the loss of the network's own layers, with nothing of the user's in between."""
-    own = type(learner) is Learner and type(learner.network) is Network
-    return own and not overrides(method, "objective") and not _has_any_global_hook()
-
-
-def closed_form(method: Method, learner: Learner, x: Tensor) -> Chain | None:
-    """Return the chain by which a method's gradients on inputs like `x` (N, ...) have a closed form, or None.
-
-    They have it on a CPU, if the method's objective is the plain loss, and that one of fedstat's own.
-    """
-    known = any(learner.losses is loss for loss in SLOPES)  # a loss of the user's may be unhashable
-    if not known or x.device.type != "cpu" or not plain_loss(method, learner):
-        return None
-    chain = chain_of(learner.network)
-    return chain if chain is not None and chain.takes(x) else None

@@ -593,7 +593,7 @@ def _sentences(error: ValidationError, cls: Any, table: Table, key: str, beside:
         elif kinds.keys() == {"missing"} and not alternative:
             found.append(f"[{where}] is missing." if where in _TABLES else f"{where} is missing.")
         elif kinds.keys() == {"unexpected_keyword_argument"} and not alternative:
-            names = [*beside, *_keys(cls, table, path[:-1])]
+            names = list(dict.fromkeys([*beside, *_keys(cls, table, path[:-1])]))
             of = f"[{above}]" if above else "the file"
             found.append(f"there is no key {where}{_close(str(path[-1]), names)}; {of} may hold {', '.join(names)}.")
         else:
