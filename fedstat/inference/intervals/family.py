@@ -274,7 +274,8 @@ def limits(found: Contrasts, level: float, rule: Rule) -> Limits:
         half = np.where(narrower, moderated, WIDEST * half)
         se, df = np.where(narrower, theirs, se), np.where(narrower, more, df)
     alone = 2 * stats.t.sf(size / se, df)
-    return Limits(found.estimate - half, found.estimate + half, np.minimum(count * p, 1.0), alone, se, df)
+    p = np.asarray(np.minimum(count * p, 1.0))
+    return Limits(found.estimate - half, found.estimate + half, p, np.asarray(alone), se, df)
 
 
 def unmoderated_because(runs: np.ndarray, design: Design) -> str:
