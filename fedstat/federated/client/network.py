@@ -22,7 +22,7 @@ from fedstat.federated.client.layers import (
     layers_of,
     norm_layers,
     stackable,
-)  # fmt: skip
+)
 from fedstat.parameterization import Form
 
 Params = dict[str, Tensor]
