@@ -7,8 +7,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from fedstat.data.datasets.archive import members
-from fedstat.data.datasets.base import Dataset, Download, Source
+from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.jpeg import decode_jpeg
+from fedstat.data.datasets.published import downloads
 
 _SIDE = 64
 _CLASSES = 200
@@ -76,13 +77,6 @@ SOURCE = Source(
     folder="tiny-imagenet",
     find=_find,
     read=_read,
-    downloads=(
-        Download(
-            "https://cs231n.stanford.edu/tiny-imagenet-200.zip",
-            "tiny-imagenet-200.zip",
-            248_100_043,
-            "6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821",
-        ),
-    ),
+    downloads=downloads("tiny-imagenet"),
     note="Non-commercial research and education only (ImageNet's terms).",
 )
