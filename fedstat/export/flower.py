@@ -23,7 +23,7 @@ from fedstat._checks import number as real
 from fedstat.export.client import Client
 from fedstat.export.packet import Packet, Refused
 from fedstat.export.server import Packets, Replies, Server
-from fedstat.export.talk import HELLO, Over, begin, introduced, read, until_over, welcome_back
+from fedstat.export.talk import Over, meet, read, until_over, welcome_back
 from fedstat.inference import complete_mean
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # nothing is to be sent anywhere; Flower reads it at its import
@@ -114,7 +114,7 @@ class Strategy(flower_strategies.Strategy):
         """Ask a round's participants to train; before the first one find out who is who, later who came back."""
         nodes = self._wait(grid, self.server.clients if server_round == 1 else 1)
         if server_round == 1:
-            self._meet(grid, nodes)
+            self._nodes = meet(self.server, nodes, partial(self._ask, grid))
         else:
             welcome_back(self.server, self._nodes, nodes, partial(self._ask, grid))
         return self._messages(self._nodes, self.server.requests(), "train", server_round)
@@ -155,14 +155,6 @@ class Strategy(flower_strategies.Strategy):
                 raise Refused(f"{fewest} clients must be there, {len(nodes)} came in {self.timeout:g} s.")
             time.sleep(_PAUSE)
         return nodes
-
-    def _meet(self, grid: Grid, nodes: list[int]) -> None:
-        """Learn which node is which client, and begin the run."""
-        there = dict(enumerate(nodes))
-        hellos = self._ask(grid, there, dict.fromkeys(there, HELLO))
-        known = introduced([(there[i], reply) for i, reply in hellos.items()], self.server.clients)
-        self._nodes = {k: node for k, (node, _) in known.items()}
-        begin(self.server, {k: hello for k, (_, hello) in known.items()}, partial(self._ask, grid, self._nodes))
 
     def _ask(self, grid: Grid, nodes: Mapping[int, int], packets: Packets) -> Replies:
         """Ask beside the rounds, and return the answers."""

@@ -35,7 +35,7 @@ from fedstat._checks import whole
 from fedstat.export.client import Client
 from fedstat.export.packet import Packet, Refused
 from fedstat.export.server import Packets, Replies, Server
-from fedstat.export.talk import HELLO, Over, begin, introduced, read, until_over, welcome_back
+from fedstat.export.talk import Over, meet, read, until_over, welcome_back
 
 #: Seconds between two looks for a server that is not there yet, and after which a look has failed.
 _PAUSE, _LOOK = 0.5, 10.0
@@ -184,12 +184,7 @@ class _Runner(FlowerServer):
         if not manager.wait_for(self.server.clients, int(self.timeout)):
             came = manager.num_available()
             raise Refused(f"{self.server.clients} clients must be there, {came} came in {self.timeout:g} s.")
-        there = dict(enumerate(manager.all().values()))
-        hellos = self._ask(there, dict.fromkeys(there, HELLO))
-        known = introduced([(there[i], packet) for i, packet in hellos.items()], self.server.clients)
-        proxies = {k: proxy for k, (proxy, _) in known.items()}
-        begin(self.server, {k: packet for k, (_, packet) in known.items()}, lambda p: self._ask(proxies, p))
-        return proxies
+        return meet(self.server, manager.all().values(), self._ask)
 
     def _welcome_back(self, proxies: dict[int, ClientProxy]) -> None:
         """Wait until somebody is there, and learn who came back."""

@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from fedstat.export.packet import Ask, Packet, Refused, number
@@ -54,6 +55,18 @@ def begin(server: Server, hellos: Replies, ask: Callable[[Packets], Replies]) ->
             packets = opening.send(ask(packets))
     except StopIteration:
         return
+
+
+def meet(
+    server: Server, there: Iterable[Place], ask: Callable[[Mapping[int, Place], Packets], Replies]
+) -> dict[int, Place]:
+    """Learn which place is which client, by number, and begin the run."""
+    asked = dict(enumerate(there))
+    hellos = ask(asked, dict.fromkeys(asked, HELLO))
+    known = introduced([(asked[i], hello) for i, hello in hellos.items()], server.clients)
+    places = {k: place for k, (place, _) in known.items()}
+    begin(server, {k: hello for k, (_, hello) in known.items()}, partial(ask, places))
+    return places
 
 
 def introduced(hellos: Iterable[tuple[Place, Packet | Refused]], clients: int) -> dict[int, tuple[Place, Packet]]:
