@@ -23,7 +23,7 @@ from fedstat._checks import number as real
 from fedstat.export.client import Client
 from fedstat.export.packet import Packet, Refused
 from fedstat.export.server import Packets, Replies, Server
-from fedstat.export.talk import Over, meet, read, until_over, welcome_back
+from fedstat.export.talk import Over, decoded, meet, read, until_over, welcome_back
 from fedstat.inference import complete_mean
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # nothing is to be sent anywhere; Flower reads it at its import
@@ -188,12 +188,4 @@ def from_records(records: RecordDict) -> Packet:
     arrays, numbers = records.array_records.get(_ARRAYS), records.metric_records.get(_NUMBERS)
     if arrays is None or numbers is None or len(records) != 2:
         raise Refused(f"a message must hold the records {_ARRAYS!r} and {_NUMBERS!r} alone, got {sorted(records)}.")
-    found = {}
-    for name, array in arrays.items():
-        try:
-            found[name] = array.numpy()
-        except Exception as error:  # any bytes may lie there
-            raise Refused(f"array {name!r} is none: {error}") from None
-    if lists := [name for name, value in numbers.items() if not isinstance(value, int | float)]:
-        raise Refused(f"number {lists[0]!r} must be one number, got {numbers[lists[0]]!r}.")
-    return Packet(found, dict(numbers))  # type: ignore[arg-type]
+    return decoded({name: array.numpy for name, array in arrays.items()}, numbers)

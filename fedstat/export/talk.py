@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from fedstat.export.packet import Ask, Packet, Refused, number
 from fedstat.export.server import Packets, Replies, Server
 
@@ -44,6 +46,26 @@ def read(decode: Callable[..., Packet], *carried: Any) -> Packet | Refused:
         return decode(*carried)
     except Refused as error:
         return error
+
+
+def decoded(arrays: Mapping[str, Callable[[], np.ndarray]], numbers: Mapping[str, Any]) -> Packet:
+    """Return the packet of arrays, which are read here, and of numbers.
+
+    Raises
+    ------
+    Refused
+        If an array cannot be read, or a number is none.
+    """
+    found = {}
+    for name, array in arrays.items():
+        try:
+            found[name] = array()
+        except Exception as error:  # any bytes may lie there
+            raise Refused(f"array {name!r} is none: {error}") from None
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Refused(f"number {name!r} must be one number, got {value!r}.")
+    return Packet(found, dict(numbers))
 
 
 def begin(server: Server, hellos: Replies, ask: Callable[[Packets], Replies]) -> None:

@@ -180,8 +180,10 @@ def invert(
 
 
 def _check(objective: str, optimizer: str, labels: str, personal: str, bounds: tuple[float, float] | None) -> None:
-    choice("objective", objective, get_args(Objective)), choice("optimizer", optimizer, get_args(Optimizer))
-    choice("labels", labels, get_args(Labels)), choice("personal", personal, get_args(Personal))
+    choice("objective", objective, get_args(Objective))
+    choice("optimizer", optimizer, get_args(Optimizer))
+    choice("labels", labels, get_args(Labels))
+    choice("personal", personal, get_args(Personal))
     if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
         raise ValueError(f"bounds must be the least and the largest value of an input, got {bounds!r}.")
 

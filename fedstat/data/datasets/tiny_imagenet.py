@@ -10,6 +10,7 @@ from fedstat.data.datasets.archive import members
 from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.jpeg import decode_jpeg
 from fedstat.data.datasets.published import downloads
+from fedstat.data.datasets.text import decode_text
 
 _SIDE = 64
 _CLASSES = 200
@@ -32,7 +33,7 @@ def _read(folder: Path) -> Dataset:
         if name in _TABLES:
             if size > _TABLE_BYTES:
                 raise ValueError(f"{path}: {member} has {size:,} bytes, more than the {_TABLE_BYTES:,} of a table.")
-            tables[name] = _text(open_member().read(), f"{path}: {member}")
+            tables[name] = decode_text(open_member().read(), f"{path}: {member}")
         elif name.endswith(".JPEG"):
             names.append(name)
     missing = [name for name in _TABLES if name not in tables]
@@ -62,13 +63,6 @@ def _read(folder: Path) -> Dataset:
         classes,
         np.array([name in held_out for name in order]),
     )
-
-
-def _text(raw: bytes, where: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where} is no text: {error}.") from None
 
 
 SOURCE = Source(
