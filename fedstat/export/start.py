@@ -18,7 +18,8 @@ from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.method import Federation, Method, State, rows, stack
 from fedstat.federated.replicate import Replicate
-from fedstat.federated.run import Bench, make_federation
+from fedstat.federated.rounds import make_federation
+from fedstat.federated.route import Equipment
 from fedstat.federated.store import ClientStore
 
 
@@ -110,8 +111,8 @@ def federation_of(
     repeat; None where they are not known.
     """
     nothing = StackedSamples(torch.zeros(0), torch.zeros(0), np.zeros(0, int), torch.float32)
-    bench = Bench("cross_entropy", training, nothing)
-    federation = make_federation(method, seat, bench)
+    equipment = Equipment("cross_entropy", training, nothing)
+    federation = make_federation(method, seat, equipment)
     roster: Any = Roster(len(seat.clients), seat.clients.classes, counts)
 
     def warmup(start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:

@@ -12,7 +12,7 @@ from fedstat._checks import whole
 from fedstat.inference.reading.choosing import SPLITS, Estimand, Part, choose_metric, choose_models, choose_split
 from fedstat.inference.reading.formats.tidy import shares_reduced
 from fedstat.inference.reading.joining import Windows, joined, with_bytes, with_samples
-from fedstat.inference.reading.opening import Run
+from fedstat.inference.reading.opening import Entry
 from fedstat.inference.reading.reduction import reduce
 from fedstat.inference.reading.sameness import check_same
 from fedstat.inference.reading.scores import Scores
@@ -56,7 +56,7 @@ class Gathered:
 
 
 def gather(
-    runs: Mapping[str, Run],
+    runs: Mapping[str, Entry],
     metric: str | None,
     split: str | None,
     last: int,
@@ -197,7 +197,7 @@ def _own_rounds(part: Part, last: int, name: str) -> str:
     return f"{name} counts by its {which}{all_of_it if learning else ''}."
 
 
-def _clients(runs: Mapping[str, Run]) -> pd.DataFrame | None:
+def _clients(runs: Mapping[str, Entry]) -> pd.DataFrame | None:
     """Return what is known of the clients, a row for each seed and client; None where runs tell other things."""
     import pandas as pd
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedstat.inference.reading.choosing import Part
 from fedstat.inference.reading.cost_so_far import bytes_spent
-from fedstat.inference.reading.opening import Run
+from fedstat.inference.reading.opening import Entry
 from fedstat.inference.reading.scores import Scores
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _gaps(
     )
 
 
-def with_bytes(scores: Scores, runs: Mapping[str, Run], labels: Mapping[tuple[str, str], str]) -> Scores:
+def with_bytes(scores: Scores, runs: Mapping[str, Entry], labels: Mapping[tuple[str, str], str]) -> Scores:
     """Add the bytes that rounds cost, from runs in memory whose methods keep their labels."""
     import pandas as pd
 
