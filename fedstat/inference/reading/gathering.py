@@ -10,8 +10,9 @@ import numpy as np
 
 from fedstat._checks import whole
 from fedstat.inference.reading.choosing import SPLITS, Estimand, Part, choose_metric, choose_models, choose_split
+from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.inference.reading.formats.tidy import shares_reduced
-from fedstat.inference.reading.joining import Windows, joined, with_bytes, with_samples
+from fedstat.inference.reading.joining import Windows, joined, with_samples
 from fedstat.inference.reading.opening import Run
 from fedstat.inference.reading.reduction import reduce
 from fedstat.inference.reading.sameness import check_same
@@ -106,8 +107,9 @@ def gather(
         )
     scores = joined(parts, labels, metric, split, windows)
     clients = _clients(runs)
+    renamed = {name for (name, label), of in labels.items() if label != of}
     return Gathered(
-        with_bytes(with_samples(scores, clients), runs, labels),
+        with_bytes(with_samples(scores, clients), [run.traffic for name, run in runs.items() if name not in renamed]),
         configs,
         clients,
         tuple(notes),

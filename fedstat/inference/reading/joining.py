@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat.inference.reading.choosing import Part
-from fedstat.inference.reading.cost_so_far import bytes_spent
-from fedstat.inference.reading.opening import Run
 from fedstat.inference.reading.scores import Scores
 
 if TYPE_CHECKING:
@@ -103,18 +101,6 @@ def _gaps(
         f"{wrong.sum() + absent.sum()} of {counts.sum() + absent.sum()} values of {metric} are missing "
         f"({', '.join(words)}), the first at client {clients[k]} under seed {seeds[s]}"
     )
-
-
-def with_bytes(scores: Scores, runs: Mapping[str, Run], labels: Mapping[tuple[str, str], str]) -> Scores:
-    """Add the bytes that rounds cost, from runs in memory whose methods keep their labels."""
-    import pandas as pd
-
-    renamed = {name for (name, label), of in labels.items() if label != of}
-    known = [run.traffic for name, run in runs.items() if run.traffic is not None and name not in renamed]
-    if not known:
-        return scores
-    spent = bytes_spent(pd.concat([one.astype({"method": object}) for one in known], ignore_index=True), scores)
-    return replace(scores, spent={"bytes": spent}) if (spent > 0).any() else scores
 
 
 def with_samples(scores: Scores, clients: pd.DataFrame | None) -> Scores:

@@ -135,22 +135,17 @@ def read_results(
     import pandas as pd
 
     from fedstat.inference.reading.formats import fedstat
-    from fedstat.inference.reading.formats.tidy import RUN, as_shares, refuse_repeats, typed
+    from fedstat.inference.reading.formats.tidy import RUN, as_shares, refuse_repeats, typed, whole
 
-    files = _files(path, kind)
-    if files[0].kind == "fedstat":
-        if columns:
-            raise ValueError(f"columns is for tables; {files[0].path} is a fedstat run, whose names are known.")
-        file, config, clients, plan = fedstat.facts(files[0].path)
-        history = fedstat.read(file)
-        if metric is not None:
-            history = _of_metric(history, metric, str(path))
-        return Measurements(history, config, clients, plan, str(path))
-    parts = [_part(file, columns, metric) for file in files]
-    source = str(files[0].path) + f" and {len(files) - 1} more files" * (len(files) > 1)
-    history = pd.concat([_frame(part.batches) for part in parts], ignore_index=True)
-    if metric is not None:
-        history = _of_metric(history, metric, source)
+    opened = open_results(path, columns=columns, metric=metric, kind=kind)
+    if opened.config is not None:
+        run = fedstat.read(replace(opened.parts[0].batches, metric=None))
+        history = _of_metric(run, metric, str(path))
+        return Measurements(history, opened.config, opened.clients, opened.plan, str(path))
+    more = len(opened.parts) - 1
+    source = opened.source + f" and {more} more files" * (more > 0)
+    tables = pd.concat([whole(part.batches) for part in opened.parts], ignore_index=True)
+    history = _of_metric(tables, metric, source)
     if history.empty:
         raise ValueError(f"{source} has no rows.")
     clients = None
@@ -161,8 +156,8 @@ def read_results(
         clients = history[["seed", "client"]].assign(name=names).dropna().drop_duplicates()
         clients = clients.sort_values(["seed", "client"], ignore_index=True)
     history, percent = as_shares(typed(history), source)
-    refuse_repeats(history, source, _distinct(name for part in parts for name in part.unread))
-    return Measurements(history, None, clients, None, source, (*_notes(parts), *percent), _measured(parts))
+    refuse_repeats(history, source, _distinct(name for part in opened.parts for name in part.unread))
+    return Measurements(history, None, clients, None, source, (*opened.notes, *percent), opened.measured)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,12 +173,13 @@ class Opened:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was assumed because the files do not say it, and what was not read."""
-        return _notes(self.parts)
+        return _distinct(note for part in self.parts for note in part.notes)
 
     @property
     def measured(self) -> str | None:
-        """What a value is, in words, where the format says it."""
-        return _measured(self.parts)
+        """What a value is, in words, where the format of all files says the same."""
+        told = {part.measured for part in self.parts}
+        return told.pop() if len(told) == 1 else None
 
     def survey(self) -> dict[tuple[str, str], np.ndarray]:
         """Return the evaluated rounds of every (metric, split), from the columns that say them."""
@@ -208,14 +204,13 @@ def open_results(
     from fedstat.inference.reading.formats.tidy import Content
 
     files = _files(path, kind)
-    config = clients = plan = None
     if files[0].kind == "fedstat":
         if columns:
             raise ValueError(f"columns is for tables; {files[0].path} is a fedstat run, whose names are known.")
         history, config, clients, plan = fedstat.facts(files[0].path)
         part = Content(replace(history, metric=metric), ())
         return Opened([part], config, clients, plan, str(files[0].path))
-    return Opened([_part(file, columns, metric) for file in files], config, clients, plan, str(files[0].path))
+    return Opened([_part(file, columns, metric) for file in files], None, None, None, str(files[0].path))
 
 
 def reduce_file(
@@ -383,32 +378,13 @@ def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | N
     return readers[file.kind](file.path, given)
 
 
-def _frame(batches: Iterable[Any]) -> pd.DataFrame:
-    """Return batches as one table in memory."""
-    import pandas as pd
-    import pyarrow as pa
-
-    found = list(batches)
-    if found and isinstance(found[0], pd.DataFrame):
-        return found[0]
-    return pa.Table.from_batches(found).unify_dictionaries().to_pandas()
-
-
-def _of_metric(history: pd.DataFrame, metric: str, source: str) -> pd.DataFrame:
+def _of_metric(history: pd.DataFrame, metric: str | None, source: str) -> pd.DataFrame:
+    if metric is None:
+        return history
     if not (rows := history["metric"] == metric).any():
         known = ", ".join(map(str, history["metric"].unique()))
         raise ValueError(f"metric {metric!r} is not in {source}; it has {known or 'no metric'}.")
     return history[rows].reset_index(drop=True)
-
-
-def _notes(parts: Sequence[Content]) -> tuple[str, ...]:
-    return _distinct(note for part in parts for note in part.notes)
-
-
-def _measured(parts: Sequence[Content]) -> str | None:
-    """Return what the values of all files are; None where that differs."""
-    told = {part.measured for part in parts}
-    return told.pop() if len(told) == 1 else None
 
 
 def _distinct(words: Iterable[str]) -> tuple[str, ...]:

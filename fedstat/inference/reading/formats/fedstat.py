@@ -15,7 +15,7 @@ import pandas as pd
 
 from fedstat._files import complete_folder, sha256
 from fedstat.inference.analysis_plan import AnalysisPlan
-from fedstat.inference.reading.formats.tidy import COLUMNS, typed
+from fedstat.inference.reading.formats.tidy import COLUMNS, typed, whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,25 +153,12 @@ def read(history: History) -> pd.DataFrame:
     ValueError
         If a column is missing.
     """
-    import pyarrow as pa
-
-    return typed(pa.Table.from_batches(list(_whole(history))).unify_dictionaries().to_pandas())
-
-
-def _whole(history: History) -> Iterator[pa.RecordBatch]:
-    """Yield the rows, at least one batch of them, which may be empty."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     for file in history.files:
         if lacking := [name for name in COLUMNS if name not in pq.read_schema(file).names]:
             raise ValueError(f"{file} lacks the column {lacking[0]!r}.")
-    empty = True
-    for batch in history:
-        empty = False
-        yield batch
-    if empty:
-        yield pa.RecordBatch.from_pandas(pd.DataFrame({name: [] for name in COLUMNS}), preserve_index=False)
+    return typed(whole(history))
 
 
 def traffic(folder: Path) -> pd.DataFrame:

@@ -77,15 +77,7 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     tables = []
     for name in table:
         metric, split, stage = _COLUMN.fullmatch(str(name)).groups()  # type: ignore[union-attr]
-        tables.append(
-            rows(
-                method,
-                seed,
-                epochs + 1,
-                metric,
-                table[name] / 100,
-                split=_SPLITS[split],
-                estimand=f"{stage} local training",
-            )
-        )
-    return Content([pd.concat(tables, ignore_index=True).assign(setting=setting)], notes, _MEASURED)
+        model, values = f"{stage} local training", table[name] / 100
+        own = rows(method, seed, epochs + 1, metric, values, split=_SPLITS[split], estimand=model)
+        tables.append(own.assign(setting=setting))
+    return Content(tables, notes, _MEASURED)

@@ -118,7 +118,7 @@ def whole(cells: pd.Series, source: Path) -> list[int]:
 
 def wide(
     table: pd.DataFrame, step: str, columns: Mapping[str, tuple[Named, str]], source: Path
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
+) -> tuple[list[pd.DataFrame], tuple[str, ...]]:
     """Return the tidy rows of columns of values by step, and the names of those that hold no numbers.
 
     Parameters
@@ -136,8 +136,6 @@ def wide(
     ValueError
         If steps are not whole, or nothing holds numbers, or a column of a known metric does not.
     """
-    import pandas as pd
-
     tables, others = [], []
     for column, ((method, seed), name) in columns.items():
         own = table[table[column] != ""]
@@ -152,4 +150,4 @@ def wide(
         tables.append(rows(method, seed, whole(own[step], source), metric, values, split=split))
     if not any(map(len, tables)):
         raise ValueError(f"{source} holds no numbers by step.")
-    return pd.concat(tables, ignore_index=True), tuple(others)
+    return tables, tuple(others)

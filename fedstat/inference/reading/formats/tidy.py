@@ -37,7 +37,7 @@ class Content:
     Attributes
     ----------
     batches : iterable of DataFrame or pyarrow.RecordBatch
-        The rows.
+        The rows; it can be passed over several times.
     notes : sequence of str
         What was assumed about them, and what was not read.
     measured : str, optional
@@ -71,6 +71,17 @@ def rows(
             "value": np.asarray(values, float),
         }
     )
+
+
+def whole(batches: Iterable[Any]) -> pd.DataFrame:
+    """Return batches as one table in memory, without rows if there are none."""
+    import pandas as pd
+    import pyarrow as pa
+
+    found = list(batches)
+    if found and not isinstance(found[0], pd.DataFrame):
+        return pa.Table.from_batches(found).unify_dictionaries().to_pandas()
+    return pd.concat(found or [pd.DataFrame(columns=list(COLUMNS))], ignore_index=True)
 
 
 def typed(table: pd.DataFrame) -> pd.DataFrame:

@@ -65,4 +65,4 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
             notes.append("wandb drew several steps as one point of the panel: a value is their mean")
     history, others = wide(table, step, columns, path)
     notes += [f"rounds are the column {step!r} of wandb"] + [f"columns not read: {', '.join(others)}"] * bool(others)
-    return Content([history], tuple(notes))
+    return Content(history, tuple(notes))
