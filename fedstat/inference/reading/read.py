@@ -138,9 +138,8 @@ def read_results(
     from fedstat.inference.reading.formats.tidy import RUN, as_shares, refuse_repeats, typed, whole
 
     opened = open_results(path, columns=columns, metric=metric, kind=kind)
-    if opened.config is not None:
-        run = fedstat.read(replace(opened.parts[0].batches, metric=None))
-        history = _of_metric(run, metric, str(path))
+    if isinstance(run := opened.parts[0].batches, fedstat.History):
+        history = _of_metric(fedstat.read(replace(run, metric=None)), metric, str(path))
         return Measurements(history, opened.config, opened.clients, opened.plan, str(path))
     more = len(opened.parts) - 1
     source = opened.source + f" and {more} more files" * (more > 0)
