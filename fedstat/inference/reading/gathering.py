@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat._checks import whole
-from fedstat.inference.reading.choosing import SPLITS, Estimand, Part, choose_metric, choose_models, choose_split
+from fedstat.inference.reading.choosing import Estimand, Part, choose_metric, choose_models, choose_split
 from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.inference.reading.formats.tidy import shares_reduced
 from fedstat.inference.reading.joining import Windows, joined, with_samples
 from fedstat.inference.reading.opening import Run
 from fedstat.inference.reading.reduction import reduce
 from fedstat.inference.reading.sameness import check_same
-from fedstat.inference.reading.scores import Scores
+from fedstat.inference.reading.scores import SPLITS, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,11 +156,11 @@ def _window(parts: Mapping[str, Part], last: int, across: Sequence[str]) -> Wind
     ValueError
         If runs end after different rounds or were evaluated after others, and may not.
     """
-    for part in parts.values() if "rounds" in across else [None]:
-        some = parts if part is None else {"": part}
+    groups = [[part] for part in parts.values()] if "rounds" in across else [list(parts.values())]
+    for group in groups:
         ends = {
             (label, int(seed)): int(end)
-            for one in some.values()
+            for one in group
             for label, i in one.rows.items()
             for seed, end in zip(one.reduced.seeds, one.reduced.last_round[i], strict=True)
             if end >= 0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedstat._checks import whole
+from fedstat.inference.reading.scores import usual_metric, usual_split
 
 #: Above so many cells (run, round, client) repeated rows are found by their number only, not one by one.
 _CELLS = 2**30
@@ -199,21 +200,19 @@ def _run_numbers(runs: _Index, codes: Sequence[np.ndarray], sizes: tuple[int, in
 
 def _chosen(known: Mapping[tuple[str, str], Any], metric: str | None, split: str | None) -> tuple[str, str]:
     """Return metric and split to reduce, by default as `reduce` says."""
-    metrics, splits = (list(dict.fromkeys(pair[i] for pair in known)) for i in (0, 1))
+    metrics = list(dict.fromkeys(name for name, _ in known))
     if not known:
         raise ValueError("the history has no rows.")
+    metric = usual_metric(metrics) if metric is None else metric
     if metric is None:
-        metric = next((name for name in ("accuracy", "mse") if name in metrics), metrics[0])
-        if metric not in ("accuracy", "mse") and len(metrics) > 1:
-            raise ValueError(f"metric must be given, one of {', '.join(metrics)}.")
+        raise ValueError(f"metric must be given, one of {', '.join(metrics)}.")
     if metric not in metrics:
         raise ValueError(f"metric must be one of {', '.join(metrics)}, got {metric!r}.")
     splits = [s for m, s in known if m == metric]
     if split is None:
-        usual = next((name for name in ("test", "validation", "train") if name in splits), None)
-        if usual is None and len(splits) > 1:
-            raise ValueError(f"split must be given for {metric}, one of {', '.join(splits)}.")
-        split = usual or splits[0]
+        split = usual_split(splits) or (splits[0] if len(splits) == 1 else None)
+    if split is None:
+        raise ValueError(f"split must be given for {metric}, one of {', '.join(splits)}.")
     if split not in splits:
         raise ValueError(f"split must be one of {', '.join(splits)} for {metric}, got {split!r}.")
     return metric, split
