@@ -170,7 +170,7 @@ def reduce(
         t = np.searchsorted(rounds, seen)[t]
         kept = _column(batch, "kept")
         window = t >= first if kept is None else np.asarray(kept, bool)[rows]
-        sums.add(run, t, k, _values(batch)[rows], window)
+        sums.add(run, t, k, np.asarray(_column(batch, "value"), float)[rows], window)
     if wrong := [one for one in index["seed"].labels if not isinstance(one, int | np.integer)]:
         raise ValueError(f"column 'seed' must hold whole numbers, got {wrong[0]!r}. Number the seeds.")
     sums.refuse_repeats(len(rounds) - first)
@@ -292,9 +292,7 @@ def _add(
     low = int(cell.min())
     cell -= low
     finite = np.isfinite(value)
-    for name, weights in {"sum": value, "count": None, "gaps": None if finite.all() else ~finite}.items():
-        if weights is None and name == "gaps":
-            continue
+    for name, weights in {"sum": value, "count": None, **({} if finite.all() else {"gaps": ~finite})}.items():
         found = np.bincount(cell, weights)
         with np.errstate(invalid="ignore"):  # inf - inf
             sums[name].reshape(-1)[low : low + len(found)] += found
@@ -397,21 +395,11 @@ def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
     import pyarrow as pa
 
     column = _column(batch, name)
-    arrow = isinstance(column, pa.Array)
-    if (
-        pa.types.is_primitive(column.type)
-        if arrow
-        else isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
-    ):
+    if isinstance(column, pa.Array) and not pa.types.is_primitive(column.type):
+        column = column.dictionary_encode().to_pandas()
+    if isinstance(column, pa.Array) or (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"):
         labels, codes = _distinct(_numbers(batch, name))
         return labels.tolist(), codes
-    if arrow:
-        if column.null_count:
-            raise ValueError(
-                f"column {name!r} has {column.null_count} empty places; fill them or leave these rows out."
-            )
-        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
     if isinstance(column.dtype, pd.CategoricalDtype):
         found, codes = column.cat.categories, np.asarray(column.cat.codes)
     else:
@@ -423,14 +411,7 @@ def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
 
 def _numbers(batch: Any, name: str) -> np.ndarray:
     """Return a column of whole numbers, shape (n,)."""
-    column = _column(batch, name)
-    found = column.to_numpy(zero_copy_only=False) if hasattr(column, "null_count") else np.asarray(column)
+    found = np.asarray(_column(batch, name))
     if not np.issubdtype(found.dtype, np.integer):
         raise ValueError(f"column {name!r} must hold whole numbers, got {found.dtype}.")
     return found.astype(np.int64, copy=False)
-
-
-def _values(batch: Any) -> np.ndarray:
-    column = _column(batch, "value")
-    found = column.to_numpy(zero_copy_only=False) if hasattr(column, "null_count") else np.asarray(column)
-    return found.astype(float, copy=False)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fedstat.inference.reading.formats.runs import first_line
 from fedstat.inference.reading.formats.tidy import Content, rows
 
 _COLUMN = re.compile(r"(accuracy|(?:micro|macro)_(?:precision|recall))_(train|val|test)_(before|after)")
@@ -34,9 +35,8 @@ _MEASURED = (
 
 def wrote(path: Path) -> bool:
     """Tell whether a CSV file has the columns of FL-bench."""
-    with path.open("rb") as file:
-        names = file.readline(10_000).decode("utf-8-sig", "replace").strip().split(",")
-    return names[0] == "epoch" and len(names) > 1 and all(map(_COLUMN.fullmatch, names[1:]))
+    names = first_line(path)
+    return names[:1] == ["epoch"] and len(names) > 1 and all(map(_COLUMN.fullmatch, names[1:]))
 
 
 def read(path: Path, given: Mapping[str, Any]) -> Content:
