@@ -356,8 +356,8 @@ def _rules(r: np.ndarray, observations: int | None, kappa: float, decide: bool, 
 
 def _decision(rules: list[Retention], notes: list[str]) -> tuple[int, str]:
     """Return the number of factors of a table, and which rule decided it."""
-    parallel = [rule for rule in rules if rule.rule == "parallel analysis (of components)"]
-    rule = parallel[0] if parallel else rules[-1]  # without the number of rows the minimum average partial
+    # without the number of rows the minimum average partial
+    rule = next((rule for rule in rules if rule.rule == "parallel analysis (of components)"), rules[-1])
     if rule.n_factors == 0:
         notes.append(
             f"{rule.rule} finds no factor: independent columns would look the same. One is extracted all the same."

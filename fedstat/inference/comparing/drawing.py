@@ -263,8 +263,7 @@ def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray,
 
 
 def _alike(samples: np.ndarray, there: np.ndarray) -> bool:
-    known = np.where(there, samples, np.nan)
-    low, high = np.where(there, known, np.inf).min(axis=0), np.where(there, known, -np.inf).max(axis=0)
+    low, high = np.where(there, samples, np.inf).min(axis=0), np.where(there, samples, -np.inf).max(axis=0)
     return bool((low >= high).all())
 
 

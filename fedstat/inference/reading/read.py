@@ -284,7 +284,6 @@ def _files(path: Any, kind: str | None) -> list[_File]:
             if own[0].kind == "fedstat":
                 raise ValueError(f"{own[0].path} is a fedstat run, which names its methods; give it without a label.")
             found += [replace(file, given={"method": str(label), "seed": i}) for i, file in enumerate(own)]
-        paths: Any = path
     else:
         paths = [path] if isinstance(path, str | Path) or flower.content_of(path) else list(path)
         found = [file for one in paths for file in _listed(one, kind)]

@@ -225,10 +225,10 @@ def open_table(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{path} has two columns {twice[0]!r}; rename one.")
     mapping = _mapping(path, columns or {}, names)
-    ours = {name: mapping.get(name, name) for name in names}
-    percent = {name for name, of in ours.items() if of is not None and of.endswith(" %")}
-    ours = {name: of.removesuffix(" %") if of is not None else None for name, of in ours.items()}
-    for target in {of for of in ours.values() if of is not None}:
+    told = {name: of for name in names if (of := mapping.get(name, name)) is not None}
+    percent = {name for name, of in told.items() if of.endswith(" %")}
+    ours = {name: of.removesuffix(" %") for name, of in told.items()}
+    for target in {*ours.values()}:
         same = [name for name, of in ours.items() if of == target]
         if len(same) > 1:
             raise ValueError(f"{path}: columns {same[0]!r} and {same[1]!r} are both {target!r}; map one to None.")
@@ -240,7 +240,7 @@ def open_table(
     wide = {
         name: of
         for name, of in ours.items()
-        if of is not None and of not in _OURS and (of in METRICS or name in mapping or metric in (of, name))
+        if of not in _OURS and (of in METRICS or name in mapping or metric in (of, name))
     }
     only = None
     if value is not None and "metric" in found:
