@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedstat.inference.comparing import drawing, printing
-from fedstat.inference.reading.scores import Scores
+from fedstat.inference.comparing.compared import Compared
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Compared):
     """Methods compared; ``print`` it, draw it, or take its tables.
 
     Attributes
@@ -64,28 +62,6 @@ class Comparison:
     >>> print(*found.conclusions)
     Ditto (by 10.0 points [8.7, 11.3]) is better than FedAvg.
     """
-
-    scores: Scores
-    summary: pd.DataFrame
-    differences: pd.DataFrame
-    control: str | None
-    level: float
-    simultaneous: bool
-    margin: float | None
-    estimand: str
-    conclusions: tuple[str, ...]
-    notes: tuple[str, ...]
-    generalises: str
-
-    @property
-    def aim(self) -> float | None:
-        """The difference that seeds needed are counted for: the margin, or for shares a point; None without either."""
-        return self.scores.aim(self.margin)
-
-    @property
-    def gaps(self) -> Mapping[str, str]:
-        """The number of missing values in words, by method; methods without missing values are left out."""
-        return self.scores.missing
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw a forest of the differences with their intervals."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.reading.scores import Scores, better
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Above so many methods pairs are counted rather than named.
 _NAMED = 6

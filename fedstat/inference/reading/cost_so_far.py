@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.reading.scores import Scores
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def with_bytes(scores: Scores, traffic: Iterable[pd.DataFrame | None]) -> Scores:
     """Add the bytes that rounds cost, as far as the tables of runs tell and the scores do not."""
-    import pandas as pd
-
     known = [table.astype({"method": object}) for table in traffic if table is not None]
     if not known or "bytes" in (scores.spent or {}):
         return scores

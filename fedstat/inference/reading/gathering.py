@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat._checks import whole
 from fedstat.inference.reading.choosing import Estimand, Part, choose_metric, choose_models, choose_split
@@ -17,9 +18,6 @@ from fedstat.inference.reading.opening import Run
 from fedstat.inference.reading.reduction import reduce
 from fedstat.inference.reading.sameness import check_same
 from fedstat.inference.reading.scores import SPLITS, Scores
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +199,6 @@ def _own_rounds(part: Part, last: int, name: str) -> str:
 
 def _clients(runs: Mapping[str, Run]) -> pd.DataFrame | None:
     """Return what is known of the clients, a row for each seed and client; None where runs tell other things."""
-    import pandas as pd
-
     known = [run.clients for run in runs.values() if run.clients is not None and set(SPLITS) & set(run.clients)]
     if not known:
         return None

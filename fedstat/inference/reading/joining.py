@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.reading.choosing import Part
 from fedstat.inference.reading.scores import Scores
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: The rounds that all runs average over; None where each run has its own.
 Windows = tuple[int, ...] | None

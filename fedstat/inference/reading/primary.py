@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from fedstat._checks import whole
 from fedstat.inference.reading.choosing import Estimand, measured_models
 from fedstat.inference.reading.missing import complete_mean
 from fedstat.inference.reading.scores import usual_split
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def primary_summary(

@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from fedstat._checks import choice, local
+from fedstat.inference.reading.formats import fedstat, fl_bench, flamby, flower, mlflow, pflib, tensorboard, wandb
 from fedstat.inference.reading.formats.json_lines import LINES, first_keys, frame
+from fedstat.inference.reading.formats.runs import first_line
+from fedstat.inference.reading.formats.tables import in_memory, open_table
+from fedstat.inference.reading.formats.tidy import RUN, Content, as_shares, refuse_repeats, shares_reduced, typed, whole
 from fedstat.inference.reading.reduction import Reduced, reduce, survey
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from fedstat.inference.reading.formats.tidy import Content
 
 _KINDS = ("fedstat", "table", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", "mlflow")
 _TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq", *LINES)
@@ -132,10 +133,6 @@ def read_results(
     >>> print(*compare(found).conclusions)
     B (by 10.0 points [7.5, 12.5]) is better than A.
     """
-    import pandas as pd
-
-    from fedstat.inference.reading.formats import fedstat
-    from fedstat.inference.reading.formats.tidy import RUN, as_shares, refuse_repeats, typed, whole
 
     opened = open_results(path, columns=columns, metric=metric, kind=kind)
     if isinstance(run := opened.parts[0].batches, fedstat.History):
@@ -199,9 +196,6 @@ def open_results(
     kind: str | None = None,
 ) -> Opened:
     """Open results without holding them in memory; arguments and errors are those of `read_results`."""
-    from fedstat.inference.reading.formats import fedstat
-    from fedstat.inference.reading.formats.tidy import Content
-
     files = _files(path, kind)
     if files[0].kind == "fedstat":
         if columns:
@@ -243,8 +237,6 @@ def reduce_file(
     ...     reduce_file(file).values[0, 0]
     array([0.5, 0.7])
     """
-    from fedstat.inference.reading.formats.tidy import shares_reduced
-
     opened = open_results(path, columns=columns, metric=metric, kind=kind)
     known = opened.survey()
     if metric is not None and not known:
@@ -269,13 +261,9 @@ class _File:
 
 def _files(path: Any, kind: str | None) -> list[_File]:
     """List the files that `path` names, with their formats; a fedstat run is the only one."""
-    from fedstat.inference.reading.formats import flower
-
     if kind is not None:
         choice("kind", kind, _KINDS)
     if hasattr(path, "columns"):
-        from fedstat.inference.reading.formats.tables import in_memory
-
         return [_File(Path("the table"), "table", {}, in_memory(path))]
     if isinstance(path, Mapping):
         found = []
@@ -300,8 +288,6 @@ def _files(path: Any, kind: str | None) -> list[_File]:
 
 def _listed(place: Any, kind: str | None) -> list[_File]:
     """List the files of results at one place."""
-    from fedstat.inference.reading.formats import fedstat, fl_bench, flower, mlflow
-
     if content := flower.content_of(place):
         return [_File(Path("Flower's result"), "flower", {}, content)]
     path = local("path", place)
@@ -339,9 +325,6 @@ def _turn(file: Path, files: Sequence[Path]) -> int:
 
 def _kind(path: Path) -> str:
     """Return the format of a file."""
-    from fedstat.inference.reading.formats import fl_bench, flamby, flower, tensorboard, wandb
-    from fedstat.inference.reading.formats.runs import first_line
-
     name = path.name.lower()
     if name.endswith((".h5", ".hdf5")):
         return "pflib"
@@ -358,10 +341,6 @@ def _kind(path: Path) -> str:
 
 def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | None) -> Content:
     """Open one file."""
-    from fedstat.inference.reading.formats import fl_bench, flamby, flower, mlflow, pflib, tensorboard, wandb
-    from fedstat.inference.reading.formats.tables import open_table
-    from fedstat.inference.reading.formats.tidy import Content
-
     if file.kind == "table":
         lines = file.frame is None and file.path.name.lower().endswith(LINES)
         table = open_table(file.path, columns, metric, file.given, frame(file.path) if lines else file.frame)

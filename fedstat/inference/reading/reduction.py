@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat._checks import whole
 from fedstat.inference.reading.scores import usual_metric, usual_split
@@ -391,7 +392,6 @@ def _column(batch: Any, name: str) -> Any:
 
 def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
     """Return the labels of a column and the place of each row's label among them."""
-    import pandas as pd
     import pyarrow as pa
 
     column = _column(batch, name)

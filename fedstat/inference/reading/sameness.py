@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import pandas as pd
 
 from fedstat.inference.formatting import listed
 from fedstat.inference.intervals.design import Design
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: In what runs may differ where ``across`` names it.
 ACROSS = ("data", "participants", "rounds")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.reading.formats.runs import first_line
 from fedstat.inference.reading.formats.tidy import Content, rows
@@ -47,8 +48,6 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     ValueError
         If the file is no table of FL-bench, or if nothing tells its method or seed.
     """
-    import pandas as pd
-
     if not wrote(path):
         raise ValueError(f"{path} has no columns epoch, accuracy_test_before and the like, as FL-bench writes them.")
     try:

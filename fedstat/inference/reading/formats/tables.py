@@ -7,15 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedstat.inference.reading.formats.tidy import BESIDE, COLUMNS, METRICS, RUN, TEXT, UNNAMED
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Names of columns that other programs use, without case and marks, by ours. They are suggested, never guessed.
 _VARIANTS = {

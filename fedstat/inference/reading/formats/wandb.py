@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fedstat.inference.reading.formats.json_lines import LINES, objects
 from fedstat.inference.reading.formats.runs import NOTE, ONE, named, text_table, wide
 from fedstat.inference.reading.formats.tidy import Content
@@ -36,8 +38,6 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
         If the file is damaged or of another form; if a panel is grouped, since means over runs are no runs; or if
         nothing tells the method or the seed of a run.
     """
-    import pandas as pd
-
     if path.name.lower().endswith(LINES):
         logged = [{name: str(value) for name, value in of.items() if value is not None} for of in objects(path)]
         table = pd.DataFrame(logged, dtype=str).fillna("")
