@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 import fedstat as fs
-from fedstat.federated.engine import training
+from fedstat.federated.route import Route
 
 INPUTS, UNITS, SAMPLES, BATCH, EPOCHS, LR = 100, 200, 100, 20, 5, 0.05
 STEPS = EPOCHS * SAMPLES // BATCH
@@ -229,12 +229,12 @@ def engine(task: Task, *, general: bool) -> Callable[[], None]:
     rounds = fs.rounds(fs.FedAvg(), fs.models.mlp(INPUTS, UNITS, 1), data, settings)
 
     def turn() -> None:
-        closed_form = training.closed_form
-        training.closed_form = (lambda *_: None) if general else closed_form
+        dense = Route.dense
+        Route.dense = None if general else dense
         try:
             next(rounds)
         finally:
-            training.closed_form = closed_form
+            Route.dense = dense
 
     return turn
 

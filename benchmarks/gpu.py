@@ -18,7 +18,7 @@ import torch
 from conv import Setting, compare, engine, plain
 
 import fedstat as fs
-from fedstat.federated.engine.products import products
+from fedstat.federated.client.network import products
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from fedstat.experiment.build import population
 from fedstat.experiment.config import Experiment
-from fedstat.experiment.reading import read
+from fedstat.experiment.parsing import read
 from fedstat.experiment.run import run
 
 __all__ = ["Experiment", "population", "read", "run"]

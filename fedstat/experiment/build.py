@@ -23,7 +23,7 @@ from fedstat.data.datasets.base import Dataset
 from fedstat.data.npz import read_npz
 from fedstat.data.prepare import FitOn
 from fedstat.experiment import config
-from fedstat.experiment.reading import FACTS, executor, make_method, metrics, network, transformer
+from fedstat.experiment.parsing import FACTS, executor, make_method, metrics, network, transformer
 from fedstat.federated import Method
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.losses import choose_task

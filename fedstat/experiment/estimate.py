@@ -20,7 +20,7 @@ from fedstat.experiment.build import Setup, naming
 from fedstat.experiment.config import Experiment
 from fedstat.federated.engine.cost import COPIES, chunk_size, cost
 from fedstat.federated.engine.executor import choose, here
-from fedstat.federated.method import State, is_plain
+from fedstat.federated.method import State, own_steps
 from fedstat.federated.rounds import Round, participants
 from fedstat.federated.store import IN_MEMORY_BYTES
 
@@ -184,8 +184,7 @@ def _chunk(setup: Setup) -> int:
     if _per_client(setup):
         return 1
     network = setup.network
-    leaves = {name: leaf[None] for name, leaf in network.initial().items()}
-    return chunk_size(leaves, network, setup.sample, _batch_size(setup))
+    return chunk_size(network.bytes, network, setup.sample, _batch_size(setup))
 
 
 def _per_client(setup: Setup) -> bool:
@@ -241,7 +240,7 @@ def _stacks(setup: Setup, states: list[State], chosen: int) -> int:
     each = COPIES * largest + kept
     if _per_client(setup):  # each method and seed for itself
         return _STACKS * chosen * largest + torch.get_num_threads() * each
-    together = sum(size for label, size in leaves.items() if is_plain(setup.methods[label]))
+    together = sum(size for label, size in leaves.items() if not own_steps(setup.methods[label]))
     rows = chosen * len(setup.experiment.seeds)
     return _STACKS * rows * max(together, largest) + min(rows, _chunk(setup)) * each
 

@@ -10,7 +10,7 @@ import pandas as pd
 import fedstat as fs
 from fedstat._files import atomic_file
 from fedstat.experiment.build import Setup
-from fedstat.experiment.reading import grid_of
+from fedstat.experiment.parsing import grid_of
 from fedstat.federated.client.local import training_of
 from fedstat.federated.record.progress import Shown, announce
 from fedstat.tuning import Tuning

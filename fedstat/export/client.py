@@ -19,10 +19,13 @@ from fedstat.federated.client.local import Training
 from fedstat.federated.client.losses import choose_task
 from fedstat.federated.client.network import Model, Params
 from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.engine.evaluation import evaluate
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
-from fedstat.federated.method import Method, State, Update, rows
+from fedstat.federated.engine.training import train
+from fedstat.federated.method import Method, State, Update, rows, stack
 from fedstat.federated.replicate import check_samples
-from fedstat.federated.run import Bench, make_federation
+from fedstat.federated.rounds import make_federation
+from fedstat.federated.route import Equipment
 
 _MOST = 2**31 - 1
 
@@ -101,7 +104,7 @@ class Client:
             training.loss, None if codes is None else len(codes), outputs_of(self.seat.network, data.train)
         )
         samples = StackedSamples.stack([data.train], self.seat.network.dtype, "cpu")
-        self.bench = Bench(task, training, samples, rehearse(self.seat.network, data.train))
+        self.equipment = Equipment(task, training, samples, rehearse(self.seat.network, data.train))
         self.federation = federation_of(method, self.seat, training, None, None)
         self.network = self.federation.network
         self.start = common_start(method, self.federation)
@@ -171,9 +174,13 @@ class Client:
     def _warm_up(self, repeat: int) -> dict[str, np.ndarray]:
         """Train once from the common start, and return what the method's prelude says."""
         start = {name: leaf[None] for name, leaf in self.network.initial().items()}
-        end = self.bench.train(Method(), self.network, start, self.seat.jobs([self.number]), -1 - repeat)
+        end = self._trained(Method(), start, -1 - repeat)
         names, _ = self.method.prelude(self.network, 1)
         return pack({n: end[n] for n in names}, 0, self.method)
+
+    def _trained(self, method: Method, start: Params, round: int) -> Params:
+        """Train this client from `start` (1, ...) by a method's local steps."""
+        return train(self.equipment.route(method, self.network, start), start, self.seat.jobs([self.number]), round)
 
     def _received(self, packet: Packet, state: State) -> tuple[Params, Params, Params]:
         """Return the client's leaves with what came put in, what came, and where."""
@@ -187,7 +194,7 @@ class Client:
         """Train for one round; keep what is personal, return what is shared."""
         state = replace(self.state(), round=t)
         start, _, _ = self._received(packet, state)
-        end = self.bench.train(self.method, self.network, start, self.seat.jobs([self.number]), t)
+        end = self._trained(self.method, start, t)
         rng = self.seat.seeds.stream("server", t)
         update = Update(self._ids, start, end, torch.ones(1, dtype=self.network.dtype), rng, self.network)
         try:
@@ -209,12 +216,13 @@ class Client:
         split = next(name for name in ("test", "validation", "train") if name in self.data.splits)
         held_out = StackedSamples.stack([self.data.splits[split]], self.network.dtype, self.network.device)
 
-        at_hand = replace(make_federation(self.method, self.seat, self.bench), clients=self.federation.clients)
+        at_hand = replace(make_federation(self.method, self.seat, self.equipment), clients=self.federation.clients)
 
         def models(_: torch.Tensor) -> dict[str, Any]:
             return self.method.models(state, self._ids, at_hand)
 
-        table = self.bench.evaluate(self.network, models, held_out)
+        route = self.equipment.route(self.method, self.network, stack(state.server, 1))
+        table = evaluate(route, models, held_out, {})
         return {
             f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)
         }

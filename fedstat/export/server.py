@@ -444,7 +444,7 @@ class Server:
             warnings.warn(f"client {k} is left out of round {self.round}: {why[k]}", RuntimeWarning, 3)
 
     def _update(self, ids: np.ndarray, start: Params, end: Params) -> Update:
-        """Return an update as the simulation makes it (`fedstat.federated.run.Run.aggregate`)."""
+        """Return an update as the simulation makes it (`fedstat.federated.rounds.Run.aggregate`)."""
         rng = self._seeds.stream("server", self.round)
         return Update.of(self.method, ids, self._weights[ids], start, end, rng, self.network)
 

@@ -18,7 +18,8 @@ from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.method import Federation, Method, State, rows, stack
 from fedstat.federated.replicate import Replicate
-from fedstat.federated.run import Bench, make_federation
+from fedstat.federated.rounds import make_federation
+from fedstat.federated.route import Equipment
 from fedstat.federated.store import ClientStore
 
 
@@ -109,8 +110,8 @@ def federation_of(
     `counts` (K,) are the clients' training samples, and `warmups` what came of the warm-ups so far, (K, ...) by
     repeat; None where they are not known.
     """
-    bench = Bench("cross_entropy", training, _no_samples())
-    federation = make_federation(method, seat, bench)
+    equipment = Equipment("cross_entropy", training, _no_samples())
+    federation = make_federation(method, seat, equipment)
     roster: Any = Roster(len(seat.clients), seat.clients.classes, counts)
 
     def warmup(start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:

@@ -10,7 +10,7 @@ from fedstat.federated.describe import Description, describe
 from fedstat.federated.engine.executor import Executor, PerClient, Stacked
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.extension import extend
-from fedstat.federated.federate import federate
+from fedstat.federated.federate import federate, rounds
 from fedstat.federated.method import (
     Federation,
     Method,
@@ -27,7 +27,7 @@ from fedstat.federated.newcomers import newcomers
 from fedstat.federated.patience import Patience
 from fedstat.federated.record.checkpoints import Terminated
 from fedstat.federated.record.result import Result, load
-from fedstat.federated.rounds import Round, rounds
+from fedstat.federated.rounds import Round
 from fedstat.federated.store import ClientStore
 
 __all__ = [

@@ -18,10 +18,12 @@ from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.codec import Message, size
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
+from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, State, Update
 from fedstat.federated.plan import check_one
 from fedstat.federated.replicate import make_replicate
-from fedstat.federated.run import Bench, start_run
+from fedstat.federated.rounds import start_run
+from fedstat.federated.route import Equipment
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +34,8 @@ class Description:
     ----------
     title : str
         The method's name.
+    route : str
+        How its clients train.
     table : DataFrame
         One row per leaf or message entry: shape, who holds it (all of it, or how many elements), and bytes per client
         and round, up and down, in the first round.
@@ -45,16 +49,17 @@ class Description:
     """
 
     title: str
+    route: str
     table: pd.DataFrame
 
     def __repr__(self) -> str:
         total = self.table[["up", "down"]].sum()
         foot = f"A client sends {total['up']:,} bytes and receives {total['down']:,} in the first round."
-        return f"{self.title}\n\n{self.table.to_string(index=False)}\n\n{foot}"
+        return f"{self.title}\n\n{self.table.to_string(index=False)}\n\n{foot}\nTraining: {self.route}."
 
 
 def describe(method: Method, model: Model, clients: Clients | None = None, *, dtype: str = "float32") -> Description:
-    """Say for every leaf who holds it and how many bytes travel for it, by running one round.
+    """Say for every leaf who holds it and how many bytes travel for it, and how clients train, by running one round.
 
     Parameters
     ----------
@@ -82,7 +87,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     Examples
     --------
     >>> import fedstat as fs
-    >>> print(fs.describe(fs.methods.FedPer(), fs.models.mlp(4, 3, 2)))
+    >>> print(fs.describe(fs.methods.FedPer(), fs.models.mlp(4, 3, 2)))  # doctest: +ELLIPSIS
     FedPer(weighting='samples', server_lr=1.0, layers=None) (made-up inputs)
     <BLANKLINE>
              leaf shape holder  up  down
@@ -92,6 +97,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
         head.bias     2 client   0     0
     <BLANKLINE>
     A client sends 60 bytes and receives 60 in the first round.
+    Training: stacked clients, at most ... at once; closed form: a chain of dense layers.
     """
     check_one(method, "method")
     if clients is not None and not isinstance(clients, Clients):
@@ -106,11 +112,11 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     executor = rehearse(replicate.network, data.train)
     # two epochs, so that methods with two phases of local training have one for each
     samples = StackedSamples.stack([data.train], kind, "cpu")
-    bench = Bench(task, Training(lr=0.01, local_epochs=2), samples, executor)
-    run = start_run((type(method).__name__, 0), method, replicate, bench)
+    equipment = Equipment(task, Training(lr=0.01, local_epochs=2), samples, executor)
+    run = start_run((type(method).__name__, 0), method, replicate, equipment)
     ids = torch.arange(len(data))
     received = method.receive(run.state, ids)
-    end = bench.train(method, run.network, received, replicate.jobs(ids.tolist()), 0)
+    end = train(run.route, received, replicate.jobs(ids.tolist()), 0)
     weight = torch.full((len(ids),), 1 / len(ids), dtype=kind)
     update = Update(ids, received, end, weight, np.random.default_rng(0), run.network)
     up, down = (_bytes(m) for m in (method.upload(run.state, update), method.download(run.state, update)))
@@ -125,7 +131,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
         }
     )
     note = " (made-up inputs)" if clients is None else ""
-    return Description(f"{method}{note}", table)
+    return Description(f"{method}{note}", str(run.route), table)
 
 
 def _bytes(message: Message) -> dict[str, int]:

@@ -19,7 +19,7 @@ from fedstat._digest import digest
 from fedstat.data import Clients
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
-from fedstat.federated.engine.executor import NAMES, Elsewhere, Executor, ExecutorName
+from fedstat.federated.engine.executor import NAMES, Executor, ExecutorName, RemoteExecutor
 from fedstat.federated.federate import carry_out, measured_splits, observed
 from fedstat.federated.fingerprint import differences, of_seeds
 from fedstat.federated.history import appended
@@ -32,7 +32,7 @@ from fedstat.federated.record.progress import Shown
 from fedstat.federated.record.result import Result, load
 from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Wanted, from_ranges
-from fedstat.federated.run import Key
+from fedstat.federated.rounds import Key
 
 
 def extend(
@@ -46,7 +46,7 @@ def extend(
     metrics: Mapping[str, Metric] | Iterable[str] = (),
     chunk: int | None = None,
     device: str | None = None,
-    executor: ExecutorName | Executor | Elsewhere | None = None,
+    executor: ExecutorName | Executor | RemoteExecutor | None = None,
     folder: str | Path | None = None,
     checkpoint: int | None = None,
     progress: Shown = None,
@@ -197,8 +197,8 @@ def _metrics(config: Mapping[str, Any], given: Mapping[str, Metric] | Iterable[s
 
 
 def _executor(
-    config: Mapping[str, Any], given: ExecutorName | Executor | Elsewhere | None
-) -> ExecutorName | Executor | Elsewhere:
+    config: Mapping[str, Any], given: ExecutorName | Executor | RemoteExecutor | None
+) -> ExecutorName | Executor | RemoteExecutor:
     if given is not None:
         return given
     for name in NAMES:

@@ -1,8 +1,8 @@
-"""A run from its arguments to its result: the round loop, handed to a recorder."""
+"""A run from its arguments to its result: the round loop, handed to a recorder, or to the caller round by round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,7 @@ from fedstat._checks import whole
 from fedstat._digest import digest
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
-from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName
+from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor
 from fedstat.federated.engine.own_parts import rehearse_metrics
 from fedstat.federated.history import warn_of_missing
 from fedstat.federated.method import Method
@@ -23,11 +23,11 @@ from fedstat.federated.patience import Patience
 from fedstat.federated.plain import plain
 from fedstat.federated.plan import Plan, Population, choose_sources, make_plan
 from fedstat.federated.record.checkpoints import Checkpoints, sigterm_waits
-from fedstat.federated.record.progress import Shown, shown
+from fedstat.federated.record.progress import Shown, announce, shown
 from fedstat.federated.record.result import Result
 from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Recorder, Wanted
-from fedstat.federated.rounds import loop
+from fedstat.federated.rounds import Round, loop
 from fedstat.inference import AnalysisPlan
 
 
@@ -49,7 +49,7 @@ def federate(
     chunk: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
-    executor: ExecutorName | Executor | Elsewhere = "auto",
+    executor: ExecutorName | Executor | RemoteExecutor = "auto",
     plan: AnalysisPlan | str | Path | None = None,
     resume: Result | None = None,
     folder: str | Path | None = None,
@@ -130,7 +130,8 @@ def federate(
         takes a twentieth of the time, at least ten seconds and at most ten minutes apart. Results do not depend on it.
     progress : bool or "lines", optional
         Show a progress bar; by default only on a terminal, and elsewhere, once a run has taken ten seconds, a line now
-        and then on standard error. "lines" writes one after each round, but a second apart. False is silent.
+        and then on standard error. "lines" writes one after each round, but a second apart. Above bar or lines stands
+        how each method's clients train, as `describe` says it. False is silent.
 
     Returns
     -------
@@ -189,6 +190,55 @@ def federate(
     return carry_out(ready, wanted, resume, folder, progress)
 
 
+def rounds(
+    method: Method | Sequence[Method] | Mapping[str, Method],
+    model: Model,
+    clients: Population,
+    training: AnyTraining,
+    *,
+    participation: float = 1.0,
+    seed: int | Iterable[int] = 0,
+    vary: Iterable[str] | None = None,
+    chunk: int | None = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    executor: ExecutorName | Executor | RemoteExecutor = "auto",
+) -> Iterator[Round]:
+    """Train methods on clients, a round at a time, for as long as the caller goes on asking.
+
+    All arguments are those of `fedstat.federate`, which is this loop with a history, checkpoints and a progress bar.
+
+    Yields
+    ------
+    Round
+        After every round. It measures when asked to, and ends methods and seeds one by one (`Round.stop`).
+
+    Raises
+    ------
+    ValueError, FloatingPointError
+        As `fedstat.federate`.
+
+    Examples
+    --------
+    Stop as soon as the mean accuracy is good enough:
+
+    >>> import numpy as np, fedstat as fs
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(200, 3))
+    >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0).astype(int), np.arange(200) % 5)
+    >>> for round in fs.rounds(fs.FedAvg(), fs.models.mlp(3, 8, 2), clients, fs.Training(lr=0.5)):
+    ...     table = round.evaluate(metrics=["macro_f1"])
+    ...     accuracy = table.loc[table["metric"] == "accuracy", "value"].mean()
+    ...     if accuracy > 0.9 or round.number == 50:
+    ...         break
+    >>> bool(accuracy > 0.9)
+    True
+    """
+    varying = choose_sources(vary, clients, model)
+    plan = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, varying)
+    return loop(plan.start(), 0, plan.participation)
+
+
 def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | Path | None, progress: Shown) -> Result:
     """Run what is all set, or continue it; it raises the errors of `federate`."""
     first = 0 if resume is None else resume.check_continues(plan.config, wanted.rounds)
@@ -204,6 +254,8 @@ def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | P
             lambda key: advance(partial("preparing {}, seed {}".format, *key), steps=0),
         )
         advance(steps=0)
+        for label in plan.methods:
+            announce(f"{label}: {runs[label, next(iter(plan.replicates))].route}", progress)
         recorder, done = Recorder(plan, runs, replace(wanted, folder=place), resume, advance), first
         if place is not None and plan.analysis is not None and resume is None:
             recorder.save(0, place)  # before the first round

@@ -24,6 +24,7 @@ Steps and class attributes that are rarely needed, each with the methods of feds
 
 ====================  =============================================================================================
 ``predictor``         makes models of stacked leaves (`FactorizedFL` leaves small entries out)
+``pull``              adds to the objective's gradient that of a term which needs no batch (`FedProx`, `FedAMP`)
 ``gradient``          makes the direction of one step from gradients (`PerFedAvg` on several batches, `SCAFFOLD`)
 ``constrain``         puts back after a step what moved where it may not be (`APFL`)
 ``batches``           is the number of batches that one step takes (`PerFedAvg`)
@@ -33,7 +34,8 @@ Steps and class attributes that are rarely needed, each with the methods of feds
 ``at_once``           says what the method holds of all clients at once, in bytes (`FedFOMO`)
 ====================  =============================================================================================
 
-``prepare``, ``objective``, ``constrain``, ``finish`` and ``predict`` speak of one client; the engine vectorises them.
+``prepare``, ``objective``, ``pull``, ``constrain``, ``finish`` and ``predict`` speak of one client; the engine
+vectorises them.
 Arguments come in one order: what the step works on (the state, the network or the learner), then the clients' `ids`,
 then their leaves, then samples and settings, and last the federation.
 """
@@ -44,7 +46,7 @@ import os
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -61,6 +63,11 @@ from fedstat.federated.store import ClientStore
 
 #: Folders whose files no user wrote.
 _INSIDE = tuple(str(Path(file).resolve().parent) + os.sep for file in (torch.__file__, Path(__file__).parent))
+#: The steps and class attributes that say what local training comes to.
+_LOCAL = (
+    "receive", "leaves", "prepare", "phases", "objective", "pull", "gradient", "constrain", "finish", "held_out",
+    "batches",
+)  # fmt: skip
 #: How many leaves a message lists.
 _LISTED = 8
 
@@ -152,8 +159,7 @@ class Update:
         """Weigh participants, of whom each has `n` (m,) training samples, as the method does."""
         weight = n / n.sum() if method.weighting == "samples" else np.full(len(n), 1 / len(n))
         leaf = next(iter(end.values()))
-        placed = torch.from_numpy(weight).to(leaf.device, leaf.dtype)
-        return cls(torch.from_numpy(ids).to(leaf.device), start, end, placed, rng, network)
+        return cls(torch.from_numpy(ids).to(leaf.device), start, end, torch.from_numpy(weight).to(leaf), rng, network)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,7 +283,12 @@ class Method:
     batches: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Check ranges, and that every field annotated as a number or a truth value holds one."""
+        """Check ranges, that fields annotated as numbers or truth values hold such, and that none hides a step."""
+        if hidden := [each.name for each in fields(self) if callable(getattr(Method, each.name, None))]:
+            raise ValueError(
+                f"{type(self).__name__} has a field {hidden[0]!r}, which is the name of a step of methods; give it "
+                "another name."
+            )
         check_fields(self, weighting=("samples", "uniform"), server_lr="(0, inf)")
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
@@ -317,8 +328,19 @@ class Method:
         return (Phase(network.trainable),)
 
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
-        """Return one client's loss on one batch, a scalar."""
+        """Return one client's loss on one batch, a scalar; a term that depends on no samples is faster as a `pull`."""
         return learner.loss(params, batch)
+
+    def pull(self, params: Params, context: Context) -> Params:
+        """Return what is added to the gradient of one client's objective at `params`, by leaf; by default nothing.
+
+        It stands for a term of what a client minimises that depends on no samples, such as a proximal term: for
+        ``mu / 2 |w - w0|^2`` it is ``mu (w - w0)``. It is part of the gradient in every respect: ``grad`` of
+        ``gradient`` has it, clipping bounds the sum, the penalty of weight decay is added after that, and the optimiser
+        sees all of it. Losses that are reported leave the term out, as they do that of an objective. What is returned
+        for leaves that do not train in the phase has no effect.
+        """
+        return {}
 
     def gradient(
         self,
@@ -327,7 +349,7 @@ class Method:
         batches: tuple[Batch, ...],
         context: Context,
     ) -> Params:
-        """Return the direction of one step; ``grad(params, batch)`` gives all clients' gradients of the objective.
+        """Return the direction of one step; ``grad(params, batch)`` gives all clients' gradients, pull included.
 
         Tensors belong to one client, or to a stack of clients along their first axis; so compute element by element.
         """
@@ -475,20 +497,17 @@ def _check_masks(of: str, shared: Params, server: Params, clients: int) -> None:
 
 
 def written_out(step: Step) -> Step:
-    """Mark a step that repeats `Method`'s own for the reader, so that `is_plain` takes it for that one."""
+    """Mark a step that repeats `Method`'s own for the reader, so that `own_steps` does not count it."""
     vars(step)["written_out"] = True
     return step
 
 
-def is_plain(method: Method) -> bool:
-    """Tell whether a method's local steps are FedAvg's, so that such methods can train as one stack.
+def own_steps(method: Method) -> frozenset[str]:
+    """Return the steps and class attributes of local training in which a method differs from FedAvg.
 
-    A method that builds its network of parts trains apart all the same.
+    Methods without any can train as one stack, unless one builds its network of parts.
     """
-    steps = (
-        "receive", "leaves", "prepare", "phases", "objective", "gradient", "constrain", "finish", "held_out", "batches",
-    )  # fmt: skip
-    return not any(overrides(method, name) for name in steps)
+    return frozenset(name for name in _LOCAL if overrides(method, name))
 
 
 def overrides(method: Method, name: str) -> bool:
@@ -556,11 +575,6 @@ def without_slots(params: Params) -> Params:
     ['w']
     """
     return {name: leaf for name, leaf in params.items() if "/" not in name}
-
-
-def squared_distance(params: Params, anchor: Params, names: Collection[str]) -> Tensor:
-    """Return the squared Euclidean distance of one client's leaves `names` from an anchor, a scalar."""
-    return torch.stack([(params[name] - anchor[name]).square().sum() for name in names]).sum()
 
 
 def in_slot(params: Params, name: str) -> Params:

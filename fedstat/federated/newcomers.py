@@ -10,16 +10,18 @@ from torch import Tensor
 from fedstat._checks import whole
 from fedstat.data import Clients
 from fedstat.federated.client.local import training_of
-from fedstat.federated.client.network import MIXED, Network, check_device, floating
+from fedstat.federated.client.network import MIXED, TF32, Network, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.engine.products import TF32, products
+from fedstat.federated.engine.evaluation import evaluate
+from fedstat.federated.engine.rehearsal import outputs_of
 from fedstat.federated.history import COLUMNS
 from fedstat.federated.method import Predictor, on_device, stack
 from fedstat.federated.plain import plain
 from fedstat.federated.record.result import Result
 from fedstat.federated.replicate import make_replicate
-from fedstat.federated.run import Bench, Key, make_federation
+from fedstat.federated.rounds import Key, make_federation
+from fedstat.federated.route import Equipment
 
 
 def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: int | None = None) -> pd.DataFrame:
@@ -75,7 +77,7 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
     tables = []
     for key in result.states:
         training = training_of(result.training, key[0])
-        bench = Bench(result.config["loss"], training, samples, result.config["executor"], chunk, name == TF32)
+        equipment = Equipment(result.config["loss"], training, samples, result.config["executor"], chunk, name == TF32)
         if result.model is None or key[0] not in result.methods:
             result.network(key)  # says what is missing
         assert result.model is not None
@@ -84,9 +86,9 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
         )
         _check_fit(result, key, clients, replicate.network)
         method, state = result.methods[key[0]], on_device(result.final(key), device)
-        federation = make_federation(method, replicate, bench)
+        federation = make_federation(method, replicate, equipment)
         ids = torch.arange(len(clients), device=device)
-        with products(tf32=bench.tf32):
+        with products(tf32=equipment.tf32):
             models = method.newcomer(state, ids, stack(state.server, len(ids)), federation)
 
         def rows(ids: Tensor, models: dict[str, Predictor] = models) -> dict[str, Predictor]:
@@ -97,7 +99,8 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
                 for name, predictor in models.items()
             }
 
-        table = bench.evaluate(federation.network, rows, replicate.held_out(replicate.split))
+        route = equipment.route(method, federation.network, stack(state.server, 1))
+        table = evaluate(route, rows, replicate.held_out(replicate.split), {})
         tables.append(table.assign(method=key[0], seed=key[1], round=state.round, split=replicate.split))
     return pd.concat(tables, ignore_index=True)[list(COLUMNS)].astype({"client": np.int64})
 
@@ -109,11 +112,4 @@ def _check_fit(result: Result, key: Key, clients: Clients, network: Network) -> 
         raise ValueError(
             f"the new clients have classes {classes}, the run had {result.config['classes'][str(key[1])]}."
         )
-    sample = torch.from_numpy(np.zeros((1, *clients.train.x.shape[1:]), clients.train.x.dtype)).to(network.device)
-    try:
-        network(network.initial(), network.inputs(sample))
-    except (RuntimeError, IndexError, ValueError) as error:
-        shape = tuple(clients.train.x.shape[1:])
-        raise ValueError(
-            f"the new clients' inputs of shape {shape} do not fit the network of {key[0]!r}: {error}"
-        ) from None
+    outputs_of(network, clients.train, f"the network of {key[0]!r}")

@@ -14,26 +14,6 @@ from torch import Tensor, nn
 from fedstat.federated.client import optimizers, schedules
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
-from fedstat.federated.method import Method
-
-
-def describe_run(
-    methods: Mapping[str, Method],
-    model: Model,
-    training: AnyTraining,
-    seeds: Sequence[int],
-    participation: float,
-    dtype: str,
-) -> dict[str, Any]:
-    """Return a run's configuration in plain values, as TOML can hold it."""
-    return {
-        "methods": {label: plain(method) for label, method in methods.items()},
-        "model": plain(model),
-        "training": plain(training),
-        "seeds": list(seeds),
-        "participation": float(participation),
-        "dtype": dtype,
-    }
 
 
 def plain(value: Any) -> Any:

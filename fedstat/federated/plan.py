@@ -20,21 +20,21 @@ from fedstat._random import SEEDS
 from fedstat._workers import connected
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
-from fedstat.federated.client.local import AnyTraining, Training, training_of
+from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.losses import LossName, choose_task
-from fedstat.federated.client.network import MIXED, Model, check_device, floating
+from fedstat.federated.client.network import MIXED, TF32, Model, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds, check_vary
-from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName, check_executor
+from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, check_executor
 from fedstat.federated.engine.own_parts import rehearse_method, rehearse_parts
-from fedstat.federated.engine.products import TF32, products
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.history import clients_table
 from fedstat.federated.method import Method, State
-from fedstat.federated.plain import describe_run, plain
+from fedstat.federated.plain import plain
 from fedstat.federated.replicate import Replicate, make_replicate
-from fedstat.federated.run import Bench, Key, Run, check_size, start_run
+from fedstat.federated.rounds import Key, Run, check_size, start_run
+from fedstat.federated.route import Equipment
 from fedstat.inference import AnalysisPlan
 
 #: The clients of all seeds, or a function of a seed, or of two: that of the data and that of the partition.
@@ -57,14 +57,9 @@ class Plan:
         Data and initial network of each seed.
     participation : float
         Share of clients drawn in each round.
-    task : {"cross_entropy", "logistic", "squared"}
-        What outputs mean.
-    dtype, device : str
-        Floating type and torch device.
-    executor : ExecutorName, Executor or Elsewhere
-        What does the clients' work.
-    chunk : int, optional
-        Clients stacked at once.
+    equipment : mapping of str to Equipment
+        The means to train, by label; methods of equal training have one in common, by which they may train as one
+        stack.
     config : dict
         All of it in plain values, with the hashes by which the run is known again.
     analysis : AnalysisPlan, optional
@@ -76,11 +71,7 @@ class Plan:
     training: AnyTraining
     replicates: Mapping[int, Replicate]
     participation: float
-    task: LossName
-    dtype: str
-    device: str
-    executor: ExecutorName | Executor | Elsewhere
-    chunk: int | None
+    equipment: Mapping[str, Equipment]
     config: dict[str, Any]
     analysis: AnalysisPlan | None = None
 
@@ -92,13 +83,6 @@ class Plan:
         self, states: Mapping[Key, State] | None = None, note: Callable[[Key], None] | None = None
     ) -> dict[Key, Run]:
         """Make ready all runs, from `states` or from their methods' starts; tell `note` which one is next."""
-        distinct = {replicate.offset: replicate.clients.train for replicate in self.replicates.values()}
-        samples = StackedSamples.stack(list(distinct.values()), floating(self.dtype), self.device)
-        trained = {label: training_of(self.training, label) for label in self.methods}
-        benches = {  # methods of equal training have one in common, by which they may train as one stack
-            digest(how): Bench(self.task, how, samples, self.executor, self.chunk, self.dtype == TF32)
-            for how in trained.values()
-        }
         runs, keys = {}, [(label, seed) for label in self.methods for seed in self.replicates]
         for label, seed in keys:  # before the first method trains anybody
             check_size(label, self.methods[label], self.replicates[seed].network, len(self.replicates[seed].clients))
@@ -106,8 +90,7 @@ class Plan:
             if note is not None:
                 note(key)
             state = None if states is None else states[key]
-            bench = benches[digest(trained[key[0]])]
-            runs[key] = start_run(key, self.methods[key[0]], self.replicates[key[1]], bench, state)
+            runs[key] = start_run(key, self.methods[key[0]], self.replicates[key[1]], self.equipment[key[0]], state)
         return runs
 
 
@@ -121,7 +104,7 @@ def make_plan(
     chunk: int | None,
     dtype: str,
     device: str,
-    executor: ExecutorName | Executor | Elsewhere,
+    executor: ExecutorName | Executor | RemoteExecutor,
     vary: tuple[str, ...],
     first: int | None = None,
 ) -> Plan:
@@ -162,23 +145,32 @@ def make_plan(
     with products(tf32=dtype == TF32):
         executor, known = _rehearsed(executor, methods, trained, task, first_of_all)
     config = {
-        **describe_run(methods, model, training, seeds, participation, dtype),
+        "methods": {label: plain(one) for label, one in methods.items()},
+        "model": plain(model),
+        "training": plain(training),
+        "seeds": seeds,
+        "participation": participation,
+        "dtype": dtype,
         "executor": known,
         "device": str(device),
         "vary": list(vary),
         "loss": task,
         **_hashes(methods, training, replicates),
     }
-    return Plan(methods, model, training, replicates, participation, task, dtype, device, executor, chunk, config)
+    distinct = {replicate.offset: replicate.clients.train for replicate in replicates.values()}
+    samples = StackedSamples.stack(list(distinct.values()), floating(dtype), device)
+    equipment = {digest(one): Equipment(task, one, samples, executor, chunk, dtype == TF32) for one in trained.values()}
+    of_each = {label: equipment[digest(one)] for label, one in trained.items()}
+    return Plan(methods, model, training, replicates, participation, of_each, config)
 
 
 def _rehearsed(
-    executor: ExecutorName | Executor | Elsewhere,
+    executor: ExecutorName | Executor | RemoteExecutor,
     methods: Mapping[str, Method],
     trained: Mapping[str, Training],
     task: LossName,
     replicate: Replicate,
-) -> tuple[ExecutorName | Executor | Elsewhere, str]:
+) -> tuple[ExecutorName | Executor | RemoteExecutor, str]:
     """Return the executor that trains everything right, and by what it is known: where work is done is no part."""
 
     def right(name: ExecutorName) -> ExecutorName:

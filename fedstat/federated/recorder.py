@@ -22,8 +22,7 @@ from fedstat.federated.record.progress import in_brief
 from fedstat.federated.record.result import Result
 from fedstat.federated.record.rows import Growing, Rows, Segment
 from fedstat.federated.record.run_folder import aside
-from fedstat.federated.rounds import Round
-from fedstat.federated.run import Key, Run
+from fedstat.federated.rounds import Key, Round, Run
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,10 @@
-"""The round loop: receive, train, aggregate."""
+"""Runs, and the round loop: receive, train, aggregate."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, pairwise
@@ -13,20 +13,205 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
+from fedstat._memory import in_words, machine_memory
 from fedstat._random import stream
-from fedstat.federated.client.local import AnyTraining
-from fedstat.federated.client.network import Model, Params
-from fedstat.federated.engine.executor import Elsewhere, Executor, ExecutorName
-from fedstat.federated.engine.products import products
+from fedstat.federated.client.local import Phase
+from fedstat.federated.client.network import Network, Params, products
+from fedstat.federated.codec import size
+from fedstat.federated.engine.evaluation import evaluate
+from fedstat.federated.engine.executor import RemoteExecutor
+from fedstat.federated.engine.training import moments, train
 from fedstat.federated.history import COLUMNS, Traffic, traffic_table
-from fedstat.federated.method import Method, State, Update
+from fedstat.federated.method import Federation, Method, Predictor, State, Update, naming, on_device, returned, stack
 from fedstat.federated.metrics import Metric, choose_metrics
-from fedstat.federated.plan import Population, choose_sources, make_plan
-from fedstat.federated.run import Key, Run, stacks
+from fedstat.federated.replicate import Replicate
+from fedstat.federated.route import Equipment, Route
 
+#: Label of the method, and seed.
+Key = tuple[str, int]
 #: Stacks whose work is asked for at once.
 _AT_ONCE = 32
+
+
+@dataclass(eq=False)
+class Run:
+    """One method under one seed, between two rounds.
+
+    Attributes
+    ----------
+    key : tuple of str and int
+        Label of the method, and seed.
+    method : Method
+        The method that runs.
+    replicate : Replicate
+        The seed's data and initial network.
+    equipment : Equipment
+        The means to train.
+    federation : Federation
+        What the method sees of the clients.
+    state : State
+        What the method knows.
+    route : Route
+        How its clients train.
+    stack : object
+        Runs for which this is equal train as one stack.
+    records : dict of list
+        What the method records, round by round.
+    stopped : bool
+        Whether it takes part in no more rounds.
+    """
+
+    key: Key
+    method: Method
+    replicate: Replicate
+    equipment: Equipment
+    federation: Federation
+    state: State
+    route: Route
+    stack: object
+    records: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    stopped: bool = False
+
+    @property
+    def network(self) -> Network:
+        """The network as the method builds it."""
+        return self.federation.network
+
+    def receive(self, ids: np.ndarray) -> Params:
+        """Return what the participants start from, stacked (m, ...)."""
+        start = self.method.receive(self.state, torch.from_numpy(ids).to(self.network.device))
+        return returned(self.method, "receive", start, Mapping, "a dict of tensors by leaf")
+
+    def aggregate(self, t: int, ids: np.ndarray, start: Params, end: Params) -> tuple[Update, Traffic]:
+        """Hand what participants trained in round t (from 0) to the method; return that, and what travelled."""
+        n, rng = self.replicate.clients.train.n[ids], self.replicate.seeds.stream("server", t)
+        update = Update.of(self.method, ids, n, start, end, rng, self.network)
+
+        def step(name: str, kind: Any, what: str) -> Any:
+            with naming(self.method, name, f"round {t + 1}", end, stacked=True):
+                found = getattr(self.method, name)(self.state, update)
+            return returned(self.method, name, found, kind, what)
+
+        down, up = (step(name, Mapping, "a dict of entries by name") for name in ("download", "upload"))
+        self.state = step("aggregate", State, "a State")
+        for name, value in self.method.record(self.state).items():
+            self.records.setdefault(name, []).append(value.cpu().numpy())
+        return update, Traffic(self.key, t + 1, ids, size(up), size(down))
+
+    def prelude(self) -> Traffic:
+        """Count the bytes that travel before the first round."""
+        everyone = np.arange(len(self.replicate.clients))
+        up, down = self.method.prelude(self.network, len(everyone))
+        return Traffic(self.key, 0, everyone if up or down else everyone[:0], size(up), size(down))
+
+    def evaluate(self, state: State, split: str, metrics: Mapping[str, Metric]) -> pd.DataFrame:
+        """Measure every client's models on its samples of a split; on the common test set the global models alone."""
+
+        def models(some: Tensor) -> dict[str, Predictor]:
+            found = self.method.models(state, some, self.federation)
+            return returned(self.method, "models", found, Mapping, "a dict of predictors by estimand")
+
+        def shared(one: Tensor) -> dict[str, Predictor]:
+            return {name: model for name, model in models(one).items() if name == "global"}
+
+        common, held_out = split == "common", self.replicate.held_out(split)
+        table = evaluate(self.route, shared if common else models, held_out, metrics)
+        return table.assign(method=self.key[0], seed=self.key[1], split=split, **({"client": -1} if common else {}))
+
+    def evaluate_trained(self, update: Update, metrics: Mapping[str, Metric]) -> pd.DataFrame:
+        """Measure the participants' models as their local training left them, before the server averages."""
+        split = self.replicate.split
+        whose = update.ids.cpu().numpy()
+
+        def models(some: Tensor) -> dict[str, Predictor]:
+            rows = slice(int(some[0]), int(some[-1]) + 1)
+            return {"trained": self.method.predictor({name: leaf[rows] for name, leaf in update.end.items()})}
+
+        table = evaluate(self.route, models, self.replicate.held_out(split), metrics, whose)
+        return table.assign(method=self.key[0], seed=self.key[1], split=split, client=whose[table["client"]])
+
+
+def check_size(label: str, method: Method, network: Network, clients: int) -> None:
+    """Refuse a method that holds more of all clients at once than the machine has memory.
+
+    Raises
+    ------
+    ValueError
+        It says what would be held, and how large it would be.
+    """
+    needs = method.at_once(network, clients)
+    if needs and (memory := machine_memory()) is not None and sum(needs.values()) > memory:
+        what = " and ".join(f"{name}, {in_words(size)}" for name, size in needs.items())
+        raise ValueError(
+            f"{label!r} ({type(method).__name__}) holds {what} for {clients:,} clients, and this machine has "
+            f"{in_words(memory)} of memory. Take fewer clients, a smaller network, or a method that does without."
+        )
+
+
+def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipment, state: State | None = None) -> Run:
+    """Make ready one method under one seed, from `state` or from the method's start."""
+    if len(replicate.clients) < method.fewest:
+        raise ValueError(
+            f"{type(method).__name__} needs at least {method.fewest} clients, there are {len(replicate.clients)}."
+        )
+    federation = make_federation(method, replicate, equipment)
+    with products(tf32=equipment.tf32):
+        state = method.init(federation.network, federation) if state is None else state
+    state = on_device(returned(method, "init", state, State, "a State"), str(federation.network.device))
+    route = equipment.route(method, federation.network, stack(state.server, 1))
+    return Run(key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route))
+
+
+def _stack(key: Key, replicate: Replicate, equipment: Equipment, route: Route) -> object:
+    """Say which runs train as one stack: one method under several seeds, and methods whose local steps are FedAvg's.
+
+    Methods of different local training train apart. A module with frozen weights or constants of its own trains apart
+    from those of other seeds, and clients that train by themselves gain nothing from a larger stack.
+    """
+    if not route.executor.together:
+        return key
+    network = route.learner.network
+    alike = not route.own and network is replicate.network
+    return equipment if alike else key[0], network.constants and replicate.seed
+
+
+def make_federation(method: Method, replicate: Replicate, equipment: Equipment) -> Federation:
+    """Give a method its view of a replicate's clients, and the means to train them."""
+    network = method.parameterize(replicate.network, replicate.seeds.stream("parts"))
+    returned(method, "parameterize", network, Network, "a Network")
+    device = network.device
+
+    def by(method: Method, start: Params, ids: Iterable[int], round: int, **how: Any) -> Params:
+        return train(equipment.route(method, network, start), start, replicate.jobs(ids), round, **how)
+
+    def warmup(start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:
+        everyone = range(len(replicate.clients))
+        return by(Method(), start, everyone if ids is None else ids.tolist(), -1 - repeat)
+
+    def fresh(count: int | None = None) -> Params:
+        drawn = [replicate.draw(k) for k in range(len(replicate.clients) if count is None else count)]
+        built = [
+            method.parameterize(one, replicate.seeds.stream("client parts", k)).initial() for k, one in enumerate(drawn)
+        ]
+        return {name: torch.stack([leaves[name] for leaves in built]).to(device) for name in built[0]}
+
+    def trained(
+        method: Method,
+        start: Params,
+        ids: Tensor,
+        phases: tuple[Phase, ...],
+        round: int,
+        moves: Params | None = None,
+    ) -> Params:
+        return by(method, start, ids.tolist(), round, phases=phases, moves=moves, purpose="tuning batches")
+
+    def statistics(params: Params, ids: Tensor) -> Params:
+        return moments(network, equipment.samples, params, replicate.jobs(ids.tolist()))
+
+    rng = replicate.seeds.stream("method")
+    return Federation(replicate.clients, network, equipment.training, rng, warmup, fresh, trained, statistics)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,55 +297,6 @@ class Round:
             run.stopped |= method in (None, key[0]) and seed in (None, key[1])
 
 
-def rounds(
-    method: Method | Sequence[Method] | Mapping[str, Method],
-    model: Model,
-    clients: Population,
-    training: AnyTraining,
-    *,
-    participation: float = 1.0,
-    seed: int | Iterable[int] = 0,
-    vary: Iterable[str] | None = None,
-    chunk: int | None = None,
-    dtype: str = "float32",
-    device: str = "cpu",
-    executor: ExecutorName | Executor | Elsewhere = "auto",
-) -> Iterator[Round]:
-    """Train methods on clients, a round at a time, for as long as the caller goes on asking.
-
-    All arguments are those of `fedstat.federate`, which is this loop with a history, checkpoints and a progress bar.
-
-    Yields
-    ------
-    Round
-        After every round. It measures when asked to, and ends methods and seeds one by one (`Round.stop`).
-
-    Raises
-    ------
-    ValueError, FloatingPointError
-        As `fedstat.federate`.
-
-    Examples
-    --------
-    Stop as soon as the mean accuracy is good enough:
-
-    >>> import numpy as np, fedstat as fs
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(200, 3))
-    >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0).astype(int), np.arange(200) % 5)
-    >>> for round in fs.rounds(fs.FedAvg(), fs.models.mlp(3, 8, 2), clients, fs.Training(lr=0.5)):
-    ...     table = round.evaluate(metrics=["macro_f1"])
-    ...     accuracy = table.loc[table["metric"] == "accuracy", "value"].mean()
-    ...     if accuracy > 0.9 or round.number == 50:
-    ...         break
-    >>> bool(accuracy > 0.9)
-    True
-    """
-    varying = choose_sources(vary, clients, model)
-    plan = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, varying)
-    return loop(plan.start(), 0, plan.participation)
-
-
 def loop(runs: Mapping[Key, Run], first: int, participation: float) -> Iterator[Round]:
     """Play round after round, from the one numbered `first` (from 0), until all runs have stopped.
 
@@ -171,7 +307,7 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float) -> Iterator[
         going = {key: run for key, run in runs.items() if not run.stopped}
         if not going:
             return
-        with products(tf32=any(run.bench.tf32 for run in going.values())):
+        with products(tf32=any(run.equipment.tf32 for run in going.values())):
             updates, sent = _play(list(going.values()), t, participation)
         yield Round(t + 1, {key: run.state for key, run in going.items()}, updates, sent, going)
         updates.clear()  # they are large
@@ -179,22 +315,22 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float) -> Iterator[
 
 def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, Update], tuple[Traffic, ...]]:
     """Let the participants of a round receive and train, and the server aggregate; return that, and what travelled."""
-    updates, sent = dict[Key, Update](), dict[Key, Traffic]()
-    found = stacks(runs)
-    with _mapping(found) as over:
-        for stack, rows in zip(found, over(partial(_rows, t=t, participation=participation), found), strict=True):
+    updates, sent, found = dict[Key, Update](), dict[Key, Traffic](), dict[object, list[Run]]()
+    for run in runs:
+        found.setdefault(run.stack, []).append(run)
+    stacks = list(found.values())
+    elsewhere = len(stacks) > 1 and isinstance(runs[0].equipment.executor, RemoteExecutor)
+    with _at_once(len(stacks)) if elsewhere else nullcontext(map) as over:
+        for stack, rows in zip(stacks, over(partial(_train, t=t, participation=participation), stacks), strict=True):
             for run, ids, start, end in zip(stack, *rows, strict=True):
                 updates[run.key], sent[run.key] = run.aggregate(t, ids, start, end)
     return updates, tuple(sent[run.key] for run in runs)
 
 
 @contextmanager
-def _mapping(found: Sequence[Sequence[Run]]) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Yield `map`; where other processes do the work, one that has it done for all stacks at once."""
-    if len(found) == 1 or not isinstance(found[0][0].bench.executor, Elsewhere):
-        yield map
-        return
-    with ThreadPoolExecutor(min(len(found), _AT_ONCE)) as waiting:
+def _at_once(stacks: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """Yield a `map` for work that other processes do, which has it done for all stacks at once."""
+    with ThreadPoolExecutor(min(stacks, _AT_ONCE)) as waiting:
         try:
             yield waiting.map
         except BaseException:
@@ -202,35 +338,23 @@ def _mapping(found: Sequence[Sequence[Run]]) -> Iterator[Callable[..., Iterable[
             raise
 
 
-def _rows(
+def _train(
     stack: Sequence[Run], t: int, participation: float
 ) -> tuple[list[np.ndarray], list[Params], Iterable[Params]]:
-    """Return the participants of each run of a stack, what they received, and what they trained."""
+    """Return the participants of each run of a stack, what they received, and what they trained, all as one stack."""
     chosen = [
-        participants(run.replicate.seeds.of("participants"), t, len(run.replicate.clients), participation)
+        participants(run.replicate.seeds.of("participants"), t, len(run.replicate.clients.train.n), participation)
         for run in stack
     ]
     received = [run.receive(ids) for run, ids in zip(stack, chosen, strict=True)]
-    return chosen, received, _train(stack, chosen, received, t)
+    start = received[0] if len(stack) == 1 else {n: torch.cat([one[n] for one in received]) for n in received[0]}
+    jobs = [job for run, ids in zip(stack, chosen, strict=True) for job in run.replicate.jobs(ids.tolist())]
+    ends = train(stack[0].route, start, jobs, t)
+    firsts = np.cumsum([0, *map(len, chosen)]).tolist()
+    return chosen, received, ({name: leaf[a:b] for name, leaf in ends.items()} for a, b in pairwise(firsts))
 
 
 def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:
     """Return the sorted ids of the clients that take part in `round`: a function of seed and round alone."""
-    count = max(1, round_half_up(participation * clients))
+    count = max(1, int(np.floor(participation * clients + 0.5)))  # Python rounds halves to even
     return np.sort(stream(seed, "participants", round).choice(clients, count, replace=False))
-
-
-def round_half_up(value: float) -> int:
-    """Round to the nearest integer, halves up (Python rounds them to even)."""
-    return int(np.floor(value + 0.5))
-
-
-def _train(stack: Sequence[Run], chosen: Sequence[np.ndarray], received: Sequence[Params], t: int) -> Iterator[Params]:
-    """Train the participants of several runs as one stack; return an iterator over each run's rows."""
-    start = received[0]
-    if len(stack) > 1:
-        start = {name: torch.cat([one[name] for one in received]) for name in start}
-    jobs = [job for run, ids in zip(stack, chosen, strict=True) for job in run.replicate.jobs(ids.tolist())]
-    ends = stack[0].bench.train(stack[0].method, stack[0].network, start, jobs, t)
-    firsts = np.cumsum([0, *map(len, chosen)]).tolist()
-    return ({name: leaf[a:b] for name, leaf in ends.items()} for a, b in pairwise(firsts))

@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
+from fedstat.federated.client.local import Context, Phase, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import (
     Federation,
@@ -19,7 +19,6 @@ from fedstat.federated.method import (
     in_slot,
     share_all_but,
     slot,
-    squared_distance,
     without_slots,
 )
 
@@ -87,16 +86,15 @@ class Ditto(Method):
 
     def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
         """Train the copy of the shared model, then the personal model on the same batches."""
-        personal = tuple(f"{PERSONAL}/{name}" for name in network.trainable)
-        return Phase(network.trainable), Phase(personal, self.personal_epochs, first_epoch=0, name=PERSONAL)
+        own, epochs = tuple(f"{PERSONAL}/{name}" for name in network.trainable), self.personal_epochs
+        return Phase(network.trainable), Phase(own, epochs, first_epoch=0, name=PERSONAL, slot=PERSONAL)
 
-    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
-        """Return the loss; for the personal model add its pull to the shared one."""
+    def pull(self, params: Params, context: Context) -> Params:
+        """Return the pull of the personal model to the shared one as it was received."""
         if context.phase != PERSONAL:
-            return learner.loss(without_slots(params), batch)
-        v = slot(params, PERSONAL)
-        pull = squared_distance(v, context.received, learner.network.trainable)
-        return learner.loss(v, batch) + self.penalty / 2 * pull
+            return {}
+        v, w = slot(params, PERSONAL), context.received
+        return in_slot({name: self.penalty * (v[name] - w[name]) for name in v}, PERSONAL)
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:
         """Give the personal models and the shared one."""

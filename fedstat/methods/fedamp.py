@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.client.local import Batch, Context, Learner
+from fedstat.federated.client.local import Context
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows
 from fedstat.federated.codec import Message
@@ -23,9 +23,7 @@ from fedstat.federated.method import (
     in_slot,
     share_all_but,
     slot,
-    squared_distance,
     stack,
-    without_slots,
 )
 
 CLOUD = "cloud"
@@ -154,10 +152,10 @@ class FedAMP(Method):
         xi = xi.scatter(1, ids[:, None], 0)
         return xi.scatter(1, ids[:, None], 1 - xi.sum(1, keepdim=True))
 
-    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
-        """Add the pull to the mix to the loss."""
-        pull = squared_distance(params, slot(params, CLOUD), learner.network.trainable)
-        return learner.loss(without_slots(params), batch) + self.penalty / (2 * self.alpha) * pull
+    def pull(self, params: Params, context: Context) -> Params:
+        """Return the gradient of the squared distance from the mix, times its factor."""
+        strength = self.penalty / self.alpha
+        return {name: strength * (params[name] - mix) for name, mix in slot(context.received, CLOUD).items()}
 
     def download(self, state: State, update: Update) -> Message:
         """Send the mix."""

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
 from fedstat._checks import check_fields
-from fedstat.federated.client.local import Batch, Context, Learner
+from fedstat.federated.client.local import Context
 from fedstat.federated.client.network import Params
-from fedstat.federated.method import squared_distance
 from fedstat.methods.fedavg import FedAvg
 
 
@@ -73,7 +70,6 @@ class FedProx(FedAvg):
         super().__post_init__()
         check_fields(self, mu="[0, inf)")
 
-    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
-        """Add half of `mu` times the squared distance from the received weights to the loss."""
-        pull = squared_distance(params, context.received, learner.network.trainable)
-        return learner.loss(params, batch) + self.mu / 2 * pull
+    def pull(self, params: Params, context: Context) -> Params:
+        """Return the gradient of half of `mu` times the squared distance from the received weights."""
+        return {name: self.mu * (leaf - context.received[name]) for name, leaf in params.items()}

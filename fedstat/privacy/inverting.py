@@ -249,7 +249,7 @@ class _Attack:
         return change
 
     def one_gradient(self, params: Params, x: Tensor, y: Tensor, every: bool = False) -> Params:
-        """Return the gradient of the method's own objective in the sent leaves, or in all that train."""
+        """Return the gradient of the method's own objective, pull included, in the sent leaves or all that train."""
         seen = self.observation
         names = list(seen.phase.train) if every else list(self.sent)
         leaves = {n: params[n] if params[n].requires_grad else params[n].detach().requires_grad_() for n in names}
@@ -257,9 +257,11 @@ class _Attack:
         rows = torch.arange(len(x), device=x.device)
         batch = Batch(x, y, torch.ones(len(x), dtype=torch.bool, device=x.device), rows, full=True)
         context = Context(self.params, self.aux, seen.phase.name)
-        loss = seen.method.objective(self.learner, params | moving | leaves, batch, context)
+        model = seen.phase.model(params | moving | leaves, self.learner.network)
+        loss = seen.method.objective(self.learner, model, batch, context)
         found = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
-        return dict(zip(names, found, strict=True))
+        pulled = seen.method.pull(params | leaves, context)
+        return {name: g + pulled[name] if name in pulled else g for name, g in zip(names, found, strict=True)}
 
     def slope(self, flat: Tensor) -> tuple[float, Tensor]:
         """Return the objective and its gradient."""

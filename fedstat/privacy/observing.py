@@ -16,10 +16,10 @@ from fedstat.federated.client.network import Model, Network, Params
 from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.client.samples import BatchOrders
 from fedstat.federated.codec import Message, decode, encode, nonzeros
+from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, Update
 from fedstat.federated.plan import choose_sources, make_plan
-from fedstat.federated.rounds import loop
-from fedstat.federated.run import Run
+from fedstat.federated.rounds import Run, loop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,9 +249,9 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     jobs = run.replicate.jobs([look.client])
     received = method.receive(run.state, ids)
     hidden, phase = _phases(run, look, received, t)
-    before = run.bench.train(method, network, received, jobs, t, phases=hidden) if hidden else received
-    bench = replace(run.bench, training=replace(training, batch_size=look.batch, local_epochs=1))
-    end = bench.train(method, network, before, jobs, t, phases=(phase,))
+    before = train(run.route, received, jobs, t, phases=hidden) if hidden else received
+    equipment = replace(run.equipment, training=replace(training, batch_size=look.batch, local_epochs=1))
+    end = train(equipment.route(method, network, before), before, jobs, t, phases=(phase,))
     weight = torch.ones(1, dtype=network.dtype, device=network.device)
     update = Update(ids, received, end, weight, np.random.default_rng(0), network)
     messages = method.download(run.state, update), method.upload(run.state, update)
@@ -268,7 +268,7 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     return Observation(
         look=look,
         method=method,
-        learner=run.bench.learner(network),
+        learner=run.route.learner,
         phase=phase,
         start=start,
         update=moved,
@@ -277,14 +277,16 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
         lr=lr,
         momentum=momentum,
         weight_decay=training.weight_decay,
-        secret=_secret(run, look, {name: leaf[0].detach().clone() for name, leaf in before.items()}, bench.training),
+        secret=_secret(
+            run, look, {name: leaf[0].detach().clone() for name, leaf in before.items()}, equipment.training
+        ),
     )
 
 
 def _phases(run: Run, look: Look, received: Params, t: int) -> tuple[tuple[Phase, ...], Phase]:
     """Return the phases before the first that moves what is sent, and that phase, from the first batch on."""
     shared = {n for n in received if n not in run.state.shared or run.state.shared[n].any()}
-    phases = run.method.phases(run.network, run.bench.training, t)
+    phases = run.method.phases(run.network, run.route.training, t)
     k = next((k for k, phase in enumerate(phases) if shared.intersection(phase.train)), None)
     if k is None:
         raise ValueError(f"{run.method} sends no leaf that trains, so that there is no gradient to look at.")
@@ -317,7 +319,7 @@ def weight_of_steps(momentum: float, steps: int) -> float:
 def _secret(run: Run, look: Look, leaves: Params, training: Training) -> Secret:
     """Find the samples behind the message by the engine's own keys."""
     (job,) = run.replicate.jobs([look.client])
-    samples = run.bench.samples
+    samples = run.route.samples
     orders = BatchOrders(training.batch_size, samples, run.state.round, "batches", run.method.held_out)
     places = orders.order(job, 0, 1)[: look.steps].reshape(-1)
     x, y = samples.row(job.row)

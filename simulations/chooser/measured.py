@@ -17,9 +17,9 @@ from fedstat.data import Clients, Samples, digits, dirichlet, from_indices
 from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Network, build
 from fedstat.federated.codec import Bits, Entry, Message, Selected
+from fedstat.federated.federate import rounds
 from fedstat.federated.method import Method, State
-from fedstat.federated.rounds import rounds
-from fedstat.federated.run import Run
+from fedstat.federated.rounds import Run
 from fedstat.methods import Variant
 from fedstat.models import cnn, lstm, mlp
 

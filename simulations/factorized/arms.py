@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from torch import Tensor
-
 import fedstat as fs
 from fedstat._checks import check_fields
-from fedstat.federated.client.local import Batch, Context, Learner
+from fedstat.federated.client.local import Context
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Federation, share_all_but, squared_distance
+from fedstat.federated.method import Federation, share_all_but
 
 #: Labels of Factorized-FL's arms: which parts are averaged, and whether as the authors write or as their code does.
 READINGS = ("text", "code")
@@ -57,10 +55,9 @@ class FedProxPrivateHead(fs.methods.FedPer):
         super().__post_init__()
         check_fields(self, mu="[0, inf)")
 
-    def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
-        """Add half of `mu` times the squared distance from the weights at the round's start to the loss."""
-        pull = squared_distance(params, context.received, learner.network.trainable)
-        return learner.loss(params, batch) + self.mu / 2 * pull
+    def pull(self, params: Params, context: Context) -> Params:
+        """Return the gradient of half of `mu` times the squared distance from the weights at the round's start."""
+        return {name: self.mu * (leaf - context.received[name]) for name, leaf in params.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

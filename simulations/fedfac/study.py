@@ -134,8 +134,8 @@ def _rates(scale: Scale, out: Path) -> tuple[dict[str, dict[str, float]], pd.Dat
         return every, pd.DataFrame(rows)
     rates, tables = {}, []
     for cell in (cell for cell in scale.cells if cell.name in scale.tuned_at):
-        every = {arm: partial(tune, scale, cell, arm) for arm in TUNED}
-        table = tune_arms(f"fedfac, {cell.name}", every, replace(scale, seeds=0, cheap=0, few=0), out)
+        arms = {arm: partial(tune, scale, cell, arm) for arm in TUNED}
+        table = tune_arms(f"fedfac, {cell.name}", arms, replace(scale, seeds=0, cheap=0, few=0), out)
         rates[cell.dataset] = dict(chosen(table))
         tables.append(table.assign(dataset=cell.dataset, setting=cell.name))
     return rates, pd.concat(tables, ignore_index=True)

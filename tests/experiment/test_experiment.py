@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import fedstat as fs
 from fedstat.experiment.build import set_up
 from fedstat.experiment.config import KINDS, to_table
-from fedstat.experiment.reading import parse, setting
+from fedstat.experiment.parsing import parse, setting
 from fedstat.experiment.summaries import summarise
 from tests.support.experiments import BASE, changed, images, own
 
@@ -392,7 +392,7 @@ from pathlib import Path
 torch.set_num_threads(1)
 from fedstat.experiment.build import set_up
 from fedstat.experiment.estimate import estimate
-from fedstat.experiment.reading import read
+from fedstat.experiment.parsing import read
 from fedstat.experiment.run import carry_out
 folder = Path(sys.argv[1])
 # not getrusage, whose peak is also that of the process which started this one

@@ -9,7 +9,7 @@ from fedstat._user_code import load_object
 from fedstat.experiment import run
 from fedstat.experiment.build import set_up
 from fedstat.experiment.config import to_table
-from fedstat.experiment.reading import parse
+from fedstat.experiment.parsing import parse
 from fedstat.experiment.run import carry_out
 from tests.support.experiments import changed, images, own
 

@@ -9,7 +9,7 @@ import pytest
 import fedstat as fs
 from fedstat.data import datasets
 from fedstat.experiment.build import set_up
-from fedstat.experiment.reading import parse
+from fedstat.experiment.parsing import parse
 from fedstat.federated.fingerprint import of_clients
 from tests.support.experiments import changed
 

@@ -10,7 +10,7 @@ import fedstat as fs
 from fedstat.cli._run import _stopped
 from fedstat.experiment import population, read, run
 from fedstat.experiment.config import to_table
-from fedstat.experiment.reading import parse
+from fedstat.experiment.parsing import parse
 
 FILE = """
 rounds = 4

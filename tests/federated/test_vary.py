@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import fedstat as fs
-from fedstat.experiment.reading import parse
+from fedstat.experiment.parsing import parse
 from fedstat.experiment.run import run as run_experiment
 from fedstat.federated.client.samples import BatchOrders
 from fedstat.federated.client.seeds import SOURCES
@@ -51,7 +51,7 @@ def facts(seed=SEEDS, clients=dealt, **options):
     for (_, s), run in plan.start().items():
         held = run.replicate.clients
         rows = np.concatenate([part.client(k)[0] for part in (held.train, held.test) for k in range(6)])
-        steps = BatchOrders(4, run.bench.samples, 0, noisy=True).of(run.replicate.jobs(range(6)), 0, [2] * 6)
+        steps = BatchOrders(4, run.equipment.samples, 0, noisy=True).of(run.replicate.jobs(range(6)), 0, [2] * 6)
         found[s] |= {
             "data": rows[np.argsort(rows[:, 2])].tolist(),
             "partition": rows[:, 2].tolist(),

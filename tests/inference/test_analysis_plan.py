@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedstat as fs
-from fedstat.experiment.reading import parse
+from fedstat.experiment.parsing import parse
 from fedstat.experiment.run import run as run_experiment
 from fedstat.inference import AnalysisPlan
 from tests.support.clients import vector_clients

@@ -139,13 +139,14 @@ def test_who_knows_all_leaves_has_no_distance_at_the_truth(name: str, objective:
     assert guessed < 1e-13 if name == "FedAvg" else guessed > 1e-9
 
 
-def test_several_steps_are_one_gradient_only_if_they_are_simulated() -> None:
+@pytest.mark.parametrize("method", [fs.FedAvg(), fs.methods.FedProx(mu=3.0)], ids=["FedAvg", "FedProx"])
+def test_several_steps_are_one_gradient_only_if_they_are_simulated(method: fs.Method) -> None:
     training = fs.Training(lr=0.1, momentum=0.5, weight_decay=0.01, batch_size=10)
-    seen = look(fs.FedAvg(), Look(round=1, batch=2, steps=3), training)
+    seen = look(method, Look(round=1, batch=2, steps=3), training)
     truth = seen.secret.x.flatten()
     assert _attack(seen, "squared", 0.0, "known", "start", True).value(truth) < 1e-13
     assert _attack(seen, "squared", 0.0, "known", "start", False).value(truth) > 1e-6
-    one = look(fs.FedAvg(), Look(round=1, batch=2), training)
+    one = look(method, Look(round=1, batch=2), training)
     assert _attack(one, "squared", 0.0, "known", "start", False).value(one.secret.x.flatten()) < 1e-13
 
 

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from fedstat.experiment.reading import parse
+from fedstat.experiment.parsing import parse
 
 BASE = {
     "rounds": 3,

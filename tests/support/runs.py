@@ -1,5 +1,6 @@
 """Short runs of one method, and what two of them have in common."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,8 +10,10 @@ import fedstat as fs
 from fedstat.federated import stack
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds
+from fedstat.federated.engine.training import train
 from fedstat.federated.replicate import make_replicate
-from fedstat.federated.run import Bench, make_federation
+from fedstat.federated.rounds import make_federation
+from fedstat.federated.route import Equipment
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net
 
@@ -39,8 +42,14 @@ def reference(method, model=conv_net, training=TRAINING, **options):
 
 def federation_of(method, clients, model=conv_net, training=TRAINING, loss="cross_entropy"):
     """New clients as a method sees them."""
-    bench = Bench(loss, training, StackedSamples.stack([clients.train], torch.float64, "cpu"))
-    return make_federation(method, make_replicate(clients, model, Seeds(0), torch.float64, "cpu"), bench)
+    equipment = Equipment(loss, training, StackedSamples.stack([clients.train], torch.float64, "cpu"))
+    return make_federation(method, make_replicate(clients, model, Seeds(0), torch.float64, "cpu"), equipment)
+
+
+def train_once(method, learner, training, samples, start, jobs, round, executor, **how):
+    """Leaves after one round of local training by an executor."""
+    route = Equipment(learner.task, training, samples, executor).route(method, learner.network, start)
+    return train(replace(route, learner=learner), start, jobs, round, **how)
 
 
 def final(result, estimand=None):

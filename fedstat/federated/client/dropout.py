@@ -131,13 +131,8 @@ def _shifted(state: Tensor, by: int) -> Tensor:
     return (state >> by).bitwise_and_(2 ** (64 - by) - 1)
 
 
-def dropout_layers(module: nn.Module) -> list[str]:
-    """Return the dotted names of the `KeyedDropout` layers that drop, in order; ``""`` is the module itself."""
-    return [name for name, layer in module.named_modules() if isinstance(layer, KeyedDropout) and layer.p]
-
-
 def keys(layers: Sequence[str], noise: Tensor) -> dict[str, Tensor]:
-    """Return the buffers that give each of `layers`, named as by `dropout_layers`, its share of a forward pass's noise.
+    """Return the buffers that give each of `layers`, by their dotted names, its share of a forward pass's noise.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
@@ -105,7 +105,7 @@ class Training:
                 f"{self.schedule!r}."
             )
 
-    @property
+    @cached_property
     def steps(self) -> Optimizer:
         """The optimiser as an object."""
         if not isinstance(self.optimizer, str):
@@ -158,6 +158,9 @@ class Phase:
     state : str, optional
         The slot that holds the optimiser's state before and after the phase, for a method that keeps it from round to
         round (its ``leaves`` have there what ``training.steps.start`` returns); by default the state starts anew.
+    slot : str, optional
+        The slot that holds the model of the phase, for a method with several: the objective finds its leaves under
+        the network's own names. By default the model is the leaves without a slot.
 
     Examples
     --------
@@ -175,15 +178,26 @@ class Phase:
     steps: int | None = None
     name: str = "train"
     state: str | None = None
+    slot: str | None = None
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        check_fields(self, epochs=0, first_epoch=0, steps=0)
+        for name in ("epochs", "first_epoch", "steps"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, whole(name, value, 0))
         if isinstance(self.lr, Mapping):
             rates = {leaf: number(f"lr of {leaf!r}", lr, "[0, inf)") for leaf, lr in self.lr.items()}
             object.__setattr__(self, "lr", rates)
         elif self.lr is not None:
             object.__setattr__(self, "lr", number("lr", self.lr, "[0, inf)"))
+
+    def leaf(self, name: str) -> str:
+        """Return the leaf that the network has as its own leaf `name` in the phase."""
+        return name if self.slot is None else f"{self.slot}/{name}"
+
+    def model(self, params: Params, network: Network) -> Params:
+        """Return one client's leaves with those of the phase's model under the network's own names."""
+        return params if self.slot is None else params | {name: params[self.leaf(name)] for name in network.shapes}
 
 
 @dataclass(frozen=True, eq=False)

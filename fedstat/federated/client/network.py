@@ -1,27 +1,42 @@
-"""A module's structure, and its forward pass for one client or a stack of clients."""
+"""A module's structure, its forward pass for one client or a stack of clients, and how its numbers round."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedstat.federated.client.dropout import dropout_layers, keys
-from fedstat.federated.client.layers import Unrolled, copied, norm_layers, stackable
-from fedstat.federated.engine.products import TF32
+from fedstat.federated.client.dropout import KeyedDropout, keys
+from fedstat.federated.client.layers import (
+    Unrolled,
+    copied,
+    dropout_layers,
+    hooked,
+    layers_of,
+    norm_layers,
+    stackable,
+)  # fmt: skip
 from fedstat.parameterization import Form
 
 Params = dict[str, Tensor]
 Model = nn.Module | Callable[[], nn.Module]
 
+#: float32, whose products may round to TF32 on a GPU.
+TF32 = "tf32"
 #: Layers compute in bfloat16; weights, sums of gradients, statistics and losses stay in float32.
 MIXED = "bf16-mixed"
 DTYPES = {"float32": torch.float32, "float64": torch.float64, TF32: torch.float32, MIXED: torch.float32}
+_BACKENDS: Any = torch.backends
+#: Torch's settings of a GPU's products, and of those of a processor, which round to TF32 or bfloat16 only if told to.
+_OF_GPUS: tuple[Any, ...] = (_BACKENDS.cuda.matmul, _BACKENDS.cudnn.conv, _BACKENDS.cudnn.rnn)
+_OF_PROCESSORS: tuple[Any, ...] = (_BACKENDS.mkldnn.matmul, _BACKENDS.mkldnn.conv, _BACKENDS.mkldnn.rnn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +173,21 @@ class Network:
         """The leaves of the head, as `head` finds it."""
         return tuple(leaf for leaf in self.shapes if leaf.startswith(f"{self.head}."))
 
+    def layers_in_chain(self, known: Callable[[nn.Module], bool]) -> list[tuple[str, nn.Module]] | None:
+        """Return the names and layers of a chain in their order, without those that do nothing; None if it is no chain.
+
+        Of its layers all must be `known`, one after the other in `nn.Sequential` (or what is derived from it with the
+        same forward pass). A forward pass of one's own, a hook, tied, frozen or parameterised weights and mixed
+        precision make another network of it.
+        """
+        if self.forms or self.tied or self.mixed:
+            return None
+        layers = [(name, layer) for name, layer in layers_of(self.module) if hooked(layer) or not _does_nothing(layer)]
+        leaves = [f"{name}.{leaf}".removeprefix(".") for name, layer in layers for leaf, _ in layer.named_parameters()]
+        if any(hooked(layer) or not known(layer) for _, layer in layers) or sorted(leaves) != sorted(self.weights):
+            return None
+        return layers
+
     @cached_property
     def kernels(self) -> dict[str, torch.Size]:
         """The shapes of the weights of dense, convolutional and recurrent layers, which can be made of parts."""
@@ -285,7 +315,7 @@ class Network:
 
     def keys(self, noise: Tensor) -> Params:
         """Return the buffers that give the dropout layers their keys in one forward pass, whose own key is an int64."""
-        return keys(self._dropouts, noise)
+        return keys(self._dropouts, noise) if self._dropouts else {}
 
     @cached_property
     def _dropouts(self) -> list[str]:
@@ -315,6 +345,10 @@ class Network:
                 ordered += [f"{leaf}.{p}" for p in self._parts_of(leaf)] if leaf in self.forms else [leaf]
             ordered += [n for n in (f"{owner}.{b}" if owner else b for b, _ in layer.named_buffers(recurse=False))]
         return [leaf for leaf in dict.fromkeys(ordered) if leaf in trainable or leaf in statistics]
+
+
+def _does_nothing(layer: nn.Module) -> bool:
+    return type(layer) is nn.Identity or (type(layer) is KeyedDropout and layer.p == 0)
 
 
 def _weight_of(leaf: str) -> str:
@@ -377,6 +411,28 @@ def floating(dtype: str) -> torch.dtype:
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}.")
     return DTYPES[dtype]
+
+
+@contextmanager
+def products(*, tf32: bool) -> Iterator[None]:
+    """Let float32 products within the block be exact but for float32's own rounding, or TF32 on a GPU.
+
+    Torch's defaults leave convolutions on a GPU to TF32, whose factors have 10 bits, and a program may have set
+    anything. So every piece of work says which it is, and torch's settings are as they were when it is done.
+    """
+    before = [(setting, setting.fp32_precision) for setting in (*_OF_GPUS, *_OF_PROCESSORS)]
+    try:
+        for setting, _ in before:
+            setting.fp32_precision = TF32 if tf32 and setting in _OF_GPUS else "ieee"
+        yield
+    finally:
+        for setting, precision in before:
+            setting.fp32_precision = precision
+
+
+def rounds_to_tf32() -> bool:
+    """Tell whether a GPU's products round to TF32 here."""
+    return _OF_GPUS[0].fp32_precision == TF32
 
 
 def check_device(device: str) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
 from fedstat.federated.client.network import Params
+
+if TYPE_CHECKING:
+    from fedstat.federated.client.local import Training
 
 #: Learning rate of all leaves, of each by name, or of each client (c,).
 Rate = float | Mapping[str, float] | Tensor
@@ -199,6 +202,45 @@ def started(optimizer: Optimizer, params: Params) -> Params:
                 "torch.zeros(())."
             )
     return state
+
+
+@torch.no_grad()
+def descend(
+    params: Params,
+    grads: Params,
+    state: Params,
+    training: Training,
+    lr: Rate,
+    *,
+    stacked: bool,
+    moves: Params | None = None,
+    active: Tensor | None = None,
+) -> None:
+    """Take one step in place: clip the gradients, add the penalty's, and go where the optimiser says.
+
+    Parameters
+    ----------
+    params, grads, state : dict of Tensor
+        Leaves, gradients by some of them, and the optimiser's state.
+    training : Training
+        The optimiser, the penalty and the largest norm.
+    lr : Rate
+        The learning rate.
+    stacked : bool
+        Whether clients lie along the first axis, (c, ...).
+    moves : dict of Tensor of bool, optional
+        Where false an element's gradient counts as zero.
+    active : Tensor of bool, shape (c,), optional
+        Which clients move, by default all.
+    """
+    if training.clip_norm is not None:
+        grads = clip(grads, training.clip_norm, stacked=stacked)
+    if training.weight_decay:
+        grads = {name: g + training.weight_decay * params[name] for name, g in grads.items()}
+    grads = {name: grads[name] for name in params if name in grads}  # an optimiser sees them in the leaves' order
+    grads |= {name: torch.where(mask, grads[name], 0) for name, mask in (moves or {}).items() if name in grads}
+    directions, divisor = training.steps.step(params, grads, state)
+    move(params, directions, lr, divisor, active)
 
 
 @torch.no_grad()

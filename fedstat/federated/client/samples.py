@@ -186,9 +186,9 @@ class BatchOrders:
         (count, n), b, g = epochs.shape, self.batch_size, self.group
         padded = np.full((count, n + -n % b), -1)
         padded[:, :n] = epochs
-        batches = padded.reshape(count, (n + -n % b) // b, b)
         if g == 1:
-            return batches.reshape(-1, 1, b)
+            return padded.reshape(-1, 1, b)
+        batches = padded.reshape(count, (n + -n % b) // b, b)
         steps = np.zeros((count, -(-batches.shape[1] // g), g, b), int)
         for epoch, taken in zip(batches, steps, strict=True):
             for i in range(len(taken)):

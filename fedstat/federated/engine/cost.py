@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from fedstat._memory import gpu_share
-from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.network import Network
 
 #: Bytes of one chunk's stacked leaves on a CPU, beyond which more clients at once save hardly any time.
 CHUNK_BYTES = 8 * 2**20
@@ -80,13 +80,13 @@ def _counted(network: Network, x: Tensor) -> tuple[int, int]:
     return flops, sum(kept.values())
 
 
-def chunk_size(params: Params, network: Network, x: Tensor, batch_size: int, *, blocks: bool = False) -> int:
+def chunk_size(held: int, network: Network, x: Tensor, batch_size: int, *, blocks: bool = False) -> int:
     """Return how many clients train at once: as many as the chunk's bytes hold, and on a CPU no more than pays.
 
     Parameters
     ----------
-    params : dict of Tensor, each (J, ...)
-        Leaves of all clients.
+    held : int
+        Bytes of one client's leaves.
     network : Network
         The network that is trained.
     x : Tensor, shape (N, ...)
@@ -96,12 +96,11 @@ def chunk_size(params: Params, network: Network, x: Tensor, batch_size: int, *, 
     blocks : bool
         Whether a chunk is worked off in blocks that fit the cache, so that it may be as large as the memory allows.
     """
-    leaves = sum(leaf[0].numel() * leaf.element_size() for leaf in params.values())
-    models = max(1, round(leaves / network.bytes))  # a client of some methods holds several models
+    models = max(1, round(held / network.bytes))  # a client of some methods holds several models
     one = cost(network, x)
-    each = COPIES * leaves + models * (batch_size * one.activations + 2 * one.weights)  # weights, and their gradients
+    each = COPIES * held + models * (batch_size * one.activations + 2 * one.weights)  # weights, and their gradients
     most = chunk_bytes(network.device) // each
-    return max(1, most if blocks or network.device.type == "cuda" else min(most, CHUNK_BYTES // leaves))
+    return max(1, most if blocks or network.device.type == "cuda" else min(most, CHUNK_BYTES // held))
 
 
 def chunk_bytes(device: torch.device) -> int:

@@ -9,7 +9,7 @@ rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -17,14 +17,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.modules.module import _has_any_global_hook
 
-from fedstat.federated.client.dropout import KeyedDropout
-from fedstat.federated.client.layers import hooked, layers_of
 from fedstat.federated.client.local import Batch, Learner
 from fedstat.federated.client.losses import Loss, cross_entropy, logistic, squared
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, overrides
 
 #: Writes the slopes of a loss to a place, from outputs and targets.
 Slope = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -78,6 +74,11 @@ class Chain:
     def leaves(self) -> tuple[str, ...]:
         """The leaves of all layers."""
         return tuple(leaf for layer in self.layers for leaf in layer.leaves)
+
+    def renamed(self, name: Callable[[str], str]) -> Chain:
+        """Return the chain with leaves of other names."""
+        layers = (replace(one, weight=name(one.weight), bias=one.bias and name(one.bias)) for one in self.layers)
+        return replace(self, layers=tuple(layers))
 
     def takes(self, x: Tensor) -> bool:
         """Tell whether stored inputs (N, ...) are such that every sample is one row to the first layer."""
@@ -218,22 +219,17 @@ _CHAINS: WeakKeyDictionary[Network, Chain | None] = WeakKeyDictionary()
 
 
 def chain_of(network: Network) -> Chain | None:
-    """Return a network as a chain of dense layers; None if it is anything else.
-
-    Layers must be torch's own, one after the other in `nn.Sequential` (or what is derived from it with the same forward
-    pass): a forward pass of one's own, a hook, tied, frozen or parameterised weights make another network of it.
-    """
+    """Return a network as a chain of dense layers; None if it is anything else."""
     if network not in _CHAINS:
         _CHAINS[network] = _read(network)
     return _CHAINS[network]
 
 
 def _read(network: Network) -> Chain | None:
-    layers = [(name, layer) for name, layer in layers_of(network.module) if hooked(layer) or not _does_nothing(layer)]
-    known = all(_has_closed_form(layer) for _, layer in layers)
-    if network.mixed or network.forms or not known:
+    layers = network.layers_in_chain(_has_closed_form)
+    if not layers or not layers[0][0]:  # none, or the module itself
         return None
-    flatten = bool(layers) and type(layers[0][1]) is nn.Flatten
+    flatten = type(layers[0][1]) is nn.Flatten
     rest = layers[flatten:]
     found: list[Layer] = []
     for (name, layer), (_, after) in pairwise([*rest, ("", None)]):
@@ -244,33 +240,9 @@ def _read(network: Network) -> Chain | None:
     dense = [type(layer) is nn.Linear for _, layer in rest]
     # activations stand behind dense layers, and a dense layer ends the chain
     alternating = bool(dense) and dense[0] and dense[-1] and all(a or b for a, b in pairwise(dense))
-    leaves = [leaf for layer in found for leaf in layer.leaves]
-    whole = {*leaves} == {*network.shapes} and len(leaves) == len({*leaves}) and not network.tied
-    return Chain(tuple(found), flatten) if alternating and whole else None
-
-
-def _does_nothing(layer: nn.Module) -> bool:
-    return type(layer) is nn.Identity or (type(layer) is KeyedDropout and layer.p == 0)
+    return Chain(tuple(found), flatten) if alternating else None
 
 
 def _has_closed_form(layer: nn.Module) -> bool:
     flattens = type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
-    return (type(layer) in (nn.Linear, nn.ReLU, nn.Tanh) or flattens) and not hooked(layer)
-
-
-def plain_loss(method: Method, learner: Learner) -> bool:
-    """Tell whether local steps follow the loss of the network's own layers, with nothing of the user's in between."""
-    own = type(learner) is Learner and type(learner.network) is Network
-    return own and not overrides(method, "objective") and not _has_any_global_hook()
-
-
-def closed_form(method: Method, learner: Learner, x: Tensor) -> Chain | None:
-    """Return the chain by which a method's gradients on inputs like `x` (N, ...) have a closed form, or None.
-
-    They have it on a CPU, if the method's objective is the plain loss, and that one of fedstat's own.
-    """
-    known = any(learner.losses is loss for loss in SLOPES)  # a loss of the user's may be unhashable
-    if not known or x.device.type != "cpu" or not plain_loss(method, learner):
-        return None
-    chain = chain_of(learner.network)
-    return chain if chain is not None and chain.takes(x) else None
+    return type(layer) in (nn.Linear, nn.ReLU, nn.Tanh) or flattens

@@ -19,16 +19,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat.federated.client.local import Learner
+from fedstat.federated.client.local import Learner, Training
 from fedstat.federated.client.network import Params
-from fedstat.federated.client.optimizers import OPTIMIZERS, SGD, Optimizer, Rate, clip, move, started
+from fedstat.federated.client.optimizers import OPTIMIZERS, SGD, Rate, descend, move, started
 from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.engine.between import Between
 from fedstat.federated.engine.dense_chain import SLOPES, Chain, Slope, Use, Weights, stacked
 
 #: Bytes of a block's leaves and hidden layers: about what a core's own cache holds.
 BLOCK_BYTES = 3 * 2**20
 #: Bytes of the inputs that are gathered at once, for several steps of a block.
 _GATHERED = 2**20
+#: The optimiser whose steps are fused into the gradients.
+_PLAIN = SGD()
 #: By what a step multiplies a leaf, and its gradient, by the leaf's name.
 Factors = Mapping[str, tuple[float, float]]
 Item = TypeVar("Item")
@@ -51,12 +54,10 @@ class Descent:
         The leaves that move.
     rates : sequence of float, mapping of leaf to float, or Tensor (c,)
         The learning rate of every step.
-    optimizer : Optimizer
-        What makes directions of gradients; its state starts anew.
-    decay : float
-        Strength of the L2 penalty.
-    clip_norm : float, optional
-        Largest norm of a client's gradient.
+    training : Training
+        The optimiser, whose state starts anew, the penalty and the largest norm of a gradient.
+    between : Between, optional
+        What the method adds to gradients, and puts back after a step.
     """
 
     chain: Chain
@@ -64,15 +65,14 @@ class Descent:
     samples: StackedSamples
     train: tuple[str, ...]
     rates: Sequence[Rate]
-    optimizer: Optimizer
-    decay: float = 0.0
-    clip_norm: float | None = None
+    training: Training
+    between: Between | None = None
 
     @cached_property
     def plain(self) -> bool:
         """Whether a leaf moves by a number times its gradient, and stays in proportion to what it was."""
-        rescaled = self.decay and isinstance(self.rates[0], Tensor)
-        return self.optimizer == SGD() and self.clip_norm is None and not rescaled
+        rescaled = self.training.weight_decay and isinstance(self.rates[0], Tensor)
+        return self.training.steps == _PLAIN and self.training.clip_norm is None and not rescaled
 
     @torch.no_grad()
     def run(self, params: Params, first: np.ndarray, places: np.ndarray) -> Tensor:
@@ -92,18 +92,19 @@ class Descent:
         order = np.argsort(-taken, kind="stable")  # who has finished stands last in a block, beyond what steps touch
         moved = bool((np.diff(order) < 0).any())
         rows = torch.from_numpy(order)
-        for name in self.chain.leaves:
-            params[name] = params[name].contiguous()
-        own = {name: params[name][rows] if moved else params[name] for name in self.chain.leaves}
+        seen = self.chain.leaves if self.between is None else tuple(params)
+        params |= {name: params[name].contiguous() for name in seen}
+        own = {name: params[name][rows] if moved else params[name] for name in seen}
         blocks = self.blocks(params, places)
 
         def work(block: slice) -> Tensor:
             some = {name: leaf[block] for name, leaf in own.items()}
-            return _Block(self, some, order[block], first[order[block]], places[:, order[block]]).run()
+            between = self.between and self.between.of(rows[block] if moved else block)
+            return _Block(self, some, between, order[block], first[order[block]], places[:, order[block]]).run()
 
         finite = torch.cat(spread(work, blocks))
         if moved:
-            for name in self.train:
+            for name in seen if self.between and "constrain" in self.between.own else self.train:
                 params[name][rows] = own[name]
         return finite[rows.argsort()]
 
@@ -112,16 +113,7 @@ class Descent:
         own = {
             n: 1.0 if isinstance(rate, Tensor) else rate[n] if isinstance(rate, Mapping) else rate for n in self.train
         }
-        return {name: (1 - lr * self.decay, -lr) for name, lr in own.items()}
-
-    def move(self, params: Params, grads: Params, state: Params, rate: Rate) -> None:
-        """Move leaves (a, ...) by the optimiser's step."""
-        if self.clip_norm is not None:
-            grads = clip(grads, self.clip_norm, stacked=True)
-        if self.decay:
-            grads = {name: g + self.decay * params[name] for name, g in grads.items()}
-        directions, divisor = self.optimizer.step(params, {name: grads[name] for name in self.train}, state)
-        move(params, directions, rate, divisor)
+        return {name: (1 - lr * self.training.weight_decay, -lr) for name, lr in own.items()}
 
     def blocks(self, params: Params, places: np.ndarray) -> list[slice]:
         """Cut the clients into blocks that fit the cache, an even number of them for two threads to share."""
@@ -140,48 +132,59 @@ class _Block:
 
     descent: Descent
     params: Params
+    between: Between | None
     clients: np.ndarray
     first: np.ndarray
     places: np.ndarray
 
     def run(self) -> Tensor:
         """Take all steps; return whose losses were all finite."""
-        descent, samples, valid = self.descent, self.descent.samples, self.places >= 0
-        losses, network = descent.learner.losses, descent.learner.network
-        prepare, slope = SLOPES[losses]
+        descent, learner, samples = self.descent, self.descent.learner, self.descent.samples
+        (prepare, slope), valid = SLOPES[learner.losses], self.places >= 0
         at, share = torch.from_numpy(np.where(valid, self.places, 0) + self.first[:, None]), self.share(valid)
         rates = [rate[torch.from_numpy(self.clients)] if isinstance(rate, Tensor) else rate for rate in descent.rates]
         factors = [descent.factors(rate) for rate in rates]
         finite = torch.ones(len(self.clients), dtype=torch.bool)
         gathered, frame = samples.sample.new_empty(0), None
-        state = {} if descent.plain else started(descent.optimizer, {n: self.params[n] for n in descent.train})
+        state = {} if descent.plain else started(descent.training.steps, {n: self.params[n] for n in descent.train})
         for steps, a, b in self.stretches(valid):
             if frame is None or frame.size != (a, b):
-                frame = _Frame.of(descent, {name: leaf[:a] for name, leaf in self.params.items()}, b)
+                frame = _Frame.of(descent, self.between, {name: leaf[:a] for name, leaf in self.params.items()}, b)
             places = at[steps, :a, :b]
             x, y = samples.take(places, out=gathered)
-            x = network.inputs(x).flatten(3)
+            x = learner.network.inputs(x).flatten(3)
             outputs = x.new_empty(*y.shape, descent.chain.layers[-1].outputs)
             state = {name: values[:a] if values.dim() else values for name, values in state.items()}
             each = (values.unbind() for values in (x, prepare(outputs, y), share[steps, :a, :b], outputs))
             for *one, factor, rate in zip(*each, factors[steps], rates[steps], strict=True):
-                if descent.plain:
+                if descent.plain and frame.between is None:
                     frame.step(frame.fuse(factor), slope, *one)
                 else:
-                    grads: Params = {}
-                    frame.step(descent.chain.collect(descent.train, grads, frame.grads), slope, *one)
-                    descent.move(frame.params, grads, state, rate[:a] if isinstance(rate, Tensor) else rate)
-            counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), losses(outputs, y), 0)
+                    self.step(frame, state, slope, one, factor, rate[:a] if isinstance(rate, Tensor) else rate)
+            counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), learner.losses(outputs, y), 0)
             finite[:a] &= counted.sum(-1).isfinite().all(0)
         return finite
+
+    def step(self, frame: _Frame, state: Params, slope: Slope, one: list[Tensor], factors: Factors, rate: Rate) -> None:
+        """Take one step of another optimiser, or of a method that adds to gradients or puts something back."""
+        descent, between, grads = self.descent, frame.between, dict[str, Tensor]()
+        pulled = {} if between is None else between.pull(frame.params)
+        if descent.plain:
+            frame.step(frame.fuse(factors), slope, *one)
+            move(frame.params, pulled, rate)
+        else:
+            frame.step(descent.chain.collect(descent.train, grads, frame.grads), slope, *one)
+            grads |= {name: grads[name].add_(pull) for name, pull in pulled.items()}
+            descend(frame.params, grads, state, descent.training, rate, stacked=True)
+        if between is not None:
+            between.constrain(frame.params)
 
     def stretches(self, valid: np.ndarray) -> Iterator[tuple[slice, int, int]]:
         """Cut the steps into stretches in which the first `a` clients are at work, with at most `b` samples each."""
         active, most = valid[..., 0].sum(1).tolist(), valid.sum(-1).max(1).tolist()
         width = valid[0].size * self.descent.samples.sample[0].nbytes
         begin = 0
-        for step in range(len(active)):
-            end = step + 1
+        for step, end in pairwise(range(len(active) + 1)):
             if (
                 end == len(active)
                 or (active[end], most[end]) != (active[step], most[step])
@@ -209,6 +212,8 @@ class _Frame:
         The network's layers.
     params : dict of Tensor, each (a, ...)
         The clients' leaves.
+    between : Between, optional
+        What the method adds to their gradients, and puts back.
     lowest : int
         The first layer that moves.
     weights : list of Weights
@@ -223,6 +228,7 @@ class _Frame:
 
     chain: Chain
     params: Params
+    between: Between | None
     lowest: int
     weights: list[Weights]
     made: list[Tensor]
@@ -236,18 +242,17 @@ class _Frame:
         return len(self.ones), self.ones.shape[-1]
 
     @classmethod
-    def of(cls, descent: Descent, params: Params, b: int) -> _Frame:
+    def of(cls, descent: Descent, between: Between | None, params: Params, b: int) -> _Frame:
         """Make ready for steps of stacked clients with batches of `b` samples."""
         chain = descent.chain
         weights = [stacked(layer, params) for layer in chain.layers]
         like, a = weights[0].weight, len(weights[0].weight)
         made, slopes = ([like.new_empty(a, b, layer.outputs) for layer in chain.layers] for _ in range(2))
         # fedstat's own optimisers keep no gradient, so that the next one may take its place
-        own = not descent.plain and type(descent.optimizer) in OPTIMIZERS.values()
+        own = not descent.plain and type(descent.training.steps) in OPTIMIZERS.values()
         grads = {name: torch.empty_like(params[name]) for name in descent.train if own}
-        return cls(
-            chain, params, chain.lowest(descent.train), weights, made[:-1], slopes, like.new_ones(a, 1, b), grads
-        )
+        lowest, between = chain.lowest(descent.train), between and between.of(slice(a))
+        return cls(chain, params, between, lowest, weights, made[:-1], slopes, like.new_ones(a, 1, b), grads)
 
     def step(self, use: Use, slope: Slope, x: Tensor, targets: Tensor, share: Tensor, outputs: Tensor) -> None:
         """Go forward and back on inputs (a, b, f), and write the outputs (a, b, Q) to their place."""

@@ -9,22 +9,21 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedstat.federated.client.local import Learner
+from fedstat.federated.client.network import products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.engine.cost import evaluation_bytes
-from fedstat.federated.engine.executor import Executor
 from fedstat.federated.method import Predictor
 from fedstat.federated.metrics import Metric, own, standard
+from fedstat.federated.route import Route
 
 #: Stacked leaves (on a GPU more, `evaluation_bytes`), and padded inputs, alive at once, in bytes.
 _MODELS = _INPUTS = 2**28
 
 
 def evaluate(
-    learner: Learner,
+    route: Route,
     models: Callable[[Tensor], Mapping[str, Predictor]],
     held_out: StackedSamples,
-    executor: Executor,
     metrics: Mapping[str, Metric],
     clients: np.ndarray | None = None,
 ) -> pd.DataFrame:
@@ -32,31 +31,30 @@ def evaluate(
 
     Parameters
     ----------
-    learner : Learner
-        What is evaluated, and for which task.
+    route : Route
+        The network with its task, and what does the work.
     models : callable
         Models of the clients with given ids, by the name of the estimand.
     held_out : StackedSamples
         The held-out samples.
-    executor : Executor
-        What does the work.
     metrics : mapping of str to callable
         What is measured beside the standard metrics.
     clients : ndarray of int, optional
         Whose samples are used, for one model each; by default all clients'.
     """
     rows = np.arange(len(held_out.n)) if clients is None else clients
-    found: dict[tuple[str, str], list[Tensor]] = {}
-    for part, most in _parts(held_out, rows, learner.network.bytes):
-        x, y = held_out.padded(rows[part], most)
-        ids = torch.arange(part.start, part.stop, device=held_out.device)
-        n = torch.from_numpy(held_out.n[rows[part]]).to(held_out.device)
-        valid = torch.arange(most, device=held_out.device) < n[:, None]
-        for estimand, predictor in models(ids).items():
-            outputs = executor.evaluate(learner, predictor, x, n).double()
-            measured = standard(learner, outputs, y, valid) | own(metrics, outputs, y, valid)
-            for metric, values in measured.items():
-                found.setdefault((estimand, metric), []).append(values)
+    learner, found = route.learner, dict[tuple[str, str], list[Tensor]]()
+    with products(tf32=route.tf32):
+        for part, most in _parts(held_out, rows, learner.network.bytes):
+            x, y = held_out.padded(rows[part], most)
+            ids = torch.arange(part.start, part.stop, device=held_out.device)
+            n = torch.from_numpy(held_out.n[rows[part]]).to(held_out.device)
+            valid = torch.arange(most, device=held_out.device) < n[:, None]
+            for estimand, predictor in models(ids).items():
+                outputs = route.executor.evaluate(learner, predictor, x, n).double()
+                measured = standard(learner, outputs, y, valid) | own(metrics, outputs, y, valid)
+                for metric, values in measured.items():
+                    found.setdefault((estimand, metric), []).append(values)
     tables = [
         pd.DataFrame(
             {"client": np.arange(len(rows)), "estimand": estimand, "metric": metric, "value": torch.cat(values).cpu()}

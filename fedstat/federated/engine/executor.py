@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -33,6 +33,9 @@ from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.samples import Job
 from fedstat.federated.engine.cost import chunk_size, cost, evaluation_bytes
 from fedstat.federated.method import Predictor
+
+if TYPE_CHECKING:
+    from fedstat.federated.engine.training import LocalTraining
 
 ExecutorName = Literal["auto", "stacked", "per-client", "ray"]
 NAMES: tuple[ExecutorName, ...] = get_args(ExecutorName)
@@ -51,27 +54,6 @@ _BLOCK = 2**26
 _CPU_BLOCK, _SAMPLES = 2**22, 128
 #: How many clients of a network fitted into a device's memory after more had not.
 _FITTING: WeakKeyDictionary[Network, int] = WeakKeyDictionary()
-
-
-class Work(Protocol):
-    """Local training of a round, as `fedstat.federated.engine.training.LocalTraining` does it."""
-
-    @property
-    def learner(self) -> Learner:
-        """The network and its loss."""
-        ...
-
-    def chunk_size(self, start: Params) -> int:
-        """Clients that are stacked at once."""
-        ...
-
-    def stacked(self, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
-        """Train clients that lie along the first axis of all leaves."""
-        ...
-
-    def alone(self, network: Network, start: Params, job: Job, moves: Params) -> Params:
-        """Train one client, whose leaves have no client axis, with a network of the caller's."""
-        ...
 
 
 class Executor(Protocol):
@@ -101,7 +83,7 @@ class Executor(Protocol):
         """Whether methods and seeds with equal local steps should come as one stack."""
         ...
 
-    def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
+    def train(self, work: LocalTraining, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train every client from its row of `start` (J, ...); return the ends (J, ...).
 
         `moves` holds masks (J, ...), or (1, ...) for all; where one is false an element stays.
@@ -117,8 +99,8 @@ class Executor(Protocol):
 
 
 @runtime_checkable
-class Elsewhere(Protocol):
-    """An object that has the work of a built-in executor done in other processes."""
+class RemoteExecutor(Protocol):
+    """Runs clients' work in other processes."""
 
     @property
     def local(self) -> ExecutorName:
@@ -126,7 +108,7 @@ class Elsewhere(Protocol):
         ...
 
     def over(self, executor: Stacked | PerClient) -> Executor:
-        """Return the executor that does elsewhere what `executor` does here."""
+        """Return the executor that does in other processes what `executor` does here."""
         ...
 
 
@@ -154,15 +136,15 @@ class Stacked:
     chunk: int | None = None
     together: ClassVar[bool] = True
 
-    def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
+    def train(self, work: LocalTraining, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train chunk after chunk."""
-        size = work.chunk_size(start) if self.chunk is None else self.chunk
+        size = work.route.chunk if self.chunk is None else self.chunk
 
         def chunk(rows: slice) -> Params:
             some = {name: mask if len(mask) == 1 else mask[rows] for name, mask in moves.items()}
             return work.stacked({name: leaf[rows] for name, leaf in start.items()}, jobs[rows], some)
 
-        ends = _in_chunks(work.learner.network, len(jobs), size, chunk)
+        ends = _in_chunks(work.route.learner.network, len(jobs), size, chunk)
         return ends[0] if len(ends) == 1 else {name: torch.cat([end[name] for end in ends]) for name in ends[0]}
 
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
@@ -171,7 +153,8 @@ class Stacked:
 
     def evaluated(self, learner: Learner, predictor: Predictor, x: Tensor) -> int:
         """Count the clients that are evaluated at once."""
-        return min(len(x), self.chunk or chunk_size(predictor.params, learner.network, x[0], 1))
+        held = sum(leaf[0].nbytes for leaf in predictor.params.values())
+        return min(len(x), self.chunk or chunk_size(held, learner.network, x[0], 1))
 
 
 @dataclass(frozen=True)
@@ -195,7 +178,7 @@ class PerClient:
 
     together: ClassVar[bool] = False
 
-    def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
+    def train(self, work: LocalTraining, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train client by client; who trains one also puts what it comes to into its row, while others still train."""
         stacks = {name: leaf.new_empty(leaf.shape) for name, leaf in start.items()}
 
@@ -206,7 +189,7 @@ class PerClient:
                 end[name] = stacks[name][k].copy_(end[name])
             return end
 
-        ends = _each(work.learner.network, one, range(len(jobs)))
+        ends = _each(work.route.learner.network, one, range(len(jobs)))
         return {n: stacks[n] if n in stacks else _stack([end.pop(n) for end in ends]) for n in list(ends[0])}
 
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
@@ -299,13 +282,17 @@ def _pieces(samples: int, each: int, device: torch.device) -> list[int]:
 
 
 def choose(
-    wanted: ExecutorName | Executor | Elsewhere, network: Network, x: Tensor, batch_size: int, chunk: int | None = None
+    wanted: ExecutorName | Executor | RemoteExecutor,
+    network: Network,
+    x: Tensor,
+    batch_size: int,
+    chunk: int | None = None,
 ) -> Executor:
     """Return the executor that is wanted, or by default the one that the rule of this module takes.
 
     Parameters
     ----------
-    wanted : {"auto", "stacked", "per-client"}, Executor or Elsewhere
+    wanted : {"auto", "stacked", "per-client"}, Executor or RemoteExecutor
         "auto" is per client on a CPU where the network has convolutions with much arithmetic, and stacked otherwise.
     network : Network
         What is trained.
@@ -316,26 +303,23 @@ def choose(
     chunk : int, optional
         Of `Stacked`.
     """
-    if isinstance(wanted, Elsewhere):
-        cost(network, x)  # once and here, since threads that wait for others must not call one module at once
-        return wanted.over(choose_local(wanted.local, network, x, batch_size, chunk))
-    return choose_local(wanted, network, x, batch_size, chunk) if isinstance(wanted, str) else wanted
-
-
-def choose_local(
-    wanted: ExecutorName, network: Network, x: Tensor, batch_size: int, chunk: int | None
-) -> Stacked | PerClient:
-    """Return the built-in executor that has this name, or that the rule takes; see `choose`."""
-    if wanted == "auto":
+    if not isinstance(wanted, str | RemoteExecutor):
+        return wanted
+    name = wanted if isinstance(wanted, str) else wanted.local
+    if name == "auto":
         convolves = any(isinstance(layer, _ConvNd) for layer in network.module.modules())
         heavy = network.device.type == "cpu" and convolves and 3 * batch_size * cost(network, x).flops
-        wanted = "per-client" if heavy >= PER_CLIENT_FLOPS else "stacked"
-    return PerClient() if wanted == "per-client" else Stacked(chunk)
+        name = "per-client" if heavy >= PER_CLIENT_FLOPS else "stacked"
+    local = PerClient() if name == "per-client" else Stacked(chunk)
+    if isinstance(wanted, str):
+        return local
+    cost(network, x)  # once and here, since threads that wait for others must not call one module at once
+    return wanted.over(local)
 
 
 def here(executor: Any) -> Any:
     """Return the executor that would do the same work in this process."""
-    return executor.local if isinstance(executor, Elsewhere) else executor
+    return executor.local if isinstance(executor, RemoteExecutor) else executor
 
 
 def check_executor(value: Any) -> None:
@@ -347,7 +331,7 @@ def check_executor(value: Any) -> None:
         It names what was given and what would be right.
     """
     verbs = all(callable(getattr(value, verb, None)) for verb in ("train", "evaluate")) and hasattr(value, "together")
-    fits = (verbs or isinstance(value, Elsewhere)) and not isinstance(value, type)
+    fits = (verbs or isinstance(value, RemoteExecutor)) and not isinstance(value, type)
     if not (value in NAMES if isinstance(value, str) else fits):
         raise ValueError(
             f"executor must be one of {', '.join(NAMES)}, or an object with the verbs train and evaluate as "

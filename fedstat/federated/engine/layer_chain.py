@@ -1,28 +1,30 @@
 """Gradients in closed form, for one client by itself whose network is a plain chain of layers.
 
 Autograd records every operation, under calls of the module that put weights into it and take them out. For a chain of
-convolutions, pooling, ReLU, tanh and dense layers the chain rule is a loop: each layer returns its outputs, and a
-function that maps the gradient by them to those by its inputs and weights. The loop goes no deeper than the lowest leaf
-that trains.
+convolutions, batch norm, pooling, ReLU, tanh and dense layers the chain rule is a loop: each layer returns its outputs,
+and a function that maps the gradient by them to those by its inputs and weights. The loop goes no deeper than the
+lowest leaf that trains.
 
-The operations are those that autograd would call, with two exceptions. Maxima are taken before ReLU, which then has a
+The operations are those that autograd would call, with three exceptions. Maxima are taken before ReLU, which then has a
 fourth of the numbers: both are monotone, so that values are the same, and so are gradients, as none passes a maximum
-that is not positive in either order. And dense layers in float32 are multiplied by oneDNN, which convolutions use too,
-because MKL knows only half of what some processors can do. What comes out agrees with autograd to rounding.
+that is not positive in either order. For the same reason they are taken before batch norm scales, as long as all its
+scales are positive; its moments are those of all pixels. And dense layers in float32 are multiplied by oneDNN, which
+convolutions use too, because MKL knows only half of what some processors can do. What comes out agrees with autograd
+to rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedstat.federated.client.layers import hooked, layers_of
+from fedstat.federated.client.layers import MaskedBatchNorm, norm_layers
 from fedstat.federated.client.local import Batch, Learner
 from fedstat.federated.client.losses import cross_entropy
 from fedstat.federated.client.network import Network, Params
@@ -42,11 +44,21 @@ _ONEDNN = torch.backends.mkldnn.is_available() and hasattr(_MKLDNN, "_linear_poi
 
 @dataclass(frozen=True)
 class Link:
-    """A layer of a chain, and the names of its leaves, whether it has such leaves or not."""
+    """A layer of a chain, the names of its leaves, whether it has such leaves or not, and maxima after a batch norm."""
 
     layer: nn.Module
     weight: str
     bias: str
+    pool: nn.MaxPool2d | None = None
+
+    def forward(self, x: Tensor, params: Params) -> Pass:
+        """Return the outputs on inputs `x`, and the way back; batch norm moves its statistics in `params`."""
+        weight, bias = (params.get(leaf) for leaf in (self.weight, self.bias))
+        if not isinstance(self.layer, MaskedBatchNorm):
+            return _RULES[type(self.layer)](self.layer, x, weight, bias)
+        owner = self.weight.rpartition(".")[0]
+        running = (params.get(_leaf(owner, last)) for last in ("running_mean", "running_var"))
+        return _norm(self.layer, self.pool, x, weight, bias, *running)
 
 
 @dataclass(frozen=True)
@@ -59,9 +71,9 @@ class Chain:
     def leaves(self) -> tuple[str, ...]:
         """The leaves of all layers."""
         return tuple(
-            f"{link.weight.rpartition('.')[0]}.{leaf}".removeprefix(".")
+            _leaf(link.weight.rpartition(".")[0], last)
             for link in self.links
-            for leaf, _ in link.layer.named_parameters()
+            for last, _ in link.layer.named_parameters()
         )
 
     @torch.no_grad()
@@ -69,12 +81,13 @@ class Chain:
         self, learner: Learner, params: Params, names: Collection[str], batch: Batch
     ) -> tuple[Tensor, Params]:
         """Return whether the loss of one client's batch is finite, and its gradients by the leaves `names`."""
+        if not (batch.full and len(batch.y) > 1) and norm_layers(learner.network.module):
+            return _by_autograd(learner, params, names, batch)
         wanted = [(link.weight in names, link.bias in names) for link in self.links]
         lowest = next((i for i, pair in enumerate(wanted) if any(pair)), len(wanted))
         values, backs = batch.x, []
         for link in self.links:
-            weight, bias = (params.get(leaf) for leaf in (link.weight, link.bias))
-            values, back = _RULES[type(link.layer)](link.layer, values, weight, bias)
+            values, back = link.forward(values, params)
             backs.append(back)
         loss, slope = _slope(learner, values, batch)
         found = dict[str, Any]()
@@ -87,25 +100,34 @@ class Chain:
 
 def chain_of(network: Network) -> Chain | None:
     """Return the network as a chain, or None if it is none, or has layers for which there is no rule."""
-    if network.forms or network.tied or network.mixed:
-        return None
-    layers = layers_of(network.module)
-    leaves = {f"{name}.{leaf}".removeprefix(".") for name, layer in layers for leaf, _ in layer.named_parameters()}
-    if not all(_has_rule(layer) for _, layer in layers) or leaves != network.weights.keys():  # some frozen, or twice
+    layers = network.layers_in_chain(_has_rule)
+    if layers is None:
         return None
     for i in range(len(layers) - 1):
         if type(layers[i][1]) is nn.ReLU and type(layers[i + 1][1]) is nn.MaxPool2d:
             layers[i], layers[i + 1] = layers[i + 1], layers[i]
-    return Chain(
-        tuple(
-            Link(layer, *(f"{name}.{leaf}".removeprefix(".") for leaf in ("weight", "bias"))) for name, layer in layers
-        )
-    )
+    links = list[Link]()
+    for name, layer in layers:
+        if isinstance(layer, nn.MaxPool2d) and links and _normed_images(links[-1]):
+            links[-1] = replace(links[-1], pool=layer)
+        else:
+            links.append(Link(layer, _leaf(name, "weight"), _leaf(name, "bias")))
+    return Chain(tuple(links))
+
+
+def _normed_images(link: Link) -> bool:
+    """Tell whether a layer is a batch norm of images, without maxima as yet."""
+    return isinstance(link.layer, MaskedBatchNorm) and link.layer.ranks == (4,) and link.pool is None
+
+
+def _leaf(owner: str, last: str) -> str:
+    """Return the name of a layer's leaf in the network."""
+    return f"{owner}.{last}".removeprefix(".")
 
 
 def _has_rule(layer: nn.Module) -> bool:
     """Tell whether a layer's way back is known, its settings included."""
-    if type(layer) not in _RULES or hooked(layer):
+    if type(layer) not in (*_RULES, MaskedBatchNorm):
         return False
     match layer:
         case nn.Conv2d():
@@ -113,6 +135,15 @@ def _has_rule(layer: nn.Module) -> bool:
         case nn.MaxPool2d():
             return not layer.return_indices
     return True
+
+
+def _by_autograd(learner: Learner, params: Params, names: Collection[str], batch: Batch) -> tuple[Tensor, Params]:
+    """Return the same as `Chain.gradients`, where batch norm must not count padding, or has a single sample."""
+    with torch.enable_grad():
+        leaves = {name: params[name].detach().requires_grad_() for name in names}
+        loss = learner.loss(params | leaves, batch)
+    found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+    return loss.detach().isfinite(), dict(zip(leaves, found, strict=True))
 
 
 def _slope(learner: Learner, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -158,6 +189,55 @@ def _dense(layer: nn.Linear, x: Tensor, weight: Tensor, bias: Tensor | None) -> 
     return _product(x, weight, bias), back
 
 
+def _norm(
+    layer: MaskedBatchNorm,
+    pool: nn.MaxPool2d | None,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    *running: Tensor | None,  # mean and variance
+) -> Pass:
+    """Normalise by the batch's own moments, move the running statistics, and take maxima, if any."""
+    if pool is not None and weight is not None and bias is not None and (weight > 0).all():
+        return _norm_of_maxima(layer, pool, x, weight, bias, *running)
+    y, mean, scale = _ATEN.native_batch_norm.default(x, weight, bias, *running, True, layer.momentum, layer.eps)
+
+    def back(g: Tensor, wanted: Wanted) -> Slopes:
+        moments = (mean, scale, True, layer.eps)
+        return _ATEN.native_batch_norm_backward.default(g, x, weight, *running, *moments, wanted)
+
+    if pool is None:
+        return y, back
+    z, above = _maximum(pool, y)
+    return z, lambda g, wanted: back(cast(Tensor, above(g, wanted)[0]), wanted)
+
+
+def _norm_of_maxima(
+    layer: MaskedBatchNorm, pool: nn.MaxPool2d, x: Tensor, weight: Tensor, bias: Tensor, *running: Tensor | None
+) -> Pass:
+    """Normalise maxima: with positive weights they are the maxima of what is normalised, in a fraction of the work."""
+    mean, variance = _ATEN.batch_norm_update_stats.default(x, *running, layer.momentum)
+    scale, count = (variance + layer.eps).rsqrt_(), x.numel() // len(mean)
+    tops, way = _maximum(pool, x)
+    normed = tops.sub_(_channels(mean)).mul_(_channels(scale))
+
+    def back(g: Tensor, wanted: Wanted) -> Slopes:
+        by_weight, by_bias, below = (g * normed).sum((0, 2, 3)), g.sum((0, 2, 3)), None
+        if wanted[0]:
+            factor = weight * scale
+            slope = factor * scale * by_weight / -count
+            below = cast(Tensor, way(g * _channels(factor), wanted)[0])
+            below.addcmul_(x, _channels(slope)).sub_(_channels(factor * by_bias / count + slope * mean))
+        return below, by_weight, by_bias
+
+    return torch.addcmul(_channels(bias), normed, _channels(weight)), back
+
+
+def _channels(values: Tensor) -> Tensor:
+    """Shape one value for each channel, (C,), so that it broadcasts against images."""
+    return values[:, None, None]
+
+
 def _relu(layer: nn.ReLU, x: Tensor, *_: object) -> Pass:
     y = x.relu()
     return y, lambda g, _: (_ATEN.threshold_backward.default(g, y, 0), None, None)
@@ -192,6 +272,5 @@ _RULES: dict[type[nn.Module], Callable[..., Pass]] = {
     nn.MaxPool2d: _maximum,
     nn.Flatten: _shape,
     nn.Unflatten: _shape,
-    nn.Identity: _shape,
     ChannelAxis: _shape,
 }

@@ -21,11 +21,10 @@ from torch import Tensor
 from fedstat.data import Clients, Samples
 from fedstat.federated.client.local import Learner, Phase, Training
 from fedstat.federated.client.losses import LossName
-from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.network import Network, Params, rounds_to_tf32
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.engine.executor import ExecutorName, Stacked
 from fedstat.federated.engine.laws import BrokenLaw, check_statistics, try_loss, try_metric, try_optimizer, try_schedule
-from fedstat.federated.engine.products import rounds_to_tf32
 from fedstat.federated.engine.rehearsal import (
     Refused,
     aside,
@@ -38,11 +37,12 @@ from fedstat.federated.engine.rehearsal import (
     same,
     tolerance,
 )
-from fedstat.federated.engine.training import phases_of
+from fedstat.federated.engine.training import phases_of, train
 from fedstat.federated.method import Method, Predictor
 from fedstat.federated.metrics import Metric
 from fedstat.federated.replicate import Replicate
-from fedstat.federated.run import Bench, Run, start_run
+from fedstat.federated.rounds import Run, start_run
+from fedstat.federated.route import Equipment
 
 #: Samples that losses and metrics are tried on.
 _BATCH = 8
@@ -217,12 +217,12 @@ def _suited(
     """
     network, name = replicate.network, type(method).__name__
     samples = StackedSamples.stack([replicate.clients.train], network.dtype, network.device)
-    bench = Bench(task, training, samples, "per-client", tf32=rounds_to_tf32())
+    equipment = Equipment(task, training, samples, "per-client", tf32=rounds_to_tf32())
     try:
-        run = start_run((name, replicate.seed), copy.deepcopy(method), replicate, bench)
+        run = start_run((name, replicate.seed), copy.deepcopy(method), replicate, equipment)
         ids = np.arange(len(replicate.clients))
         begun = run.receive(ids)
-        plans = [_shortened(phases_of(run.method, run.network, training, round)) for round in _ROUNDS]
+        plans = [_shortened(phases_of(run.route, round)) for round in _ROUNDS]
     except Exception:  # what needs all clients shows where the run itself begins
         return executor
     _check_ends(run, ids, begun, plans[0])
@@ -235,7 +235,7 @@ def _suited(
             def trained(
                 under: Any, start: Params = start, phases: tuple[Phase, ...] = phases, round: int = round
             ) -> Params:
-                return _trained(run, replace(bench, executor=under), start, phases, round)
+                return _trained(run, replace(equipment, executor=under), start, phases, round)
 
             alone = trained("per-client")
             try:
@@ -265,19 +265,19 @@ def _shortened(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
     return tuple(replace(p, steps=2, epochs=1 if p.epochs is None else min(p.epochs, 1)) for p in phases)
 
 
-def _trained(run: Run, bench: Bench, start: Params, phases: tuple[Phase, ...], round: int) -> Params:
+def _trained(run: Run, equipment: Equipment, start: Params, phases: tuple[Phase, ...], round: int) -> Params:
     """Train all clients a little."""
     jobs = run.replicate.jobs(range(len(run.replicate.clients)))
-    return bench.train(copy.deepcopy(run.method), run.network, start, jobs, round, phases=phases)
+    return train(equipment.route(copy.deepcopy(run.method), run.network, start), start, jobs, round, phases=phases)
 
 
 def _check_ends(run: Run, ids: np.ndarray, start: Params, phases: tuple[Phase, ...]) -> None:
     """Refuse steps that write to what they received, draw random numbers or remember; and models that cannot be."""
     name, received = type(run.method).__name__, {n: leaf.clone() for n, leaf in start.items()}
     before, jobs = generators(run.network.device), run.replicate.jobs(ids.tolist())
-    ends = _trained(run, run.bench, start, phases, 0)
+    ends = _trained(run, run.equipment, start, phases, 0)
     turned = {n: leaf.flip(0) for n, leaf in start.items()}
-    again = run.bench.train(copy.deepcopy(run.method), run.network, turned, jobs[::-1], 0, phases=phases)
+    again = train(replace(run.route, method=copy.deepcopy(run.method)), turned, jobs[::-1], 0, phases=phases)
     if before != generators(run.network.device):
         raise Refused(
             f"{name} breaks the law 'repeat': its local steps draw random numbers, so that a run could be neither "
@@ -294,10 +294,9 @@ def _check_ends(run: Run, ids: np.ndarray, start: Params, phases: tuple[Phase, .
         run.aggregate(0, ids, start, ends)
         models = run.method.models(run.state, torch.from_numpy(ids), run.federation)
         offered = {estimand: model.params for estimand, model in models.items()}
-        x = run.network.inputs(run.bench.samples.row(0)[0])
+        x = run.network.inputs(run.route.samples.row(0)[0])
         with torch.no_grad():
-            learner = run.bench.learner(run.network)
-            outputs = {e: _predicted(learner, model, x) for e, model in models.items()}
+            outputs = {e: _predicted(run.route.learner, model, x) for e, model in models.items()}
     except Exception:  # what needs all clients shows in the run itself
         return
     for estimand, (whole, half) in outputs.items():

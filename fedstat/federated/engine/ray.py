@@ -41,10 +41,10 @@ from fedstat._memory import sharing_gpu
 from fedstat._workers import RETRIES, connected
 from fedstat.federated.client.layers import copied
 from fedstat.federated.client.local import Learner
-from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.network import Network, Params, products, rounds_to_tf32
 from fedstat.federated.client.samples import Job, StackedSamples
-from fedstat.federated.engine.executor import NAMES, ExecutorName, PerClient, Stacked, Work, chunked_outputs
-from fedstat.federated.engine.products import products, rounds_to_tf32
+from fedstat.federated.engine.executor import NAMES, ExecutorName, PerClient, Stacked, chunked_outputs
+from fedstat.federated.engine.training import LocalTraining
 from fedstat.federated.method import Predictor
 
 #: Most tasks for each processor (or share of a GPU), where clients train by themselves: the last ones fill the gaps.
@@ -109,12 +109,12 @@ class Tasks:
         """Whether methods and seeds with equal local steps should come as one stack."""
         return self.local.together
 
-    def train(self, work: Work, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
+    def train(self, work: LocalTraining, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train chunks of the clients wherever there is room; see `Executor`."""
-        ray, options = _cluster(), self.options(work.learner.network.device)
+        ray, options = _cluster(), self.options(work.route.learner.network.device)
         if isinstance(self.local, Stacked):
             with sharing_gpu(self.gpus):
-                size = self._divided(self.local.chunk or work.chunk_size(start), len(jobs), options)
+                size = self._divided(self.local.chunk or work.route.chunk, len(jobs), options)
         else:
             size = _share(jobs, options)
         local = replace(self.local, chunk=size) if isinstance(self.local, Stacked) else self.local
@@ -128,7 +128,7 @@ class Tasks:
             some = {name: _packed(mask if len(mask) == 1 else mask[rows]) for name, mask in moves.items()}
             waiting.append(task.remote([shared], _settings(self.gpus), jobs[rows], own, some))
         ends: list[dict[str, _Packed]] = _gathered(waiting)
-        device = work.learner.network.device
+        device = work.route.learner.network.device
         return {name: _joined([_unpacked(end[name], device) for end in ends]) for name in ends[0]}
 
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
@@ -202,7 +202,7 @@ def _trained(
     threads, tf32, gpus = settings
     torch.set_num_threads(threads)
     local, work, names, same = ray.get(shared[0])
-    device = work.learner.network.device
+    device = work.route.learner.network.device
     start = _rows(names, same, own, len(jobs), device)
     with products(tf32=tf32), sharing_gpu(gpus):
         ends = local.train(work, start, jobs, {name: _unpacked(mask, device) for name, mask in moves.items()})

@@ -21,12 +21,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
 
 from fedstat.data import Samples
 from fedstat.federated.client.layers import copied
 from fedstat.federated.client.local import Batch
 from fedstat.federated.client.network import Network, Params
+from fedstat.federated.engine.dense_chain import chain_of
 from fedstat.federated.engine.executor import ExecutorName
 
 #: Number of samples of each of two clients; the last one stands for padding, the others train.
@@ -137,7 +139,8 @@ def rehearse(network: Network, samples: Samples, executor: ExecutorName = "auto"
     Two clients take one step each: by the engine, client by client and stacked with padding, and by torch's own
     backward pass on a copy of the module. Gradients, outputs and running statistics must agree. Besides, a call must
     repeat itself, draw no random numbers, write to nothing but running statistics, and in evaluation mode treat each
-    sample as if it were alone. The module and all generators stay as they are.
+    sample as if it were alone. The module and all generators stay as they are. A chain of torch's own dense layers
+    needs no trial.
 
     Parameters
     ----------
@@ -159,6 +162,8 @@ def rehearse(network: Network, samples: Samples, executor: ExecutorName = "auto"
         If no executor, or not the one asked for, trains the network as torch would. The message names the layer, leaf
         or buffer as far as it can be found.
     """
+    if chain_of(network) is not None and not _has_any_global_hook():
+        return executor
     with aside(network.device):
         x = _chosen(network, samples)
         try:

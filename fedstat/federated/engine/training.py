@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,28 +17,24 @@ from torch import Tensor
 
 from fedstat._checks import number
 from fedstat.federated.client.layers import MaskedBatchNorm
-from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
-from fedstat.federated.client.network import Network, Params
-from fedstat.federated.client.optimizers import Rate, along_clients, clip, move, started
+from fedstat.federated.client.local import Batch, ClientData, Context, Phase
+from fedstat.federated.client.network import Network, Params, products
+from fedstat.federated.client.optimizers import Rate, along_clients, descend, started
 from fedstat.federated.client.samples import BatchOrders, Job, StackedSamples, Steps
 from fedstat.federated.client.schedules import Schedule
 from fedstat.federated.engine import layer_chain
-from fedstat.federated.engine.cost import chunk_size
-from fedstat.federated.engine.dense_chain import Chain, closed_form, plain_loss
+from fedstat.federated.engine.between import Between, check_leaves
+from fedstat.federated.engine.dense_chain import Chain
 from fedstat.federated.engine.descent import Descent
-from fedstat.federated.engine.executor import Executor
-from fedstat.federated.method import Method, in_slot, naming, overrides, returned, slot
+from fedstat.federated.method import in_slot, naming, returned, slot
+from fedstat.federated.route import Route
 
 
 def train(
-    method: Method,
-    learner: Learner,
-    training: Training,
-    samples: StackedSamples,
+    route: Route,
     start: Params,
     jobs: Sequence[Job],
     round: int,
-    executor: Executor,
     *,
     phases: tuple[Phase, ...] | None = None,
     moves: Params | None = None,
@@ -48,18 +44,15 @@ def train(
 
     Parameters
     ----------
-    method, learner, training
-        The local steps, the network with its loss, and the settings.
-    samples : StackedSamples
-        The training samples.
+    route : Route
+        The method, the network with its loss, settings and samples; and what does the work, on which the result does
+        not depend (up to rounding).
     start : dict of Tensor, each (J, ...)
         Received leaves, one row per job; left unchanged.
     jobs : sequence of Job, length J
         Data row and random key of each row.
     round : int
         Part of the key of the batch orders.
-    executor : Executor
-        What does the work. The result does not depend on it (up to rounding).
     phases : tuple of Phase, optional
         By default the method's.
     moves : dict of Tensor of bool, each broadcastable to (J, ...), optional
@@ -77,24 +70,25 @@ def train(
     FloatingPointError
         If a loss, weights or running statistics became infinite or NaN; client, round and learning rate are named.
     """
-    phases = phases_of(method, learner.network, training, round) if phases is None else phases
+    method, size, network = route.method, route.training.batch_size, route.learner.network
+    phases = phases_of(route, round) if phases is None else phases
     for phase in phases:
         rates = phase.lr if isinstance(phase.lr, Mapping) else {}
-        if unknown := {*phase.train, *rates} - start.keys() or (rates and set(phase.train) - rates.keys()):
+        model = [] if phase.slot is None else map(phase.leaf, network.shapes)
+        if unknown := {*phase.train, *rates, *model} - start.keys() or (rates and set(phase.train) - rates.keys()):
             raise ValueError(
                 f"a phase of {type(method).__name__} names leaves {sorted(unknown)} that it has not received, or has "
                 f"no rate for; leaves are {', '.join(start)}."
             )
-    orders = BatchOrders(
-        training.batch_size, samples, round, purpose, method.held_out, method.batches, noisy=learner.network.noisy
-    )
-    work = LocalTraining(method, learner, training, samples, orders, round, phases)
-    return executor.train(work, start, jobs, moves or {})
+    orders = BatchOrders(size, route.samples, round, purpose, method.held_out, method.batches, noisy=network.noisy)
+    with products(tf32=route.tf32):
+        return route.executor.train(LocalTraining(route, orders, round, phases), start, jobs, moves or {})
 
 
-def phases_of(method: Method, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
+def phases_of(route: Route, round: int) -> tuple[Phase, ...]:
     """Return what a method trains in a round."""
-    return tuple(returned(method, "phases", method.phases(network, training, round), tuple | list, "a tuple of phases"))
+    found = route.method.phases(route.learner.network, route.training, round)
+    return tuple(returned(route.method, "phases", found, tuple | list, "a tuple of phases"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +97,8 @@ class LocalTraining:
 
     Attributes
     ----------
-    method, learner, training
-        The local steps, the network with its loss, and the settings.
-    samples : StackedSamples
-        The training samples.
+    route : Route
+        What trains, and how.
     orders : BatchOrders
         Which samples each step uses.
     round : int
@@ -115,10 +107,7 @@ class LocalTraining:
         What trains, one after the other.
     """
 
-    method: Method
-    learner: Learner
-    training: Training
-    samples: StackedSamples
+    route: Route
     orders: BatchOrders
     round: int
     phases: tuple[Phase, ...]
@@ -130,43 +119,30 @@ class LocalTraining:
             return f"tuning after round {self.round}"
         return f"round {self.round + 1}" if self.round >= 0 else "the training before the first round"
 
-    def chunk_size(self, start: Params) -> int:
-        """Clients that are stacked at once."""
-        samples, own = self.samples, ("prepare", "gradient", "constrain", "finish")
-        blocks = not any(overrides(self.method, step) for step in own)
-        blocks = blocks and closed_form(self.method, self.learner, samples.sample) is not None
-        return chunk_size(start, self.learner.network, samples.sample, self.orders.batch_size, blocks=blocks)
-
     def stacked(self, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train clients that lie along the first axis of all leaves."""
-        return _Crew(self, jobs, stacked=True).run(start, moves)
+        return _Crew(self, self.route, jobs, self.route.dense, stacked=True).run(start, moves)
 
     def alone(self, network: Network, start: Params, job: Job, moves: Params) -> Params:
         """Train one client, whose leaves have no client axis, with a network of the caller's."""
-        mine = replace(self, learner=replace(self.learner, network=network))
-        return _Crew(mine, [job], stacked=False).run(start, moves)
+        route = replace(self.route, learner=replace(self.route.learner, network=network))
+        return _Crew(self, route, [job], self.route.layers, stacked=False).run(start, moves)
 
 
 @dataclass(frozen=True, eq=False)
 class _Crew:
-    """Some clients at their local training: a stack of them, or one alone."""
+    """Some clients at their local training, a stack of them or one alone, and the chain of their gradients, if any."""
 
     work: LocalTraining
+    route: Route
     jobs: Sequence[Job]
+    chain: Chain | layer_chain.Chain | None
     stacked: bool
-
-    @cached_property
-    def chain(self) -> Chain | layer_chain.Chain | None:
-        """The chain by which gradients have a closed form; None where they lack it."""
-        method, learner = self.work.method, self.work.learner
-        if self.stacked:
-            return closed_form(method, learner, self.work.samples.sample)
-        return layer_chain.chain_of(learner.network) if plain_loss(method, learner) else None
 
     @property
     def first(self) -> np.ndarray:
         """Where each client's samples begin, (c,)."""
-        return self.work.samples.start[[job.row for job in self.jobs]]
+        return self.route.samples.start[[job.row for job in self.jobs]]
 
     def each(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Make what speaks of one client apply to those at hand."""
@@ -174,30 +150,12 @@ class _Crew:
 
     def run(self, received: Params, moves: Params) -> Params:
         """Prepare, train phase by phase, finish."""
-        method, learner = self.work.method, self.work.learner
-        prepares, finishes = (
-            getattr(type(method), step) is not getattr(Method, step) for step in ("prepare", "finish")
-        )
+        prepares, finishes = (step in self.route.own for step in ("prepare", "finish"))
         data = self.data() if prepares or finishes else {}
-
-        def prepared(p: Params, d: Mapping[str, Tensor]) -> tuple[Params, Params]:
-            with naming(method, "prepare", self.work.when, p):
-                found = method.prepare(learner, p, ClientData(**d))
-            return returned(method, "prepare", found, tuple, "the leaves and what the steps need beside them")
-
-        def finished(p: Params, r: Params, a: Params, d: Mapping[str, Tensor], sums: Params) -> Params:
-            with naming(method, "finish", self.work.when, p):
-                found = method.finish(learner, p, ClientData(**d), Context(r, a, "finish", sums))
-            return returned(method, "finish", found, Mapping, "a dict of tensors by leaf")
-
-        params, aux, sums = received, dict[str, Tensor](), dict[str, Tensor]()
-        if prepares:
-            with torch.no_grad():
-                params, aux = self.each(prepared)(received, data)
-        params = {name: leaf.clone() for name, leaf in params.items()}
-        first = 0
+        params, aux = self.prepare(received, data) if prepares else (received, {})
+        params, sums, first = {name: leaf.clone() for name, leaf in params.items()}, dict[str, Tensor](), 0
         for phase in self.work.phases:
-            epochs = self.work.training.local_epochs if phase.epochs is None else phase.epochs
+            epochs = self.route.training.local_epochs if phase.epochs is None else phase.epochs
             own = [epochs[job.client] if isinstance(epochs, tuple) else epochs for job in self.jobs]
             first = first if phase.first_epoch is None else phase.first_epoch
             if max(own):
@@ -209,80 +167,88 @@ class _Crew:
             first += max(epochs) if isinstance(epochs, tuple) else epochs  # whoever else is at hand
         params = {name: leaf.contiguous() for name, leaf in params.items()}
         if finishes:
-            with torch.no_grad():
-                params |= self.each(finished)(params, received, aux, data, sums)
+            params |= self.finish(params, received, aux, data, sums)
         return params | {name: torch.where(mask, params[name], received[name]) for name, mask in moves.items()}
+
+    @torch.no_grad()
+    def prepare(self, received: Params, data: Params) -> tuple[Params, Params]:
+        """Let the method change leaves before training, and add what its steps need beside them."""
+        method, learner = self.route.method, self.route.learner
+
+        def prepared(p: Params, d: Mapping[str, Tensor]) -> tuple[Params, Params]:
+            with naming(method, "prepare", self.work.when, p):
+                found = method.prepare(learner, p, ClientData(**d))
+            return returned(method, "prepare", found, tuple, "the leaves and what the steps need beside them")
+
+        return self.each(prepared)(received, data)
+
+    @torch.no_grad()
+    def finish(self, params: Params, received: Params, aux: Params, data: Params, sums: Params) -> Params:
+        """Let the method change leaves after training, or add what is sent beside them."""
+        method, learner = self.route.method, self.route.learner
+
+        def finished(p: Params, r: Params, a: Params, d: Mapping[str, Tensor], sums: Params) -> Params:
+            with naming(method, "finish", self.work.when, p):
+                found = method.finish(learner, p, ClientData(**d), Context(r, a, "finish", sums))
+            return returned(method, "finish", found, Mapping, "a dict of tensors by leaf")
+
+        return self.each(finished)(params, received, aux, data, sums)
 
     def train(self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> None:
         """Take all steps of one phase in place."""
-        descent = self.descent(phase, steps, moves)
+        descent = self.descent(received, aux, phase, steps, moves)
         if descent is None:
-            finite = self.step_by_step(params, received, aux, phase, steps, moves)
+            finite = self.step_by_step(params, self.between(received, aux, phase), phase, steps, moves)
         else:
             finite = descent.run(params, self.first, steps.places[:, 0])
-        statistics = [name for name in params if name.endswith(("running_mean", "running_var"))]
-        self.check(finite, [params[name] for name in {*phase.train, *statistics}], phase)
+        moved = (name for name in params if name in phase.train or name.endswith(("running_mean", "running_var")))
+        self.check(finite, [params[name] for name in moved], phase)
 
-    def descent(self, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
+    def between(self, received: Params, aux: Params, phase: Phase) -> Between:
+        """Return what the method adds to gradients in a phase, and puts back after a step."""
+        context = Context(received, aux, phase.name)
+        return Between(self.route.method, phase, self.when(phase), context, self.stacked, self.route.own)
+
+    def descent(self, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
         """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
-        work, training, chain = self.work, self.work.training, self.chain
-        asked = (
-            phase.state is not None
-            or {*phase.train} & moves.keys()
-            or any(overrides(work.method, step) for step in ("gradient", "constrain"))
-        )
-        if not isinstance(chain, Chain) or asked or not phase.train or not {*phase.train} <= {*chain.leaves}:
+        route, training = self.route, self.route.training
+        asked = phase.state is not None or {*phase.train} & moves.keys() or "gradient" in route.own
+        if not isinstance(self.chain, Chain) or asked or not phase.train:
+            return None
+        chain = self.chain if phase.slot is None else self.chain.renamed(phase.leaf)
+        if not {*phase.train} <= {*chain.leaves}:
             return None
         rate, schedule, count = self.rate(phase), training.schedule, len(steps.places)
         rates = [rate if schedule is None else _scaled(rate, self.factor(schedule, s)) for s in range(count)]
-        return Descent(
-            chain,
-            work.learner,
-            work.samples,
-            phase.train,
-            rates,
-            training.steps,
-            training.weight_decay,
-            training.clip_norm,
-        )
+        between = None if route.own.isdisjoint(("pull", "constrain")) else self.between(received, aux, phase)
+        return Descent(chain, route.learner, route.samples, phase.train, rates, training, between)
 
-    def step_by_step(
-        self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params
-    ) -> Tensor:
+    def step_by_step(self, params: Params, between: Between, phase: Phase, steps: Steps, moves: Params) -> Tensor:
         """Take all steps of one phase in place, each by its gradient; return whose losses were all finite."""
-        method, training, rate = self.work.method, self.work.training, self.rate(phase)
-        optimizer, context = training.steps, Context(received, aux, phase.name)
+        training, rate = self.route.training, self.rate(phase)
         kept = None if phase.state is None else slot(params, phase.state)
         state = {} if kept is None else kept
-        finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.work.samples.device)
+        finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.route.samples.device)
         for name in phase.train:
             params[name].requires_grad_()
-        grad = _Gradients(self, phase, context, finite)
-        constrains = overrides(method, "constrain")
+        grad = _Gradients(self, between, finite)
         active = steps.places[:, 0, :, 0] >= 0
         everybody, moving = np.asarray(active.all(1)), torch.from_numpy(active).to(finite.device)
         for taken, batches in enumerate(self.batches(steps)):
-            step = self.direction(grad, params, batches, context, phase)
+            step = self.direction(grad, params, batches)
             if taken == 0:
                 _lay_out(params, step)
                 with torch.no_grad():  # and the state like the leaves
-                    state |= {} if kept else started(optimizer, {name: params[name] for name in phase.train})
-            if training.clip_norm is not None:
-                step = clip(step, training.clip_norm, stacked=self.stacked)
-            if training.weight_decay:
-                step = {name: g + training.weight_decay * params[name].detach() for name, g in step.items()}
-            step |= {name: torch.where(mask, step[name], 0) for name, mask in moves.items() if name in step}
+                    state |= {} if kept else started(training.steps, {name: params[name] for name in phase.train})
             if step:
                 rows = None if everybody[taken] else moving[taken]
                 lr = rate if training.schedule is None else _scaled(rate, self.factor(training.schedule, taken))
                 with torch.no_grad():
                     before = None if kept is None or rows is None else {n: s.clone() for n, s in state.items()}
-                    directions, divisor = optimizer.step(params, step, state)
-                    move(params, directions, lr, divisor, rows)
+                    descend(params, step, state, training, lr, stacked=self.stacked, moves=moves, active=rows)
                     if before is not None:  # the state of who has finished lives on
                         state |= {n: torch.where(along_clients(rows, s), s, before[n]) for n, s in state.items()}
-                    if constrains:
-                        self.constrain(params, phase, context, rows)
+                    between.constrain(params, rows)
         if phase.state is not None:
             params |= in_slot(state, phase.state)
         for name in phase.train:
@@ -293,38 +259,20 @@ class _Crew:
         """When a phase takes place, in words."""
         return f"phase {phase.name!r} of {self.work.when}"
 
-    def direction(
-        self, grad: _Gradients, params: Params, batches: tuple[Batch, ...], context: Context, phase: Phase
-    ) -> Params:
+    def direction(self, grad: _Gradients, params: Params, batches: tuple[Batch, ...]) -> Params:
         """Return the direction of one step, as the method makes it of gradients."""
-        method = self.work.method
-        if not overrides(method, "gradient"):
+        method = self.route.method
+        if "gradient" not in self.route.own:
             return grad(params, batches[0])
-        with naming(method, "gradient", self.when(phase), params, stacked=self.stacked):
-            found = method.gradient(grad, params, batches, context)
+        with naming(method, "gradient", grad.between.when, params, stacked=self.stacked):
+            found = method.gradient(grad, params, batches, grad.between.context)
         returned(method, "gradient", found, Mapping, "a dict of tensors by leaf")
-        _check_leaves(method, "gradient", found, params)
+        check_leaves(method, "gradient", found, params)
         return found
-
-    def constrain(self, params: Params, phase: Phase, context: Context, rows: Tensor | None) -> None:
-        """Let the method put back what a step moved where it may not be."""
-        method = self.work.method
-
-        def constrained(p: Params, r: Params, a: Params) -> Params:
-            with naming(method, "constrain", self.when(phase), p):
-                found = method.constrain(p, Context(r, a, phase.name))
-            returned(method, "constrain", found, Mapping, "a dict of tensors by leaf")
-            _check_leaves(method, "constrain", found, p)
-            return found
-
-        found = self.each(constrained)(params, context.received, context.aux)
-        for name in found:
-            leaf = params[name]
-            leaf.copy_(found[name] if rows is None else torch.where(along_clients(rows, leaf), found[name], leaf))
 
     def batches(self, steps: Steps) -> Iterator[tuple[Batch, ...]]:
         """Batches of every step; a client alone has no padding."""
-        samples, network = self.work.samples, self.work.learner.network
+        samples, network = self.route.samples, self.route.learner.network
         counts = (steps.places >= 0).sum(-1)
         full = (counts == steps.places.shape[-1]).all(-1)
         first = torch.from_numpy(self.first).to(samples.device)[:, None]
@@ -342,7 +290,7 @@ class _Crew:
 
     def data(self) -> dict[str, Tensor]:
         """Return each client's training samples, as the fields of a `ClientData`; a client alone has no padding."""
-        samples, network = self.work.samples, self.work.learner.network
+        samples, network = self.route.samples, self.route.learner.network
         masks = dict(zip(("valid", "held_out"), self.work.orders.masks(self.jobs), strict=True))
         if not self.stacked:
             x, y = samples.row(self.jobs[0].row)
@@ -353,19 +301,19 @@ class _Crew:
 
     def rate(self, phase: Phase) -> Rate:
         """Learning rate of a phase in this round."""
-        training = self.work.training
+        training = self.route.training
         lr: Any = training.lr if phase.lr is None else phase.lr
         if isinstance(lr, tuple):
             each = torch.tensor([lr[job.client] for job in self.jobs], dtype=torch.float64)
-            lr = each.to(self.work.samples.device) if self.stacked else each.item()
+            lr = each.to(self.route.samples.device) if self.stacked else each.item()
         return _scaled(lr, training.lr_decay ** max(0, self.work.round))
 
     def rate_sum(self, phase: Phase, steps: Steps) -> Params:
         """Sum of the learning rates of each client's own steps in a phase, by leaf that trains."""
-        taken, schedule, rate = steps.places[:, 0, :, 0] >= 0, self.work.training.schedule, self.rate(phase)
+        taken, schedule, rate = steps.places[:, 0, :, 0] >= 0, self.route.training.schedule, self.rate(phase)
         factors = np.ones(len(taken)) if schedule is None else [self.factor(schedule, s) for s in range(len(taken))]
-        total = torch.from_numpy(np.asarray(factors) @ taken).to(self.work.samples.device)
-        total, dtype = total if self.stacked else total[0], self.work.learner.network.dtype
+        total = torch.from_numpy(np.asarray(factors) @ taken).to(self.route.samples.device)
+        total, dtype = total if self.stacked else total[0], self.route.learner.network.dtype
         return {n: (total * (rate[n] if isinstance(rate, Mapping) else rate)).to(dtype) for n in phase.train}
 
     def factor(self, schedule: Schedule, step: int) -> float:
@@ -379,10 +327,9 @@ class _Crew:
 
     def check(self, finite: Tensor, moved: Sequence[Tensor], phase: Phase) -> None:
         """Stop where a loss or what training moved is no number any more; `finite` (c,) tells it of the losses."""
-        sums = finite
-        for leaf in moved:  # much faster than asking every element
-            sums = sums & self.each(torch.sum)(leaf).isfinite()
-        if sums.all():
+        # much faster than asking every element
+        sums = [self.each(torch.sum)(leaf).isfinite().expand_as(finite) for leaf in moved]
+        if torch.stack([finite, *sums]).all():
             return
         for leaf in moved:  # a sum may overflow where no element is infinite
             finite = finite & self.each(_all_finite)(leaf)
@@ -392,13 +339,13 @@ class _Crew:
         job, rate = self.jobs[which], self.rate(phase)
         raise FloatingPointError(
             f"loss or weights of client {job.client} (seed {job.seeds.seed}) became infinite or NaN in "
-            f"{self.work.when} under {type(self.work.method).__name__} at "
+            f"{self.work.when} under {type(self.route.method).__name__} at "
             f"lr={rate[which].item() if isinstance(rate, Tensor) else rate}. Lower lr, or scale the inputs."
         )
 
 
 class _Gradients:
-    """The gradients of a method's objective, as its ``gradient`` asks for them.
+    """The gradients of a method's objective and its pull, as its ``gradient`` asks for them.
 
     Attributes
     ----------
@@ -406,18 +353,20 @@ class _Gradients:
         Whose losses were all finite so far.
     """
 
-    def __init__(self, crew: _Crew, phase: Phase, context: Context, finite: Tensor) -> None:
-        method, learner, when, names = crew.work.method, crew.work.learner, crew.when(phase), phase.train
-        self.names, self.context, self.finite = names, context, finite
+    def __init__(self, crew: _Crew, between: Between, finite: Tensor) -> None:
+        method, learner, when, phase = between.method, crew.route.learner, between.when, between.phase
+        self.names, self.between, self.finite = phase.train, between, finite
         self.whose, self.learner, self.chain = type(method).__name__, learner, crew.chain
-        if self.chain is not None and not {*names} <= {*self.chain.leaves}:
+        self.own = {phase.leaf(name): name for name in (self.chain.leaves if self.chain else ())}
+        if not {*phase.train} <= self.own.keys():
             self.chain = None  # a leaf of the method's own has no part in the loss
 
         def loss(
             full: bool, p: Params, r: Params, a: Params, x: Tensor, y: Tensor, valid: Tensor, rows: Tensor, key: Tensor
         ) -> Tensor:
             with naming(method, "objective", when, p):
-                loss = method.objective(learner, p, Batch(x, y, valid, rows, full, key), Context(r, a, context.phase))
+                batch, model = Batch(x, y, valid, rows, full, key), phase.model(p, learner.network)
+                loss = method.objective(learner, model, batch, Context(r, a, phase.name))
             returned(method, "objective", loss, Tensor, "a tensor, the loss")
             if loss.dim():
                 raise ValueError(
@@ -430,11 +379,17 @@ class _Gradients:
 
     def __call__(self, point: Params, batch: Batch) -> Params:
         """Return the gradients at a point, by the names of the leaves that train."""
+        found = self.of_objective(point, batch)
+        return found | {name: found[name] + pull for name, pull in self.between.pull(point).items()}
+
+    def of_objective(self, point: Params, batch: Batch) -> Params:
+        """Return the gradients without the pull."""
         if self.chain is not None and self.names:
-            finite, found = self.chain.gradients(self.learner, point, self.names, batch)
+            model = self.between.phase.model(point, self.learner.network)
+            finite, found = self.chain.gradients(self.learner, model, [self.own[n] for n in self.names], batch)
             self.finite = self.finite & finite
-            return found
-        received, aux = self.context.received, self.context.aux
+            return {name: found[self.own[name]] for name in self.names}
+        received, aux = self.between.context.received, self.between.context.aux
         tensors = (batch.x, batch.y, batch.valid, batch.rows, batch.noise)
         losses = self.losses[batch.full](point, received, aux, *tensors)
         self.finite = self.finite & losses.detach().isfinite()
@@ -448,15 +403,6 @@ class _Gradients:
             )
         grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True, materialize_grads=True)
         return dict(zip(self.names, grads, strict=True))
-
-
-def _check_leaves(method: Method, step: str, found: Params, leaves: Params) -> None:
-    """Refuse what a step returned for no leaf, or in another shape than the leaf's."""
-    for name, value in found.items():
-        if name not in leaves or not isinstance(value, Tensor) or value.shape != leaves[name].shape:
-            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            fits = f"shape {tuple(leaves[name].shape)}" if name in leaves else f"one of the leaves {', '.join(leaves)}"
-            raise ValueError(f"{type(method).__name__}.{step}: {name!r} must have {fits}, got {got}.")
 
 
 def _scaled(lr: Rate, factor: float) -> Rate:

@@ -23,7 +23,7 @@ from fedstat.federated.method import Federation, Method, Predictor, State, devic
 from fedstat.federated.plain import revived_factory, revived_method, revived_training
 from fedstat.federated.record.rows import Rows, Segment
 from fedstat.federated.record.run_folder import Saved, read_run, sole_writer, write_run
-from fedstat.federated.run import Key
+from fedstat.federated.rounds import Key
 from fedstat.inference import AnalysisPlan
 
 if TYPE_CHECKING:

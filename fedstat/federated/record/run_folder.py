@@ -27,7 +27,7 @@ from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import CLIENT_DTYPES, DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import State, device_of
 from fedstat.federated.record.rows import Rows, Segment, named
-from fedstat.federated.run import Key
+from fedstat.federated.rounds import Key
 from fedstat.federated.store import ClientStore
 from fedstat.inference import AnalysisPlan
 from fedstat.inference.reading.formats.fedstat import kept_rounds, segments

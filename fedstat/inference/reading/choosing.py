@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedstat.inference.formatting import listed
-from fedstat.inference.reading.opening import Run
+from fedstat.inference.reading.opening import Entry
 from fedstat.inference.reading.reduction import Reduced
 from fedstat.inference.reading.scores import usual_metric, usual_split
 
@@ -15,7 +15,7 @@ Estimand = str | Mapping[str, str] | None
 _MODELS = ("personal", "fine-tuned", "cluster", "global", "trained")
 
 
-def choose_split(runs: Mapping[str, Run], split: str | None) -> str:
+def choose_split(runs: Mapping[str, Entry], split: str | None) -> str:
     """Return the split that is measured on: by default of the clients' test samples, else validation, else training."""
     there = {name: {of for _, of in run.rounds} for name, run in runs.items()}
     wanted = {name: split or usual_split(found) for name, found in there.items()}
@@ -29,7 +29,7 @@ def choose_split(runs: Mapping[str, Run], split: str | None) -> str:
     return str(next(iter(wanted.values())))
 
 
-def choose_metric(runs: Mapping[str, Run], metric: str | None, split: str) -> str:
+def choose_metric(runs: Mapping[str, Entry], metric: str | None, split: str) -> str:
     """Return the metric compared: by default accuracy, else mse, else the only one that all runs have."""
     there = {name: [one for one, of in run.rounds if of == split] for name, run in runs.items()}
     common = [one for one in next(iter(there.values())) if all(one in found for found in there.values())]

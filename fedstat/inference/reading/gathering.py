@@ -14,7 +14,7 @@ from fedstat.inference.reading.choosing import Estimand, Part, choose_metric, ch
 from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.inference.reading.formats.tidy import shares_reduced
 from fedstat.inference.reading.joining import Windows, joined, with_samples
-from fedstat.inference.reading.opening import Run
+from fedstat.inference.reading.opening import Entry
 from fedstat.inference.reading.reduction import reduce
 from fedstat.inference.reading.sameness import check_same
 from fedstat.inference.reading.scores import SPLITS, Scores
@@ -55,7 +55,7 @@ class Gathered:
 
 
 def gather(
-    runs: Mapping[str, Run],
+    runs: Mapping[str, Entry],
     metric: str | None,
     split: str | None,
     last: int,
@@ -197,7 +197,7 @@ def _own_rounds(part: Part, last: int, name: str) -> str:
     return f"{name} counts by its {which}{all_of_it if learning else ''}."
 
 
-def _clients(runs: Mapping[str, Run]) -> pd.DataFrame | None:
+def _clients(runs: Mapping[str, Entry]) -> pd.DataFrame | None:
     """Return what is known of the clients, a row for each seed and client; None where runs tell other things."""
     known = [run.clients for run in runs.values() if run.clients is not None and set(SPLITS) & set(run.clients)]
     if not known:

@@ -16,7 +16,7 @@ from fedstat.inference.reading.reduction import survey
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class Entry:
     """One of the results that are compared.
 
     Attributes
@@ -55,7 +55,7 @@ class Run:
     traffic: pd.DataFrame | None = None
 
 
-def read_runs(results: Any) -> dict[str, Run]:
+def read_runs(results: Any) -> dict[str, Entry]:
     """Name each of the results, and open those that are files."""
     if isinstance(results, Mapping):
         named = dict(results)
@@ -70,7 +70,7 @@ def read_runs(results: Any) -> dict[str, Run]:
     return {str(name): _opened(one, str(name)) for name, one in named.items()}
 
 
-def _opened(one: Any, name: str) -> Run:
+def _opened(one: Any, name: str) -> Entry:
     """Open one result, whatever it is."""
     if isinstance(one, str | Path) or hasattr(one, "columns"):
         one = open_results(one)
@@ -85,7 +85,7 @@ def _opened(one: Any, name: str) -> Run:
     first = next(iter(batches))
     names = first.schema.names if hasattr(first, "schema") else first.columns
     plan, notes = getattr(one, "plan", None), getattr(one, "notes", ())
-    return Run(
+    return Entry(
         batches,
         known,
         getattr(one, "config", None),

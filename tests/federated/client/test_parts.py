@@ -142,7 +142,7 @@ def test_a_loss_of_ones_own_trains_like_the_same_loss_built_in():
 
     fs.testing.check_loss(mine, classes=2)
     own, built_in = (
-        run(fs.methods.Ditto(), clients=vector_clients(), model=MODEL, training=replace(TRAINING, loss=loss))
+        run(fs.methods.APFL(), clients=vector_clients(), model=MODEL, training=replace(TRAINING, loss=loss))
         for loss in (mine, "cross_entropy")
     )
     rows = own.history[own.history["metric"] != "loss"]

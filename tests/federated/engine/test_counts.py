@@ -12,8 +12,9 @@ from fedstat.federated.client.local import Learner
 from fedstat.federated.client.network import build
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.engine import training
 from fedstat.federated.engine.executor import Stacked
+from fedstat.federated.route import Route
+from tests.support.runs import train_once
 
 INPUTS, UNITS, BATCH, SAMPLES, CLIENTS = 6, 50, 4, 12, 5
 #: W1, small: one hidden layer, one output, plain steps, three of them in an epoch.
@@ -60,7 +61,7 @@ def trained(network, settings, clients=CLIENTS, executor=None, counter=None):
     )
     counter = Counted() if counter is None else counter
     with counter:
-        training.train(fs.FedAvg(), learner, settings, samples, start, jobs, 0, executor or Stacked())
+        train_once(fs.FedAvg(), learner, settings, samples, start, jobs, 0, executor or Stacked())
     return counter
 
 
@@ -104,7 +105,7 @@ def test_other_optimisers_add_no_more_than_their_own_operations():
 
 
 def test_the_general_path_takes_no_more_than_it_did(monkeypatch):
-    monkeypatch.setattr(training, "closed_form", lambda *_: None)
+    monkeypatch.setattr(Route, "dense", None)
     operations, size, _ = of_a_step(DENSE)
     assert operations <= 65
     assert size <= 33212

@@ -14,7 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 import fedstat as fs
 from benchmarks.conv import Setting
-from fedstat.federated.engine import executor, training
+from fedstat.federated.engine import executor
+from fedstat.federated.route import Route
 
 SETTING = Setting(
     model=fs.models.two_conv(10),
@@ -105,7 +106,7 @@ def test_operations_arithmetic_and_memory_of_a_step(here, monkeypatch):
     leaves, outputs = 582_026, 20 * (24 * 24 * 32 + 8 * 8 * 64)
     assert new <= 4 * (leaves + (2 + 3 / 4 + 2 / 4 + 0.5) * outputs)
 
-    monkeypatch.setattr(training.layer_chain, "chain_of", lambda network: None)
+    monkeypatch.setattr(Route, "layers", None)
     by_autograd, same, most = of_a_step()
     assert same == flops
     assert sum(by_autograd.values()) >= sum(operations.values())

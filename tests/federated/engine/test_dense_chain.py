@@ -18,14 +18,14 @@ from fedstat.federated.client.losses import LOSSES
 from fedstat.federated.client.network import build
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.engine import dense_chain, descent, training
+from fedstat.federated.engine import dense_chain, descent
 from fedstat.federated.engine.dense_chain import chain_of
 from fedstat.federated.engine.executor import Stacked
-from fedstat.federated.engine.training import train
 from fedstat.federated.method import overrides
+from fedstat.federated.route import Equipment, Route
 from tests.support.clients import vector_clients
 from tests.support.named import NAMED
-from tests.support.runs import final, run
+from tests.support.runs import final, run, train_once
 
 #: Clients of unequal size, batches that they do not fill.
 SIZES = (9, 2, 14, 5, 9)
@@ -44,7 +44,7 @@ def general(monkeypatch):
 
     def trained(work):
         with monkeypatch.context() as patched:
-            patched.setattr(training, "closed_form", lambda *_: None)
+            patched.setattr(Route, "dense", None)
             return work()
 
     return trained
@@ -96,7 +96,7 @@ def trained(
         for name, leaf in network.initial().items()
     }
     jobs = [Job(k, Seeds(3), k) for k in range(len(sizes))]
-    return train(
+    return train_once(
         method or fs.FedAvg(), Learner(network, loss), settings, samples, start, jobs, 1, Stacked(chunk), **how
     )
 
@@ -133,8 +133,7 @@ def test_every_method_with_the_plain_loss_ends_as_on_the_general_path(method, mo
 def test_the_methods_that_are_as_fast_as_can_be():
     slow = NAMED - {*METHODS}
     assert slow == {
-        "APFL", "Ditto", "FactorizedFL", "FedAMP", "FedEM", "FedPAC", "FedProx", "FedRoD", "FilterDecomp", "PFedGate",
-        "PFedSD",
+        "APFL", "FactorizedFL", "FedEM", "FedPAC", "FedRoD", "FilterDecomp", "PFedGate", "PFedSD",
     }  # fmt: skip
 
 
@@ -182,6 +181,93 @@ def test_training_is_that_of_the_general_path(loss, model, settings, general, co
     assert_close(fast, general(lambda: trained(network, settings, loss=loss)))
     single = network_of(model, torch.float32)
     assert_close(trained(single, settings, loss=loss), general(lambda: trained(single, settings, loss=loss)), 2e-5)
+
+
+class Held(fs.Method):
+    """Weights that are pulled to what was received, in proportion to their distance, and kept in a box."""
+
+    mu: float = 0.7
+
+    def pull(self, params, context):
+        assert params["head.weight"].dim() == 2
+        away = {name: leaf - context.received[name] for name, leaf in params.items() if name != "head.bias"}
+        return {name: self.mu * leaf * leaf.norm() for name, leaf in away.items()}
+
+    def constrain(self, params, context):
+        return {"head.weight": params["head.weight"].clamp(-0.1, 0.1)}
+
+
+class HeldByObjective(Held):
+    """The same, its pull the gradient of a term of the objective."""
+
+    def pull(self, params, context):
+        return {}
+
+    def objective(self, learner, params, batch, context):
+        away = [leaf - context.received[name] for name, leaf in params.items() if name != "head.bias"]
+        return learner.loss(params, batch) + self.mu / 3 * sum((leaf.square().sum() + 1e-30) ** 1.5 for leaf in away)
+
+
+class Idle(Held):
+    """It pulls with no strength, and puts nothing back."""
+
+    mu = 0.0
+
+    def constrain(self, params, context):
+        return {}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_pull_and_constraint_are_those_of_the_general_path(settings, threads, general, counted, monkeypatch):
+    network, before = network_of(fs.models.mlp(6, 5, 3)), torch.get_num_threads()
+    monkeypatch.setattr(descent, "BLOCK_BYTES", 2 * network.bytes + 1)
+    torch.set_num_threads(threads)
+    try:
+        fast, idle, plain = (trained(network, settings, method=method) for method in (Held(), Idle(), fs.FedAvg()))
+        assert counted == {"phases": 3, "gradients": 0}
+        assert_close(fast, general(lambda: trained(network, settings, method=Held())))
+        assert_close(fast, trained(network, settings, method=HeldByObjective()))
+    finally:
+        torch.set_num_threads(before)
+    assert_close(idle, plain, 0)
+    assert fast["head.weight"].abs().max() <= 0.1 < plain["head.weight"].abs().max()
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_pull_may_return_the_leaves_themselves(momentum, counted):
+    class Ridge(fs.Method):
+        def pull(self, params, context):
+            return params
+
+    network, settings = network_of(fs.models.mlp(6, 5, 3)), replace(PLAIN, momentum=momentum)
+    decayed = trained(network, replace(settings, weight_decay=1.0))
+    assert_close(trained(network, settings, method=Ridge()), decayed)
+    assert counted["phases"] == 2
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (None, r"Wrong\.pull must return a dict of tensors by leaf, got NoneType"),
+        ({"head": torch.zeros(3)}, r"Wrong\.pull: 'head' must have one of the leaves hidden\.weight, .*, got shape"),
+        ({"head.bias": torch.zeros(4)}, r"Wrong\.pull: 'head\.bias' must have shape \(3,\), got shape \(4,\)"),
+    ],
+    ids=["nothing", "another leaf", "another shape"],
+)
+def test_what_a_pull_returns_is_checked(found, message):
+    class Wrong(fs.Method):
+        def pull(self, params, context):
+            return found
+
+    with pytest.raises(ValueError, match=message):
+        trained(network_of(fs.models.mlp(6, 5, 3)), method=Wrong())
+
+
+def test_a_phase_whose_slot_holds_no_model_is_refused():
+    network = network_of(fs.models.mlp(6, 5, 3))
+    with pytest.raises(ValueError, match=r"names leaves \['other/head\.bias', .* that it has not received"):
+        trained(network, phases=(Phase(network.trainable, slot="other"),))
 
 
 def test_phases_rates_of_leaves_masks_and_images(general, counted):
@@ -384,9 +470,15 @@ def test_a_loss_or_objective_of_ones_own_takes_the_general_path(counted):
     trained(network, method=Mine())
     x = torch.zeros(1, 6)
     assert counted == {"phases": 0, "gradients": 0}
-    assert dense_chain.closed_form(fs.FedAvg(), Learner(network, "cross_entropy"), x)
-    own = Learner(network, "cross_entropy", lambda outputs, y: LOSSES["cross_entropy"](outputs, y))
-    assert dense_chain.closed_form(fs.FedAvg(), own, x) is None
+    samples, start = (
+        StackedSamples(x, torch.zeros(1), np.ones(1, int), torch.float64),
+        fs.federated.stack(network.initial(), 1),
+    )
+    plain = Equipment("cross_entropy", PLAIN, samples)
+    assert plain.route(fs.FedAvg(), network, start).dense
+    assert "Mine has its own objective" in str(plain.route(Mine(), network, start))
+    own = replace(plain, training=replace(PLAIN, loss=lambda outputs, y: LOSSES["cross_entropy"](outputs, y)))
+    assert own.route(fs.FedAvg(), network, start).dense is None
 
 
 @pytest.mark.parametrize("executor", ["stacked", "per-client"])

@@ -17,7 +17,7 @@ from fedstat.federated.client.samples import BatchOrders, Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.engine import executor as executors
 from fedstat.federated.engine.executor import PerClient, Stacked
-from fedstat.federated.engine.training import train
+from tests.support.runs import train_once
 
 
 def samples(sizes, shape=(6,), classes=3, seed=0):
@@ -88,7 +88,7 @@ def test_each_client_trains_as_alone_in_torch(training, sizes, executor):
     jobs = [Job(k, Seeds(3), k) for k in range(len(sizes))]
     start = {name: leaf.expand(len(sizes), *leaf.shape) for name, leaf in network.initial().items()}
     learner = Learner(network, "cross_entropy")
-    end = train(fs.FedAvg(), learner, training, stacked_samples, start, jobs, 2, executor)
+    end = train_once(fs.FedAvg(), learner, training, stacked_samples, start, jobs, 2, executor)
     for k, job in enumerate(jobs):
         for name, leaf in alone(network, training, stacked_samples, job, 2).items():
             torch.testing.assert_close(end[name][k], leaf, rtol=0, atol=1e-12)
@@ -108,8 +108,8 @@ def test_chunked_equals_client_by_client(sizes, batch, chunk, momentum):
     start = {name: leaf.expand(len(sizes), *leaf.shape) for name, leaf in network.initial().items()}
     training = Training(lr=0.1, momentum=momentum, batch_size=batch, local_epochs=2)
     learner = Learner(network, "cross_entropy")
-    one = train(fs.FedAvg(), learner, training, stacked_samples, start, jobs, 0, Stacked(1))
-    many = train(fs.FedAvg(), learner, training, stacked_samples, start, jobs, 0, Stacked(chunk))
+    one = train_once(fs.FedAvg(), learner, training, stacked_samples, start, jobs, 0, Stacked(1))
+    many = train_once(fs.FedAvg(), learner, training, stacked_samples, start, jobs, 0, Stacked(chunk))
     for name in one:
         torch.testing.assert_close(one[name], many[name], rtol=0, atol=1e-12)
 
@@ -158,15 +158,17 @@ def test_elements_that_stay_feel_no_weight_decay_and_phases_with_rates_of_their_
     jobs, name = [Job(k, Seeds(3), k) for k in range(2)], "hidden.weight"
     decaying = Training(lr=0.1, weight_decay=0.3, momentum=0.5)
     moves = {name: torch.rand(2, *start[name].shape[1:]) > 0.5}
-    end = train(*here, decaying, stacked_samples, start, jobs, 0, Stacked(), moves=moves)
+    end = train_once(*here, decaying, stacked_samples, start, jobs, 0, Stacked(), moves=moves)
     assert torch.equal(end[name][~moves[name]], start[name][~moves[name]])
     assert not (end[name] == start[name])[moves[name]].any()
     rates = dict.fromkeys(start, 0.1)
     for lr in (0.1, rates):
         phases = (Phase(tuple(start), lr=lr),)
-        late = train(*here, Training(lr=9, lr_decay=0.5), stacked_samples, start, jobs, 2, Stacked(), phases=phases)
+        late = train_once(
+            *here, Training(lr=9, lr_decay=0.5), stacked_samples, start, jobs, 2, Stacked(), phases=phases
+        )
         phases = (Phase(tuple(start), lr=0.1 / 4),)
-        plain = train(*here, Training(lr=9), stacked_samples, start, jobs, 2, Stacked(), phases=phases)
+        plain = train_once(*here, Training(lr=9), stacked_samples, start, jobs, 2, Stacked(), phases=phases)
         torch.testing.assert_close(late, plain, rtol=0, atol=1e-14)
 
 
@@ -199,7 +201,7 @@ def test_finish_is_told_the_sum_of_the_rates_of_a_clients_own_steps(executor):
         schedule=lambda round, step: (1 + round) / (1 + step),
     )
     jobs, learner = [Job(k, Seeds(3), k) for k in range(3)], Learner(network, "cross_entropy")
-    end = train(Marches(), learner, training, stacked_samples, start, jobs, 2, executor)
+    end = train_once(Marches(), learner, training, stacked_samples, start, jobs, 2, executor)
     for name in start:
         gone = (start[name] - end[name]).flatten(1)[:, 0].tolist()
         assert len({round(way, 9) for way in gone}) == (3 if name in network.head_leaves else 2)  # 3, 3 and 4 steps

@@ -138,9 +138,8 @@ def test_the_rule_takes_small_networks_and_those_without_convolutions_as_a_stack
 
 def test_a_chunk_fits_into_its_room():
     network = build(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), np.random.default_rng(0))
-    params = {name: leaf.expand(1000, *leaf.shape) for name, leaf in network.initial().items()}
     x = torch.zeros(3, 4)
-    small, large = (cost.chunk_size(params, network, x, batch) for batch in (1, 10**6))
+    small, large = (cost.chunk_size(network.bytes, network, x, batch) for batch in (1, 10**6))
     assert small == cost.CHUNK_BYTES // network.bytes
     each = cost.COPIES * network.bytes + 10**6 * cost.cost(network, x).activations
     assert large * each <= cost.CPU_BYTES < (large + 1) * each

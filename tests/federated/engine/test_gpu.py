@@ -172,12 +172,14 @@ def test_all_gpus_have_work_and_tasks_that_share_one_share_its_memory(card, monk
     }.items():
         monkeypatch.setattr(ray, name, value)
     monkeypatch.setattr(ray.Tasks, "options", lambda self, device: {"num_gpus": self.gpus})
-    work = SimpleNamespace(
-        learner=SimpleNamespace(network=SimpleNamespace(device=card)),
-        chunk_size=lambda start: int(cost.chunk_bytes(card) / each),
-    )
+
+    class Work:
+        learner = SimpleNamespace(network=SimpleNamespace(device=card))
+        chunk = property(lambda self: int(cost.chunk_bytes(card) / each))
+        route = property(lambda self: self)
+
     with pytest.raises(Sent):
-        ray.Tasks(executors.Stacked(), gpus).train(work, {"weight": torch.zeros(604, 2)}, range(604), {})
+        ray.Tasks(executors.Stacked(), gpus).train(Work(), {"weight": torch.zeros(604, 2)}, range(604), {})
     assert sizes == expected
 
 

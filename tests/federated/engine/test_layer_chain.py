@@ -16,6 +16,7 @@ from fedstat.federated.client.network import build
 from fedstat.federated.engine import layer_chain
 from fedstat.federated.engine.layer_chain import chain_of
 from fedstat.federated.method import overrides
+from fedstat.federated.route import Route
 from tests.support.clients import CLASSES, SIDE, image_clients
 from tests.support.named import NAMED
 from tests.support.networks import conv_net
@@ -39,12 +40,39 @@ def settings():
     )
 
 
+def normed():
+    """Batch norms before and after other layers, with pooling of every kind behind them, and without scales."""
+    layers = nn.Sequential(
+        nn.BatchNorm2d(2),
+        nn.Conv2d(2, 5, 3, padding=1, bias=False),
+        nn.BatchNorm2d(5, eps=0.1, momentum=0.3),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        nn.Conv2d(5, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.MaxPool2d(2),
+        nn.BatchNorm2d(4, eps=0.1, affine=False),
+        nn.MaxPool2d((1, 2), stride=1),
+        nn.Tanh(),
+        nn.BatchNorm2d(4, track_running_stats=False),
+        nn.Flatten(),
+        nn.Linear(4, 3),
+        nn.BatchNorm1d(3),
+    )
+    with torch.no_grad():
+        for scale, values in ((layers[2], (2.0, 0.5, 1.0, 3.0, 0.1)), (layers[6], (1.0, -2.0, 0.5, 0.0))):
+            scale.weight.copy_(torch.tensor(values))  # maxima come first unless a scale is not positive
+    return layers
+
+
 CHAINS = {
     "two_conv": (fs.models.two_conv(3, side=16, widths=(3, 4), hidden=6), (16, 16)),
     "cnn": (small, (SIDE, SIDE)),
     "mlp": (fs.models.mlp(7, 5, 3), (7,)),
     "settings": (settings, (2, 9, 12)),
     "one layer": (lambda: nn.Linear(4, 3), (4,)),
+    "cnn with norm": (fs.models.cnn(SIDE, 3, channels=(4, 5), hidden=5, norm=True), (SIDE, SIDE)),
+    "norms": (normed, (2, 9, 12)),
 }
 
 
@@ -58,20 +86,23 @@ def problem(model, shape, loss="cross_entropy", dtype=torch.float64, samples=6):
 
 
 def by_autograd(learner, params, batch, names):
-    params = {name: leaf.clone().requires_grad_(name in names) for name, leaf in params.items()}
-    loss = learner.loss(params, batch)
-    found = torch.autograd.grad(loss, [params[name] for name in names], materialize_grads=True)
+    leaves = {name: params[name].clone().requires_grad_() for name in names}
+    loss = learner.loss(params | leaves, batch)
+    found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
     return dict(zip(names, found, strict=True))
 
 
 def assert_same(learner, batch, names, atol):
-    params = learner.network.initial()
+    params, others = learner.network.initial(), learner.network.initial()
     finite, grads = chain_of(learner.network).gradients(learner, params, names, batch)
-    slopes = by_autograd(learner, params, batch, names)
+    slopes = by_autograd(learner, others, batch, names)
     assert finite
     assert list(grads) == list(names)
     for name, slope in slopes.items():
         torch.testing.assert_close(grads[name], slope, rtol=0, atol=atol, msg=name)
+    for name in learner.network.statistics:
+        assert (params[name] != learner.network.initial()[name]).any()
+        torch.testing.assert_close(params[name], others[name], rtol=0, atol=atol, msg=name)
 
 
 @pytest.mark.parametrize(("model", "shape"), CHAINS.values(), ids=CHAINS)
@@ -79,7 +110,7 @@ def test_gradients_equal_autograd(model, shape):
     learner, batch = problem(model, shape)
     leaves = learner.network.trainable
     for names in (leaves, leaves[::2], leaves[-1:], leaves[:1]):
-        assert_same(learner, batch, names, 1e-14)
+        assert_same(learner, batch, names, 1e-12 if learner.network.norm_leaves else 1e-14)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", lambda h, y: F.cross_entropy(h, y, reduction="none") ** 2])
@@ -93,6 +124,14 @@ def test_padding_of_a_batch_counts_for_nothing():
     learner, batch = problem(small, (SIDE, SIDE))
     padded = replace(batch, valid=torch.arange(6) < 4, full=False)
     assert_same(learner, padded, learner.network.trainable, 1e-14)
+
+
+def test_batch_norm_counts_no_padding_and_takes_a_single_sample():
+    learner, batch = problem(*CHAINS["cnn with norm"])
+    for valid in (torch.arange(6) < 4, torch.arange(6) < 1):
+        assert_same(learner, replace(batch, valid=valid, full=False), learner.network.trainable, 1e-13)
+    learner, batch = problem(lambda: nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), (4,), samples=1)
+    assert_same(learner, batch, learner.network.trainable, 0)
 
 
 def test_single_precision_differs_by_rounding():
@@ -142,7 +181,7 @@ def frozen():
 
 OTHERS = {
     "no Sequential": conv_net,
-    "batch norm": fs.models.cnn(SIDE, CLASSES, norm=True),
+    "residual blocks": fs.models.resnet8(CLASSES),
     "dropout": lambda: nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2)),
     "another forward pass": lambda: Doubled(nn.Linear(4, 2)),
     "a hook": hooked,
@@ -187,7 +226,7 @@ def both(method, monkeypatch, **options):
     rounds = options.pop("rounds")
     fast = run(method, rounds, **options)
     with monkeypatch.context() as patch:
-        patch.setattr(layer_chain, "chain_of", lambda network: None)
+        patch.setattr(Route, "layers", None)
         return fast, run(method, rounds, **options)
 
 
@@ -205,11 +244,9 @@ def assert_equal_runs(fast, general, atol):
 
 #: Methods that make weights of parts, or another objective; all others train chains in closed form.
 GENERAL = {
-    "APFL", "Ditto", "FedAMP", "FedDecomp", "FedEM", "FedPAC", "FedPara", "FedProx", "FedRoD", "FactorizedFL",
-    "FilterDecomp", "PFedGate", "PFedSD",
+    "APFL", "FedDecomp", "FedEM", "FedPAC", "FedPara", "FedRoD", "FactorizedFL", "FilterDecomp", "PFedGate", "PFedSD",
 }  # fmt: skip
-#: It has nothing to do where there is no batch norm.
-CHAINED = sorted(NAMED - {"FedBN", *GENERAL})
+CHAINED = sorted(NAMED - GENERAL)
 
 
 @pytest.mark.filterwarnings("ignore:kappa = 0.5 asks for more factors")
@@ -217,16 +254,21 @@ CHAINED = sorted(NAMED - {"FedBN", *GENERAL})
 def test_every_method_trains_as_by_autograd(name, monkeypatch, taken):
     cls = fs.methods.find(name)
     plain = replace(TRAINING, momentum=0.0)
-    fast, general = both(cls(**cls.example), monkeypatch, training=plain if name == "SCAFFOLD" else TRAINING)
-    assert taken
-    assert_equal_runs(fast, general, 1e-12)
+    for norm in (False, True):
+        if name == "FedBN" and not norm:  # it has nothing to do there
+            continue
+        model = fs.models.cnn(SIDE, CLASSES, channels=(4, 5), hidden=5, norm=norm)
+        options = {"training": plain if name == "SCAFFOLD" else TRAINING, "model": model}
+        fast, general = both(cls(**cls.example), monkeypatch, **options)
+        assert taken
+        assert_equal_runs(fast, general, 1e-11 if norm else 1e-12)
 
 
 def test_other_objectives_and_parts_take_the_general_path(taken):
     methods = {name: fs.methods.find(name) for name in NAMED}
     own = {name for name, cls in methods.items() if overrides(cls(**cls.example), "objective")}
     assert own < GENERAL
-    for method in (Own(), fs.methods.FedProx(), fs.methods.FedDecomp()):
+    for method in (Own(), fs.methods.FedRoD(), fs.methods.FedDecomp()):
         run(method, 1, model=small, executor="per-client")
     run(fs.FedAvg(), 1, model=small, executor="stacked")
     assert not taken

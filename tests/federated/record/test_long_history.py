@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,6 @@ import torch
 import fedstat as fs
 from fedstat._files import complete_folder
 from fedstat.data import Clients, Samples
-from fedstat.federated import run as run_module
 from fedstat.federated import store as store_module
 from fedstat.federated.record import rows as rows_module
 from fedstat.federated.store import ClientStore, _RowSpace
@@ -285,8 +285,8 @@ def test_pages_of_a_store_are_shared_and_every_version_reads_its_own(monkeypatch
     ],
 )
 def test_what_would_not_fit_is_refused_with_its_size_before_anything_trains(method, words, monkeypatch):
-    monkeypatch.setattr(run_module, "machine_memory", lambda: 10_000)
-    monkeypatch.setattr(run_module.Bench, "train", lambda *_, **__: pytest.fail("somebody trained"))
+    monkeypatch.setattr(import_module("fedstat.federated.rounds"), "machine_memory", lambda: 10_000)
+    monkeypatch.setattr(fs.federated.Stacked, "train", lambda *_, **__: pytest.fail("somebody trained"))
     first = fs.FedFac(layers=["hidden"])  # trains all clients before the first round
     options = {"method": {"first": first, "large": method}, "clients": many(200), "seed": 0}
     with pytest.raises(ValueError, match=rf"'large' .* holds {words}.* for 200 clients, and this machine has 10 kB"):

@@ -166,8 +166,8 @@ def test_a_log_has_lines_where_they_are_asked_for_or_a_run_is_long(capsys, monke
     monkeypatch.setattr("fedstat.federated.record.progress.perf_counter", lambda: float(next(times)))
     run(4, progress="lines")
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(":")[0] for line in lines] == [f"round {t} of 4" for t in range(1, 5)]
-    assert " gone, about " in lines[0]
+    assert [line.split(":")[0] for line in lines] == ["a b", "fac", *(f"round {t} of 4" for t in range(1, 5))]
+    assert " gone, about " in lines[2]
     assert lines[-1].endswith("about 0:00:00 left")
     run(12)
     lines = capsys.readouterr().err.splitlines()

@@ -1,0 +1,142 @@
+"""The one way in which a method's clients train on a network: decided before the first round, followed by all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from torch.nn.modules.module import _has_any_global_hook
+
+from fedstat.federated.client.local import Learner, Training
+from fedstat.federated.client.losses import LOSSES, LossName
+from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.engine import dense_chain, layer_chain
+from fedstat.federated.engine.cost import chunk_size
+from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, Stacked, choose
+from fedstat.federated.method import Method, own_steps
+
+
+@dataclass(frozen=True, eq=False)
+class Equipment:
+    """What all runs train with.
+
+    Attributes
+    ----------
+    task : {"cross_entropy", "logistic", "squared"}
+        What outputs mean.
+    training : Training
+        Local training.
+    samples : StackedSamples
+        The training samples of all seeds.
+    executor : {"auto", "stacked", "per-client"}, Executor or RemoteExecutor
+        What does the work; "auto" by network.
+    chunk : int, optional
+        Clients stacked at once.
+    tf32 : bool
+        Whether products may round to TF32.
+    """
+
+    task: LossName
+    training: Training
+    samples: StackedSamples
+    executor: ExecutorName | Executor | RemoteExecutor = "auto"
+    chunk: int | None = None
+    tf32: bool = False
+
+    def route(self, method: Method, network: Network, start: Params) -> Route:
+        """Decide how clients train by a method on a network from leaves such as `start`, each (J, ...)."""
+        loss = self.training.loss if callable(self.training.loss) else LOSSES[self.task]
+        executor = choose(self.executor, network, self.samples.sample, self.training.batch_size, self.chunk)
+        held = sum(leaf[0].nbytes for leaf in start.values())
+        learner = Learner(network, self.task, loss)
+        return Route(method, learner, self.training, self.samples, executor, own_steps(method), held, self.tf32)
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """What a method's clients train with on a network, and how; ``str`` says it in a line.
+
+    Gradients have a closed form, a chain of products, where nothing but the plain loss of a chain of layers is asked
+    for; everything else takes the general path, which is autograd's, under ``torch.vmap`` in a stack.
+
+    Attributes
+    ----------
+    method, learner, training
+        The local steps, the network with its loss, and the settings.
+    samples : StackedSamples
+        The training samples.
+    executor : Executor
+        What does the work: stacked clients, or each by itself.
+    own : frozenset of str
+        The steps and class attributes of local training in which the method differs from FedAvg.
+    held : int
+        Bytes of the leaves of one client.
+    tf32 : bool
+        Whether products may round to TF32.
+    """
+
+    method: Method
+    learner: Learner
+    training: Training
+    samples: StackedSamples
+    executor: Executor
+    own: frozenset[str]
+    held: int
+    tf32: bool
+
+    @cached_property
+    def barred(self) -> str:
+        """Why gradients have no closed form, whatever the layers; empty if nothing is in the way."""
+        if "objective" in self.own:
+            return f"{type(self.method).__name__} has its own objective"
+        if type(self.learner) is not Learner or type(self.learner.network) is not Network:
+            return "the network is of a class of its own"
+        return "torch calls a hook for all modules" if _has_any_global_hook() else ""
+
+    @cached_property
+    def dense(self) -> dense_chain.Chain | None:
+        """The chain of dense layers by which the gradients of a stack have a closed form."""
+        known = any(self.learner.losses is loss for loss in dense_chain.SLOPES)  # one's own may be unhashable
+        if self.barred or not known or self.samples.device.type != "cpu":
+            return None
+        chain = dense_chain.chain_of(self.learner.network)
+        return chain if chain is not None and chain.takes(self.samples.sample) else None
+
+    @cached_property
+    def layers(self) -> layer_chain.Chain | None:
+        """The chain of layers by which the gradients of one client by itself have a closed form."""
+        return None if self.barred else layer_chain.chain_of(self.learner.network)
+
+    @cached_property
+    def chunk(self) -> int:
+        """Clients that are stacked at once, if the executor does not say it; on a GPU by what it has of one."""
+        blocks = self.dense is not None and self.own.isdisjoint(("prepare", "gradient", "finish"))
+        batch, network = min(self.training.batch_size, self.samples.n_max), self.learner.network
+        return chunk_size(self.held, network, self.samples.sample, batch, blocks=blocks)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the layers, which are those of the network where they are asked for."""
+        return {name: value for name, value in vars(self).items() if name != "layers"}
+
+    def __str__(self) -> str:
+        """Say who trains at once and how gradients come about."""
+        together, network, name = self.executor.together, self.learner.network, type(self.method).__name__
+        most = self.executor.chunk or self.chunk if isinstance(self.executor, Stacked) else None
+        many = "" if most is None else f", at most {most:,} at once"
+        who = f"stacked clients{many}" if together else "each client by itself"
+        if (self.dense if together else self.layers) is not None:
+            singly = f", step by step: {name} has its own gradient" if "gradient" in self.own else ""
+            return f"{who}; closed form: a chain of {'dense layers' if together else 'layers'}{singly}"
+        if self.barred:
+            why = self.barred
+        elif network.forms:
+            why = f"{name} makes weights of parts"
+        elif together and self.samples.device.type != "cpu":
+            why = "the clients are on a GPU"
+        elif callable(self.training.loss):
+            why = "the loss is one's own"
+        else:
+            why = f"the network is no chain of {'dense layers' if together else 'layers with a rule'}"
+        return f"{who}; general path: {why}"
