@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from fedstat._files import complete_folder, sha256
 from fedstat.inference.analysis_plan import AnalysisPlan
-from fedstat.inference.reading.formats.tidy import COLUMNS, typed
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from fedstat.inference.reading.formats.tidy import COLUMNS, typed, whole
 
 _MANIFEST = "manifest.json"
 _TEXT = ("method", "estimand", "split", "metric")
@@ -48,10 +48,6 @@ class History:
 
     def batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with some of the columns; no others are read."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
         coded, columns = pa.dictionary(pa.int32(), pa.string()), [name for name in COLUMNS if name in wanted]
         read = list(dict.fromkeys([*columns, *(["metric"] if self.metric is not None else [])]))
         for path in self.files:
@@ -160,32 +156,14 @@ def read(history: History) -> pd.DataFrame:
     ValueError
         If a column is missing.
     """
-    import pyarrow as pa
-
-    return typed(pa.Table.from_batches(list(_whole(history))).unify_dictionaries().to_pandas())
-
-
-def _whole(history: History) -> Iterator[pa.RecordBatch]:
-    """Yield the rows, at least one batch of them, which may be empty."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     for file in history.files:
         if lacking := [name for name in COLUMNS if name not in pq.read_schema(file).names]:
             raise ValueError(f"{file} lacks the column {lacking[0]!r}.")
-    empty = True
-    for batch in history:
-        empty = False
-        yield batch
-    if empty:
-        yield pa.RecordBatch.from_pandas(pd.DataFrame({name: [] for name in COLUMNS}), preserve_index=False)
+    return typed(whole(history))
 
 
 def traffic(folder: Path) -> pd.DataFrame:
     """Read the bytes that travelled in a run, whose files have been `checked`."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     sums = json.loads((folder / _MANIFEST).read_bytes())["sha256"]
     tables = [pq.read_table(folder / name, read_dictionary=["method"]) for name in segments(sums, "traffic")]
     return pa.concat_tables(tables).unify_dictionaries().to_pandas()
