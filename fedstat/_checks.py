@@ -60,7 +60,8 @@ def choice(name: str, value: Any, words: Collection[str]) -> None:
         For other words, and for what is no text.
     """
     if not (isinstance(value, str) and value in words):
-        listed = " or ".join(f'"{word}"' for word in words)
+        quoted = [f'"{word}"' for word in words]
+        listed = " or ".join(quoted) if len(quoted) < 4 else f"one of {', '.join(quoted)}"
         raise ValueError(f"{name} must be {listed}, got {value!r}.")
 
 

@@ -237,7 +237,7 @@ def _told(pairs: pd.DataFrame) -> str:
 
 
 def _check_methods(table: pd.DataFrame) -> None:
-    """Check that a table has one row per seed, one column per method, and finite values."""
+    """Refuse a table that lacks methods as columns, seeds as rows, or values."""
     methods = list(table.columns)
     if len(set(methods)) < max(len(methods), 2):
         raise ValueError(f"the table must have at least 2 methods as columns, each once, got {methods}.")

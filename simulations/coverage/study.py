@@ -20,7 +20,7 @@ from fedstat._tables import Tables
 from fedstat.inference import clopper_pearson
 from fedstat.inference.intervals.crossed import crossed_mean
 from fedstat.inference.intervals.family import Contrasts, contrasts, limits
-from fedstat.inference.intervals.moderated import MIN_FIT, MIN_METHODS, method_variances
+from fedstat.inference.intervals.moderated import MIN_METHODS, method_variances
 from fedstat.inference.intervals.shape import shape_p
 from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, run_parts
@@ -35,6 +35,9 @@ SHAPES = {
     "correlated": "normal, every second method moving against the others",
     "skewed": "lognormal (1), to the left and three times as large, for every second method",
     "ties": "normal, rounded to one standard deviation",
+    "clones": "normal, but the second and fourth methods differ from the ones before them by a twentieth of it",
+    "one noisy": "normal, 25 times as large for the last method",
+    "half noisy": "normal, 25 times as large for every second method",
     "collapses": "normal, but one method collapses by 30 standard deviations in a tenth of its runs",
 }
 FAMILIES = {"control": "against the control", "all": "all pairs"}
@@ -42,8 +45,6 @@ FAMILIES = {"control": "against the control", "all": "all pairs"}
 RULES = {
     "none": "unadjusted",
     "bonferroni": "Bonferroni",
-    "joint": "joint",
-    "moderated": "moderated, Bonferroni",
     "default": "default",
 }
 DESIGNS = {
@@ -57,14 +58,9 @@ DESIGNS = {
 
 @dataclass(frozen=True)
 class Scale:
-    """Size of the study.
-
-    `joint` replicates are used where the joint rule is computed, a tenth of them for more than 100 pairs; `shift` is
-    the seed.
-    """
+    """Size of the study; `shift` is the seed."""
 
     replicates: int
-    joint: int
     seeds: tuple[int, ...] = (3, 5, 10)
     methods: tuple[int, ...] = (2, 5, 10, 30)
     shapes: tuple[str, ...] = tuple(SHAPES)
@@ -74,9 +70,9 @@ class Scale:
 
 
 SCALES = {
-    "smoke": Scale(replicates=100, joint=10, methods=(2, 5, 10), shapes=("normal", "skewed"), shift=SECOND_LOOK),
-    "quick": Scale(replicates=1000, joint=100, shift=SECOND_LOOK),
-    "paper": Scale(replicates=4000, joint=2000),
+    "smoke": Scale(replicates=100, methods=(2, 5, 10), shapes=("normal", "skewed"), shift=SECOND_LOOK),
+    "quick": Scale(replicates=1000, shift=SECOND_LOOK),
+    "paper": Scale(replicates=4000),
 }
 
 
@@ -91,6 +87,12 @@ def draw(shape: str, rng: np.random.Generator, replicates: int, methods: int, se
         e += rng.standard_normal((replicates, 1, seeds)) * (-1.0) ** np.arange(methods)[:, None]
     elif shape == "skewed":
         e[:, 1::2] = 3 * (np.exp(0.5) - np.exp(e[:, 1::2])) / np.sqrt(np.e * (np.e - 1))
+    elif shape == "clones":
+        e[:, 1:4:2] = e[:, 0:3:2][:, : methods // 2] + 0.05 * e[:, 1:4:2]
+    elif shape == "one noisy":
+        e[:, -1] *= 25
+    elif shape == "half noisy":
+        e[:, 1::2] *= 25
     elif shape == "ties":
         e = e.round()
     elif shape == "collapses":
@@ -112,9 +114,7 @@ def moderable(runs: np.ndarray) -> np.ndarray:
         return np.zeros(len(runs), dtype=bool)
     errors = runs - runs.mean(axis=2, keepdims=True)
     errors = errors - errors.mean(axis=1, keepdims=True)
-    fine = (np.abs(errors).max(axis=2) > 1e-12).all(axis=1)
-    fine[fine] = method_variances(runs[fine]).fit >= MIN_FIT
-    return fine
+    return np.asarray((np.abs(errors).max(axis=2) > 1e-12).all(axis=1))
 
 
 def cell(scale: Scale, shape: str, family: str, methods: int, seeds: int) -> Tables:
@@ -125,41 +125,29 @@ def cell(scale: Scale, shape: str, family: str, methods: int, seeds: int) -> Tab
     first, second = runs[:, pairs[:, 0]], runs[:, pairs[:, 1]]
     differences, size = first - second, np.maximum(np.abs(first), np.abs(second)).max(axis=2)
     plain = contrasts(differences, size)
-    few = scale.joint if len(pairs) <= 100 else max(scale.joint // 10, 2)
-    place = {"shape": shape, "family": family, "methods": methods, "seeds": seeds}
-    bonferroni = np.stack(limits(plain, LEVEL, "bonferroni")[:2])
-    found = {"none": np.stack(limits(plain, LEVEL, "none")[:2]), "bonferroni": bonferroni}
+    found = {rule: limits(plain, LEVEL, rule) for rule in ("none", "bonferroni")}
+    sides = {rule: np.stack([both.low, both.high]) for rule, both in found.items()}
+    sides["default"] = sides["bonferroni"].copy()
     fits = moderable(runs)
-    default, unfit = bonferroni.copy(), np.flatnonzero(~fits)
-    if seeds >= 5 and len(pairs) > 1:
-        found["joint"] = _joint(plain, differences, np.arange(few))
-        # the first replicates stand for all where most of them would need the joint rule
-        kept = len(runs) if len(unfit) <= few else few
-        default, unfit = default[:, :kept], unfit[unfit < kept]
-        default[:, unfit] = _joint(plain, differences, unfit)
     if fits.any():
         prior = method_variances(runs[fits]).of_pairs(pairs)
-        found["moderated"] = np.stack(
-            limits(contrasts(differences[fits], size[fits], prior=prior), LEVEL, "bonferroni")[:2]
-        )
-        kept = default.shape[1]
-        default[:, fits[:kept]] = found["moderated"][:, : fits[:kept].sum()]
-    found["default"] = default
-    shares = {"moderated": 1.0, "default": float(fits[: default.shape[1]].mean())}
-    rows = [
-        {**place, "rule": rule, **holding(*both), "moderated": shares.get(rule, 0.0)} for rule, both in found.items()
-    ]
+        moderated = limits(contrasts(differences[fits], size[fits], prior=prior), LEVEL, "bonferroni")
+        sides["default"][:, fits] = moderated.low, moderated.high
+    place = {"shape": shape, "family": family, "methods": methods, "seeds": seeds}
+    own = _widths(sides["bonferroni"])
+    rows = [{**place, "rule": rule, **holding(*both), **_beside(_widths(both), own)} for rule, both in sides.items()]
     flagged = (shape_p(differences).min(axis=1) < 0.05 / len(pairs)).mean() if seeds > 3 and shape != "ties" else np.nan
     return {"coverage": pd.DataFrame(rows), "flagged": pd.DataFrame([{**place, "flagged": flagged}])}
 
 
-def _joint(found: Contrasts, differences: np.ndarray, replicates: np.ndarray) -> np.ndarray:
-    """Return the limits of the joint rule for some replicates, shape (2, replicates, P)."""
-    limited = np.empty((2, len(replicates), found.estimate.shape[-1]))
-    for place, r in enumerate(replicates):
-        one = Contrasts(found.estimate[r], found.se[r], found.df[r], found.sd[r], found.n[r])
-        limited[:, place] = limits(one, LEVEL, "joint", differences[r])[:2]
-    return limited
+def _widths(sides: np.ndarray) -> np.ndarray:
+    return np.asarray(sides[1] - sides[0])
+
+
+def _beside(widths: np.ndarray, own: np.ndarray) -> dict[str, float]:
+    """Return the smallest and largest of the pairs' median widths over Bonferroni's of the same pair."""
+    ratios = np.nanmedian(np.where(own > 0, widths / np.where(own > 0, own, 1), np.nan), axis=0)
+    return {"narrowest": float(ratios.min()), "widest": float(ratios.max())}
 
 
 def holding(low: np.ndarray, high: np.ndarray) -> dict[str, float]:
@@ -201,9 +189,14 @@ def resplits(scale: Scale, splits: int, ratio: float) -> Tables:
     place = {"seeds": splits, "clients": 0, "test_to_train": ratio}
     found = {"plain": 0.0, "corrected": test / (samples - test)}
     return {"designs": pd.DataFrame([
-        {"design": name, **place, **holding(*limits(contrasts(d, np.ones((len(d), 1)), used), LEVEL, "none")[:2])}
+        {"design": name, **place, **_alone(contrasts(d, np.ones((len(d), 1)), used))}
         for name, used in found.items()
     ])}  # fmt: skip
+
+
+def _alone(found: Contrasts) -> dict[str, float]:
+    made = limits(found, LEVEL, "none")
+    return holding(made.low, made.high)
 
 
 def crossings(scale: Scale, seeds: int, clients: int) -> Tables:
@@ -223,7 +216,7 @@ def crossings(scale: Scale, seeds: int, clients: int) -> Tables:
     }
     place = {"seeds": seeds, "clients": clients, "test_to_train": 0.0}
     return {"designs": pd.DataFrame([
-        {"design": name, **place, **holding(*limits(value, LEVEL, "none")[:2])} for name, value in found.items()
+        {"design": name, **place, **_alone(value)} for name, value in found.items()
     ])}  # fmt: skip
 
 

@@ -13,8 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedstat.federated.client.dropout import keys
-from fedstat.federated.client.layers import Unrolled, copied, dropout_layers, norm_layers, stackable
+from fedstat.federated.client.dropout import KeyedDropout, keys
+from fedstat.federated.client.layers import (
+    Unrolled,
+    copied,
+    dropout_layers,
+    hooked,
+    layers_of,
+    norm_layers,
+    stackable,
+)
 from fedstat.parameterization import Form
 
 Params = dict[str, Tensor]
@@ -161,6 +169,21 @@ class Network:
     def head_leaves(self) -> tuple[str, ...]:
         """The leaves of the head, as `head` finds it."""
         return tuple(leaf for leaf in self.shapes if leaf.startswith(f"{self.head}."))
+
+    def layers_in_chain(self, known: Callable[[nn.Module], bool]) -> list[tuple[str, nn.Module]] | None:
+        """Return the names and layers of a chain in their order, without those that do nothing; None if it is no chain.
+
+        Of its layers all must be `known`, one after the other in `nn.Sequential` (or what is derived from it with the
+        same forward pass). A forward pass of one's own, a hook, tied, frozen or parameterised weights and mixed
+        precision make another network of it.
+        """
+        if self.forms or self.tied or self.mixed:
+            return None
+        layers = [(name, layer) for name, layer in layers_of(self.module) if hooked(layer) or not _does_nothing(layer)]
+        leaves = [f"{name}.{leaf}".removeprefix(".") for name, layer in layers for leaf, _ in layer.named_parameters()]
+        if any(hooked(layer) or not known(layer) for _, layer in layers) or sorted(leaves) != sorted(self.weights):
+            return None
+        return layers
 
     @cached_property
     def kernels(self) -> dict[str, torch.Size]:
@@ -319,6 +342,10 @@ class Network:
             ordered += [name for name, _ in layer.named_buffers(owner, recurse=False)]
         kept = {*self.trainable, *self.statistics}
         return [leaf for leaf in dict.fromkeys(ordered) if leaf in kept]
+
+
+def _does_nothing(layer: nn.Module) -> bool:
+    return type(layer) is nn.Identity or (type(layer) is KeyedDropout and layer.p == 0)
 
 
 def _weight_of(leaf: str) -> str:

@@ -18,8 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedstat.federated.client.dropout import KeyedDropout
-from fedstat.federated.client.layers import hooked, layers_of
 from fedstat.federated.client.local import Batch, Learner
 from fedstat.federated.client.losses import Loss, cross_entropy, logistic, squared
 from fedstat.federated.client.network import Network, Params
@@ -221,22 +219,17 @@ _CHAINS: WeakKeyDictionary[Network, Chain | None] = WeakKeyDictionary()
 
 
 def chain_of(network: Network) -> Chain | None:
-    """Return a network as a chain of dense layers; None if it is anything else.
-
-    Layers must be torch's own, one after the other in `nn.Sequential` (or what is derived from it with the same forward
-    pass): a forward pass of one's own, a hook, tied, frozen or parameterised weights make another network of it.
-    """
+    """Return a network as a chain of dense layers; None if it is anything else."""
     if network not in _CHAINS:
         _CHAINS[network] = _read(network)
     return _CHAINS[network]
 
 
 def _read(network: Network) -> Chain | None:
-    layers = [(name, layer) for name, layer in layers_of(network.module) if hooked(layer) or not _does_nothing(layer)]
-    known = all(_has_closed_form(layer) for _, layer in layers)
-    if network.mixed or network.forms or not known:
+    layers = network.layers_in_chain(_has_closed_form)
+    if not layers or not layers[0][0]:  # none, or the module itself
         return None
-    flatten = bool(layers) and type(layers[0][1]) is nn.Flatten
+    flatten = type(layers[0][1]) is nn.Flatten
     rest = layers[flatten:]
     found: list[Layer] = []
     for (name, layer), (_, after) in pairwise([*rest, ("", None)]):
@@ -247,15 +240,9 @@ def _read(network: Network) -> Chain | None:
     dense = [type(layer) is nn.Linear for _, layer in rest]
     # activations stand behind dense layers, and a dense layer ends the chain
     alternating = bool(dense) and dense[0] and dense[-1] and all(a or b for a, b in pairwise(dense))
-    leaves = [leaf for layer in found for leaf in layer.leaves]
-    whole = {*leaves} == {*network.shapes} and len(leaves) == len({*leaves}) and not network.tied
-    return Chain(tuple(found), flatten) if alternating and whole else None
-
-
-def _does_nothing(layer: nn.Module) -> bool:
-    return type(layer) is nn.Identity or (type(layer) is KeyedDropout and layer.p == 0)
+    return Chain(tuple(found), flatten) if alternating else None
 
 
 def _has_closed_form(layer: nn.Module) -> bool:
     flattens = type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
-    return (type(layer) in (nn.Linear, nn.ReLU, nn.Tanh) or flattens) and not hooked(layer)
+    return type(layer) in (nn.Linear, nn.ReLU, nn.Tanh) or flattens

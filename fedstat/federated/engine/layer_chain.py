@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedstat.federated.client.layers import MaskedBatchNorm, hooked, layers_of, norm_layers
+from fedstat.federated.client.layers import MaskedBatchNorm, norm_layers
 from fedstat.federated.client.local import Batch, Learner
 from fedstat.federated.client.losses import cross_entropy
 from fedstat.federated.client.network import Network, Params
@@ -100,11 +100,8 @@ class Chain:
 
 def chain_of(network: Network) -> Chain | None:
     """Return the network as a chain, or None if it is none, or has layers for which there is no rule."""
-    if network.forms or network.tied or network.mixed:
-        return None
-    layers = layers_of(network.module)
-    leaves = {_leaf(name, last) for name, layer in layers for last, _ in layer.named_parameters()}
-    if not all(_has_rule(layer) for _, layer in layers) or leaves != network.weights.keys():  # some frozen, or twice
+    layers = network.layers_in_chain(_has_rule)
+    if layers is None:
         return None
     for i in range(len(layers) - 1):
         if type(layers[i][1]) is nn.ReLU and type(layers[i + 1][1]) is nn.MaxPool2d:
@@ -130,7 +127,7 @@ def _leaf(owner: str, last: str) -> str:
 
 def _has_rule(layer: nn.Module) -> bool:
     """Tell whether a layer's way back is known, its settings included."""
-    if type(layer) not in (*_RULES, MaskedBatchNorm) or hooked(layer):
+    if type(layer) not in (*_RULES, MaskedBatchNorm):
         return False
     match layer:
         case nn.Conv2d():
@@ -275,6 +272,5 @@ _RULES: dict[type[nn.Module], Callable[..., Pass]] = {
     nn.MaxPool2d: _maximum,
     nn.Flatten: _shape,
     nn.Unflatten: _shape,
-    nn.Identity: _shape,
     ChannelAxis: _shape,
 }

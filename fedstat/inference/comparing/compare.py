@@ -82,8 +82,8 @@ def compare(
     simultaneous : bool
         Whether all intervals (and all equivalences) are to hold together at `level`, rather than each.
     moderated : bool or "auto"
-        Whether variances of the methods borrow strength from each other; by default where that is
-        not visibly wrong.
+        Whether variances of the methods borrow strength from each other, as `simultaneous` says; by default from 8
+        methods on.
     across : str or sequence of str
         In what the results may differ: "data", "participants", "rounds". The difference is then named.
     design : Design, optional
@@ -119,7 +119,7 @@ def compare(
     control = _control(scores, control, plan)
     design = design or told_design(found.configs, found.clients)
     pairs = _pairs(scores, control)
-    rule: Rule = "joint" if simultaneous else "none"
+    rule: Rule = "bonferroni" if simultaneous else "none"
     known = design or Design(clients="new", data="drawn")
     aim = scores.aim(margin)
     differences, notes = tabulate_differences(scores, pairs, known, level, rule, moderated, margin, aim)

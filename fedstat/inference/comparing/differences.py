@@ -64,11 +64,8 @@ def tabulate_differences(
     settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated}
     family = simultaneous_family(scores.values, pairs, level=level, **settings)
     _check_common(scores, family)
-    inner = None
-    if margin is not None:
-        # one side alone can be wrong for each pair, which the joint rule for both sides does not keep
-        one_sided = {**settings, "rule": "none" if rule == "none" else "bonferroni"}
-        inner = simultaneous_family(scores.values, pairs, level=2 * level - 1, **one_sided)
+    # each pair can be wrong on one side alone, at which equivalence is tested: twice the error rate
+    inner = None if margin is None else simultaneous_family(scores.values, pairs, level=2 * level - 1, **settings)
     edge = 1.0 if scores.of_shares else np.inf
     equal = scores.by_seed()
     rows = []
@@ -111,15 +108,18 @@ def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:
 def _needed(family: Family, k: int, margin: float, level: float) -> float:
     """Return the seeds that would tell a pair apart that differs by `margin`, with a power of 80%; inf if none do.
 
-    Where the same data are split again and again, n splits are worth ``1 / (1 / n + test_to_train)`` independent ones.
+    The spread is the one that the pair's own interval was made with. Where the same data are split again and again, n
+    splits are worth ``1 / (1 / n + test_to_train)`` independent ones.
     """
     if not np.isfinite(family.se[k]) or family.design.crossed:
         return np.nan
-    count = 1 if family.rule == "none" else len(family.pairs)
-    worth = seeds_for(
-        float(family.sd[k]), margin=margin, level=level, comparisons=count, pilot_seeds=int(family.n[k])
-    ).seeds
-    rest = 1 / worth - (family.design.test_to_train or 0.0)
+    count, n, shared = (
+        1 if family.rule == "none" else len(family.pairs),
+        int(family.n[k]),
+        family.design.test_to_train or 0.0,
+    )
+    sd = float(family.se[k] / np.sqrt(1 / n + shared))
+    rest = 1 / seeds_for(sd, margin=margin, level=level, comparisons=count, pilot_seeds=n).seeds - shared
     return float(np.ceil(1 / rest)) if rest > 0 else np.inf
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 #: Below so many methods a prior fitted on them is a guess.
 MIN_METHODS = 8
-#: The goodness of fit below which the prior's shape counts as visibly broken.
-MIN_FIT = 0.05
+#: The largest weight of a method in what a seed does to all of them: no method's errors are taken for the seed's.
+_CAP = 0.3
+#: Turns in which variances and weights settle, and the least share of a rest's variance that is its method's own.
+_TURNS, _LEAST = 20, 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +79,6 @@ def moderate_variances(variances: ArrayLike, df: float, *, most: float = np.inf)
     >>> round(float(found.prior_df), 1), round(float(found.prior_variance), 2)
     (19.0, 1.41)
     """
-    from scipy.special import digamma, polygamma
-
     s2 = np.asarray(variances, dtype=float)
     if s2.ndim < 1 or s2.shape[-1] < 3:
         raise ValueError(f"variances must hold at least 3 variances to fit a prior, got shape {s2.shape}.")
@@ -85,17 +86,29 @@ def moderate_variances(variances: ArrayLike, df: float, *, most: float = np.inf)
         raise ValueError("variances must be positive and finite. Leave out what is constant over seeds.")
     if not df > 0:
         raise ValueError(f"df must be positive, got {df}.")
+    prior_df, prior = _prior(s2, df)
+    used = np.minimum(prior_df, most)
+    return Moderated(_towards(s2, df, prior[..., None], used[..., None]), df + used, used, prior)
+
+
+def _prior(s2: np.ndarray, df: float, where: np.ndarray | Literal[True] = True) -> tuple[np.ndarray, np.ndarray]:
+    """Fit degrees of freedom and variance of the prior on the variances of the last axis that `where` marks."""
+    from scipy.special import digamma, polygamma
+
     logs = np.log(s2) - digamma(df / 2) + np.log(df / 2)
-    centre = logs.mean(axis=-1)
-    excess = np.asarray(logs.var(axis=-1, ddof=1) - polygamma(1, df / 2))
+    centre = logs.mean(axis=-1, where=where)
+    excess = np.asarray(logs.var(axis=-1, ddof=1, where=where) - polygamma(1, df / 2))
     varies = excess > 0
     half = trigamma_inverse(np.where(varies, excess, 1.0))
-    prior_df = np.where(varies, 2 * half, np.inf)
-    prior = np.where(varies, np.exp(centre + digamma(half) - np.log(half)), s2.mean(axis=-1))
-    used = np.minimum(prior_df, most)
-    # 1 / used is 0 where the prior is all
-    weight = (1 / (1 + df / used))[..., None]
-    return Moderated(weight * prior[..., None] + (1 - weight) * s2, df + used, used, prior)
+    prior = np.where(varies, np.exp(centre + digamma(half) - np.log(half)), s2.mean(axis=-1, where=where))
+    return np.where(varies, 2 * half, np.inf), prior
+
+
+def _towards(s2: np.ndarray, df: float, prior: np.ndarray, worth: np.ndarray) -> np.ndarray:
+    """Move variances towards a prior that is worth some degrees of freedom, which may be 0 or infinite."""
+    weight = worth / (df + np.where(np.isinf(worth), 0.0, worth))
+    weight = np.where(np.isinf(worth), 1.0, weight)
+    return weight * prior + (1 - weight) * s2
 
 
 def trigamma_inverse(x: ArrayLike) -> np.ndarray:
@@ -124,28 +137,34 @@ class MethodVariances:
     ----------
     variances : ndarray, shape (..., M)
         Each method's variance over seeds after the seeds' common part is removed, moderated.
-    prior_df : ndarray, shape (...,)
-        Degrees of freedom of the prior, at most those of the data: the prior never weighs more than the data.
-    fit : ndarray, shape (...,)
-        p-value of a Kolmogorov-Smirnov test of ``s^2 / prior variance`` against F(df, fitted prior_df).
+    prior_df : ndarray, shape (..., M)
+        Degrees of freedom of the prior, at most those of the data: the prior never weighs more than the data. 0 for a
+        method that is too noisy to come from it.
     """
 
     variances: np.ndarray
     prior_df: np.ndarray
-    fit: np.ndarray
 
     def of_pairs(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the prior variances of the differences of pairs (P, 2), shape (..., P), and what they are worth."""
-        return self.variances[..., pairs].sum(axis=-1), self.prior_df
+        """Return prior variances of the differences of pairs (P, 2), and the degrees of freedom that these are worth.
+
+        Both have the shape (..., P). A pair with a method that is too noisy for the prior has none: 0 degrees.
+        """
+        return self.variances[..., pairs].sum(axis=-1), self.prior_df[..., pairs].min(axis=-1)
 
 
 def method_variances(runs: np.ndarray) -> MethodVariances:
     """Moderate the variances of methods' errors over seeds.
 
-    What is moderated are the variances of the residuals ``y_ms - mean_m - mean_s + mean``, which are nearly independent
-    of each other; the variances of contrasts with one control are not. They lack the share 1 / M on average, which is
-    made up for. The limit on prior_df is there because errors of methods may be correlated, and a control is not a
-    draw from the prior: with it coverage holds also where the control varies three times as much as the others.
+    What is moderated are the variances of what is left of each method's errors when the seeds' common part is removed;
+    these are nearly independent of each other, and the variances of contrasts with one control are not. The limit on
+    prior_df is there because errors of methods may be correlated, and a control is not a draw from the prior.
+
+    A noisy method shall not touch the others. So the common part of a seed is a mean over methods that counts each by
+    its precision. With weights w that sum to one, the rest of a method with variance v has the variance
+    ``(1 - 2 w) v + sum w^2 v`` on average, which is solved for v; variances and weights are found in turns, at the
+    price of variances that are a little small. And a method whose variance is an outlier (beyond the F quantile of
+    0.01 / M by the prior of all others) is left out of the prior.
 
     Parameters
     ----------
@@ -154,22 +173,39 @@ def method_variances(runs: np.ndarray) -> MethodVariances:
     """
     methods, seeds = runs.shape[-2:]
     errors = runs - runs.mean(axis=-1, keepdims=True)
-    errors = errors - errors.mean(axis=-2, keepdims=True)
-    s2 = (errors**2).sum(axis=-1) / (seeds - 1)
-    fitted = moderate_variances(s2, seeds - 1)
-    found = moderate_variances(s2, seeds - 1, most=seeds - 1)
-    fit = _fit(s2 / fitted.prior_variance[..., None], seeds - 1, fitted.prior_df)
-    return MethodVariances(found.variances * methods / (methods - 1), found.prior_df, fit)
+    weights = np.full(errors.shape[:-1], 1 / methods)
+    shared, floor = np.zeros((*errors.shape[:-2], 1)), np.zeros(errors.shape[:-1])
+    for turn in range(_TURNS):
+        rest = errors - (weights[..., None] * errors).sum(axis=-2, keepdims=True)
+        s2 = (rest**2).sum(axis=-1) / (seeds - 1)
+        floor = s2 / 1000 if turn == 0 else floor
+        # chance may leave less than the common part brings in, or nothing of rounded values: a variance stays positive
+        variances = np.maximum((s2 - shared) / (1 - 2 * weights), np.maximum(_LEAST * s2, floor))
+        weights = _capped(1 / variances)
+        shared = (weights**2 * variances).sum(axis=-1, keepdims=True)
+    df, fine = seeds - 1, ~_outliers(variances, seeds - 1)
+    prior_df, prior = _prior(variances, df, fine)
+    worth = np.where(fine, np.minimum(prior_df, df)[..., None], 0.0)
+    return MethodVariances(_towards(variances, df, prior[..., None], worth), worth)
 
 
-def _fit(ratios: np.ndarray, df: float, prior_df: np.ndarray) -> np.ndarray:
-    """Return p-values of Kolmogorov and Smirnov's test of each row of ratios against F(df, prior_df)."""
+def _outliers(variances: np.ndarray, df: float) -> np.ndarray:
+    """Tell which variances, shape (..., M), are too large for the prior of the others."""
     from scipy import stats
 
-    n = ratios.shape[-1]
-    finite = np.where(np.isinf(prior_df), 1.0, prior_df)[..., None]
-    f = np.where(np.isinf(prior_df)[..., None], stats.chi2.cdf(df * ratios, df), stats.f.cdf(ratios, df, finite))
-    f = np.sort(f, axis=-1)
-    steps = np.arange(n + 1) / n
-    largest = np.maximum((steps[1:] - f).max(axis=-1), (f - steps[:-1]).max(axis=-1))
-    return np.asarray(stats.kstwo.sf(largest, n))
+    methods = variances.shape[-1]
+    others = np.broadcast_to(variances[..., None, :], (*variances.shape, methods))
+    prior_df, prior = _prior(others, df, ~np.eye(methods, dtype=bool))
+    return np.asarray(stats.f.sf(variances / prior, df, np.minimum(prior_df, 1e6)) < 0.01 / methods)
+
+
+def _capped(weights: np.ndarray) -> np.ndarray:
+    """Scale weights, shape (..., M), to sum to one with none above the cap."""
+    weights = weights / weights.sum(axis=-1, keepdims=True)
+    # at most three weights reach the cap, one more in each turn
+    for _ in range(3):
+        high = weights >= _CAP
+        free = np.where(high, 0.0, weights)
+        left = (1 - _CAP * high.sum(axis=-1, keepdims=True)) / free.sum(axis=-1, keepdims=True)
+        weights = np.where(high, _CAP, free * left)
+    return weights

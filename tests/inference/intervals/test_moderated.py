@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize, special, stats
 
 from fedstat.inference import moderate_variances
-from fedstat.inference.intervals.moderated import MIN_FIT, method_variances, trigamma_inverse
+from fedstat.inference.intervals.moderated import method_variances, trigamma_inverse
 
 
 def smyth(s2, df):
@@ -48,19 +48,26 @@ def test_trigamma_is_inverted():
     np.testing.assert_allclose(special.polygamma(1, trigamma_inverse(x)), x, rtol=1e-5)
 
 
-def test_methods_variances_are_right_on_average_and_the_prior_never_outweighs_the_data():
+def test_methods_variances_are_nearly_right_on_average_and_the_prior_never_outweighs_the_data():
     runs = 3 * np.random.default_rng(0).standard_normal((4000, 10, 5)) + 100
     found = method_variances(runs)
-    assert found.variances.mean() == pytest.approx(9, rel=0.05)
+    # weights that are estimated follow chance a little, which the shares of `limits` allow for
+    assert 0.9 * 9 < found.variances.mean() < 9
     assert (found.prior_df <= 4).all()
 
 
-def test_a_prior_that_does_not_fit_is_seen_and_one_that_does_is_not():
-    runs = np.random.default_rng(0).standard_normal((500, 30, 10))
-    # a Kolmogorov-Smirnov test with a fitted distribution raises fewer false alarms than it allows
-    assert (method_variances(runs).fit < MIN_FIT).mean() < 0.02
-    runs[:, ::2] *= 0.1
-    assert (method_variances(runs).fit < MIN_FIT).mean() > 0.7
+def test_a_noisy_method_is_left_out_and_touches_no_other():
+    runs = np.random.default_rng(0).standard_normal((2000, 10, 6))
+    quiet = method_variances(runs[:, :9])
+    runs[:, 9] *= 25
+    found = method_variances(runs)
+    assert (found.prior_df[:, 9] == 0).mean() > 0.85
+    ratio = found.variances[:, :9] / quiet.variances
+    np.testing.assert_allclose(np.median(ratio, axis=0), 1, atol=0.03)
+    np.testing.assert_allclose(found.prior_df[:, :9].mean(), quiet.prior_df.mean(), rtol=0.05)
+    assert found.variances[:, 9].mean() == pytest.approx(625, rel=0.05)
+    # of equal methods one in a hundred families loses one
+    assert (quiet.prior_df == 0).any(axis=1).mean() < 0.03
 
 
 @pytest.mark.parametrize(("variances", "df", "message"), [

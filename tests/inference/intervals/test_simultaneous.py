@@ -11,8 +11,9 @@ from scipy import stats
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from fedstat._random import stream
-from fedstat.inference import Design, moderate_variances, shape_notes, simultaneous
+from fedstat.inference import Design, shape_notes, simultaneous
 from fedstat.inference.intervals.crossed import crossed_mean
+from fedstat.inference.intervals.moderated import method_variances
 from simulations.coverage.study import SHAPES, Scale, cell, draw, holding, moderable, pairs_of
 
 RUNS = Design("new", "drawn")
@@ -49,7 +50,7 @@ tables = st.tuples(
 
 
 @pytest.mark.slow
-@given(tables, st.sampled_from(["joint", "bonferroni", "none"]), st.sampled_from(["auto", False]))
+@given(tables, st.sampled_from(["bonferroni", "none"]), st.sampled_from(["auto", False]))
 def test_p_lies_below_five_percent_where_the_interval_excludes_zero(size, rule, moderated):
     *shape, seed, shift, absent = size
     values = table(*shape, seed) + shift * np.arange(shape[0])[:, None, None]
@@ -59,12 +60,12 @@ def test_p_lies_below_five_percent_where_the_interval_excludes_zero(size, rule, 
         known = ~np.isnan(f.low)
         assert (known == ~np.isnan(f.p)).all()
         assert (((f.low > 0) | (f.high < 0))[known] == (f.p < 1 - level)[known]).all()
-        assert (f.p >= f.p_single)[known].all()
+        assert f.moderated or (f.p >= f.p_single)[known].all()
         assert (f.low <= f.estimate)[known].all()
 
 
 @pytest.mark.parametrize("moderated", [False, True])
-@pytest.mark.parametrize("rule", ["joint", "bonferroni"])
+@pytest.mark.parametrize("rule", ["bonferroni", "none"])
 def test_what_seeds_do_to_all_methods_does_not_matter_nor_do_units_nor_signs(rule, moderated):
     values, pairs = table(9, 6), to_first(9)
     f = compare(values, pairs, rule=rule, moderated=moderated)
@@ -72,30 +73,41 @@ def test_what_seeds_do_to_all_methods_does_not_matter_nor_do_units_nor_signs(rul
     np.testing.assert_allclose(compare(shifted, pairs, rule=rule, moderated=moderated).low, f.low, rtol=1e-4)
     np.testing.assert_allclose(compare(100 * values, pairs, rule=rule, moderated=moderated).low, 100 * f.low, rtol=1e-6)
     turned = compare(values, pairs[:, ::-1], rule=rule, moderated=moderated)
-    # turned pairs meet other draws of the largest t
-    np.testing.assert_allclose(turned.low, -f.high, rtol=0.02 if f.rule == "joint" else 1e-6)
+    np.testing.assert_allclose(turned.low, -f.high, rtol=1e-6)
     assert f.moderated == moderated
 
 
-def test_the_joint_rule_is_never_wider_and_gains_where_contrasts_move_together():
+@given(st.integers(8, 12), st.integers(3, 8), st.integers(0, 10**6), st.floats(0, 4), st.booleans())
+def test_no_interval_is_more_than_five_percent_wider_than_its_pair_alone_makes_it(methods, seeds, seed, spread, clones):
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((methods, seeds, 1)) * np.exp(spread * rng.standard_normal((methods, 1, 1)))
+    if clones:
+        values[1] = values[0] + 0.001 * values[1]
+    both = [compare(values, pairs_of("all", methods), moderated=m) for m in (True, False)]
+    default, own = (f.high - f.low for f in both)
+    assert (default <= 1.05 * own * (1 + 1e-12)).all()
+
+
+def test_two_methods_that_nearly_agree_keep_what_pairing_gives_them():
+    """FedAvg, FedProx nearly the same, and seven others: six seeds."""
     rng = np.random.default_rng(0)
-    values = rng.standard_normal((10, 20, 1))
-    for noise, gain in ((1, 0.99), (30, 0.9)):  # of the control, which all contrasts share
-        values[0] *= noise
-        joint, bonferroni = (compare(values, to_first(10), rule=r, moderated=False) for r in ("joint", "bonferroni"))
-        ratio = (joint.high - joint.low) / (bonferroni.high - bonferroni.low)
-        alone = compare(values, to_first(10), rule="none", moderated=False)
-        assert (ratio < gain).all()
-        assert (joint.high > alone.high).all()
-        assert joint.rule == "joint"
+    values = 0.8 + 0.01 * rng.standard_normal((9, 6, 1))
+    values[1] = values[0] + 0.0003 * rng.standard_normal((6, 1))
+    f = compare(values, to_first(9))
+    assert f.p_single[0] == pytest.approx(stats.ttest_rel(values[1, :, 0], values[0, :, 0]).pvalue)
+    alone = compare(values[:2], [(1, 0)], level=1 - 0.05 / 8)
+    assert f.high[0] - f.low[0] == pytest.approx(1.05 * (alone.high - alone.low)[0])
 
 
-def test_of_equal_contrasts_the_joint_limit_is_that_of_the_largest_of_independent_t():
-    """Nothing is shared by pairs of methods of their own, so that the exact limit is Sidak's."""
-    values = np.random.default_rng(0).standard_normal((8, 400, 1))
-    f = compare(values, [(0, 1), (2, 3), (4, 5), (6, 7)], moderated=False)
-    exact = stats.t.isf((1 - 0.95 ** (1 / 4)) / 2, 399)
-    np.testing.assert_allclose((f.high - f.estimate) / f.se, exact, rtol=0.01)
+def test_a_noisy_method_widens_no_pair_of_others_by_more_than_a_tenth():
+    rng, ratios = np.random.default_rng(0), []
+    for _ in range(100):
+        values = rng.standard_normal((10, 5, 1))
+        quiet = compare(values[:9], pairs_of("all", 9), rule="none", moderated=True)
+        values[9] *= 25
+        noisy = compare(values, np.r_[pairs_of("all", 9), [[9, 0]]], rule="none", moderated=True)
+        ratios.append((noisy.high - noisy.low)[:-1] / (quiet.high - quiet.low))
+    assert np.median(ratios, axis=0).max() < 1.1
 
 
 def test_resplit_data_give_the_corrected_resampled_t():
@@ -141,15 +153,9 @@ def test_what_is_absent_is_left_out_for_both_methods_and_pairs_keep_their_seeds(
     d = np.nanmean(values[1], axis=1) - np.nanmean(kept, axis=1)
     np.testing.assert_allclose(f.estimate[0], d.mean())
     np.testing.assert_allclose(f.low[1], compare(values[:, :5], [(2, 0)], rule="none").low[0])
-    joint = compare(values, to_first(3))
-    assert joint.rule == "bonferroni"
-    assert "Limits are Bonferroni's, since pairs have different seeds." in joint.notes
     apart = table(3, 8, 1)
-    apart[1, 0] = apart[2, 1] = np.nan  # as many seeds, but not the same
-    assert compare(apart, to_first(3)).rule == "bonferroni"
     apart[:, :2] = np.nan  # seeds that no method has do not matter
     np.testing.assert_allclose(compare(apart, to_first(3)).low, compare(apart[:, 2:], to_first(3)).low)
-    assert compare(apart, to_first(3)).rule == "joint"
     crossed = simultaneous(values, to_first(3), design=CLIENTS)
     assert "Up to 1 of 4 clients are left out of a pair: they were absent under some seed." in crossed.notes
     np.testing.assert_allclose(crossed.se[0], simultaneous(values[:, :, :3], [(1, 0)], design=CLIENTS).se[0])
@@ -178,17 +184,21 @@ def test_one_seed_gives_no_interval(seeds, words):
     assert "1 of 2 pairs have no common seed, hence no difference." in compare(values, to_first(3)).notes
 
 
-def test_moderated_variances_are_the_weighted_means_that_are_promised():
+def test_the_narrower_of_two_intervals_is_taken_as_promised():
     values = table(12, 5, 1)
-    f = compare(values, to_first(12))
+    values[1] = values[0] + 0.01 * values[1]
+    f, own = (compare(values, to_first(12), moderated=m) for m in ("auto", False))
     assert f.moderated
-    runs = values[:, :, 0]
-    errors = runs - runs.mean(axis=1, keepdims=True) - runs.mean(axis=0) + runs.mean()
-    methods = moderate_variances((errors**2).sum(axis=1) / 4, 4, most=4)
-    prior = 12 / 11 * (methods.variances[1:] + methods.variances[0])
-    d0 = float(methods.prior_df)
-    np.testing.assert_allclose(f.se**2 * 5, (d0 * prior + 4 * f.sd**2) / (d0 + 4))
-    np.testing.assert_allclose(f.df, d0 + 4)
+    methods = method_variances(values[:, :, 0])
+    d0 = methods.prior_df[0]
+    se = np.sqrt((d0 * (methods.variances[1:] + methods.variances[0]) + 4 * f.sd**2) / (d0 + 4) / 5)
+    moderated = stats.t.isf(0.7 * 0.025 / 11, d0 + 4) * se
+    wide = 1.05 * stats.t.isf(0.025 / 11, 4) * own.se
+    np.testing.assert_allclose(f.high - f.estimate, np.minimum(moderated, wide))
+    np.testing.assert_allclose(f.se, np.where(moderated < wide, se, own.se))
+    np.testing.assert_allclose(f.df, np.where(moderated < wide, d0 + 4, 4))
+    assert (moderated < wide)[1:].any()
+    assert f.df[0] == 4
     assert any(f"worth {d0:.3g} degrees of freedom" in note for note in f.notes)
 
 
@@ -221,7 +231,7 @@ def test_variances_are_not_moderated_without_a_reason_that_is_told(change, reaso
     ({"pairs": [(1, 1)]}, "two different methods, each two once"),
     ({"pairs": [(0, 1), (1, 0)]}, "two different methods, each two once"),
     ({"level": 95}, r"level must lie in \(0, 1\), got 95. 95% is 0.95."),
-    ({"rule": "holm"}, "rule must be one of joint, bonferroni, none, got 'holm'"),
+    ({"rule": "holm"}, "rule must be one of bonferroni, none, got 'holm'"),
     ({"moderated": "yes"}, "moderated must be True, False or 'auto', got 'yes'"),
     ({"weights": np.ones((4, 2))}, r"weights must have the shape \(seeds, clients\) = \(4, 1\), got \(4, 2\)"),
     ({"weights": np.full((4, 1), np.nan)}, "weights must be finite and not negative"),
@@ -238,13 +248,12 @@ def test_what_makes_no_sense_is_refused(change, message):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_study_measures_what_the_function_does(shape):
-    scale = Scale(replicates=12, joint=12)
+    scale = Scale(replicates=12)
     found = cell(scale, shape, "control", 10, 5)["coverage"].set_index("rule")
     runs = draw(shape, stream(0, "coverage", list(SHAPES).index(shape), 0, 10, 5), 12, 10, 5)
     for rule, asked in {
         "none": {"rule": "none", "moderated": False},
         "bonferroni": {"rule": "bonferroni", "moderated": False},
-        "joint": {"moderated": False},
         "default": {},
     }.items():
         families = [compare(r[:, :, None], to_first(10), **asked) for r in runs]
@@ -277,11 +286,7 @@ def test_shapes_are_told_in_words():
     assert shape_notes(np.array([[0.0, 0.0, 50.0]])) == ()  # with three seeds nothing can be seen
 
 
-def test_the_joint_rule_needs_five_seeds_and_alarms_are_shared_by_all_pairs():
-    values = table(4, 4)
-    few = compare(values, to_first(4))
-    assert few.rule == "bonferroni"
-    assert "Limits are Bonferroni's, since the joint rule needs at least 5 seeds." in few.notes
+def test_alarms_are_shared_by_all_pairs():
     rng = np.random.default_rng(0)
     alarms = [bool(shape_notes(rng.standard_normal((20, 8)))) for _ in range(100)]
     assert sum(alarms) <= stats.binom.isf(0.001, 100, 0.05)

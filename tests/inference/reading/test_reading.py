@@ -290,7 +290,7 @@ HEAD = "method,seed,client,accuracy\n"
         ),
         ("method,seed,acc,accuracy\nA,0,.5,1\n", {"columns": {"acc": "accuracy"}}, "'acc' and 'accuracy' are both"),
         ("0,1,2.5,3\n0,1,2,3\n", {}, "has no header: its first line is '0,1,2.5,3'"),
-        (HEAD + "A,0,1,.5\n", {"kind": "tables"}, "kind must be one of fedstat, table, .*got 'tables'"),
+        (HEAD + "A,0,1,.5\n", {"kind": "tables"}, 'kind must be one of "fedstat", "table", .*got \'tables\''),
     ],
 )
 def test_tables_that_cannot_be_understood_are_refused(tmp_path, text, options, message):
