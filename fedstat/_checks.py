@@ -6,7 +6,8 @@ NumPy scalars, and arrays and tensors without axes, count as the Python values t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -97,6 +98,15 @@ def local(name: str, path: str | Path) -> Path:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # two letters at least: C:/ is a drive
         raise ValueError(f"{name} must be a file on this machine, got the address {str(path)!r}; download it first.")
     return Path(path)
+
+
+@contextmanager
+def naming(where: object) -> Iterator[None]:
+    """Let the message of a ValueError in the block begin with where the fault lies, such as a file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def names(name: str, value: Any) -> None:

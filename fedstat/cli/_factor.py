@@ -356,8 +356,8 @@ def _rules(r: np.ndarray, observations: int | None, kappa: float, decide: bool, 
 
 def _decision(rules: list[Retention], notes: list[str]) -> tuple[int, str]:
     """Return the number of factors of a table, and which rule decided it."""
-    parallel = [rule for rule in rules if rule.rule == "parallel analysis (of components)"]
-    rule = parallel[0] if parallel else rules[-1]  # without the number of rows the minimum average partial
+    # without the number of rows the minimum average partial
+    rule = next((rule for rule in rules if rule.rule == "parallel analysis (of components)"), rules[-1])
     if rule.n_factors == 0:
         notes.append(
             f"{rule.rule} finds no factor: independent columns would look the same. One is extracted all the same."
@@ -457,23 +457,13 @@ def _text(title: str, found: _Analysis) -> str:
 
 def _plain(found: _Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]:
     """Return the analysis in values that JSON has; None for numbers that are undefined."""
-    import numpy as np
+    from pydantic_core import to_json
 
     from fedstat.factor import ledermann_bound
     from fedstat.factor.diagnostics import explained_variance
 
     fit, table = found.fit, found.table
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(entry) for name, entry in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(entry) for entry in value]
-        if isinstance(value, np.ndarray | np.generic):
-            return plain(value.tolist())
-        return None if isinstance(value, float) and not np.isfinite(value) else value
-
-    return plain(
+    written = to_json(
         {
             "kind": found.kind,
             "rows": found.observations if found.kind == "correlation" else len(table.values),
@@ -502,8 +492,11 @@ def _plain(found: _Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]:
             "likelihood": None if found.likelihood is None else asdict(found.likelihood),
             "root_mean_square_residual": found.rmsr,
             "bootstrap": None if drawn is None else asdict(drawn) | {"columns": found.names(found.varies)},
-        }
+        },
+        inf_nan_mode="null",
+        fallback=lambda array: array.tolist(),
     )
+    return dict(json.loads(written))
 
 
 def _plot_scree(found: _Analysis, path: Path) -> None:

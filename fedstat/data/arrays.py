@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedstat._checks import local, number
+from fedstat._checks import local, naming, number
 from fedstat._mapped import Mapped, in_blocks, is_mapped
 from fedstat._random import streams
 from fedstat.data.clients import Clients, Samples
@@ -235,6 +235,8 @@ def _gathered(x: np.ndarray, index: np.ndarray, dtype: np.dtype[Any]) -> np.ndar
 
 def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarray, tuple[Any, ...] | None]:
     """Return the targets as codes, with the classes that the codes mean; a regression's targets stay as they are."""
+    import pandas as pd
+
     if classes is not None:
         if y.dtype.kind not in "iu":
             raise ValueError(f"y must hold codes 0..{len(classes) - 1} of the classes, got dtype {y.dtype}.")
@@ -254,13 +256,8 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
             )
         return y, None
     _check_labels("y", y)
-    if y.dtype.kind in "iu" and len(y) and int(y.max()) - int(y.min()) <= 2**16:  # without sorting
-        wide = y.astype(np.int64) if y.dtype.itemsize < 8 else y  # bytes would overflow
-        low, shifted = int(y.min()), (wide - wide.min()).astype(np.int64)
-        found = np.bincount(shifted) > 0
-        return (np.cumsum(found) - 1)[shifted], tuple(low + code for code in np.flatnonzero(found).tolist())
-    labels, y = np.unique(y, return_inverse=True)
-    return y, tuple(labels.tolist())
+    codes, labels = pd.factorize(y, sort=True)
+    return codes.astype(np.int64, copy=False), tuple(labels.tolist())
 
 
 def _hold_out(
@@ -359,10 +356,8 @@ def from_csv(
     """
     x, y, owner, names = read_csv(path, client=client, target=target, raw=prepare is not None)
     how: dict[str, Any] = {"prepare": prepare, "fit_on": fit_on}
-    try:
+    with naming(path):
         return from_indices(x, y, by_group(owner, order=names), test=test, validation=validation, seed=seed, **how)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def read_csv(
@@ -503,7 +498,5 @@ def from_npz(
     if held.any():
         trained = tuple(index[~held[index]] for index in partition)
         partition = replace(partition, train=trained, test=tuple(index[held[index]] for index in partition))
-    try:
+    with naming(path):
         return from_indices(x, y, partition, test=test, validation=validation, seed=seed, tokens=tokens)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedstat._checks import array, number, whole
 from fedstat._random import stream
 from fedstat.data.clients import Clients, Samples
 
@@ -86,18 +87,13 @@ def gaussian_task(
     >>> clients.truth.weights.round(3), round(clients.truth.risk, 3)
     (array([0.222, 0.222]), 0.111)
     """
-    mu = np.asarray(mean, dtype=float)
-    sigma = np.eye(2) if covariance is None else np.asarray(covariance, dtype=float)
-    if min(clients, samples) < 1 or test < 0:
-        raise ValueError(
-            f"clients and samples must be at least 1 and test not negative, got {clients}, {samples} and {test}."
-        )
-    if mu.shape != (2,) or sigma.shape != (2, 2):
-        raise ValueError(f"mean and covariance must have shapes (2,) and (2, 2), got {mu.shape} and {sigma.shape}.")
+    for name, count, least in (("clients", clients, 1), ("samples", samples, 1), ("test", test, 0)):
+        whole(name, count, least)
+    mu = array("mean", mean, (2,))
+    sigma = np.eye(2) if covariance is None else array("covariance", covariance, (2, 2))
     if not np.allclose(sigma, sigma.T) or np.linalg.eigvalsh(sigma).min() <= 0:
         raise ValueError(f"covariance must be symmetric and positive definite, got {sigma.tolist()}.")
-    if not (np.isfinite(spread) and spread >= 0):
-        raise ValueError(f"spread must be finite and not negative, got {spread}.")
+    number("spread", spread, "[0, inf)")
     rng = seed if isinstance(seed, np.random.Generator) else stream(seed, "data")
     root = np.linalg.cholesky(sigma)
     centres = np.broadcast_to(mu, (clients, 2))

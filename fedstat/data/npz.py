@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +17,8 @@ from fedstat._pickled import read_pickled
 #: How many times larger than its compressed form an array may be, beyond the first gigabyte.
 _RATIO, _FREE = 200, 2**30
 _PIECE = 2**20
+
+_Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 
 def read_npz(path: str | Path, wanted: Mapping[str, str], *, optional: Mapping[str, str]) -> dict[str, np.ndarray]:
@@ -57,17 +60,10 @@ def read_object(path: Path, name: str) -> Any:
     """
     if not path.is_file():
         raise ValueError(f"{path} is missing.")
-    with path.open("rb") as file:
-        archive = _opened(path, file)
-        try:
-            member = _member(archive, name)
-            with archive.open(member) as stream:
-                shape, _, dtype = _header(stream)
-                if dtype.kind != "O" or shape != ():
-                    raise ValueError(f"it has dtype {dtype} and shape {shape}, where one object is needed")
-                return read_pickled(stream.read(), "it").item()
-        except Exception as error:
-            raise ValueError(f"{path}: array {name!r} cannot be read: {error}.") from None
+    with path.open("rb") as file, _member(path, _opened(path, file), name) as (stream, _, (shape, _, dtype)):
+        if dtype.kind != "O" or shape != ():
+            raise ValueError(f"it has dtype {dtype} and shape {shape}, where one object is needed")
+        return read_pickled(stream.read(), "it").item()
 
 
 def _opened(path: Path, file: IO[bytes]) -> zipfile.ZipFile:
@@ -77,33 +73,30 @@ def _opened(path: Path, file: IO[bytes]) -> zipfile.ZipFile:
         raise ValueError(f"{path} is no .npz file: {error}.") from None
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
-    member = archive.getinfo(f"{name}.npy")
-    if member.file_size > _FREE + _RATIO * member.compress_size:
-        raise ValueError(f"it would unpack from {member.compress_size:,} to {member.file_size:,} bytes")
-    return member
-
-
-def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(stream)]
-    return read(stream)
+@contextmanager
+def _member(path: Path, archive: zipfile.ZipFile, name: str) -> Iterator[tuple[IO[bytes], int, _Header]]:
+    """Yield an array's stream behind its header, its bytes with the header, and the header; errors name the array."""
+    try:
+        member = archive.getinfo(f"{name}.npy")
+        if member.file_size > _FREE + _RATIO * member.compress_size:
+            raise ValueError(f"it would unpack from {member.compress_size:,} to {member.file_size:,} bytes")
+        with archive.open(member) as stream:
+            read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(stream)]
+            yield stream, member.file_size, read(stream)
+    except Exception as error:
+        raise ValueError(f"{path}: array {name!r} cannot be read: {error}.") from None
 
 
 def _read(path: Path, archive: zipfile.ZipFile, name: str, kinds: str) -> np.ndarray:
-    try:
-        member = _member(archive, name)
-        with archive.open(member) as stream:
-            shape, fortran, dtype = _header(stream)
-            if dtype.kind not in kinds:
-                raise ValueError(f"it has dtype {dtype}, where one of kind {' or '.join(kinds)} is needed")
-            if any(side < 0 for side in shape) or stream.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
-                raise ValueError(f"its shape {shape} does not fit its {member.file_size:,} bytes")
-            flat = np.empty(math.prod(shape), dtype)
-            rest = flat.view(np.uint8).data
-            while piece := stream.read(_PIECE):
-                rest[: len(piece)], rest = piece, rest[len(piece) :]
-            if len(rest):
-                raise ValueError("it is cut short")
+    with _member(path, archive, name) as (stream, size, (shape, fortran, dtype)):
+        if dtype.kind not in kinds:
+            raise ValueError(f"it has dtype {dtype}, where one of kind {' or '.join(kinds)} is needed")
+        if any(side < 0 for side in shape) or stream.tell() + math.prod(shape) * dtype.itemsize != size:
+            raise ValueError(f"its shape {shape} does not fit its {size:,} bytes")
+        flat = np.empty(math.prod(shape), dtype)
+        rest = flat.view(np.uint8).data
+        while piece := stream.read(_PIECE):
+            rest[: len(piece)], rest = piece, rest[len(piece) :]
+        if len(rest):
+            raise ValueError("it is cut short")
         return flat.astype(dtype.newbyteorder("="), copy=False).reshape(shape, order="F" if fortran else "C")
-    except Exception as error:
-        raise ValueError(f"{path}: array {name!r} cannot be read: {error}.") from None

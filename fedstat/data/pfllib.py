@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedstat._checks import local
+from fedstat._checks import local, naming
 from fedstat.data.arrays import from_indices
 from fedstat.data.clients import Clients
 from fedstat.data.npz import read_object
@@ -76,10 +76,8 @@ def from_pfllib(path: str | Path, *, validation: float = 0.0, seed: int = 0) -> 
     x, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
     partition = Partition(tuple(rows[:count]), test=tuple(rows[count:]))
     classes = range(config["num_classes"]) if "num_classes" in config else None
-    try:
+    with naming(path):
         return from_indices(x, y, partition, validation=validation, seed=seed, tokens=tokens, classes=classes)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def _config(path: Path) -> dict[str, int]:

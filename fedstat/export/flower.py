@@ -23,7 +23,7 @@ from fedstat._checks import number as real
 from fedstat.export.client import Client
 from fedstat.export.packet import Packet, Refused
 from fedstat.export.server import Packets, Replies, Server
-from fedstat.export.talk import HELLO, Over, begin, introduced, read, until_over, welcome_back
+from fedstat.export.talk import Over, decoded, meet, read, until_over, welcome_back
 from fedstat.inference import complete_mean
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # nothing is to be sent anywhere; Flower reads it at its import
@@ -114,7 +114,7 @@ class Strategy(flower_strategies.Strategy):
         """Ask a round's participants to train; before the first one find out who is who, later who came back."""
         nodes = self._wait(grid, self.server.clients if server_round == 1 else 1)
         if server_round == 1:
-            self._meet(grid, nodes)
+            self._nodes = meet(self.server, nodes, partial(self._ask, grid))
         else:
             welcome_back(self.server, self._nodes, nodes, partial(self._ask, grid))
         return self._messages(self._nodes, self.server.requests(), "train", server_round)
@@ -156,14 +156,6 @@ class Strategy(flower_strategies.Strategy):
             time.sleep(_PAUSE)
         return nodes
 
-    def _meet(self, grid: Grid, nodes: list[int]) -> None:
-        """Learn which node is which client, and begin the run."""
-        there = dict(enumerate(nodes))
-        hellos = self._ask(grid, there, dict.fromkeys(there, HELLO))
-        known = introduced([(there[i], reply) for i, reply in hellos.items()], self.server.clients)
-        self._nodes = {k: node for k, (node, _) in known.items()}
-        begin(self.server, {k: hello for k, (_, hello) in known.items()}, partial(self._ask, grid, self._nodes))
-
     def _ask(self, grid: Grid, nodes: Mapping[int, int], packets: Packets) -> Replies:
         """Ask beside the rounds, and return the answers."""
         messages = self._messages(nodes, packets, "query", 0)
@@ -196,12 +188,4 @@ def from_records(records: RecordDict) -> Packet:
     arrays, numbers = records.array_records.get(_ARRAYS), records.metric_records.get(_NUMBERS)
     if arrays is None or numbers is None or len(records) != 2:
         raise Refused(f"a message must hold the records {_ARRAYS!r} and {_NUMBERS!r} alone, got {sorted(records)}.")
-    found = {}
-    for name, array in arrays.items():
-        try:
-            found[name] = array.numpy()
-        except Exception as error:  # any bytes may lie there
-            raise Refused(f"array {name!r} is none: {error}") from None
-    if lists := [name for name, value in numbers.items() if not isinstance(value, int | float)]:
-        raise Refused(f"number {lists[0]!r} must be one number, got {numbers[lists[0]]!r}.")
-    return Packet(found, dict(numbers))  # type: ignore[arg-type]
+    return decoded({name: array.numpy for name, array in arrays.items()}, numbers)

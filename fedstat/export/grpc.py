@@ -10,9 +10,12 @@ import time
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import grpc
+import numpy as np
 import pandas as pd
 from flwr.client import Client as FlowerClient
 from flwr.client import start_client
@@ -35,7 +38,7 @@ from fedstat._checks import whole
 from fedstat.export.client import Client
 from fedstat.export.packet import Packet, Refused
 from fedstat.export.server import Packets, Replies, Server
-from fedstat.export.talk import HELLO, Over, begin, introduced, read, until_over, welcome_back
+from fedstat.export.talk import Over, decoded, meet, read, until_over, welcome_back
 
 #: Seconds between two looks for a server that is not there yet, and after which a look has failed.
 _PAUSE, _LOOK = 0.5, 10.0
@@ -184,12 +187,7 @@ class _Runner(FlowerServer):
         if not manager.wait_for(self.server.clients, int(self.timeout)):
             came = manager.num_available()
             raise Refused(f"{self.server.clients} clients must be there, {came} came in {self.timeout:g} s.")
-        there = dict(enumerate(manager.all().values()))
-        hellos = self._ask(there, dict.fromkeys(there, HELLO))
-        known = introduced([(there[i], packet) for i, packet in hellos.items()], self.server.clients)
-        proxies = {k: proxy for k, (proxy, _) in known.items()}
-        begin(self.server, {k: packet for k, (_, packet) in known.items()}, lambda p: self._ask(proxies, p))
-        return proxies
+        return meet(self.server, manager.all().values(), self._ask)
 
     def _welcome_back(self, proxies: dict[int, ClientProxy]) -> None:
         """Wait until somebody is there, and learn who came back."""
@@ -227,18 +225,12 @@ def _to_flower(packet: Packet) -> tuple[Parameters, dict[str, Scalar]]:
 
 def _from_flower(parameters: Parameters, scalars: Mapping[str, Scalar]) -> Packet:
     """Return the packet in Flower's parameters and scalars."""
-    arrays, numbers = {}, dict[str, int | float]()
-    for key, value in scalars.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Refused(f"number {key!r} must be a number, got {value!r}.")
-        if not key.startswith(_PLACE):
-            numbers[key] = value
-            continue
-        name = key.removeprefix(_PLACE)
-        try:
-            arrays[name] = bytes_to_ndarray(parameters.tensors[int(value)])
-        except Exception as error:  # any bytes may lie there
-            raise Refused(f"array {name!r} is none: {error}") from None
-    if len(arrays) != len(parameters.tensors):
-        raise Refused(f"{len(parameters.tensors)} arrays came, but {len(arrays)} have names.")
-    return Packet(arrays, numbers)
+    places = {key.removeprefix(_PLACE): at for key, at in scalars.items() if key.startswith(_PLACE)}
+
+    def read(at: Any) -> np.ndarray:
+        return bytes_to_ndarray(parameters.tensors[int(at)])
+
+    if len(places) != len(parameters.tensors):
+        raise Refused(f"{len(parameters.tensors)} arrays came, but {len(places)} have names.")
+    numbers = {key: value for key, value in scalars.items() if not key.startswith(_PLACE)}
+    return decoded({name: partial(read, at) for name, at in places.items()}, numbers)

@@ -110,7 +110,8 @@ def federation_of(
     `counts` (K,) are the clients' training samples, and `warmups` what came of the warm-ups so far, (K, ...) by
     repeat; None where they are not known.
     """
-    equipment = Equipment("cross_entropy", training, _no_samples())
+    nothing = StackedSamples(torch.zeros(0), torch.zeros(0), np.zeros(0, int), torch.float32)
+    equipment = Equipment("cross_entropy", training, nothing)
     federation = make_federation(method, seat, equipment)
     roster: Any = Roster(len(seat.clients), seat.clients.classes, counts)
 
@@ -163,7 +164,3 @@ def with_masks(state: State, masks: Params, clients: int) -> State:
 def own_view(start: Params, store: ClientStore, ids: Tensor) -> Params:
     """Return what clients `ids` know before a message comes, (m, ...): the common start, and what they keep."""
     return {**stack(start, len(ids)), **store.rows(ids)}
-
-
-def _no_samples() -> StackedSamples:
-    return StackedSamples(torch.zeros(0), torch.zeros(0), np.zeros(0, int), torch.float32)

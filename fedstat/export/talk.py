@@ -7,7 +7,10 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
+
+import numpy as np
 
 from fedstat.export.packet import Ask, Packet, Refused, number
 from fedstat.export.server import Packets, Replies, Server
@@ -45,6 +48,26 @@ def read(decode: Callable[..., Packet], *carried: Any) -> Packet | Refused:
         return error
 
 
+def decoded(arrays: Mapping[str, Callable[[], np.ndarray]], numbers: Mapping[str, Any]) -> Packet:
+    """Return the packet of arrays, which are read here, and of numbers.
+
+    Raises
+    ------
+    Refused
+        If an array cannot be read, or a number is none.
+    """
+    found = {}
+    for name, array in arrays.items():
+        try:
+            found[name] = array()
+        except Exception as error:  # any bytes may lie there
+            raise Refused(f"array {name!r} is none: {error}") from None
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Refused(f"number {name!r} must be one number, got {value!r}.")
+    return Packet(found, dict(numbers))
+
+
 def begin(server: Server, hellos: Replies, ask: Callable[[Packets], Replies]) -> None:
     """Let a server ask all that it needs before the first round."""
     opening = server.opening(hellos)
@@ -54,6 +77,18 @@ def begin(server: Server, hellos: Replies, ask: Callable[[Packets], Replies]) ->
             packets = opening.send(ask(packets))
     except StopIteration:
         return
+
+
+def meet(
+    server: Server, there: Iterable[Place], ask: Callable[[Mapping[int, Place], Packets], Replies]
+) -> dict[int, Place]:
+    """Learn which place is which client, by number, and begin the run."""
+    asked = dict(enumerate(there))
+    hellos = ask(asked, dict.fromkeys(asked, HELLO))
+    known = introduced([(asked[i], hello) for i, hello in hellos.items()], server.clients)
+    places = {k: place for k, (place, _) in known.items()}
+    begin(server, {k: hello for k, (_, hello) in known.items()}, partial(ask, places))
+    return places
 
 
 def introduced(hellos: Iterable[tuple[Place, Packet | Refused]], clients: int) -> dict[int, tuple[Place, Packet]]:

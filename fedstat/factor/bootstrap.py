@@ -14,12 +14,13 @@ import numpy as np
 from fedstat._checks import number, whole
 from fedstat._progress import progress_bar
 from fedstat._random import stream
+from fedstat.factor.diagnostics import factor_names
 from fedstat.factor.moments import Moments
 from fedstat.factor.principal_axis import PrincipalAxis
 from fedstat.factor.retention import ledermann_bound
 from fedstat.factor.rotation import Rotation, rotate
 from fedstat.factor.solver import AT_BOUND
-from fedstat.factor.table import decimals
+from fedstat.factor.table import decimals, variable_names
 from fedstat.factor.targets import congruence, match_factors, target_rotation
 
 if TYPE_CHECKING:
@@ -121,8 +122,9 @@ class LoadingBootstrap:
         """
         import pandas as pd
 
-        factors = [*_factors(self.loadings.estimate.shape[1]), "h2"]
-        index = pd.MultiIndex.from_product([self._names(names), factors], names=["variable", "factor"])
+        variables = variable_names(names, len(self.communalities.estimate))
+        factors = [*factor_names(self.loadings.estimate.shape[1]), "h2"]
+        index = pd.MultiIndex.from_product([variables, factors], names=["variable", "factor"])
         columns = {
             what: np.column_stack([getattr(self.loadings, what), getattr(self.communalities, what)]).ravel()
             for what in ("estimate", "error", "low", "high")
@@ -133,7 +135,8 @@ class LoadingBootstrap:
         """Return the table for people, every estimate with its interval; `names` as in `table`."""
         import pandas as pd
 
-        labels, factors = self._names(names), _factors(self.loadings.estimate.shape[1])
+        p, m = self.loadings.estimate.shape
+        labels, factors = variable_names(names, p), factor_names(m)
         cells = np.column_stack([_cells(self.loadings), _cells(self.communalities)])
         lines = [
             f"Bootstrap of {self.draws} draws of the rows: estimates and {100 * self.level:g}% intervals, each alone",
@@ -153,13 +156,6 @@ class LoadingBootstrap:
 
     def __str__(self) -> str:
         return self.text()
-
-    def _names(self, names: Sequence[str] | None) -> list[str]:
-        p = len(self.communalities.estimate)
-        labels = [f"V{j + 1}" for j in range(p)] if names is None else [str(name) for name in names]
-        if len(labels) != p:
-            raise ValueError(f"names must hold one name for each of the {p} variables, got {len(labels)}.")
-        return labels
 
 
 def bootstrap_loadings(
@@ -325,10 +321,6 @@ def _interval(estimate: np.ndarray, draws: Sequence[np.ndarray | None], level: f
     values = np.array(draws, dtype=np.float64)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return BootstrapInterval(estimate, values.std(axis=0, ddof=1), low, high)
-
-
-def _factors(m: int) -> list[str]:
-    return [f"PA{j + 1}" for j in range(m)]
 
 
 def _cells(interval: BootstrapInterval) -> np.ndarray:

@@ -8,6 +8,8 @@ from scipy.linalg.lapack import dpocon, dtrtri
 
 from fedstat.factor._threads import one_thread
 
+_SLACK = 1e-6  # rounding in single precision
+
 
 def squared_multiple_correlations(r: np.ndarray) -> np.ndarray:
     """Return the share of each variable's variance that the others explain, ``1 - 1 / (R^{-1})_jj``.
@@ -31,6 +33,23 @@ def largest_correlations(r: np.ndarray) -> np.ndarray:
     return np.abs(r - np.eye(len(r))).max(axis=1).clip(0.0, 1.0)
 
 
+def broken_rule(r: np.ndarray) -> tuple[int, int, str] | None:
+    """Return the row and column of the first entry of a square matrix that no correlation matrix has, and why."""
+    diagonal = np.diag(r)
+    with np.errstate(invalid="ignore"):
+        rules = {
+            "must be finite": ~np.isfinite(r),
+            "must be symmetric": np.abs(r - r.T) > _SLACK,
+            "must have ones on its diagonal (divide covariances by deviations)": np.diag(np.abs(diagonal - 1) > _SLACK),
+            "must have entries in [-1, 1]": np.abs(r) > 1 + _SLACK,
+        }
+    for what, wrong in rules.items():
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0].tolist()
+            return row, column, what
+    return None
+
+
 def check_correlation(r: np.ndarray) -> np.ndarray:
     """Return `r` in float64, exactly symmetric with unit diagonal; raise an error that says what is wrong with it.
 
@@ -44,21 +63,10 @@ def check_correlation(r: np.ndarray) -> np.ndarray:
         raise ValueError(
             f"R must be a square matrix, got shape {r.shape}; that of a table x is Moments.of(x).correlation()."
         )
-    with np.errstate(invalid="ignore"):
-        rules = (
-            (~np.isfinite(r), "must be finite"),
-            (np.abs(r - r.T) > 1e-6, "must be symmetric"),
-            (
-                np.diag(np.abs(np.diag(r) - 1) > 1e-6),
-                "must have ones on its diagonal (divide covariances by deviations)",
-            ),
-            (np.abs(r) > 1 + 1e-6, "must have entries in [-1, 1]"),
-        )
-    for wrong, what in rules:
-        if wrong.any():
-            row, column = np.argwhere(wrong)[0]
-            values = f"{r[row, column]:.6g}" + (f" against {r[column, row]:.6g}" if row != column else "")
-            raise ValueError(f"R {what}; row {row}, column {column} holds {values} (counted from 0).")
+    if broken := broken_rule(r):
+        row, column, what = broken
+        values = f"{r[row, column]:.6g}" + (f" against {r[column, row]:.6g}" if row != column else "")
+        raise ValueError(f"R {what}; row {row}, column {column} holds {values} (counted from 0).")
     r = (r + r.T) / 2
     np.fill_diagonal(r, 1.0)
     slack = 1e-7 * len(r)

@@ -253,7 +253,12 @@ def explained_variance(loadings: np.ndarray | Rotation) -> pd.DataFrame:
         "Proportion Explained": of_common,
         "Cumulative Proportion": np.cumsum(of_common),
     }
-    return pd.DataFrame.from_dict(rows, orient="index", columns=[f"PA{j + 1}" for j in range(len(squares))])
+    return pd.DataFrame.from_dict(rows, orient="index", columns=factor_names(len(squares)))
+
+
+def factor_names(m: int) -> list[str]:
+    """Return the names of m factors."""
+    return [f"PA{j + 1}" for j in range(m)]
 
 
 def _regular(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

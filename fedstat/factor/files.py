@@ -18,15 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fedstat._checks import local
-from fedstat.factor.correlation import check_correlation
+from fedstat._checks import local, naming
+from fedstat.factor.correlation import broken_rule, check_correlation
 from fedstat.factor.kept import check_listed, check_row
 from fedstat.factor.units import units_as_columns
 
 _MISSING = {"", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
 _ROW_NAMES = {"", "rownames", "row.names"}
 _PICKLED = {".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle", ".joblib", ".npz"}
-_SLACK = 1e-6  # rounding in single precision, as `PrincipalAxis.fit_correlation` allows
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,11 +149,13 @@ def read_correlation(path: str | Path, *, without: Sequence[str] = ()) -> Table:
     table, lines = _take_rows(table, lines, kept)
     table = replace(table, values=table.values[:, kept], names=tuple(table.names[j] for j in kept))
     _refuse_gaps(path, table, lines, "a correlation matrix needs both its triangles")
-    _refuse_entries(path, table, lines)
-    try:
-        check_correlation(table.values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    r = table.values
+    if broken := broken_rule(r):
+        i, j, what = broken
+        mirrored = f", but {r[j, i]:g} for {table.names[i]!r} with {table.names[j]!r}" if r[i, j] != r[j, i] else ""
+        raise ValueError(f"{_place(path, table, lines, i, j)}: {r[i, j]:g}{mirrored}; the matrix {what}.")
+    with naming(path):
+        check_correlation(r)
     return table
 
 
@@ -340,23 +341,6 @@ def _refuse_gaps(path: str | Path, table: Table, lines: list[int] | None, remedy
         f"{where}: no value. {missing.any(axis=1).sum()} of {len(missing)} rows lack one, "
         f"{missing[:, most].sum()} of them in {table.names[most]!r}; {remedy}."
     )
-
-
-def _refuse_entries(path: str | Path, table: Table, lines: list[int] | None) -> None:
-    """Raise an error that names the entry, by its place in the file, for which a matrix holds no correlations."""
-    r = table.values
-    for wrong, what in (
-        (np.abs(r - r.T) > _SLACK, "the matrix is not symmetric; correct one of the two"),
-        (
-            np.abs(r * np.eye(len(r)) - np.eye(len(r))) > _SLACK,
-            "the diagonal must be 1; divide covariances by deviations",
-        ),
-        (np.abs(r) > 1 + _SLACK, "correlations lie in [-1, 1]"),
-    ):
-        if wrong.any():
-            i, j = np.argwhere(wrong)[0]
-            mirrored = f", but {r[j, i]:g} for {table.names[i]!r} with {table.names[j]!r}" if r[i, j] != r[j, i] else ""
-            raise ValueError(f"{_place(path, table, lines, i, j)}: {r[i, j]:g}{mirrored}; {what}.")
 
 
 def _array(path: Path) -> np.ndarray:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fedstat._checks import choice, number, whole
+from fedstat._checks import choice, naming, number, whole
 from fedstat.factor._threads import one_thread
 from fedstat.factor.components import positive_sums, principal_components_loadings
 from fedstat.factor.correlation import check_correlation, largest_correlations, squared_multiple_correlations
@@ -191,11 +191,9 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         pooled: Moments | None = None
         for i, block in enumerate(blocks):
-            try:
+            with naming(f"block {i}"):
                 moments = Moments.of(block)
                 pooled = moments if pooled is None else pooled + moments
-            except ValueError as error:
-                raise ValueError(f"block {i}: {error}") from None
         if pooled is None:
             raise ValueError("blocks must hold at least one block of rows, got none.")
         return self._fit(*_standardised(pooled), level=_level(pooled))

@@ -75,9 +75,7 @@ def loading_table(
     oblique = isinstance(loadings, Rotation) and loadings.correlations is not None
     loadings, phi = with_correlations(loadings)
     p, m = loadings.shape
-    labels = [f"V{j + 1}" for j in range(p)] if names is None else [str(name) for name in names]
-    if len(labels) != p:
-        raise ValueError(f"names must hold one name for each of the {p} variables, got {len(labels)}.")
+    labels = variable_names(names, p)
     if communalities is not None and np.shape(communalities) != (p,):
         raise ValueError(f"communalities must hold {p} numbers, one for each variable, got {np.shape(communalities)}.")
     if per_factor is not None:
@@ -120,6 +118,14 @@ def loading_table(
         if communalities is not None and most > AT_BOUND + 0.005:
             lines.append(f"  h2 is held at 1 there; the loadings alone make it up to {most:.2f}")
     return "\n".join(lines)
+
+
+def variable_names(names: Sequence[str] | None, p: int) -> list[str]:
+    """Return the names of p variables as text, V1, V2, ... where there are none."""
+    labels = [f"V{j + 1}" for j in range(p)] if names is None else [str(name) for name in names]
+    if len(labels) != p:
+        raise ValueError(f"names must hold one name for each of the {p} variables, got {len(labels)}.")
+    return labels
 
 
 def decimals(value: float) -> str:

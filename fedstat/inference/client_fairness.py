@@ -13,17 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from fedstat._checks import number
 from fedstat._random import stream
 from fedstat.inference.intervals.paired import mean_interval
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +160,6 @@ def fairness(
     independent.
     Under 1 of 4 seeds the shares spread no more than noise does: all clients count as equal there.
     """
-    import pandas as pd
-
     confidence = number("level", level, "(0, 1)")
     a, n = _shares("accuracy", accuracy, samples)
     names = None if clients is None else list(clients)
@@ -400,7 +395,6 @@ def _named(
     a: np.ndarray, r: np.ndarray, n: np.ndarray, names: list[Hashable], fresh: bool, level: float
 ) -> pd.DataFrame:
     """Return the clients' differences over seeds, shrunken, worst first."""
-    import pandas as pd
     from scipy import stats
 
     here = n > 0

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.formatting import number
 from fedstat.inference.intervals.paired import paired_difference, spreads
 from fedstat.inference.levels import check_level
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Whether a difference of two methods has the printed sign; "printed equal" if the paper prints one value for both.
 Answer = Literal["same", "opposite", "not resolved", "printed equal"]
@@ -135,8 +133,6 @@ def agrees(printed: pd.DataFrame, ours: pd.DataFrame, *, control: str | None = N
     order: 1 of 1 as printed
     sign of the difference to FedAvg: 1 of 1 as printed
     """
-    import pandas as pd
-
     level = check_level(level)
     _check_printed(printed, ours, control)
     methods = list(printed.index)
@@ -197,8 +193,6 @@ def _prediction(x: np.ndarray, row: pd.Series, level: float) -> tuple[float, flo
 
 def _directions(ours: pd.DataFrame, value: pd.Series, pairs: list[tuple[str, str]], level: float) -> pd.DataFrame:
     """Compare the direction of each pair with the printed one."""
-    import pandas as pd
-
     rows = []
     for a, b in pairs:
         d = paired_difference(ours[a], ours[b], level=1 - (1 - level) / len(pairs))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from fedstat._checks import number
 from fedstat.inference.formatting import p_value
 from fedstat.inference.intervals.paired import holm, sign_flip_test
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +121,6 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
     The tests speak of settings like these 4: settings are the sample, whatever their seeds.
     With fewer than 6 settings no Wilcoxon test can reach 5%.
     """
-    import pandas as pd
     from scipy import stats
 
     confidence = number("level", level, "(0, 1)")
@@ -199,8 +195,6 @@ def complete_rows(table: pd.DataFrame, *, complete: bool) -> tuple[pd.DataFrame,
     ValueError
         If a column or method is missing, a value occurs twice, or a row lacks a method.
     """
-    import pandas as pd
-
     wide = table
     if {"method", "value"} <= set(table.columns):
         if "setting" not in table.columns:

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from fedstat._checks import number
 from fedstat.inference.formatting import p_value
 from fedstat.inference.intervals.paired import holm, mean_interval, paired_difference, sign_flip_test
 from fedstat.inference.reading.missing import complete_mean
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 # Simulated (gamma times, 3 to 20 seeds): t limits cover 92 to 96% up to this share at the horizon, down to 84% beyond.
 _AT_HORIZON = 0.3
@@ -154,8 +150,6 @@ def to_target(
     A median without an upper limit: too few runs, or too few that reached the target.
     The log-rank test does not use the pairs and is meant for many runs; the other tests are paired.
     """
-    import pandas as pd
-
     confidence = number("level", level, "(0, 1)")
     goal = number("target", target)
     means, notes = _mean_curves(curves, axis)
@@ -259,8 +253,6 @@ def _summary(own: pd.DataFrame, horizon: float, level: float) -> dict[str, float
 
 
 def _differences(runs: pd.DataFrame, pairs: list[tuple[str, str]], level: float, notes: list[str]) -> pd.DataFrame:
-    import pandas as pd
-
     wide = runs.pivot(index="seed", columns="method", values="restricted")
     late = ~runs.pivot(index="seed", columns="method", values="by horizon").fillna(False).astype(bool)
     rows, unpaired, constant, lumped = [], [], [], []

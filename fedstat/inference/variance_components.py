@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.levels import check_level
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Design = Literal["one at a time", "balanced"]
 LEFT_OVER = "left over"
@@ -157,8 +155,6 @@ def components(
     <BLANKLINE>
     residual has the largest share of the spread, 58%; by the intervals it could also be batch
     """
-    import pandas as pd
-
     level, names, parents = check_level(level), list(sources), dict(nested or {})
     _check_table(table, names, value, list(fixed), parents, points)
     y, scale = table[value].to_numpy(dtype=float), 100.0 if points else 1.0
@@ -188,8 +184,6 @@ def components(
 
 def _shown(found: Mapping[str, tuple[float, float, float]], scale: float) -> pd.DataFrame:
     """Make the table of (variance, low, high) by source."""
-    import pandas as pd
-
     rows = pd.DataFrame.from_dict(found, orient="index", columns=["variance", "low", "high"])
     if not (rows["variance"] > 0).any():
         raise ValueError("no source has a positive variance: the sources named explain nothing of the values' spread.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +101,7 @@ class Card:
     variants: tuple[Variant, ...]
 
 
-class Cards(Mapping[str, Card]):
+class Cards(dict[str, Card]):
     """Methods by name, each with its card; ``print`` shows the table.
 
     Examples
@@ -111,18 +111,6 @@ class Cards(Mapping[str, Card]):
     >>> cards["FedFOMO"].variants[0].needs
     'validation data (20%)'
     """
-
-    def __init__(self, cards: Mapping[str, Card]) -> None:
-        self._cards = dict(cards)
-
-    def __getitem__(self, name: str) -> Card:
-        return self._cards[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._cards)
-
-    def __len__(self) -> int:
-        return len(self._cards)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -135,36 +123,25 @@ class Cards(Mapping[str, Card]):
         rows = []
         for card in self.values():
             for variant in card.variants or (UNMEASURED,):
-                rows.append({"method": card.name, **_columns(variant), "source": card.source})
-                if variant.options:
-                    rows[-1]["method"] = f"{card.name}({variant.options})"
+                call = f"{card.name}({variant.options})" if variant.options else card.name
+                own = {name: getattr(variant, name) for name in ("kind", "personal", "up", "down", "state", "needs")}
+                came_out = {cell: variant.came_out.get(cell) for cell in CELLS}
+                rows.append({"method": call, **own, **came_out, "source": card.source})
         return pd.DataFrame(rows).set_index("method")
 
     def __repr__(self) -> str:
-        table = self.table
-        shown = table.sort_values("kind", key=lambda kinds: kinds.map(_place), kind="stable").drop(columns="kind")
+        table, place = self.table, {kind: i for i, kind in enumerate(KINDS)}  # other kinds come last
+        shown = table.sort_values("kind", key=lambda kinds: kinds.map(place), kind="stable").drop(columns="kind")
         return shown.fillna("").to_string(float_format=lambda share: f"{share:.2f}")
-
-
-def _columns(variant: Variant) -> dict[str, Any]:
-    own = {name: getattr(variant, name) for name in ("kind", "personal", "up", "down", "state", "needs")}
-    return {**own, **{cell: variant.came_out.get(cell) for cell in CELLS}}
-
-
-def _place(kind: str) -> int:
-    return KINDS.index(kind) if kind in KINDS else len(KINDS)
 
 
 def cards(methods: Mapping[str, type[Method]]) -> Cards:
     """Return the cards of methods, sorted by name."""
-    variants = read_variants()
-    return Cards({name: card(cls, variants.get(name, ())) for name, cls in sorted(methods.items())})
-
-
-def card(cls: type[Method], variants: tuple[Variant, ...]) -> Card:
-    """Return the card of a method whose variants were measured."""
-    words = (cls.__doc__ or "").strip()
-    return Card(cls.__name__, words.splitlines()[0] if words else "", source(words), variants)
+    variants, found = read_variants(), Cards()
+    for name, cls in sorted(methods.items()):
+        words = (cls.__doc__ or "").strip()
+        found[name] = Card(name, words.splitlines()[0] if words else "", source(words), variants.get(name, ()))
+    return found
 
 
 def source(words: str) -> str:

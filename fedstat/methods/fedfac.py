@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedstat import factor
-from fedstat._checks import check_fields, names, number
+from fedstat._checks import check_fields, names, naming, number
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Bits, Message
 from fedstat.federated.method import (
@@ -327,10 +327,8 @@ class FedFac(Method):
         """Return which units of each layer are shared by the values of the statistic."""
         found = {}
         for layer, values in statistics.items():
-            try:
+            with naming(f"layer {layer!r}"):
                 found[layer] = is_shared(values, self.tau, before[layer])
-            except ValueError as error:
-                raise ValueError(f"layer {layer!r}: {error}") from None
         return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat._checks import number, whole
+from fedstat._checks import choice, number, whole
 from fedstat._progress import progress_bar
 from fedstat._random import stream
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
@@ -180,10 +180,10 @@ def invert(
 
 
 def _check(objective: str, optimizer: str, labels: str, personal: str, bounds: tuple[float, float] | None) -> None:
-    words = {"objective": Objective, "optimizer": Optimizer, "labels": Labels, "personal": Personal}
-    for (name, kind), value in zip(words.items(), (objective, optimizer, labels, personal), strict=True):
-        if value not in get_args(kind):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}.")
+    choice("objective", objective, get_args(Objective))
+    choice("optimizer", optimizer, get_args(Optimizer))
+    choice("labels", labels, get_args(Labels))
+    choice("personal", personal, get_args(Personal))
     if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
         raise ValueError(f"bounds must be the least and the largest value of an input, got {bounds!r}.")
 

@@ -20,7 +20,7 @@ from fedstat.inference import AnalysisPlan, Comparison, compare, read_results
 from fedstat.inference.comparing.printing import notes_of
 from fedstat.inference.comparing.tables import Table, differences_table, fixed, joined, summary_table
 from fedstat.inference.formatting import listed
-from fedstat.inference.reading.cost_so_far import bytes_spent
+from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.report.document import typeset
 from fedstat.report.figures import style
 from fedstat.report.sources import (
@@ -35,9 +35,11 @@ from fedstat.report.sources import (
 
 TEMPLATE = Path(__file__).parent / "runs.typ"
 #: Rows of differences that are printed.
+_ROWS = 60
 #: Said where nothing is known of how parameters came about.
 _UNTUNED = "Whether methods were tuned is not known here."
-_ROWS = 60
+#: Behind what a long word may break.
+_BREAKS = re.compile(r"[-/_.,=:]|[^-/_.,=:]{20}")
 #: Measures of inequality over clients that are printed, and whether they are told in points.
 _MEASURES = {"sd": True, "worst decile": True, "Gini": False, "share that loses": True, "share that ties": True}
 
@@ -92,7 +94,8 @@ def report_runs(
     if len(results) < len(runs):
         raise ValueError("runs name one place twice; name each once.")
     read = None if plan is None else AnalysisPlan.read(Path(plan))
-    comparison = _with_bytes(compare(results, plan=read, **how), sources)
+    comparison = compare(results, plan=read, **how)
+    comparison = replace(comparison, scores=with_bytes(comparison.scores, [source.traffic for source in sources]))
     options = _options(columns or {}, {"title": title, "plan": plan, **how})
     command = shlex.join(["fedstat", "report", *map(str, runs), "--out", str(out), *options])
     with tempfile.TemporaryDirectory() as place:
@@ -160,21 +163,7 @@ def _check_target(target: Path) -> None:
 
 def _title(comparison: Comparison) -> str:
     methods = comparison.scores.methods
-    if len(methods) > 4:
-        return f"A comparison of {len(methods)} methods"
-    return ", ".join(methods[:-1]) + (" and " if len(methods) > 1 else "") + methods[-1]
-
-
-def _with_bytes(comparison: Comparison, sources: Sequence[Source]) -> Comparison:
-    """Add the bytes that rounds cost, where the runs tell."""
-    known = [source.traffic for source in sources if source.traffic is not None]
-    scores = comparison.scores
-    if not known or "bytes" in (scores.spent or {}):
-        return comparison
-    spent = bytes_spent(pd.concat([one.astype({"method": object}) for one in known], ignore_index=True), scores)
-    if not (spent > 0).any():
-        return comparison
-    return replace(comparison, scores=replace(scores, spent={**(scores.spent or {}), "bytes": spent}))
+    return listed(methods) if len(methods) < 5 else f"A comparison of {len(methods)} methods"
 
 
 def _figures(comparison: Comparison, folder: Path) -> tuple[dict[str, Path], list[str]]:
@@ -185,10 +174,7 @@ def _figures(comparison: Comparison, folder: Path) -> tuple[dict[str, Path], lis
         "curves": (comparison.curves, "Curves: they need values after two rounds."),
         "bytes": (lambda: comparison.curves(axis="bytes"), ""),
         "forest": (comparison.plot, "Differences: they need two methods with two common seeds, and no missing values."),
-        "clients": (
-            lambda: comparison.clients(against=_reference(comparison)),
-            "",
-        ),
+        "clients": (lambda: comparison.clients(against=_reference(comparison)), ""),
     }
     if len(comparison.scores.clients) < 2:
         del draw["clients"]
@@ -348,16 +334,5 @@ def _soft(value: Any, key: str = "") -> Any:
     if isinstance(value, list | tuple):
         return [_soft(one, key) for one in value]
     if isinstance(value, str):
-        return "".join(_broken(word) if len(word) > 24 else word for word in re.split(r"(\s+)", value))
+        return re.sub(r"\S{25,}", lambda word: _BREAKS.sub("\\g<0>\u200b", word[0]), value)
     return value
-
-
-def _broken(word: str) -> str:
-    pieces, run = [], 0
-    for sign in word:
-        run = 0 if sign in "/_-.,=:" else run + 1
-        pieces.append(sign)
-        if run in (0, 20):
-            pieces.append("\u200b")
-            run = 0
-    return "".join(pieces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,9 +68,8 @@ def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> 
         text = unseal(path / "experiment.toml")
     elif any(path.glob("partition-*.npz")):
         raise ValueError(f"{path} is no complete folder of fedstat run: experiment.toml is missing.")
-    pictures = {int(file.stem.partition("-")[2]): file for file in path.glob("partition-*.svg") if _numbered(file)}
-    dealt = {int(file.stem.partition("-")[2]) for file in path.glob("partition-*.npz") if _numbered(file)}
-    lost = dealt - {*pictures} if pictures else None  # regression has none
+    pictures, dealt = (_by_seed(path.glob(f"partition-*.{kind}")) for kind in ("svg", "npz"))
+    lost = {*dealt} - {*pictures} if pictures else None  # regression has none
     if lost and (path / "summary.csv").is_file():  # they are drawn after the training
         raise ValueError(
             f"{path / f'partition-{min(lost)}.svg'} is missing; `fedstat run ... --resume` makes it again."
@@ -92,8 +91,8 @@ def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> 
     )
 
 
-def _numbered(file: Path) -> bool:
-    return file.stem.partition("-")[2].isdecimal()
+def _by_seed(files: Iterable[Path]) -> dict[int, Path]:
+    return {int(seed): file for file in files if (seed := file.stem.partition("-")[2]).isdecimal()}
 
 
 def methods_of(sources: Sequence[Source]) -> list[list[str]]:
@@ -109,7 +108,7 @@ def methods_of(sources: Sequence[Source]) -> list[list[str]]:
 
 def settings_of(sources: Sequence[Source]) -> list[list[str]]:
     """Return rows of a name and its value, but for the methods' parameters; runs that differ are named."""
-    tables = {source.name: dict(_settings(source)) for source in sources if source.config}
+    tables = {source.name: _settings(source) for source in sources if source.config}
     keys = list(dict.fromkeys(key for table in tables.values() for key in table))
     rows = []
     for key in keys:
@@ -121,33 +120,31 @@ def settings_of(sources: Sequence[Source]) -> list[list[str]]:
     return rows
 
 
-def _settings(source: Source) -> list[tuple[str, str]]:
+def _settings(source: Source) -> dict[str, str]:
     """Return the settings of one run, in the order in which a reader asks for them."""
     config, experiment = source.config or {}, source.experiment or {}
-    found = [("data", _listing(experiment["data"]))] if "data" in experiment else []
-    if "partition" in experiment:
-        found.append(("partition", _listing(experiment["partition"])))
+    found = {name: _listing(experiment[name]) for name in ("data", "partition") if name in experiment}
     counts = sorted({int(n) for n in config["clients"].values()})
-    found.append(("clients", f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}, by seed"))
+    found["clients"] = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}, by seed"
     model = config["model"]
     if isinstance(model, Mapping):
         inner = [plain(one) for one in model.get("args", [])]
         inner += [f"{k} = {plain(v)}" for k, v in model.get("kwargs", {}).items()]
         model = f"{str(model.get('factory', '')).rpartition('.')[2]}({', '.join(inner)})"
-    found.append(("network", str(model)))
+    found["network"] = str(model)
     training = config["training"]
     each = {"": training} if isinstance(training.get("type"), str) else {f" of {k}": one for k, one in training.items()}
     for whose, one in each.items():
         listed = _listing({key: value for key, value in one.items() if key != "type"})
-        found.append((f"local training{whose}", f"{listed}; loss {config['loss']}"))
-    found.append(("rounds", str(config["rounds"])))
-    found.append(("share of clients in a round", f"{100 * config['participation']:g}%"))
-    found.append(("seeds", ", ".join(map(str, config["seeds"]))))
+        found[f"local training{whose}"] = f"{listed}; loss {config['loss']}"
+    found["rounds"] = str(config["rounds"])
+    found["share of clients in a round"] = f"{100 * config['participation']:g}%"
+    found["seeds"] = ", ".join(map(str, config["seeds"]))
     if "vary" in config:
-        found.append(("follow the seed", plain(config["vary"])))
+        found["follow the seed"] = plain(config["vary"])
     if config.get("stop"):
-        found.append(("early stopping", _listing(config["stop"])))
-    found.append(("numbers", str(config["dtype"])))
+        found["early stopping"] = _listing(config["stop"])
+    found["numbers"] = str(config["dtype"])
     return found
 
 

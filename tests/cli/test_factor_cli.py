@@ -318,8 +318,8 @@ def test_the_scree_plot(harman, tmp_path, suffix, start):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("a,b\n1,0.5\n0.4,1\n", ["--correlation"], "line 2, column 'b': 0.5, but 0.4 .* not symmetric"),
-        ("a,b\n2,0.5\n0.5,1\n", ["--correlation"], "line 2, column 'a': 2; the diagonal must be 1"),
+        ("a,b\n1,0.5\n0.4,1\n", ["--correlation"], "line 2, column 'b': 0.5, but 0.4 .* must be symmetric"),
+        ("a,b\n2,0.5\n0.5,1\n", ["--correlation"], "line 2, column 'a': 2; .* must have ones on its diagonal"),
         (
             "a,b,c\n1,.9,-.9\n.9,1,.9\n-.9,.9,1\n",
             ["--correlation"],

@@ -240,8 +240,8 @@ TEXT = np.arange(6)[:, None]
         (lambda: data.relu_mixture(correlation=1), "correlation must be a number in"),
         (lambda: data.relu_mixture(clients=0), "clients must be a whole number, at least 1"),
         (lambda: data.gaussian_task(covariance=[[1, 2], [2, 1]]), "positive definite"),
-        (lambda: data.gaussian_task(spread=-1.0), "spread must be finite and not negative"),
-        (lambda: data.gaussian_task(samples=0), "samples must be at least 1 and test not negative, got 5, 0"),
+        (lambda: data.gaussian_task(spread=-1.0), "spread must be a number in .0, inf., got -1"),
+        (lambda: data.gaussian_task(samples=0), "samples must be a whole number, at least 1, got 0"),
     ],
 )
 def test_bad_input_names_argument_value_and_remedy(make, message):

@@ -268,7 +268,7 @@ def test_a_message_with_anything_but_arrays_and_numbers_is_refused_and_nothing_i
     for record in (ConfigRecord({"ask": 3}), MetricRecord({"ask": [3, 3]})):
         with pytest.raises(Refused, match=r"records|one number"):
             flower.from_records(RecordDict({"arrays": ArrayRecord(), "numbers": record}))
-    with pytest.raises(Refused, match="must be a number"):
+    with pytest.raises(Refused, match="must be one number"):
         grpc._from_flower(Parameters([], "numpy.ndarray"), {"ask": b"3"})
 
 

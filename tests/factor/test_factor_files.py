@@ -157,10 +157,10 @@ def test_correlation_matrices(write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a,b\n1,0.5\n0.4,1\n", "line 2, column 'b': 0.5, but 0.4 for 'a' with 'b'; .* not symmetric; correct one"),
-        ("a,b\n1,0.5\n0.5,2\n", "line 3, column 'b': 2; the diagonal must be 1; divide covariances"),
+        ("a,b\n1,0.5\n0.4,1\n", "line 2, column 'b': 0.5, but 0.4 for 'a' with 'b'; the matrix must be symmetric"),
+        ("a,b\n1,0.5\n0.5,2\n", "line 3, column 'b': 2; .* must have ones on its diagonal .divide covariances"),
         ("a,b,c\n1,.9,-.9\n.9,1,.9\n-.9,.9,1\n", "table.csv: R must be positive semidefinite"),
-        ("a,b\n1,1.5\n1.5,1\n", r"line 2, column 'b': 1.5; correlations lie in \[-1, 1\]"),
+        ("a,b\n1,1.5\n1.5,1\n", r"line 2, column 'b': 1.5; .* must have entries in \[-1, 1\]"),
     ],
 )
 def test_entries_that_are_no_correlations(write, content, message):

@@ -163,10 +163,10 @@ def test_a_plan_that_was_changed_or_taken_away_is_noticed(tmp_path):
     file.write_text("# a comment changes nothing\n" + text)
     assert fs.load(tmp_path / "run").plan == PLAN
     file.write_text(text.replace("0.02", "0.05"))
-    with pytest.raises(ValueError, match=r"plan\.toml has been changed since the run began"):
+    with pytest.raises(ValueError, match=r"plan\.toml is missing or has been changed since the run began"):
         fs.load(tmp_path / "run")
     file.unlink()
-    with pytest.raises(ValueError, match=r"plan\.toml is missing, and the run began with a plan"):
+    with pytest.raises(ValueError, match=r"plan\.toml is missing or has been changed since the run began"):
         fs.load(tmp_path / "run")
     go(folder=tmp_path / "other")
     (tmp_path / "other" / "plan.toml").write_text(text)

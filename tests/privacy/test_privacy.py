@@ -387,7 +387,7 @@ def test_refusals_name_argument_value_and_remedy() -> None:
         look(fs.Local(), Look())
     seen = look(fs.FedAvg(), Look())
     for how, words in (
-        ({"objective": "l1"}, "objective must be one of squared, cosine, got 'l1'"),
+        ({"objective": "l1"}, 'objective must be "squared" or "cosine", got .l1.'),
         ({"iterations": 0}, "iterations"),
         ({"bounds": (1.0, 0.0)}, "bounds"),
         ({"total_variation": -1.0}, "total_variation"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from fedstat.data.datasets.base import Dataset, Download, Source
+from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.cifar import find_cifar, read_cifar
+from fedstat.data.datasets.published import downloads
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SAMPLES = 60_000
@@ -30,13 +31,6 @@ SOURCE = Source(
     folder="cifar10",
     find=_find,
     read=_read,
-    downloads=(
-        Download(
-            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-            "cifar-10-binary.tar.gz",
-            170_052_171,
-            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-        ),
-    ),
+    downloads=downloads("cifar10"),
     note="Free for research with citation.",
 )

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedstat.data.datasets.base import Dataset, Download, Source
+from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.cifar import find_cifar, read_cifar
+from fedstat.data.datasets.published import downloads
 
 SUPERCLASSES = {
     "aquatic_mammals": ("beaver", "dolphin", "otter", "seal", "whale"),
@@ -60,13 +61,6 @@ SOURCE = Source(
     folder="cifar100",
     find=_find,
     read=_read,
-    downloads=(
-        Download(
-            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-            "cifar-100-python.tar.gz",
-            169_001_437,
-            "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-        ),
-    ),
+    downloads=downloads("cifar100"),
     note="Free for research with citation.",
 )

@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 from string import ascii_lowercase, ascii_uppercase, digits
 
 from fedstat.data.datasets.archive import content, members
-from fedstat.data.datasets.base import Dataset, Download, Source
+from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.idx import find_idx, idx_dataset
+from fedstat.data.datasets.published import downloads
 
 _MERGED = digits + ascii_uppercase + "abdefghnqrt"  # the other small letters look like their capitals
 
@@ -54,14 +55,7 @@ def _source(split: str, about: str, classes: str) -> Source:
         folder="emnist",
         find=partial(_find, split),
         read=partial(_read, split, classes),
-        downloads=(
-            Download(
-                "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
-                "gzip.zip",
-                561_753_746,
-                "fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
-            ),
-        ),
+        downloads=downloads("emnist"),
         note="One download holds all six splits.",
     )
 

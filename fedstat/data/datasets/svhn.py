@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from fedstat.data.datasets.archive import content
-from fedstat.data.datasets.base import Dataset, Download, Source
+from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.checks import check_labels
 from fedstat.data.datasets.mat import read_mat
+from fedstat.data.datasets.published import downloads
 
 _FILES = ("train_32x32.mat", "test_32x32.mat")
 _CLASSES = tuple("0123456789")
@@ -45,19 +46,6 @@ SOURCE = Source(
     folder="svhn",
     find=_find,
     read=_read,
-    downloads=(
-        Download(
-            "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
-            "train_32x32.mat",
-            182_040_794,
-            "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
-        ),
-        Download(
-            "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
-            "test_32x32.mat",
-            64_275_384,
-            "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
-        ),
-    ),
+    downloads=downloads("svhn"),
     note="For non-commercial use.",
 )

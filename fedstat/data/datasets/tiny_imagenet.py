@@ -7,8 +7,10 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from fedstat.data.datasets.archive import members
-from fedstat.data.datasets.base import Dataset, Download, Source
+from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.jpeg import decode_jpeg
+from fedstat.data.datasets.published import downloads
+from fedstat.data.datasets.text import decode_text
 
 _SIDE = 64
 _CLASSES = 200
@@ -31,7 +33,7 @@ def _read(folder: Path) -> Dataset:
         if name in _TABLES:
             if size > _TABLE_BYTES:
                 raise ValueError(f"{path}: {member} has {size:,} bytes, more than the {_TABLE_BYTES:,} of a table.")
-            tables[name] = _text(open_member().read(), f"{path}: {member}")
+            tables[name] = decode_text(open_member().read(), f"{path}: {member}")
         elif name.endswith(".JPEG"):
             names.append(name)
     missing = [name for name in _TABLES if name not in tables]
@@ -63,26 +65,12 @@ def _read(folder: Path) -> Dataset:
     )
 
 
-def _text(raw: bytes, where: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where} is no text: {error}.") from None
-
-
 SOURCE = Source(
     name="tiny-imagenet",
     about="110,000 photographs, 64x64 in colour, 200 classes",
     folder="tiny-imagenet",
     find=_find,
     read=_read,
-    downloads=(
-        Download(
-            "https://cs231n.stanford.edu/tiny-imagenet-200.zip",
-            "tiny-imagenet-200.zip",
-            248_100_043,
-            "6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821",
-        ),
-    ),
+    downloads=downloads("tiny-imagenet"),
     note="Non-commercial research and education only (ImageNet's terms).",
 )

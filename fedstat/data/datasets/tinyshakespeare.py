@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedstat.data.datasets.archive import content
-from fedstat.data.datasets.base import Dataset, Download, Source
+from fedstat.data.datasets.base import Dataset, Source
+from fedstat.data.datasets.published import downloads
 from fedstat.data.datasets.text import TEXT_BYTES, decode_text, windows
 
 _FILES = ("input.txt", "tinyshakespeare_input.txt")
@@ -38,12 +39,5 @@ SOURCE = Source(
     folder="shakespeare",
     find=_find,
     read=_read,
-    downloads=(
-        Download(
-            "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-            "input.txt",
-            1_115_394,
-            "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-        ),
-    ),
+    downloads=downloads("tinyshakespeare"),
 )

@@ -253,20 +253,18 @@ def joined(tables: Sequence[pd.DataFrame], dtypes: Mapping[str, Any]) -> pd.Data
     text = [name for name in dtypes if name in TEXT]
     if len(tables) == 1 and all(isinstance(tables[0][name].dtype, pd.CategoricalDtype) for name in text):
         return tables[0][list(dtypes)]
-    coded = [
-        {name: table[name].astype(object).astype("category") if name in text else table[name] for name in dtypes}
-        if any(not isinstance(table[name].dtype, pd.CategoricalDtype) for name in text)
-        else table
-        for table in tables
-    ]
     return pd.DataFrame(
         {
-            name: union_categoricals([one[name] for one in coded], sort_categories=True)
+            name: union_categoricals([_coded(table[name]) for table in tables], sort_categories=True)
             if name in text
-            else np.concatenate([one[name] for one in coded])
+            else np.concatenate([table[name] for table in tables])
             for name in dtypes
         }
     )
+
+
+def _coded(text: pd.Series) -> pd.Series:
+    return text if isinstance(text.dtype, pd.CategoricalDtype) else text.astype(object).astype("category")
 
 
 def _trimmed(table: pd.DataFrame) -> pd.DataFrame:

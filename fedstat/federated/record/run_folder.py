@@ -30,7 +30,7 @@ from fedstat.federated.record.rows import Rows, Segment, named
 from fedstat.federated.rounds import Key
 from fedstat.federated.store import ClientStore
 from fedstat.inference import AnalysisPlan
-from fedstat.inference.reading.formats.fedstat import kept_rounds, segments
+from fedstat.inference.reading.formats.fedstat import check_files, kept_rounds, plan_of, segments
 
 _GROUPS = ("server", "shared", "memory")
 #: How often to read a folder anew that another process changes meanwhile.
@@ -232,7 +232,7 @@ def _read(folder: Path, home: Path) -> Saved:
             raise TypeError(f"{wrong[0]} is {config.get(wrong[0])!r}")
         keys = [(label, int(seed)) for label in config["methods"] for seed in config["seeds"]]
         counts = {str(i): int(config["clients"][str(seed)]) for i, (_, seed) in enumerate(keys)}
-    plan = _read_plan(folder / _PLAN, config["plan"])
+    plan = plan_of(folder, config["plan"])
     with _blaming(folder / _CLIENTS) as file:
         who = pd.read_parquet(file)[[*CLIENT_DTYPES]].astype(CLIENT_DTYPES)
     with _blaming(folder / _MANIFEST):
@@ -287,18 +287,6 @@ def _read_rows(folder: Path, home: Path, table: str, sums: Mapping[str, str], ke
         return Rows.found(dtypes, files, kept)
 
 
-def _read_plan(file: Path, digest: str) -> AnalysisPlan | None:
-    """Read the plan that the run began with, whose hash config.toml holds."""
-    if not digest:
-        return None
-    if not file.is_file():
-        raise ValueError(f"{file} is missing, and the run began with a plan; put it back.")
-    plan = AnalysisPlan.read(file)
-    if plan.digest != digest:
-        raise ValueError(f"{file} has been changed since the run began; put back what was there.")
-    return plan
-
-
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Read the list of files, and refuse a folder in which one of them is missing or has changed."""
     if (folder / "layout.json").is_file() or (folder / "metrics.parquet").is_file():
@@ -314,12 +302,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         further = sums.keys() - {*_SUMMED}
         if not sums.keys() >= {*_SUMMED} or not all(re.fullmatch(_FURTHER, name) for name in further):
             raise ValueError("it lists other files than a run has")
-    if missing := [name for name in sums if not (folder / name).is_file()]:
-        raise ValueError(f"{folder} is no complete fedstat run: {', '.join(missing)} is missing.")
-    for name in sums:
-        with _blaming(folder / name) as file:
-            if sha256(file) != sums[name]:
-                raise ValueError(f"it is not the file that {_MANIFEST} lists")
+    check_files(folder, sums, sums)
     return manifest
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedstat.inference.comparing import drawing, printing
 from fedstat.inference.comparing.compared import Compared
 
 if TYPE_CHECKING:
@@ -64,52 +65,34 @@ class Comparison(Compared):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw a forest of the differences with their intervals."""
-        from fedstat.inference.comparing.drawing import forest
-
-        return forest(self, ax)
+        return drawing.forest(self, ax)
 
     def curves(self, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
         """Draw the metric over rounds, bytes or seconds, with bands that hold at all rounds together."""
-        from fedstat.inference.comparing.drawing import curves
-
-        return curves(self, ax, axis=axis)
+        return drawing.curves(self, ax, axis=axis)
 
     def clients(self, ax: Axes | None = None, *, method: str | None = None, against: str | None = None) -> Axes:
         """Draw what each client gains or loses by a method against another, by default the best against the control."""
-        from fedstat.inference.comparing.drawing import clients
-
-        return clients(self, ax, method=method, against=against)
+        return drawing.clients(self, ax, method=method, against=against)
 
     def critical_difference(self, ax: Axes | None = None) -> Axes:
         """Draw mean ranks over seeds, and join the methods that cannot be told apart."""
-        from fedstat.inference.comparing.drawing import critical_difference
-
-        return critical_difference(self, ax)
+        return drawing.critical_difference(self, ax)
 
     def to_latex(self) -> str:
         """Return the table for LaTeX, with booktabs; the best method and those equivalent to it are marked by rule."""
-        from fedstat.inference.comparing.printing import latex
-
-        return latex(self)
+        return printing.latex(self)
 
     def to_markdown(self) -> str:
         """Return the tables and sentences as Markdown."""
-        from fedstat.inference.comparing.printing import markdown
-
-        return markdown(self)
+        return printing.markdown(self)
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """Return summary and differences as one CSV table, and write it if there is a path."""
-        from fedstat.inference.comparing.printing import csv
-
-        return csv(self, path)
+        return printing.csv(self, path)
 
     def __str__(self) -> str:
-        from fedstat.inference.comparing.printing import text
-
-        return text(self)
+        return printing.text(self)
 
     def _repr_html_(self) -> str:
-        from fedstat.inference.comparing.printing import html
-
-        return html(self)
+        return printing.html(self)

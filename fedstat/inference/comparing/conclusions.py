@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.reading.scores import Scores, better
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Above so many methods pairs are counted rather than named.
 _NAMED = 6
@@ -104,10 +101,8 @@ def _span(row: pd.Series, scores: Scores, width: float) -> str:
 
 def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | None) -> Iterable[str]:
     above, below = _words(scores)
-    for word, chosen in (
-        (above, rows[(rows["outcome"] == "different") & (rows["difference"] > 0)]),
-        (below, rows[(rows["outcome"] == "different") & (rows["difference"] < 0)]),
-    ):
+    for word, sign in ((above, 1), (below, -1)):
+        chosen = rows[(rows["outcome"] == "different") & (sign * rows["difference"] > 0)]
         if len(chosen) > _NAMED:
             yield f"{len(chosen)} of {len(rows)} methods are {word} {control}: {_few(chosen['method'])}."
         elif len(chosen):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from fedstat._random import stream
 from fedstat.inference.comparing.bands import simultaneous_band
+from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.tables import limits, percent, row_names, shortened
 from fedstat.inference.reading.scores import Scores, better
@@ -17,7 +19,7 @@ from fedstat.inference.reading.scores import Scores, better
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fedstat.inference.comparing.compared import Compared
+    from fedstat.inference.settings import Ranks
 
 #: Rows of a forest, and methods that have a line style and a band of their own.
 _ROWS, _STYLED = 45, 6
@@ -262,14 +264,12 @@ def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray,
 
 
 def _alike(samples: np.ndarray, there: np.ndarray) -> bool:
-    known = np.where(there, samples, np.nan)
-    low, high = np.where(there, known, np.inf).min(axis=0), np.where(there, known, -np.inf).max(axis=0)
+    low, high = np.where(there, samples, np.inf).min(axis=0), np.where(there, samples, -np.inf).max(axis=0)
     return bool((low >= high).all())
 
 
 def critical_difference(comparison: Compared, ax: Axes | None = None) -> Axes:
     """Draw mean ranks over seeds, and join the methods that cannot be told apart; see `draw_ranks`."""
-    import pandas as pd
 
     from fedstat.inference import settings
 
@@ -278,13 +278,13 @@ def critical_difference(comparison: Compared, ax: Axes | None = None) -> Axes:
     return draw_ranks(settings.ranks(table, smaller=better(scores.metric) < 0, level=comparison.level), ax)
 
 
-def draw_ranks(ranks: Any, ax: Axes | None = None) -> Axes:
+def draw_ranks(ranks: Ranks, ax: Axes | None = None) -> Axes:
     """Draw mean ranks on a line, the best at the left, with a bar over each group that cannot be told apart.
 
     Parameters
     ----------
     ranks : Ranks
-        With the fields methods, mean_ranks, critical_difference, groups, p and settings.
+        Of two methods or more.
     ax : Axes, optional
         By default of a new figure.
 
@@ -292,18 +292,10 @@ def draw_ranks(ranks: Any, ax: Axes | None = None) -> Axes:
     ----------
     J. Demsar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006.
     """
-    order = np.argsort(np.asarray(ranks.mean_ranks, dtype=float), kind="stable")
-    names = [str(ranks.methods[i]) for i in order]
-    short = shortened(names, 22)
-    at = np.asarray(ranks.mean_ranks, dtype=float)[order]
-    m = len(names)
-    # groups of one join nothing
-    groups = [
-        sorted(names.index(member) if isinstance(member, str) else list(order).index(member) for member in group)
-        for group in ranks.groups
-    ]
-    groups = [group for group in groups if len(group) > 1]
-    half, wide = -(-m // 2), m - 1 if m > 1 else 1
+    names, at = ranks.methods, ranks.mean_ranks
+    short, m = shortened(names, 22), len(names)
+    groups = [sorted(map(names.index, group)) for group in ranks.groups]
+    half, wide = -(-m // 2), m - 1
     ax = _axes(ax, 1.1 + 0.17 * len(groups) + 0.2 * half)
     ax.set_axis_off()
     ax.plot([1, m], [0, 0], color="black", linewidth=1)
@@ -323,15 +315,12 @@ def draw_ranks(ranks: Any, ax: Axes | None = None) -> Axes:
         ax.text(end + (-0.01 if left else 0.01) * wide, y, f"{_plain(short[names[place]])} ({at[place]:.2f})",
                 ha="right" if left else "left", va="center", fontsize="small")  # fmt: skip
     critical = ranks.critical_difference
-    top = 1.2
-    if critical is not None and np.isfinite(critical):
-        ax.plot([1, 1 + critical], [1.7, 1.7], color="black", linewidth=1)
-        for end in (1, 1 + critical):
-            ax.plot([end, end], [1.55, 1.85], color="black", linewidth=1)
-        ax.text(1, 1.95, f"critical difference {critical:.2f}", ha="left", va="bottom", fontsize="small")
-        top = 2.8
+    ax.plot([1, 1 + critical], [1.7, 1.7], color="black", linewidth=1)
+    for end in (1, 1 + critical):
+        ax.plot([end, end], [1.55, 1.85], color="black", linewidth=1)
+    ax.text(1, 1.95, f"critical difference {critical:.2f}", ha="left", va="bottom", fontsize="small")
     ax.set_xlim(1 - 0.8 * wide, m + 0.8 * wide)
-    ax.set_ylim(-1.6 - bars - half + 0.5, top)
+    ax.set_ylim(-1.6 - bars - half + 0.5, 2.8)
     return ax
 
 
@@ -417,10 +406,15 @@ def _styled(comparison: Compared) -> list[int]:
     everyone = [i for i in range(len(scores.methods)) if np.isfinite(scores.curves[i]).any()]
     if len(everyone) <= _STYLED:
         return everyone
-    means = comparison.summary["mean"].to_numpy(float) * (better(scores.metric) or 1)
     control = [] if comparison.control is None else [scores.methods.index(comparison.control)]
-    ranked = [int(i) for i in np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable") if i not in control]
+    ranked = [i for i in _best_first(comparison) if i not in control]
     return sorted([*ranked[: _STYLED - len(control)], *control])
+
+
+def _best_first(comparison: Compared) -> list[int]:
+    """Return the methods by their means; those without one are last."""
+    means = comparison.summary["mean"].to_numpy(float) * (better(comparison.scores.metric) or 1)
+    return np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable").tolist()
 
 
 def _two(comparison: Compared, method: str | None, against: str | None) -> tuple[str, str]:
@@ -435,11 +429,9 @@ def _two(comparison: Compared, method: str | None, against: str | None) -> tuple
     if method == second:
         raise ValueError(f"method and against are both {method!r}; name two methods.")
     if method is None:
-        means = comparison.summary["mean"].to_numpy(float) * (better(comparison.scores.metric) or 1)
-        others = [i for i in np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable") if labels[i] != second]
-        if not others:
-            raise ValueError(f"there is no method to compare with {second}.")
-        method = labels[others[0]]
+        method = next((labels[i] for i in _best_first(comparison) if labels[i] != second), None)
+    if method is None:
+        raise ValueError(f"there is no method to compare with {second}.")
     return method, second
 
 

@@ -7,29 +7,15 @@ import re
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
+import pandas as pd
 
 from fedstat._files import atomic_file
+from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
-from fedstat.inference.comparing.tables import (
-    Table,
-    counts,
-    decimals,
-    differences_table,
-    fixed,
-    limits,
-    percent,
-    summary_table,
-)
-from fedstat.inference.formatting import listed, p_value
+from fedstat.inference.comparing.tables import Table, differences_table, joined, limits, percent, summary_table
+from fedstat.inference.formatting import listed
 from fedstat.inference.reading.scores import better
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from fedstat.inference.comparing.compared import Compared
 
 #: Characters in a line of text, and of the name of a row.
 _WIDTH, _LABEL = 120, 40
@@ -40,10 +26,7 @@ _ROWS = 30
 def text(comparison: Compared) -> str:
     """Return what a terminal shows, at most 120 characters wide: conclusions first, then the tables they rest on."""
     parts = [_wrapped(comparison.conclusions), _wrapped([comparison.estimand])]
-    tables = [summary_table(comparison, label=_LABEL)]
-    if len(comparison.differences):
-        tables.append(differences_table(comparison, _ROWS, label=_LABEL))
-    for table in tables:
+    for table in _tables(comparison, _ROWS, _LABEL):
         lines, left_out = _aligned(table)
         notes = [f"(not shown here: {', '.join(left_out)})"] if left_out else []
         parts.append("\n".join([_wrapped([table.title]), *lines, *notes]))
@@ -52,6 +35,12 @@ def text(comparison: Compared) -> str:
     parts.append(_wrapped(f"note: {note}" for note in notes_of(comparison)))
     parts.append(_wrapped([comparison.generalises]))
     return "\n\n".join(part for part in parts if part)
+
+
+def _tables(comparison: Compared, most: int | None = None, label: int | None = None) -> list[Table]:
+    """Return the tables of methods and, where there are any, of differences; arguments as of the latter."""
+    differences = [differences_table(comparison, most, label=label)] if len(comparison.differences) else []
+    return [summary_table(comparison, label=label), *differences]
 
 
 def notes_of(comparison: Compared) -> list[str]:
@@ -101,10 +90,7 @@ def _one_line(cell: str) -> str:
 def markdown(comparison: Compared) -> str:
     """Return sentences and tables, all rows of them, as Markdown."""
     parts = [_bullets(comparison.conclusions), _escaped_markdown(comparison.estimand)]
-    tables = [summary_table(comparison)]
-    if len(comparison.differences):
-        tables.append(differences_table(comparison))
-    for table in tables:
+    for table in _tables(comparison):
         lines = [table.header, [":--" if name in table.words else "--:" for name in table.header], *table.rows]
         cells = [[cell if i == 1 else _escaped_markdown(cell) for cell in line] for i, line in enumerate(lines)]
         shown = "\n".join(f"| {' | '.join(line)} |" for line in cells)
@@ -124,11 +110,8 @@ def _escaped_markdown(words: str) -> str:
 def html(comparison: Compared) -> str:
     """Return sentences and tables for a notebook; all that comes from the user is escaped."""
     parts = [_list(comparison.conclusions), f"<p>{_escaped(comparison.estimand)}</p>"]
-    parts.append(_html_table(summary_table(comparison)))
-    total = len(comparison.differences)
-    if total:
-        parts.append(_html_table(differences_table(comparison, _ROWS)))
-    if total > _ROWS:
+    parts += map(_html_table, _tables(comparison, _ROWS))
+    if (total := len(comparison.differences)) > _ROWS:
         every = _html_table(differences_table(comparison))
         parts.append(f"<details><summary>all {total} differences</summary>{every}</details>")
     parts += [_list(notes_of(comparison)), f"<p>{_escaped(comparison.generalises)}</p>"]
@@ -163,39 +146,33 @@ def latex(comparison: Compared) -> str:
     cannot be told apart from it; a note below the table states this rule. Where the best method was not compared with
     all others nobody is marked but it, and the note says so.
     """
-    found = comparison.summary
-    factor, unit, points, least = (100, r" (\%)", " (points)", 1) if comparison.scores.of_shares else (1, "", "", 0)
-    places = decimals(factor * (found["high"] - found["low"]) / 2, factor * found["mean"], least)
+    found, differences = comparison.summary, comparison.differences
     marks, rule = _marks(comparison)
-    models = found["model"].nunique() > 1
-    head = ["Method", *["Model"] * models, f"{_tex(comparison.scores.metric.replace('_', ' ')).capitalize()}{unit}"]
-    against = None if comparison.control is None or not len(comparison.differences) else comparison.differences
-    if against is not None:
-        by_method = against.set_index("method")
-        differing = decimals(factor * (against["high"] - against["low"]) / 2, factor * against["difference"], least)
-        head += [f"Difference to {_tex(str(comparison.control))}{points}", "$p$"]
-    head.append("Seeds")
+    summary = joined(summary_table(comparison), _tex)
+    summary = summary.without(name for name in summary.header if name.startswith(("by samples", "sd over seeds")))
+    *first, mean, seeds = summary.header
+    metric = _tex(comparison.scores.metric.replace("_", " ")).capitalize()
+    head = [*map(_upper_first, first), _tex(mean).replace("mean", metric), _upper_first(seeds)]
+    against = {}
+    if comparison.control is not None and len(differences):
+        table = joined(differences_table(comparison), _tex)
+        place = table.header.index("p (adjusted)")
+        against = {name: (row[1], row[place]) for name, row in zip(differences["method"], table.rows, strict=True)}
+        to_control = f"Difference to {_tex(comparison.control)}"
+        head[-1:-1] = [_tex(table.header[1]).replace("difference", to_control), "$p$"]
     rows = []
-    for label, row in found.iterrows():
-        mean = _tex_estimate(factor * row[["mean", "low", "high"]].to_numpy(float), places)
-        cells = [_tex(str(label)), *[_tex(str(row["model"]))] * models]
-        cells.append(marks[str(label)].format(mean) if str(label) in marks else mean)
-        if against is not None:
-            cells += ["", ""]
-            if label in by_method.index:
-                d = by_method.loc[label]
-                estimate = factor * d[["difference", "low", "high"]].to_numpy(float)
-                cells[-2:] = [_tex_estimate(estimate, differing), _tex(p_value(d["p (adjusted)"]))]
-        rows.append(" & ".join([*cells, *counts([row["seeds"]])]) + r" \\")
+    for label, (*names, number, count) in zip(found.index, summary.rows, strict=True):
+        pair = against.get(label, ("", "")) if against else ()
+        rows.append(" & ".join([*names, marks.get(str(label), "{}").format(number), *pair, count]) + r" \\")
     said = _upper_first(comparison.estimand.rstrip("."))
     if found["low"].notna().any():
         said += f"; in brackets {percent(comparison.level)} intervals over seeds of each method alone"
     notes = [rule]
-    if against is not None and against["low"].notna().any():
+    if against and differences["low"].notna().any():
         kind = limits(comparison).replace("limits", "intervals")
         notes.append(f"Differences are paired on seeds, with {kind} and p-values adjusted to them.")
     notes += [*notes_of(comparison), comparison.generalises]
-    sides = "l" * (1 + models) + "r" * (len(head) - 1 - models)
+    sides = "l" * len(first) + "r" * (len(head) - len(first))
     return "\n".join(
         [
             "% needs \\usepackage{booktabs}",
@@ -254,12 +231,6 @@ def _marks(comparison: Compared) -> tuple[dict[str, str], str]:
     return marks, "; ".join(words) + "."
 
 
-def _tex_estimate(numbers: np.ndarray, places: int) -> str:
-    """Format a mean with its limits; without limits, the mean."""
-    mean, low, high = (_tex(fixed(value, places)) for value in numbers)
-    return mean if np.isnan(numbers[1:]).any() else f"{mean} [{low}, {high}]"
-
-
 _GREEK = (
     "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon varphi chi "
     "psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
@@ -297,8 +268,6 @@ def csv(comparison: Compared, path: str | Path | None = None) -> str:
     The column ``table`` tells the rows of the summary from those of the differences. Numbers are not rounded, and
     shares are not in percent. With a path the table is also written there.
     """
-    import pandas as pd
-
     frames = []
     for name, frame in (("summary", comparison.summary), ("differences", comparison.differences)):
         if len(frame):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
+from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.formatting import p_value
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from fedstat.inference.comparing.compared import Compared
 
 _MOST_SEEDS = 1000
 _MOST_DECIMALS = 12
@@ -50,7 +46,7 @@ class Table:
         left = set(names)
         kept = [i for i, name in enumerate(self.header) if name not in left]
         rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
-        return Table(self.title, tuple(self.header[i] for i in kept), rows, self.words, self.least)
+        return replace(self, header=tuple(self.header[i] for i in kept), rows=rows)
 
 
 def summary_table(comparison: Compared, *, label: int | None = None) -> Table:
@@ -212,13 +208,14 @@ def _table(title: str, columns: dict[str, list[str]], least: tuple[str, ...]) ->
     return Table(title, tuple(columns), tuple(zip(*columns.values(), strict=True)), words, least)
 
 
-def joined(table: Table) -> Table:
-    """Return the table with limits in brackets behind their numbers, instead of in columns of their own."""
-    if "low" not in table.header:
-        return table
-    at = table.header.index("low")
-    rows = [
-        (*row[: at - 1], row[at - 1] if row[at] == "–" else f"{row[at - 1]} [{row[at]}, {row[at + 1]}]", *row[at:])
-        for row in table.rows
-    ]
-    return Table(table.title, table.header, tuple(rows), table.words, table.least).without(["low", "high"])
+def joined(table: Table, form: Callable[[str], str] = str) -> Table:
+    """Return the table with limits in brackets behind their numbers, instead of in columns of their own.
+
+    All cells are written as `form` does; brackets stay as they are.
+    """
+    rows = [list(map(form, row)) for row in table.rows]
+    if "low" in table.header:
+        at = table.header.index("low")
+        for row, plain in zip(rows, table.rows, strict=True):
+            row[at - 1] += "" if plain[at] == "–" else f" [{row[at]}, {row[at + 1]}]"
+    return replace(table, rows=tuple(map(tuple, rows))).without(["low", "high"])

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from fedstat.inference.formatting import listed
 from fedstat.inference.reading.opening import Entry
 from fedstat.inference.reading.reduction import Reduced
+from fedstat.inference.reading.scores import usual_metric, usual_split
 
 Estimand = str | Mapping[str, str] | None
 #: fedstat's names of models: of a method that has several the first one is measured where nobody chooses.
 _MODELS = ("personal", "fine-tuned", "cluster", "global", "trained")
-SPLITS = ("test", "validation", "train")
 
 
 def choose_split(runs: Mapping[str, Entry], split: str | None) -> str:
     """Return the split that is measured on: by default of the clients' test samples, else validation, else training."""
     there = {name: {of for _, of in run.rounds} for name, run in runs.items()}
-    wanted = {name: split or next((one for one in SPLITS if one in found), None) for name, found in there.items()}
+    wanted = {name: split or usual_split(found) for name, found in there.items()}
     for name, one in wanted.items():
         if one not in there[name]:
             known = ", ".join(sorted(there[name]))
@@ -34,7 +34,7 @@ def choose_metric(runs: Mapping[str, Entry], metric: str | None, split: str) -> 
     there = {name: [one for one, of in run.rounds if of == split] for name, run in runs.items()}
     common = [one for one in next(iter(there.values())) if all(one in found for found in there.values())]
     if metric is None:
-        metric = next((one for one in ("accuracy", "mse") if one in common), common[0] if len(common) == 1 else None)
+        metric = usual_metric(common)
         if metric is None:
             known = ", ".join(common) or "; ".join(f"{name}: {', '.join(found)}" for name, found in there.items())
             raise ValueError(f"results have no metric in common that is the usual one; choose with metric=. {known}.")

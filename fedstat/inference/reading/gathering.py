@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat._checks import whole
-from fedstat.inference.reading.choosing import SPLITS, Estimand, Part, choose_metric, choose_models, choose_split
+from fedstat.inference.reading.choosing import Estimand, Part, choose_metric, choose_models, choose_split
+from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.inference.reading.formats.tidy import shares_reduced
-from fedstat.inference.reading.joining import Windows, joined, with_bytes, with_samples
+from fedstat.inference.reading.joining import Windows, joined, with_samples
 from fedstat.inference.reading.opening import Entry
 from fedstat.inference.reading.reduction import reduce
 from fedstat.inference.reading.sameness import check_same
-from fedstat.inference.reading.scores import Scores
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedstat.inference.reading.scores import SPLITS, Scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +105,9 @@ def gather(
         )
     scores = joined(parts, labels, metric, split, windows)
     clients = _clients(runs)
+    renamed = {name for (name, label), of in labels.items() if label != of}
     return Gathered(
-        with_bytes(with_samples(scores, clients), runs, labels),
+        with_bytes(with_samples(scores, clients), [run.traffic for name, run in runs.items() if name not in renamed]),
         configs,
         clients,
         tuple(notes),
@@ -154,11 +154,11 @@ def _window(parts: Mapping[str, Part], last: int, across: Sequence[str]) -> Wind
     ValueError
         If runs end after different rounds or were evaluated after others, and may not.
     """
-    for part in parts.values() if "rounds" in across else [None]:
-        some = parts if part is None else {"": part}
+    groups = [[part] for part in parts.values()] if "rounds" in across else [list(parts.values())]
+    for group in groups:
         ends = {
             (label, int(seed)): int(end)
-            for one in some.values()
+            for one in group
             for label, i in one.rows.items()
             for seed, end in zip(one.reduced.seeds, one.reduced.last_round[i], strict=True)
             if end >= 0
@@ -199,8 +199,6 @@ def _own_rounds(part: Part, last: int, name: str) -> str:
 
 def _clients(runs: Mapping[str, Entry]) -> pd.DataFrame | None:
     """Return what is known of the clients, a row for each seed and client; None where runs tell other things."""
-    import pandas as pd
-
     known = [run.clients for run in runs.values() if run.clients is not None and set(SPLITS) & set(run.clients)]
     if not known:
         return None

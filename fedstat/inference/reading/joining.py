@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.reading.choosing import Part
-from fedstat.inference.reading.cost_so_far import bytes_spent
-from fedstat.inference.reading.opening import Entry
 from fedstat.inference.reading.scores import Scores
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: The rounds that all runs average over; None where each run has its own.
 Windows = tuple[int, ...] | None
@@ -31,32 +27,36 @@ def joined(
     shape = (len(methods), len(seeds))
     values, counts = np.full((*shape, len(clients)), np.nan), np.zeros((*shape, len(clients)), int)
     curves, wrong = np.full((*shape, len(rounds)), np.nan), np.zeros(shape, int)
-    models: dict[str, str] = {}
+    models, places = dict[str, str](), {one: k for k, one in enumerate(clients)}
     for name, part in parts.items():
         own = part.reduced
-        places = {one: k for k, one in enumerate(clients)}
-        k, t = [places[one] for one in _plain(own.clients, clients)], np.searchsorted(rounds, own.rounds)
+        k, t = [places[type(clients[0])(one)] for one in own.clients.tolist()], np.searchsorted(rounds, own.rounds)
         for label, i in part.rows.items():
-            m, ran = methods.index(labels[name, label]), own.last_round[i] >= 0
-            s = np.searchsorted(seeds, own.seeds[ran])
-            values[m][np.ix_(s, k)], counts[m][np.ix_(s, k)] = own.values[i][ran], own.counts[i][ran]
-            curves[m][np.ix_(s, t)], wrong[m, s] = own.curves[i][ran], own.missing[i][ran]
+            m, held = methods.index(labels[name, label]), own.last_round[i] >= 0
+            s = np.searchsorted(seeds, own.seeds[held])
+            values[m][np.ix_(s, k)], counts[m][np.ix_(s, k)] = own.values[i][held], own.counts[i][held]
+            curves[m][np.ix_(s, t)], wrong[m, s] = own.curves[i][held], own.missing[i][held]
             model = own.methods[i][1]
             if models.setdefault(methods[m], model) != model:
                 raise ValueError(
                     f"{methods[m]} is measured by its {models[methods[m]]} model in one result and by its {model} "
                     "model in another; choose one with estimand=."
                 )
-    there: np.ndarray = np.asarray((counts > 0).any(axis=0))
+    ran, there = np.asarray(counts.any(axis=2)), np.asarray(counts.any(axis=0))
     # what every client of a run should have: as many values as others have in the same rounds
     due = counts.max(axis=2) if windows is None else np.broadcast_to(counts.max(axis=(0, 2)), shape)
-    absent = np.where(counts.any(axis=2, keepdims=True) & there, due[..., None] - counts, 0)
+    absent = np.where(ran[..., None] & there, due[..., None] - counts, 0)
     values = np.where(absent > 0, np.nan, values)
-    missing = {
-        label: _gaps(wrong[m], absent[m], counts[m], values[m], there, metric, seeds, clients)
-        for m, label in enumerate(methods)
-        if wrong[m].any() or absent[m].any()
-    }
+    missing = dict[str, str]()
+    for m, label in enumerate(methods):
+        counted = {"infinite or NaN": wrong[m].sum(), "absent": absent[m].sum()}
+        if gaps := sum(counted.values()):
+            s, k = np.argwhere(ran[m][:, None] & there & ~np.isfinite(values[m]))[0]
+            missing[label] = (
+                f"{gaps} of {counts[m].sum() + absent[m].sum()} values of {metric} are missing "
+                f"({', '.join(f'{n} {word}' for word, n in counted.items() if n)}), the first at client {clients[k]} "
+                f"under seed {seeds[s]}"
+            )
     return Scores(
         metric=metric,
         split=split,
@@ -66,7 +66,7 @@ def joined(
         clients=tuple(clients),
         values=values,
         there=there,
-        ran=np.asarray(counts.any(axis=2)),
+        ran=ran,
         samples=None,
         rounds=rounds,
         curves=curves,
@@ -79,42 +79,6 @@ def _union(ids: Iterable[np.ndarray]) -> list[Any]:
     """Return all clients in ascending order; as text where some have names."""
     found = {one for of in ids for one in of.tolist()}
     return sorted(found) if all(isinstance(one, int) for one in found) else sorted(map(str, found))
-
-
-def _plain(ids: np.ndarray, clients: Sequence[Any]) -> list[Any]:
-    return list(map(str, ids.tolist())) if isinstance(clients[0], str) else list(ids.tolist())
-
-
-def _gaps(
-    wrong: np.ndarray,
-    absent: np.ndarray,
-    counts: np.ndarray,
-    values: np.ndarray,
-    there: np.ndarray,
-    metric: str,
-    seeds: Sequence[int],
-    clients: Sequence[Any],
-) -> str:
-    """Say in words how many values of a method are infinite, NaN or absent."""
-    words = [f"{wrong.sum()} infinite or NaN"] * bool(wrong.any()) + [f"{absent.sum()} absent"] * bool(absent.any())
-    ran = counts.any(axis=1, keepdims=True)
-    s, k = np.argwhere(ran & there & ~np.isfinite(values))[0]
-    return (
-        f"{wrong.sum() + absent.sum()} of {counts.sum() + absent.sum()} values of {metric} are missing "
-        f"({', '.join(words)}), the first at client {clients[k]} under seed {seeds[s]}"
-    )
-
-
-def with_bytes(scores: Scores, runs: Mapping[str, Entry], labels: Mapping[tuple[str, str], str]) -> Scores:
-    """Add the bytes that rounds cost, from runs in memory whose methods keep their labels."""
-    import pandas as pd
-
-    renamed = {name for (name, label), of in labels.items() if label != of}
-    known = [run.traffic for name, run in runs.items() if run.traffic is not None and name not in renamed]
-    if not known:
-        return scores
-    spent = bytes_spent(pd.concat([one.astype({"method": object}) for one in known], ignore_index=True), scores)
-    return replace(scores, spent={"bytes": spent}) if (spent > 0).any() else scores
 
 
 def with_samples(scores: Scores, clients: pd.DataFrame | None) -> Scores:

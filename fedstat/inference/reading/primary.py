@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from fedstat._checks import whole
-from fedstat.inference.reading.choosing import SPLITS, Estimand, measured_models
+from fedstat.inference.reading.choosing import Estimand, measured_models
 from fedstat.inference.reading.missing import complete_mean
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedstat.inference.reading.scores import usual_split
 
 
 def primary_summary(
@@ -77,8 +75,7 @@ def primary_rows(
     2      2    0.7
     3      3    0.8
     """
-    there = set(history["split"].unique())
-    split = split or next((one for one in SPLITS if one in there), None)
+    split = split or usual_split(set(history["split"].unique()))
     of_split = history[history["split"] == split]
     rows = of_split[of_split["metric"] == metric]
     whole("last", last, 1)

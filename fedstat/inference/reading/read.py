@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from fedstat._checks import choice, local
+from fedstat.inference.reading.formats import fedstat, fl_bench, flamby, flower, mlflow, pflib, tensorboard, wandb
 from fedstat.inference.reading.formats.json_lines import LINES, first_keys, frame
+from fedstat.inference.reading.formats.runs import first_line
+from fedstat.inference.reading.formats.tables import in_memory, open_table
+from fedstat.inference.reading.formats.tidy import RUN, Content, as_shares, refuse_repeats, shares_reduced, typed, whole
 from fedstat.inference.reading.reduction import Reduced, reduce, survey
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from fedstat.inference.reading.formats.tidy import Content
 
 _KINDS = ("fedstat", "table", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", "mlflow")
 _TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq", *LINES)
@@ -132,25 +133,15 @@ def read_results(
     >>> print(*compare(found).conclusions)
     B (by 10.0 points [7.5, 12.5]) is better than A.
     """
-    import pandas as pd
 
-    from fedstat.inference.reading.formats import fedstat
-    from fedstat.inference.reading.formats.tidy import RUN, as_shares, refuse_repeats, typed
-
-    files = _files(path, kind)
-    if files[0].kind == "fedstat":
-        if columns:
-            raise ValueError(f"columns is for tables; {files[0].path} is a fedstat run, whose names are known.")
-        file, config, clients, plan = fedstat.facts(files[0].path)
-        history = fedstat.read(file)
-        if metric is not None:
-            history = _of_metric(history, metric, str(path))
-        return Measurements(history, config, clients, plan, str(path))
-    parts = [_part(file, columns, metric) for file in files]
-    source = str(files[0].path) + f" and {len(files) - 1} more files" * (len(files) > 1)
-    history = pd.concat([_frame(part.batches) for part in parts], ignore_index=True)
-    if metric is not None:
-        history = _of_metric(history, metric, source)
+    opened = open_results(path, columns=columns, metric=metric, kind=kind)
+    if isinstance(run := opened.parts[0].batches, fedstat.History):
+        history = _of_metric(fedstat.read(replace(run, metric=None)), metric, str(path))
+        return Measurements(history, opened.config, opened.clients, opened.plan, str(path))
+    more = len(opened.parts) - 1
+    source = opened.source + f" and {more} more files" * (more > 0)
+    tables = pd.concat([whole(part.batches) for part in opened.parts], ignore_index=True)
+    history = _of_metric(tables, metric, source)
     if history.empty:
         raise ValueError(f"{source} has no rows.")
     clients = None
@@ -161,8 +152,8 @@ def read_results(
         clients = history[["seed", "client"]].assign(name=names).dropna().drop_duplicates()
         clients = clients.sort_values(["seed", "client"], ignore_index=True)
     history, percent = as_shares(typed(history), source)
-    refuse_repeats(history, source, _distinct(name for part in parts for name in part.unread))
-    return Measurements(history, None, clients, None, source, (*_notes(parts), *percent), _measured(parts))
+    refuse_repeats(history, source, _distinct(name for part in opened.parts for name in part.unread))
+    return Measurements(history, None, clients, None, source, (*opened.notes, *percent), opened.measured)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,12 +169,13 @@ class Opened:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was assumed because the files do not say it, and what was not read."""
-        return _notes(self.parts)
+        return _distinct(note for part in self.parts for note in part.notes)
 
     @property
     def measured(self) -> str | None:
-        """What a value is, in words, where the format says it."""
-        return _measured(self.parts)
+        """What a value is, in words, where the format of all files says the same."""
+        told = {part.measured for part in self.parts}
+        return told.pop() if len(told) == 1 else None
 
     def survey(self) -> dict[tuple[str, str], np.ndarray]:
         """Return the evaluated rounds of every (metric, split), from the columns that say them."""
@@ -204,18 +196,14 @@ def open_results(
     kind: str | None = None,
 ) -> Opened:
     """Open results without holding them in memory; arguments and errors are those of `read_results`."""
-    from fedstat.inference.reading.formats import fedstat
-    from fedstat.inference.reading.formats.tidy import Content
-
     files = _files(path, kind)
-    config = clients = plan = None
     if files[0].kind == "fedstat":
         if columns:
             raise ValueError(f"columns is for tables; {files[0].path} is a fedstat run, whose names are known.")
         history, config, clients, plan = fedstat.facts(files[0].path)
         part = Content(replace(history, metric=metric), ())
         return Opened([part], config, clients, plan, str(files[0].path))
-    return Opened([_part(file, columns, metric) for file in files], config, clients, plan, str(files[0].path))
+    return Opened([_part(file, columns, metric) for file in files], None, None, None, str(files[0].path))
 
 
 def reduce_file(
@@ -249,8 +237,6 @@ def reduce_file(
     ...     reduce_file(file).values[0, 0]
     array([0.5, 0.7])
     """
-    from fedstat.inference.reading.formats.tidy import shares_reduced
-
     opened = open_results(path, columns=columns, metric=metric, kind=kind)
     known = opened.survey()
     if metric is not None and not known:
@@ -275,13 +261,9 @@ class _File:
 
 def _files(path: Any, kind: str | None) -> list[_File]:
     """List the files that `path` names, with their formats; a fedstat run is the only one."""
-    from fedstat.inference.reading.formats import flower
-
     if kind is not None:
         choice("kind", kind, _KINDS)
     if hasattr(path, "columns"):
-        from fedstat.inference.reading.formats.tables import in_memory
-
         return [_File(Path("the table"), "table", {}, in_memory(path))]
     if isinstance(path, Mapping):
         found = []
@@ -290,7 +272,6 @@ def _files(path: Any, kind: str | None) -> list[_File]:
             if own[0].kind == "fedstat":
                 raise ValueError(f"{own[0].path} is a fedstat run, which names its methods; give it without a label.")
             found += [replace(file, given={"method": str(label), "seed": i}) for i, file in enumerate(own)]
-        paths: Any = path
     else:
         paths = [path] if isinstance(path, str | Path) or flower.content_of(path) else list(path)
         found = [file for one in paths for file in _listed(one, kind)]
@@ -307,8 +288,6 @@ def _files(path: Any, kind: str | None) -> list[_File]:
 
 def _listed(place: Any, kind: str | None) -> list[_File]:
     """List the files of results at one place."""
-    from fedstat.inference.reading.formats import fedstat, fl_bench, flower, mlflow
-
     if content := flower.content_of(place):
         return [_File(Path("Flower's result"), "flower", {}, content)]
     path = local("path", place)
@@ -346,9 +325,6 @@ def _turn(file: Path, files: Sequence[Path]) -> int:
 
 def _kind(path: Path) -> str:
     """Return the format of a file."""
-    from fedstat.inference.reading.formats import fl_bench, flamby, flower, tensorboard, wandb
-    from fedstat.inference.reading.formats.runs import first_line
-
     name = path.name.lower()
     if name.endswith((".h5", ".hdf5")):
         return "pflib"
@@ -365,10 +341,6 @@ def _kind(path: Path) -> str:
 
 def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | None) -> Content:
     """Open one file."""
-    from fedstat.inference.reading.formats import fl_bench, flamby, flower, mlflow, pflib, tensorboard, wandb
-    from fedstat.inference.reading.formats.tables import open_table
-    from fedstat.inference.reading.formats.tidy import Content
-
     if file.kind == "table":
         lines = file.frame is None and file.path.name.lower().endswith(LINES)
         table = open_table(file.path, columns, metric, file.given, frame(file.path) if lines else file.frame)
@@ -383,32 +355,13 @@ def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | N
     return readers[file.kind](file.path, given)
 
 
-def _frame(batches: Iterable[Any]) -> pd.DataFrame:
-    """Return batches as one table in memory."""
-    import pandas as pd
-    import pyarrow as pa
-
-    found = list(batches)
-    if found and isinstance(found[0], pd.DataFrame):
-        return found[0]
-    return pa.Table.from_batches(found).unify_dictionaries().to_pandas()
-
-
-def _of_metric(history: pd.DataFrame, metric: str, source: str) -> pd.DataFrame:
+def _of_metric(history: pd.DataFrame, metric: str | None, source: str) -> pd.DataFrame:
+    if metric is None:
+        return history
     if not (rows := history["metric"] == metric).any():
         known = ", ".join(map(str, history["metric"].unique()))
         raise ValueError(f"metric {metric!r} is not in {source}; it has {known or 'no metric'}.")
     return history[rows].reset_index(drop=True)
-
-
-def _notes(parts: Sequence[Content]) -> tuple[str, ...]:
-    return _distinct(note for part in parts for note in part.notes)
-
-
-def _measured(parts: Sequence[Content]) -> str | None:
-    """Return what the values of all files are; None where that differs."""
-    told = {part.measured for part in parts}
-    return told.pop() if len(told) == 1 else None
 
 
 def _distinct(words: Iterable[str]) -> tuple[str, ...]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat._checks import whole
+from fedstat.inference.reading.scores import usual_metric, usual_split
 
 #: Above so many cells (run, round, client) repeated rows are found by their number only, not one by one.
 _CELLS = 2**30
@@ -169,7 +171,7 @@ def reduce(
         t = np.searchsorted(rounds, seen)[t]
         kept = _column(batch, "kept")
         window = t >= first if kept is None else np.asarray(kept, bool)[rows]
-        sums.add(run, t, k, _values(batch)[rows], window)
+        sums.add(run, t, k, np.asarray(_column(batch, "value"), float)[rows], window)
     if wrong := [one for one in index["seed"].labels if not isinstance(one, int | np.integer)]:
         raise ValueError(f"column 'seed' must hold whole numbers, got {wrong[0]!r}. Number the seeds.")
     sums.refuse_repeats(len(rounds) - first)
@@ -199,21 +201,19 @@ def _run_numbers(runs: _Index, codes: Sequence[np.ndarray], sizes: tuple[int, in
 
 def _chosen(known: Mapping[tuple[str, str], Any], metric: str | None, split: str | None) -> tuple[str, str]:
     """Return metric and split to reduce, by default as `reduce` says."""
-    metrics, splits = (list(dict.fromkeys(pair[i] for pair in known)) for i in (0, 1))
+    metrics = list(dict.fromkeys(name for name, _ in known))
     if not known:
         raise ValueError("the history has no rows.")
+    metric = usual_metric(metrics) if metric is None else metric
     if metric is None:
-        metric = next((name for name in ("accuracy", "mse") if name in metrics), metrics[0])
-        if metric not in ("accuracy", "mse") and len(metrics) > 1:
-            raise ValueError(f"metric must be given, one of {', '.join(metrics)}.")
+        raise ValueError(f"metric must be given, one of {', '.join(metrics)}.")
     if metric not in metrics:
         raise ValueError(f"metric must be one of {', '.join(metrics)}, got {metric!r}.")
     splits = [s for m, s in known if m == metric]
     if split is None:
-        usual = next((name for name in ("test", "validation", "train") if name in splits), None)
-        if usual is None and len(splits) > 1:
-            raise ValueError(f"split must be given for {metric}, one of {', '.join(splits)}.")
-        split = usual or splits[0]
+        split = usual_split(splits) or (splits[0] if len(splits) == 1 else None)
+    if split is None:
+        raise ValueError(f"split must be given for {metric}, one of {', '.join(splits)}.")
     if split not in splits:
         raise ValueError(f"split must be one of {', '.join(splits)} for {metric}, got {split!r}.")
     return metric, split
@@ -293,9 +293,7 @@ def _add(
     low = int(cell.min())
     cell -= low
     finite = np.isfinite(value)
-    for name, weights in {"sum": value, "count": None, "gaps": None if finite.all() else ~finite}.items():
-        if weights is None and name == "gaps":
-            continue
+    for name, weights in {"sum": value, "count": None, **({} if finite.all() else {"gaps": ~finite})}.items():
         found = np.bincount(cell, weights)
         with np.errstate(invalid="ignore"):  # inf - inf
             sums[name].reshape(-1)[low : low + len(found)] += found
@@ -394,25 +392,14 @@ def _column(batch: Any, name: str) -> Any:
 
 def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
     """Return the labels of a column and the place of each row's label among them."""
-    import pandas as pd
     import pyarrow as pa
 
     column = _column(batch, name)
-    arrow = isinstance(column, pa.Array)
-    if (
-        pa.types.is_primitive(column.type)
-        if arrow
-        else isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
-    ):
+    if isinstance(column, pa.Array) and not pa.types.is_primitive(column.type):
+        column = column.dictionary_encode().to_pandas()
+    if isinstance(column, pa.Array) or (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"):
         labels, codes = _distinct(_numbers(batch, name))
         return labels.tolist(), codes
-    if arrow:
-        if column.null_count:
-            raise ValueError(
-                f"column {name!r} has {column.null_count} empty places; fill them or leave these rows out."
-            )
-        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
     if isinstance(column.dtype, pd.CategoricalDtype):
         found, codes = column.cat.categories, np.asarray(column.cat.codes)
     else:
@@ -424,14 +411,7 @@ def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
 
 def _numbers(batch: Any, name: str) -> np.ndarray:
     """Return a column of whole numbers, shape (n,)."""
-    column = _column(batch, name)
-    found = column.to_numpy(zero_copy_only=False) if hasattr(column, "null_count") else np.asarray(column)
+    found = np.asarray(_column(batch, name))
     if not np.issubdtype(found.dtype, np.integer):
         raise ValueError(f"column {name!r} must hold whole numbers, got {found.dtype}.")
     return found.astype(np.int64, copy=False)
-
-
-def _values(batch: Any) -> np.ndarray:
-    column = _column(batch, "value")
-    found = column.to_numpy(zero_copy_only=False) if hasattr(column, "null_count") else np.asarray(column)
-    return found.astype(float, copy=False)

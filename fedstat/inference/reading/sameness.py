@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import pandas as pd
+
+from fedstat.inference.formatting import listed
 from fedstat.inference.intervals.design import Design
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: In what runs may differ where ``across`` names it.
 ACROSS = ("data", "participants", "rounds")
@@ -58,7 +58,7 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
     ValueError
         If they differ in data or participants, and `across` does not allow it.
     """
-    said = dict[str, None]()
+    said = []
     for (one, first), (other, second) in combinations(configs.items(), 2):
         for name, words in (("data", _data(first, second)), ("participants", _participants(first, second))):
             if words and name not in across:
@@ -67,15 +67,14 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
                     f'difference with across="{name}".'
                 )
             if words:
-                said[f"{one} and {other} differ on purpose: {words}; pairs share the number of their seed alone."] = (
-                    None
-                )
+                shared = "pairs share the number of their seed alone"
+                said.append(f"{one} and {other} differ on purpose: {words}; {shared}.")
         varied = [", ".join(config.get("vary", ())) for config in (first, second)]
         if varied[0] != varied[1]:
-            said[f"{one} and {other} vary other sources over seeds ({varied[0]}; {varied[1]})."] = None
+            said.append(f"{one} and {other} vary other sources over seeds ({varied[0]}; {varied[1]}).")
         if words := settings_apart(first, second):
-            said[f"{one} and {other} differ in {words}."] = None
-    return list(said)
+            said.append(f"{one} and {other} differ in {words}.")
+    return said
 
 
 def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame | None) -> Design | None:
@@ -128,7 +127,7 @@ def held_sources(configs: Mapping[str, Mapping[str, Any]]) -> str:
             held |= dict.fromkeys(source for source in possible if source not in config["vary"])
     if not held:
         return ""
-    names = " and ".join(", ".join(held).rsplit(", ", 1))
+    names = listed(held)
     return f"{names[0].upper()}{names[1:]} were the same under every seed: it does not speak of others."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,19 @@ LOSSES = frozenset(
     ["log_loss", "loss", "mse", "rmse", "mae", "calibration_error", "error", "perplexity", "cross_entropy"]
 )
 _GAINS = frozenset(SHARES) - LOSSES - {"majority_share"}
+
+
+SPLITS = ("test", "validation", "train")
+
+
+def usual_split(splits: Collection[str]) -> str | None:
+    """Return the split that is measured on where nobody says it: test samples, else validation, else training."""
+    return next((one for one in SPLITS if one in splits), None)
+
+
+def usual_metric(metrics: Sequence[str]) -> str | None:
+    """Return the metric that is compared where nobody says it: accuracy, else mse, else the only one."""
+    return next((one for one in ("accuracy", "mse") if one in metrics), metrics[0] if len(metrics) == 1 else None)
 
 
 def better(metric: str) -> int:

@@ -295,7 +295,10 @@ def test_files_of_another_checkpoint_or_seed_are_named(tmp_path):
         shutil.copy(tmp_path / "before" / name, broken / name)
 
     for spoil, named in (
-        (lambda run: restored(run, rows), "clients/0/index.json is damaged .*not the file that manifest.json lists"),
+        (
+            lambda run: restored(run, rows),
+            "clients/0/index.json is damaged: it is not the file that manifest.json lists",
+        ),
         (lambda run: copied(run, "clients/1/index.json"), "clients/1/index.json is damaged"),
         (swapped, "clients/[01]/index.json is damaged"),
         (lambda run: copied(run, "metrics/00000.parquet"), "metrics/00000.parquet is damaged"),

@@ -191,18 +191,18 @@ def test_clients_need_two_methods():
 
 @pytest.mark.parametrize("m", [2, 5, 30])
 def test_ranks_stand_where_they_are_and_groups_are_joined(m):
-    at = np.linspace(1.1, m - 0.1, m)[::-1]
+    at = np.linspace(1.1, m - 0.1, m)
     names = [f"a method with a long label, number {i}" for i in range(m)]
     ranks = SimpleNamespace(
-        methods=names, mean_ranks=at, critical_difference=1.5, groups=[(names[-1], names[-2])], p=0.01, settings=9
+        methods=names, mean_ranks=at, critical_difference=1.5, groups=[(names[1], names[0])], p=0.01, settings=9
     )
     ax = draw_ranks(ranks)
     assert inside(ax)
     bars = [line for line in ax.lines if line.get_linewidth() > 2]
     assert len(bars) == 1
     low, high = bars[0].get_xdata()
-    assert low == pytest.approx(at[-1], abs=0.02 * m)
-    assert high == pytest.approx(at[-2], abs=0.02 * m)
+    assert low == pytest.approx(at[0], abs=0.02 * m)
+    assert high == pytest.approx(at[1], abs=0.02 * m)
     shown = [words.get_text() for words in ax.texts if words.get_text().endswith(")")]
     assert len(shown) == m
     assert shown[0].endswith(f"({at.min():.2f})")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from fedstat._files import complete_folder, sha256
 from fedstat.inference.analysis_plan import AnalysisPlan
-from fedstat.inference.reading.formats.tidy import COLUMNS, typed
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from fedstat.inference.reading.formats.tidy import COLUMNS, typed, whole
 
 _MANIFEST = "manifest.json"
 _TEXT = ("method", "estimand", "split", "metric")
@@ -48,10 +48,6 @@ class History:
 
     def batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with some of the columns; no others are read."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
         coded, columns = pa.dictionary(pa.int32(), pa.string()), [name for name in COLUMNS if name in wanted]
         read = list(dict.fromkeys([*columns, *(["metric"] if self.metric is not None else [])]))
         for path in self.files:
@@ -129,12 +125,19 @@ def facts(path: Path) -> tuple[History, dict[str, Any], pd.DataFrame | None, Pat
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / _MANIFEST} is damaged ({type(error).__name__}: {error}).") from error
     config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    if digest := config.get("plan"):
-        plan = folder / "plan.toml"
-        if not plan.is_file() or AnalysisPlan.read(plan).digest != digest:
-            raise ValueError(f"{plan} is missing or has been changed since the run began; put back what was there.")
+    plan_of(folder, config.get("plan"))
     plans = (place / "plan.toml" for place in dict.fromkeys((folder, path)))
     return history, config, clients_of(path), next((plan for plan in plans if plan.is_file()), None)
+
+
+def plan_of(folder: Path, digest: str | None) -> AnalysisPlan | None:
+    """Read the plan that a run began with, whose hash its configuration holds; None if there is none."""
+    if not digest:
+        return None
+    file = folder / "plan.toml"
+    if not file.is_file() or (plan := AnalysisPlan.read(file)).digest != digest:
+        raise ValueError(f"{file} is missing or has been changed since the run began; put back what was there.")
+    return plan
 
 
 def clients_of(path: Path) -> pd.DataFrame | None:
@@ -153,32 +156,14 @@ def read(history: History) -> pd.DataFrame:
     ValueError
         If a column is missing.
     """
-    import pyarrow as pa
-
-    return typed(pa.Table.from_batches(list(_whole(history))).unify_dictionaries().to_pandas())
-
-
-def _whole(history: History) -> Iterator[pa.RecordBatch]:
-    """Yield the rows, at least one batch of them, which may be empty."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     for file in history.files:
         if lacking := [name for name in COLUMNS if name not in pq.read_schema(file).names]:
             raise ValueError(f"{file} lacks the column {lacking[0]!r}.")
-    empty = True
-    for batch in history:
-        empty = False
-        yield batch
-    if empty:
-        yield pa.RecordBatch.from_pandas(pd.DataFrame({name: [] for name in COLUMNS}), preserve_index=False)
+    return typed(whole(history))
 
 
 def traffic(folder: Path) -> pd.DataFrame:
     """Read the bytes that travelled in a run, whose files have been `checked`."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     sums = json.loads((folder / _MANIFEST).read_bytes())["sha256"]
     tables = [pq.read_table(folder / name, read_dictionary=["method"]) for name in segments(sums, "traffic")]
     return pa.concat_tables(tables).unify_dictionaries().to_pandas()
@@ -210,12 +195,18 @@ def checked(path: Path, *names: str) -> Path:
         raise ValueError(f"{folder} was saved by an earlier fedstat, in another form; run it again.")
     sums = _sums(folder)
     listed = [[name] if "." in name else segments(sums, name) or [f"{name}/00000.parquet"] for name in names]
-    for name in chain.from_iterable(listed):
-        if not (folder / name).is_file():
-            raise ValueError(f"{folder} is no complete fedstat run: {name} is missing.")
+    check_files(folder, chain.from_iterable(listed), sums)
+    return folder
+
+
+def check_files(folder: Path, names: Iterable[str], sums: Mapping[str, str]) -> None:
+    """Refuse a run of which a file is missing, or has another checksum than its manifest says."""
+    names = list(names)
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        raise ValueError(f"{folder} is no complete fedstat run: {', '.join(missing)} is missing.")
+    for name in names:
         if sha256(folder / name) != sums.get(name):
             raise ValueError(f"{folder / name} is damaged: it is not the file that {_MANIFEST} lists.")
-    return folder
 
 
 def _sums(folder: Path) -> dict[str, Any]:

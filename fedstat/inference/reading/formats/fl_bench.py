@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from fedstat.inference.reading.formats.runs import first_line
 from fedstat.inference.reading.formats.tidy import Content, rows
 
 _COLUMN = re.compile(r"(accuracy|(?:micro|macro)_(?:precision|recall))_(train|val|test)_(before|after)")
@@ -34,9 +36,8 @@ _MEASURED = (
 
 def wrote(path: Path) -> bool:
     """Tell whether a CSV file has the columns of FL-bench."""
-    with path.open("rb") as file:
-        names = file.readline(10_000).decode("utf-8-sig", "replace").strip().split(",")
-    return names[0] == "epoch" and len(names) > 1 and all(map(_COLUMN.fullmatch, names[1:]))
+    names = first_line(path)
+    return names[:1] == ["epoch"] and len(names) > 1 and all(map(_COLUMN.fullmatch, names[1:]))
 
 
 def read(path: Path, given: Mapping[str, Any]) -> Content:
@@ -47,8 +48,6 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     ValueError
         If the file is no table of FL-bench, or if nothing tells its method or seed.
     """
-    import pandas as pd
-
     if not wrote(path):
         raise ValueError(f"{path} has no columns epoch, accuracy_test_before and the like, as FL-bench writes them.")
     try:
@@ -77,15 +76,7 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     tables = []
     for name in table:
         metric, split, stage = _COLUMN.fullmatch(str(name)).groups()  # type: ignore[union-attr]
-        tables.append(
-            rows(
-                method,
-                seed,
-                epochs + 1,
-                metric,
-                table[name] / 100,
-                split=_SPLITS[split],
-                estimand=f"{stage} local training",
-            )
-        )
-    return Content([pd.concat(tables, ignore_index=True).assign(setting=setting)], notes, _MEASURED)
+        model, values = f"{stage} local training", table[name] / 100
+        own = rows(method, seed, epochs + 1, metric, values, split=_SPLITS[split], estimand=model)
+        tables.append(own.assign(setting=setting))
+    return Content(tables, notes, _MEASURED)

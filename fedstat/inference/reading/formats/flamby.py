@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.reading.formats.runs import text_table, whole
 from fedstat.inference.reading.formats.tidy import RUN, Content
@@ -48,8 +49,6 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     ValueError
         If the file is damaged, has no column seed, or measures a method twice; or if nothing tells the metric.
     """
-    import pandas as pd
-
     table = text_table(path, "FLamby")
     if not {*_COLUMNS, "seed"} <= {*table}:
         raise ValueError(f"{path} must have the columns {', '.join(_COLUMNS)} and seed, got {', '.join(table)}.")

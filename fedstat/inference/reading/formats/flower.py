@@ -68,8 +68,6 @@ def read(path: Path, given: Mapping[str, Any], content: Any = None) -> Content:
     ValueError
         If the file has no known form, or if nothing tells its method or seed.
     """
-    import pandas as pd
-
     name = "result" if content is not None else repr(path.name)
     content = _content(path) if content is None else content
     config = content.get("run_config", {}) if isinstance(content, dict) else {}
@@ -96,7 +94,7 @@ def read(path: Path, given: Mapping[str, Any], content: Any = None) -> Content:
     ]
     if not tables:
         raise ValueError(f"{path} holds no numbers by round as Flower's apps write them; write CSV instead.")
-    return Content([pd.concat(tables, ignore_index=True)], (_NOTE,), _MEASURED)
+    return Content(tables, (_NOTE,), _MEASURED)
 
 
 def _content(path: Path) -> Any:

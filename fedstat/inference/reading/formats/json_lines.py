@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 LINES = (".jsonl", ".ndjson")
 
@@ -55,8 +54,6 @@ def frame(path: Path) -> pa.Table:
     ValueError
         Those of `objects`; or if a key has values of several kinds.
     """
-    import pyarrow as pa
-
     entries = objects(path)
     names = dict.fromkeys(name for entry in entries for name in entry)
     found = {}

@@ -39,8 +39,6 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     ValueError
         If a file is damaged, the run has no metrics, or nothing tells its method or seed.
     """
-    import pandas as pd
-
     meta, tag = _meta(path), path / "tags" / "mlflow.runName"
     name = tag.read_text(encoding="utf-8") if tag.is_file() else meta.get("run_name", path.name)
     if (told := _parameter(path, METHOD)) is not None:
@@ -61,7 +59,7 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
         raise ValueError(f"{path} holds no metrics.")
     unfinished = meta.get("status", _FINISHED) != _FINISHED
     notes = (ONE, NOTE, *[f"run {name} of MLflow did not finish"] * unfinished)
-    return Content([pd.concat(tables, ignore_index=True)], notes)
+    return Content(tables, notes)
 
 
 def _meta(run: Path) -> dict[str, str]:

@@ -53,8 +53,6 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     ValueError
         If the file is damaged or holds no results, or if its name does not tell the algorithm.
     """
-    import pandas as pd
-
     try:
         import h5py
     except ImportError:
@@ -81,8 +79,9 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
         ]
     if not tables:
         raise ValueError(f"{path} holds no results of PFLlib ({', '.join(_METRICS)}); it has {', '.join(others)}.")
-    table = pd.concat(tables, ignore_index=True)
-    return Content([table.assign(setting=dataset) if dataset else table], _NOTES, _MEASURED)
+    if dataset:
+        tables = [table.assign(setting=dataset) for table in tables]
+    return Content(tables, _NOTES, _MEASURED)
 
 
 def _named(path: Path, given: Mapping[str, Any]) -> tuple[str | None, str, int]:

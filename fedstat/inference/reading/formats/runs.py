@@ -11,15 +11,13 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.reading.formats.tables import variant
 from fedstat.inference.reading.formats.tidy import METRICS, rows
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Named = tuple[str, int]
 #: Names under which people keep the method and the seed of a run.
@@ -56,8 +54,6 @@ def text_table(path: Path, tool: str) -> pd.DataFrame:
     ValueError
         If it is empty or no CSV file.
     """
-    import pandas as pd
-
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more cells than the header in every line
@@ -107,8 +103,6 @@ def measured(name: str) -> tuple[str, str]:
 
 def whole(cells: pd.Series, source: Path) -> list[int]:
     """Return the cells of a column as whole numbers."""
-    import pandas as pd
-
     numbers = pd.to_numeric(cells, errors="coerce").to_numpy(float)
     if (bad := ~((np.floor(numbers) == numbers) & (np.abs(numbers) < 2**53))).any():
         value = cells.iloc[int(bad.argmax())]
@@ -118,7 +112,7 @@ def whole(cells: pd.Series, source: Path) -> list[int]:
 
 def wide(
     table: pd.DataFrame, step: str, columns: Mapping[str, tuple[Named, str]], source: Path
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
+) -> tuple[list[pd.DataFrame], tuple[str, ...]]:
     """Return the tidy rows of columns of values by step, and the names of those that hold no numbers.
 
     Parameters
@@ -136,8 +130,6 @@ def wide(
     ValueError
         If steps are not whole, or nothing holds numbers, or a column of a known metric does not.
     """
-    import pandas as pd
-
     tables, others = [], []
     for column, ((method, seed), name) in columns.items():
         own = table[table[column] != ""]
@@ -152,4 +144,4 @@ def wide(
         tables.append(rows(method, seed, whole(own[step], source), metric, values, split=split))
     if not any(map(len, tables)):
         raise ValueError(f"{source} holds no numbers by step.")
-    return pd.concat(tables, ignore_index=True), tuple(others)
+    return tables, tuple(others)

@@ -7,15 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedstat.inference.reading.formats.tidy import BESIDE, COLUMNS, METRICS, RUN, TEXT, UNNAMED
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Names of columns that other programs use, without case and marks, by ours. They are suggested, never guessed.
 _VARIANTS = {
@@ -34,6 +32,8 @@ _VARIANTS = {
     "value": "score result",
 }
 _OURS = (*COLUMNS, *BESIDE)
+_KNOWN = {ours.replace("_", ""): ours for ours in (*_OURS, *METRICS)}
+_KNOWN |= {word: ours for ours, words in _VARIANTS.items() for word in words.split()}
 _DEFAULTS: dict[str, Any] = {"round": 0, "client": RUN, "estimand": UNNAMED, "split": "test"}
 _WORDS = {
     "seed": "the files of a method are its seeds 0, 1, ...",
@@ -174,7 +174,8 @@ class Table:
             )
         try:
             if kind == _CODED:
-                return column.cast(_CODED) if pa.types.is_dictionary(column.type) else _encoded(column)
+                coded = pa.types.is_dictionary(column.type)
+                return column.cast(_CODED) if coded else column.cast(pa.string()).dictionary_encode()
             return column.cast(kind)
         except pa.ArrowException:
             bad = pa.array([not _fits(column.slice(i, 1), kind) for i in range(len(column))])
@@ -222,10 +223,10 @@ def open_table(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{path} has two columns {twice[0]!r}; rename one.")
     mapping = _mapping(path, columns or {}, names)
-    ours = {name: mapping.get(name, name) for name in names}
-    percent = {name for name, of in ours.items() if of is not None and of.endswith(" %")}
-    ours = {name: of.removesuffix(" %") if of is not None else None for name, of in ours.items()}
-    for target in {of for of in ours.values() if of is not None}:
+    told = {name: of for name in names if (of := mapping.get(name, name)) is not None}
+    percent = {name for name, of in told.items() if of.endswith(" %")}
+    ours = {name: of.removesuffix(" %") for name, of in told.items()}
+    for target in {*ours.values()}:
         same = [name for name, of in ours.items() if of == target]
         if len(same) > 1:
             raise ValueError(f"{path}: columns {same[0]!r} and {same[1]!r} are both {target!r}; map one to None.")
@@ -237,7 +238,7 @@ def open_table(
     wide = {
         name: of
         for name, of in ours.items()
-        if of is not None and of not in _OURS and (of in METRICS or name in mapping or metric in (of, name))
+        if of not in _OURS and (of in METRICS or name in mapping or metric in (of, name))
     }
     only = None
     if value is not None and "metric" in found:
@@ -246,8 +247,9 @@ def open_table(
         plain = variant(value)
         named = metric or (plain if plain in METRICS else None if plain == "value" else value)
         if named is None or wide:
+            beside = f" beside {', '.join(wide)}" if wide else ""
             raise ValueError(
-                f"{path} has a column 'value'{f' beside {_listed(wide)}' * bool(wide)} but none that names the metric; "
+                f"{path} has a column 'value'{beside} but none that names the metric; "
                 + ("map what is not wanted to None." if wide else "give metric='accuracy' or the like.")
             )
         values = {value: named}
@@ -260,13 +262,13 @@ def open_table(
     if missing or not values:
         lacks = [f"column {name!r}" for name in missing] + ["column of values, such as 'accuracy'"] * (not values)
         raise ValueError(
-            f"{path} has no {' and no '.join(lacks)}; its columns are {_listed(names)}. "
+            f"{path} has no {' and no '.join(lacks)}; its columns are {', '.join(names)}. "
             f"{_proposal(unread, found, values)}"
         )
     assumed = [name for name in ("seed", *_DEFAULTS) if name not in found]
     if variants := {name: of for name, of in _proposals(unread).items() if of in assumed}:
         raise ValueError(
-            f"{path} has no column {next(iter(variants.values()))!r}, but {_listed(variants)}: did you mean "
+            f"{path} has no column {next(iter(variants.values()))!r}, but {', '.join(variants)}: did you mean "
             f"columns={variants}? Map a column to None to leave it out."
         )
     notes = [f"no column {name}: {_WORDS[name]}" for name in assumed]
@@ -293,7 +295,7 @@ def _mapping(path: Path, columns: Mapping[str, str | None], names: Sequence[str]
                 f"columns maps the file's names to fedstat's, and {path} has no column {name!r}: write "
                 f"columns={{{of!r}: {name!r}}}."
             )
-        raise ValueError(f"columns names {name!r}, which {path} does not have; its columns are {_listed(names)}.")
+        raise ValueError(f"columns names {name!r}, which {path} does not have; its columns are {', '.join(names)}.")
     return dict(columns)
 
 
@@ -312,11 +314,7 @@ def _proposals(names: Sequence[str]) -> dict[str, str]:
 
 def variant(name: str) -> str | None:
     """Return which of our names a column's name is a variant of."""
-    plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    for ours, words in _VARIANTS.items():
-        if plain in words.split() or plain == ours.replace("_", ""):
-            return ours
-    return next((ours for ours in (*_OURS, *METRICS) if plain == ours.replace("_", "")), None)
+    return _KNOWN.get(re.sub(r"[^a-z0-9]", "", name.lower()))
 
 
 def _header(path: Path) -> tuple[list[str], str]:
@@ -361,15 +359,7 @@ def _fits(column: pa.Array, kind: pa.DataType) -> bool:
     return True
 
 
-def _encoded(column: pa.Array) -> pa.Array:
-    return column.cast(pa.string()).dictionary_encode()
-
-
 def _repeated(value: Any, n: int) -> pa.Array:
     if isinstance(value, str):
         return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), n), pa.array([value]))
     return pa.repeat(pa.scalar(value, pa.int64()), n)
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(str, names))

@@ -43,4 +43,4 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
         raise ValueError(f"{path} is not named run-RUN-tag-TAG.csv; name it so, or give metric='accuracy' or the like.")
     run = named([place[1] if place else path.stem], given, path)[0]
     history, _ = wide(table, "Step", {"Value": (run, tag)}, path)
-    return Content([history], (ONE, NOTE, "TensorBoard hands out a sample of the steps where they are more than 1,000"))
+    return Content(history, (ONE, NOTE, "TensorBoard hands out a sample of the steps where they are more than 1,000"))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.reading.reduction import Reduced
 from fedstat.inference.reading.scores import SHARES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TEXT = ("method", "estimand", "split", "metric", "setting")
 WHOLE = ("seed", "round", "client", "samples")
@@ -37,7 +35,7 @@ class Content:
     Attributes
     ----------
     batches : iterable of DataFrame or pyarrow.RecordBatch
-        The rows.
+        The rows; it can be passed over several times.
     notes : sequence of str
         What was assumed about them, and what was not read.
     measured : str, optional
@@ -57,8 +55,6 @@ def rows(
     method: str, seed: int, rounds: Sequence[int], metric: str, values: Any, *, split: str, estimand: str = UNNAMED
 ) -> pd.DataFrame:
     """Return the tidy rows of one metric of one run that was measured as a whole, a row for each round."""
-    import pandas as pd
-
     return pd.DataFrame(
         {
             "method": method,
@@ -71,6 +67,16 @@ def rows(
             "value": np.asarray(values, float),
         }
     )
+
+
+def whole(batches: Iterable[Any]) -> pd.DataFrame:
+    """Return batches as one table in memory, without rows if there are none."""
+    import pyarrow as pa
+
+    found = list(batches)
+    if found and not isinstance(found[0], pd.DataFrame):
+        return pa.Table.from_batches(found).unify_dictionaries().to_pandas()
+    return pd.concat(found or [pd.DataFrame(columns=list(COLUMNS))], ignore_index=True)
 
 
 def typed(table: pd.DataFrame) -> pd.DataFrame:

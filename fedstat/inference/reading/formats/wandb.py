@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fedstat.inference.reading.formats.json_lines import LINES, objects
 from fedstat.inference.reading.formats.runs import NOTE, ONE, named, text_table, wide
 from fedstat.inference.reading.formats.tidy import Content
@@ -36,8 +38,6 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
         If the file is damaged or of another form; if a panel is grouped, since means over runs are no runs; or if
         nothing tells the method or the seed of a run.
     """
-    import pandas as pd
-
     if path.name.lower().endswith(LINES):
         logged = [{name: str(value) for name, value in of.items() if value is not None} for of in objects(path)]
         table = pd.DataFrame(logged, dtype=str).fillna("")
@@ -65,4 +65,4 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
             notes.append("wandb drew several steps as one point of the panel: a value is their mean")
     history, others = wide(table, step, columns, path)
     notes += [f"rounds are the column {step!r} of wandb"] + [f"columns not read: {', '.join(others)}"] * bool(others)
-    return Content([history], tuple(notes))
+    return Content(history, tuple(notes))
