@@ -30,8 +30,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import fedstat as fs
 from fedstat.data import Clients, Samples
 from fedstat.federated.client.network import Model, build
-from fedstat.federated.engine.cost import cost
-from fedstat.federated.engine.executor import ExecutorName
+from fedstat.federated.engine.executor import ExecutorName, cost
 
 Turn = Callable[[], None]
 

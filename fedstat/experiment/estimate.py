@@ -18,8 +18,7 @@ from fedstat._mapped import Mapped
 from fedstat.data import Clients, Samples
 from fedstat.experiment.build import Setup, naming
 from fedstat.experiment.config import Experiment
-from fedstat.federated.engine.cost import COPIES, chunk_size, cost
-from fedstat.federated.engine.executor import choose, here
+from fedstat.federated.engine.executor import COPIES, choose, chunk_size, cost, here
 from fedstat.federated.method import State, own_steps
 from fedstat.federated.rounds import Round, participants
 from fedstat.federated.store import IN_MEMORY_BYTES

@@ -62,7 +62,7 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
         )
     except (FloatingPointError, ValueError) as error:
         raise type(error)(f"tune, {error}") from None
-    announce("the run, with what was chosen", progress)
+    announce(progress, "the run, with what was chosen")
     table = pd.concat([_rows(label, tuning) for label, tuning in found.items()], ignore_index=True)
     with atomic_file(out / "tuning.csv") as path:
         table.to_csv(path, index=False)

@@ -19,12 +19,11 @@ from fedstat.federated.client.local import Training
 from fedstat.federated.client.losses import choose_task
 from fedstat.federated.client.network import Model, Params
 from fedstat.federated.client.samples import StackedSamples
-from fedstat.federated.engine.evaluation import evaluate
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, State, Update, rows, stack
 from fedstat.federated.replicate import check_samples
-from fedstat.federated.rounds import make_federation
+from fedstat.federated.rounds import evaluate, make_federation
 from fedstat.federated.route import Equipment
 
 _MOST = 2**31 - 1

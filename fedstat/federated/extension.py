@@ -13,21 +13,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from fedstat._checks import whole
-from fedstat._digest import digest
 from fedstat.data import Clients
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import NAMES, Executor, ExecutorName, RemoteExecutor
 from fedstat.federated.federate import carry_out, measured_splits, observed
-from fedstat.federated.fingerprint import differences, of_seeds
-from fedstat.federated.history import appended
+from fedstat.federated.fingerprint import differences, digest, of_seeds
+from fedstat.federated.history import COLUMNS, DTYPES, TEXT
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.federated.patience import Patience
 from fedstat.federated.plan import Plan, Population, make_plan, seeds_of
-from fedstat.federated.record.checkpoints import Checkpoints
 from fedstat.federated.record.progress import Shown
 from fedstat.federated.record.result import Result, load
 from fedstat.federated.record.run_folder import check_free, sole_writer
@@ -131,10 +130,10 @@ def extend(
         part = None if place is None else place.with_name(f".{place.name}.seeds")
         if new:
             plan = planned(new)
-            checkpoints = Checkpoints(None if checkpoint is None else whole("checkpoint", checkpoint, 1))
+            checkpoint = None if checkpoint is None else whole("checkpoint", checkpoint, 1)
             splits, evaluated = measured_splits(plan, config["validate"], stop), from_ranges(config["evaluated"])
             wanted = Wanted(
-                config["rounds_asked"], evaluated, splits, measured, config["trained"], stop, checkpoints=checkpoints
+                config["rounds_asked"], evaluated, splits, measured, config["trained"], stop, checkpoint=checkpoint
             )
             before = _before(part, plan, config["seeds"])
             if before is None or not before.config["finished"]:
@@ -241,7 +240,7 @@ def _joined(here: Result, there: Result) -> Result:
         return {key: found[key] for key in keys if key in found}
 
     def table(name: str) -> pd.DataFrame:
-        rows = appended(getattr(here, name), [getattr(there, name)])
+        rows = _appended(getattr(here, name), [getattr(there, name)])
         place = {key: i for i, key in enumerate(keys)}
         labels = rows["method"].cat.categories
         known = np.array([[place.get((label, seed), -1) for seed in seeds] for label in labels])
@@ -267,4 +266,27 @@ def _joined(here: Result, there: Result) -> Result:
             "device": there.config["device"],
             "rounds": max(here.config["rounds"], there.config["rounds"]),
         },
+    )
+
+
+def _appended(before: pd.DataFrame | None, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Append later rounds to a tidy table; columns of text become categories.
+
+    It costs the conversion of the new rounds, and a copy of the table.
+    """
+    if not parts:
+        return pd.DataFrame(columns=list(COLUMNS)).astype(DTYPES) if before is None else before
+    columns = list(parts[0].columns if before is None else before.columns)
+    text = [name for name in columns if name in TEXT]
+    joined = pd.concat([part.astype(dict.fromkeys(text, "object")) for part in parts], ignore_index=True)
+    new = joined[columns].astype(dict.fromkeys(text, "category"))
+    if before is None or before.empty:
+        return new
+    return pd.DataFrame(
+        {
+            name: union_categoricals([before[name], new[name]], sort_categories=True)
+            if name in text
+            else np.concatenate([before[name], new[name]])
+            for name in columns
+        }
     )

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedstat._checks import whole
-from fedstat._digest import digest
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor
 from fedstat.federated.engine.own_parts import rehearse_metrics
-from fedstat.federated.history import warn_of_missing
+from fedstat.federated.fingerprint import digest, plain
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.patience import Patience
-from fedstat.federated.plain import plain
 from fedstat.federated.plan import Plan, Population, choose_sources, make_plan
-from fedstat.federated.record.checkpoints import Checkpoints, sigterm_waits
+from fedstat.federated.record.checkpoints import sigterm_waits
 from fedstat.federated.record.progress import Shown, announce, shown
 from fedstat.federated.record.result import Result
+from fedstat.federated.record.rows import Rows
 from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Recorder, Wanted
 from fedstat.federated.rounds import Round, loop
-from fedstat.inference import AnalysisPlan
+from fedstat.inference import AnalysisPlan, count_missing
 
 
 def federate(
@@ -174,7 +177,7 @@ def federate(
     dtype: int64
     """
     rounds, evaluated = whole("rounds", rounds, 1), _evaluated_rounds(evaluate_at, rounds)
-    checkpoints = Checkpoints(None if checkpoint is None else whole("checkpoint", checkpoint, 1))
+    checkpoint = None if checkpoint is None else whole("checkpoint", checkpoint, 1)
     if resume is not None and not isinstance(resume, Result):
         raise ValueError(f"resume must be a Result, as fs.load returns it, got {resume!r}.")
     if stop is not None and not isinstance(stop, Patience):
@@ -183,10 +186,10 @@ def federate(
     varying = choose_sources(vary, clients, model)
     ready = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, varying)
     analysis = _planned(plan, ready, resume)
-    config = ready.config | observed(validate, measured, trained, stop, analysis)
-    ready = replace(ready, config=config, analysis=analysis)
+    seen = observed(validate, measured, trained, stop, analysis)
+    ready = replace(ready, config=ready.config | seen, analysis=analysis)
     splits = measured_splits(ready, validate, stop)
-    wanted = Wanted(rounds, evaluated, splits, measured, trained, stop, checkpoints=checkpoints)
+    wanted = Wanted(rounds, evaluated, splits, measured, trained, stop, checkpoint=checkpoint)
     return carry_out(ready, wanted, resume, folder, progress)
 
 
@@ -242,7 +245,8 @@ def rounds(
 def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | Path | None, progress: Shown) -> Result:
     """Run what is all set, or continue it; it raises the errors of `federate`."""
     first = 0 if resume is None else resume.check_continues(plan.config, wanted.rounds)
-    rehearse_metrics(wanted.metrics, next(iter(plan.replicates.values())))
+    if wanted.metrics:
+        rehearse_metrics(wanted.metrics, next(iter(plan.replicates.values())))
     with (
         nullcontext() if folder is None else sole_writer(folder) as place,
         shown(first, wanted.rounds, progress) as advance,
@@ -255,21 +259,28 @@ def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | P
         )
         advance(steps=0)
         for label in plan.methods:
-            announce(f"{label}: {runs[label, next(iter(plan.replicates))].route}", progress)
+            announce(progress, f"{label}:", runs[label, next(iter(plan.replicates))].route)
         recorder, done = Recorder(plan, runs, replace(wanted, folder=place), resume, advance), first
         if place is not None and plan.analysis is not None and resume is None:
             recorder.save(0, place)  # before the first round
-        with sigterm_waits(place is not None) as terminated:
-            for round in loop(runs, first, plan.participation):
+        with nullcontext(lambda: False) if place is None else sigterm_waits() as terminated:
+            for round in islice(loop(runs, first, plan.participation), wanted.rounds - first):
                 recorder.keep(round, terminated)
                 done = round.number
-                if done == wanted.rounds:
-                    break
             if place is not None and done == first:  # all had come to their end already
                 recorder.save(done, place)
     result = recorder.result(done)
-    warn_of_missing(result.rows("history").parts())
+    _warn_of_missing(result.rows("history"))
     return result
+
+
+def _warn_of_missing(history: Rows) -> None:
+    """Warn of methods whose outputs were not all finite: a mean by pandas would leave the missing values out."""
+    if all(np.isfinite(part["value"]).all() for part in history.parts()):
+        return
+    losses = (part[part["metric"].isin(("log_loss", "mse"))] for part in history.parts())
+    for method, words in count_missing(losses).items():
+        warnings.warn(f"{method}: {words}. fs.compare counts them; a mean by pandas does not.", RuntimeWarning, 3)
 
 
 def observed(

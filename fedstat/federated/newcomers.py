@@ -13,14 +13,13 @@ from fedstat.federated.client.local import training_of
 from fedstat.federated.client.network import MIXED, TF32, Network, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.engine.evaluation import evaluate
 from fedstat.federated.engine.rehearsal import outputs_of
+from fedstat.federated.fingerprint import plain
 from fedstat.federated.history import COLUMNS
 from fedstat.federated.method import Predictor, on_device, stack
-from fedstat.federated.plain import plain
 from fedstat.federated.record.result import Result
 from fedstat.federated.replicate import make_replicate
-from fedstat.federated.rounds import Key, make_federation
+from fedstat.federated.rounds import Key, evaluate, make_federation
 from fedstat.federated.route import Equipment
 
 

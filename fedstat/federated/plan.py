@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from fedstat._checks import number, whole
-from fedstat._digest import digest
 from fedstat._random import SEEDS
 from fedstat._workers import connected
 from fedstat.data import Clients
@@ -28,10 +27,10 @@ from fedstat.federated.client.seeds import Seeds, check_vary
 from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, check_executor
 from fedstat.federated.engine.own_parts import rehearse_method, rehearse_parts
 from fedstat.federated.engine.ray import RayExecutor
-from fedstat.federated.engine.rehearsal import outputs_of, rehearse
-from fedstat.federated.history import clients_table
+from fedstat.federated.engine.rehearsal import is_own, outputs_of, rehearse
+from fedstat.federated.fingerprint import digest, plain
+from fedstat.federated.history import CLIENT_DTYPES
 from fedstat.federated.method import Method, State
-from fedstat.federated.plain import plain
 from fedstat.federated.replicate import Replicate, make_replicate
 from fedstat.federated.rounds import Key, Run, check_size, start_run
 from fedstat.federated.route import Equipment
@@ -76,8 +75,14 @@ class Plan:
     analysis: AnalysisPlan | None = None
 
     def clients(self) -> pd.DataFrame:
-        """Tabulate the clients of every seed; see `Result.clients`."""
-        return clients_table({seed: replicate.clients for seed, replicate in self.replicates.items()})
+        """Tabulate who takes part under each seed: a row per client, with its name and number of samples by split."""
+        tables = []
+        for seed, replicate in self.replicates.items():
+            held = replicate.clients
+            who = {"seed": seed, "client": np.arange(len(held)), "name": list(held.names)}
+            counts = {split: samples.n for split, samples in held.splits.items()}
+            tables.append(pd.DataFrame(who | dict.fromkeys(("train", "validation", "test"), 0) | counts))
+        return pd.concat(tables, ignore_index=True).astype(CLIENT_DTYPES)
 
     def start(
         self, states: Mapping[Key, State] | None = None, note: Callable[[Key], None] | None = None
@@ -124,8 +129,8 @@ def make_plan(
     check_device(device)
     methods, seeds = _labels(method), seeds_of(seed)
     trained = _trained(training, methods)
-    first_label = next(iter(methods))
-    training = trained[first_label] if all(one == trained[first_label] for one in trained.values()) else trained
+    first_label, some = next(iter(trained.items()))
+    training = some if all(one == some for one in trained.values()) else trained
     _check_range(dtype, *trained.values(), *methods.values())
     keyed = [Seeds(s, seeds[0] if first is None else first, vary) for s in seeds]
     replicates = _replicates(clients, model, keyed, dtype, device)
@@ -144,6 +149,8 @@ def make_plan(
     executor = RayExecutor() if executor == "ray" else executor
     with products(tf32=dtype == TF32):
         executor, known = _rehearsed(executor, methods, trained, task, first_of_all)
+    distinct = {replicate.offset: replicate.clients for replicate in replicates.values()}
+    codes = {label: digest(one) for label, one in trained.items()}
     config = {
         "methods": {label: plain(one) for label, one in methods.items()},
         "model": plain(model),
@@ -155,13 +162,13 @@ def make_plan(
         "device": str(device),
         "vary": list(vary),
         "loss": task,
-        **_hashes(methods, training, replicates),
+        **_hashes(methods, replicates, distinct),
+        "training_code": codes if training is trained else codes[first_label],
     }
-    distinct = {replicate.offset: replicate.clients.train for replicate in replicates.values()}
-    samples = StackedSamples.stack(list(distinct.values()), floating(dtype), device)
-    equipment = {digest(one): Equipment(task, one, samples, executor, chunk, dtype == TF32) for one in trained.values()}
-    of_each = {label: equipment[digest(one)] for label, one in trained.items()}
-    return Plan(methods, model, training, replicates, participation, of_each, config)
+    samples = StackedSamples.stack([held.train for held in distinct.values()], floating(dtype), device)
+    made = {codes[name]: Equipment(task, one, samples, executor, chunk, dtype == TF32) for name, one in trained.items()}
+    equipment = {label: made[code] for label, code in codes.items()}
+    return Plan(methods, model, training, replicates, participation, equipment, config)
 
 
 def _rehearsed(
@@ -175,9 +182,11 @@ def _rehearsed(
 
     def right(name: ExecutorName) -> ExecutorName:
         name = rehearse(replicate.network, replicate.clients.train, name)
-        name = rehearse_parts(trained.values(), replicate, name)
+        if any(is_own(part) for one in trained.values() for part in (one.loss, one.optimizer, one.schedule)):
+            name = rehearse_parts(trained.values(), replicate, name)
         for label, method in methods.items():
-            name = rehearse_method(method, trained[label], task, replicate, name)
+            if is_own(method):
+                name = rehearse_method(method, trained[label], task, replicate, name)
         return name
 
     if isinstance(executor, RayExecutor):
@@ -192,10 +201,9 @@ def _rehearsed(
 
 
 def _hashes(
-    methods: Mapping[str, Method], training: AnyTraining, replicates: Mapping[int, Replicate]
+    methods: Mapping[str, Method], replicates: Mapping[int, Replicate], distinct: Mapping[int, Clients]
 ) -> dict[str, Any]:
-    """Return what must be the same for a run to be continued, by seed and label."""
-    distinct = {replicate.offset: replicate.clients for replicate in replicates.values()}
+    """Return what must be the same for a run to be continued, by seed and label; `distinct` data by offset."""
     data = {offset: fingerprint.of_clients(held) for offset, held in distinct.items()}
     return {
         "classes": {str(s): plain(replicate.clients.classes or ()) for s, replicate in replicates.items()},
@@ -205,9 +213,6 @@ def _hashes(
             for s, replicate in replicates.items()
         },
         "code": {label: digest(m) for label, m in methods.items()},
-        "training_code": digest(training)
-        if isinstance(training, Training)
-        else {label: digest(one) for label, one in training.items()},
         "python": platform.python_version(),  # bytecode, by which own code is hashed, is of one version
     }
 

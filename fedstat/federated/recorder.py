@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from fedstat.federated.history import COLUMNS, DTYPES, TRAFFIC_DTYPES, traffic_table
+from fedstat.federated.history import COLUMNS, DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import State
 from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
@@ -22,7 +22,7 @@ from fedstat.federated.record.progress import in_brief
 from fedstat.federated.record.result import Result
 from fedstat.federated.record.rows import Growing, Rows, Segment
 from fedstat.federated.record.run_folder import aside
-from fedstat.federated.rounds import Key, Round, Run
+from fedstat.federated.rounds import Key, Round, Run, traffic_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,8 @@ class Wanted:
         When a method under a seed ends.
     folder : Path, optional
         Where checkpoints are written.
-    checkpoints : Checkpoints
-        When.
+    checkpoint : int, optional
+        Rounds between them; by default time decides (`Checkpoints`).
     """
 
     rounds: int
@@ -56,7 +56,7 @@ class Wanted:
     trained: bool = False
     stop: Patience | None = None
     folder: Path | None = None
-    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    checkpoint: int | None = None
 
 
 class Recorder:
@@ -79,23 +79,27 @@ class Recorder:
     def __init__(
         self, plan: Plan, runs: Mapping[Key, Run], wanted: Wanted, before: Result | None, advance: Callable[..., None]
     ) -> None:
-        self.plan, self.runs, self.wanted, self.before, self.advance = plan, runs, wanted, before, advance
-        spare = None if wanted.folder is None else aside(wanted.folder)
-        history, traffic = Rows(DTYPES), Rows(TRAFFIC_DTYPES)
+        self.plan, self.runs, self.wanted, self.advance = plan, runs, wanted, advance
+        self.kept: dict[Key, State] = {}
+        self.records: Mapping[Key, Mapping[str, np.ndarray]] = {}  # of the rounds before
+        self.looks: dict[str, Any] = {}
+        history, traffic, evaluated = Rows(DTYPES), Rows(TRAFFIC_DTYPES), wanted.evaluated
         if before is not None:
-            history, traffic = before.rows("history"), before.rows("traffic")
+            history, traffic, config = before.rows("history"), before.rows("traffic"), before.config
+            self.kept, self.records = dict(before.kept), before.records
+            self.looks = {name: value for name, value in config.items() if name == "looks"}
+            evaluated = {t for t in from_ranges(config["evaluated"]) if t <= config["rounds"]}
+            evaluated |= {t for t in wanted.evaluated if t > config["rounds"]}
+        spare = None if wanted.folder is None else aside(wanted.folder)
         self.history, self.traffic = Growing("metrics", history, spare), Growing("traffic", traffic, spare)
         self.clients = plan.clients()
         self.who: Segment | None = None  # the file of the clients, once it is written
-        evaluated = wanted.evaluated
-        if before is not None:
-            done, listed = before.config["rounds"], from_ranges(before.config["evaluated"])
-            evaluated = {t for t in listed if t <= done} | {t for t in evaluated if t > done}
         self.evaluated = as_ranges(evaluated)
-        self.kept: dict[Key, State] = {} if before is None else dict(before.kept)
         self.latest: list[pd.DataFrame] = []
         self.curves: dict[Key, dict[int, float]] = {key: {} for key in runs}
         self.trained, self.begun = 0, perf_counter()
+        if wanted.folder is not None:
+            self.checkpoints = Checkpoints(wanted.checkpoint)
         if before is None:
             self.traffic.add(traffic_table([run.prelude() for run in runs.values()]))
             if 0 in wanted.evaluated:
@@ -115,8 +119,8 @@ class Recorder:
         if round.number in self.wanted.evaluated:
             self._measure(round)
         folder, last = self.wanted.folder, round.number == self.wanted.rounds or self.stopped
-        if folder is not None and (last or ending() or self.wanted.checkpoints.due(round.number)):
-            with self.wanted.checkpoints.saving():
+        if folder is not None and (last or ending() or self.checkpoints.due(round.number)):
+            with self.checkpoints.saving():
                 self.save(round.number, folder)
             if ending():
                 raise Terminated(
@@ -139,22 +143,20 @@ class Recorder:
 
     def result(self, rounds: int) -> Result:
         """Return the run as it stands after so many rounds."""
-        before = {} if self.before is None else self.before.records
-        known = {} if self.before is None else self.before.config
         return Result(
             history=cast("Any", self.history.rows(self._best())),
             traffic=cast("Any", self.traffic.rows()),
             clients=self.clients,
             states={key: run.state for key, run in self.runs.items()},
             kept=dict(self.kept),
-            records={key: _joined(before.get(key, {}), run.records) for key, run in self.runs.items()},
+            records={key: _joined(self.records.get(key, {}), run.records) for key, run in self.runs.items()},
             config={
                 **self.plan.config,
                 "rounds": int(rounds),
                 "rounds_asked": self.wanted.rounds,
                 "finished": self.stopped or rounds == self.wanted.rounds,
                 "evaluated": self.evaluated,
-                **{name: value for name, value in known.items() if name == "looks"},
+                **self.looks,
             },
             model=self.plan.model,
             methods=self.plan.methods,

@@ -1,4 +1,4 @@
-"""Runs, and the round loop: receive, train, aggregate."""
+"""Runs, and the round loop: receive, train, aggregate, evaluate."""
 
 from __future__ import annotations
 
@@ -19,20 +19,33 @@ from fedstat._memory import in_words, machine_memory
 from fedstat._random import stream
 from fedstat.federated.client.local import Phase
 from fedstat.federated.client.network import Network, Params, products
+from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.codec import size
-from fedstat.federated.engine.evaluation import evaluate
-from fedstat.federated.engine.executor import RemoteExecutor
+from fedstat.federated.engine.executor import RemoteExecutor, evaluation_bytes
 from fedstat.federated.engine.training import moments, train
-from fedstat.federated.history import COLUMNS, Traffic, traffic_table
+from fedstat.federated.history import COLUMNS
 from fedstat.federated.method import Federation, Method, Predictor, State, Update, naming, on_device, returned, stack
-from fedstat.federated.metrics import Metric, choose_metrics
+from fedstat.federated.metrics import Metric, choose_metrics, own, standard
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.route import Equipment, Route
 
 #: Label of the method, and seed.
 Key = tuple[str, int]
+#: Stacked leaves (on a GPU more, `evaluation_bytes`), and padded inputs, alive at once, in bytes.
+_MODELS = _INPUTS = 2**28
 #: Stacks whose work is asked for at once.
 _AT_ONCE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """The bytes that travelled in one round of one run: up from and down to clients `ids`, each (m,) or one for all."""
+
+    key: tuple[str, int]
+    round: int
+    ids: np.ndarray
+    up: np.ndarray
+    down: np.ndarray
 
 
 @dataclass(eq=False)
@@ -131,6 +144,72 @@ class Run:
 
         table = evaluate(self.route, models, self.replicate.held_out(split), metrics, whose)
         return table.assign(method=self.key[0], seed=self.key[1], split=split, client=whose[table["client"]])
+
+
+def evaluate(
+    route: Route,
+    models: Callable[[Tensor], Mapping[str, Predictor]],
+    held_out: StackedSamples,
+    metrics: Mapping[str, Metric],
+    clients: np.ndarray | None = None,
+) -> pd.DataFrame:
+    """Return metrics of all clients, in float64, as rows (client, estimand, metric, value).
+
+    Parameters
+    ----------
+    route : Route
+        The network with its task, and what does the work.
+    models : callable
+        Models of the clients with given ids, by the name of the estimand.
+    held_out : StackedSamples
+        The held-out samples.
+    metrics : mapping of str to callable
+        What is measured beside the standard metrics.
+    clients : ndarray of int, optional
+        Whose samples are used, for one model each; by default all clients'.
+    """
+    rows = np.arange(len(held_out.n)) if clients is None else clients
+    learner, found = route.learner, dict[tuple[str, str], list[Tensor]]()
+    with products(tf32=route.tf32):
+        for part, most in _parts(held_out, rows, learner.network.bytes):
+            x, y = held_out.padded(rows[part], most)
+            ids = torch.arange(part.start, part.stop, device=held_out.device)
+            n = torch.from_numpy(held_out.n[rows[part]]).to(held_out.device)
+            valid = torch.arange(most, device=held_out.device) < n[:, None]
+            for estimand, predictor in models(ids).items():
+                outputs = route.executor.evaluate(learner, predictor, x, n).double()
+                measured = standard(learner, outputs, y, valid)
+                if metrics:
+                    measured |= own(metrics, outputs, y, valid)
+                for metric, values in measured.items():
+                    found.setdefault((estimand, metric), []).append(values)
+    tables = [
+        pd.DataFrame(
+            {"client": np.arange(len(rows)), "estimand": estimand, "metric": metric, "value": torch.cat(values).cpu()}
+        )
+        for (estimand, metric), values in found.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _parts(held_out: StackedSamples, rows: np.ndarray, model: int) -> Iterator[tuple[slice, int]]:
+    """Yield the rows that are evaluated at once, and the samples that they are padded to.
+
+    Padding has one length, whatever the parts, as long as all of it is little; sums then round alike.
+    """
+    models = evaluation_bytes(held_out.device, _MODELS)
+    step, each = max(1, models // model), max(1, held_out.sample[0].nbytes)
+    if (held_out.n == held_out.n_max).all() or len(rows) * held_out.n_max * each <= _INPUTS:
+        for first in range(0, len(rows), step):
+            yield slice(first, min(first + step, len(rows))), held_out.n_max
+        return
+    first, n = 0, held_out.n[rows].tolist()
+    while first < len(n):
+        last, most = first + 1, n[first]
+        while last < min(first + step, len(n)) and (last + 1 - first) * max(most, n[last]) * each <= _INPUTS:
+            most, last = max(most, n[last]), last + 1
+        yield slice(first, last), most
+        first = last
 
 
 def check_size(label: str, method: Method, network: Network, clients: int) -> None:
@@ -311,6 +390,25 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float) -> Iterator[
             updates, sent = _play(list(going.values()), t, participation)
         yield Round(t + 1, {key: run.state for key, run in going.items()}, updates, sent, going)
         updates.clear()  # they are large
+
+
+def traffic_table(records: Sequence[Traffic]) -> pd.DataFrame:
+    """Tabulate bytes, a row for each participant of each round and run."""
+    counts = np.array([len(r.ids) for r in records], dtype=int)
+
+    def joined(values: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([np.zeros(0, np.int64), *values]).astype(np.int64)
+
+    return pd.DataFrame(
+        {
+            "method": pd.Categorical(np.repeat(np.array([r.key[0] for r in records], dtype=object), counts)),
+            "seed": np.repeat(np.array([r.key[1] for r in records], dtype=np.int64), counts),
+            "round": np.repeat(np.array([r.round for r in records], dtype=np.int64), counts),
+            "client": joined([r.ids for r in records]),
+            "bytes_up": joined([np.broadcast_to(r.up, len(r.ids)) for r in records]),
+            "bytes_down": joined([np.broadcast_to(r.down, len(r.ids)) for r in records]),
+        }
+    )
 
 
 def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, Update], tuple[Traffic, ...]]:

@@ -13,8 +13,7 @@ from fedstat.federated.client.losses import LOSSES, LossName
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.engine import dense_chain, layer_chain
-from fedstat.federated.engine.cost import chunk_size
-from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, Stacked, choose
+from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, Stacked, choose, chunk_size
 from fedstat.federated.method import Method, own_steps
 
 

@@ -16,6 +16,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from weakref import WeakSet
 
@@ -77,6 +78,7 @@ class ClientStore(Mapping[str, Tensor]):
         space.stores.add(self)
 
     @classmethod
+    @cache  # it cannot be written to
     def empty(cls) -> ClientStore:
         """Return a store in which no client keeps anything: it has no names, and the rows of all clients are empty."""
         return cls(_RowSpace({}, torch.float32, 0, 0), _Slots.of(np.empty(0, int)))

@@ -10,8 +10,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from fedstat._digest import digest
 from fedstat.federated.client.local import Training
+from fedstat.federated.fingerprint import digest
 from fedstat.federated.method import Method
 
 #: What makes a method from values: a class, a function or partial with parameters by name, or a method to be changed.

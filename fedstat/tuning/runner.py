@@ -10,11 +10,11 @@ from typing import Any, TypedDict
 import numpy as np
 import pandas as pd
 
-from fedstat._digest import digest
 from fedstat.data import Clients
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import Executor, ExecutorName
 from fedstat.federated.federate import federate, observed
+from fedstat.federated.fingerprint import digest
 from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.plan import Population, choose_sources, make_plan, takes_two
 from fedstat.federated.record.progress import Shown

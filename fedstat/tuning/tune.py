@@ -172,7 +172,7 @@ def tune(  # type: ignore[misc]  # calls are checked for what they return and, h
     for number, (label, one) in enumerate(choices.items(), start=1):
         place = None if folder is None else Path(folder)
         if several:
-            announce(f"tuning {label}", how.get("progress"))
+            announce(how.get("progress"), "tuning", label)
             place = place and place / f"{number}-{re.sub(r'[^A-Za-z0-9]+', '-', label)}"
         runner = Runner(model, clients, rounds, min(last, rounds), metric, also_test, place, how)
         with _named(label):

@@ -11,7 +11,8 @@ import torch
 import fedstat as fs
 from fedstat.data import Clients, Samples
 from fedstat.federated.client.network import build
-from fedstat.federated.plain import plain, revived_factory
+from fedstat.federated.fingerprint import plain
+from fedstat.federated.revival import revived_factory
 from fedstat.models import alexnet, cnn, gru, lstm, mlp, resnet8, resnet9, resnet10, resnet18, rnn, two_conv, vgg16
 from theory_checks.factorized_fl.network import NETWORK
 from theory_checks.feddecomp.networks import SETTINGS

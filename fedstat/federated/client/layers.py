@@ -260,6 +260,15 @@ class PaddedEmbedding(nn.Embedding):
         return torch.where(padding[..., None], rows.detach(), rows)
 
 
+#: What runs in place of a layer of torch.
+_STAND_INS: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
+    **dict.fromkeys(_RANKS, MaskedBatchNorm),
+    **dict.fromkeys((nn.LSTM, nn.GRU, nn.RNN), Unrolled),
+    **dict.fromkeys(DROPOUTS, KeyedDropout),
+    nn.Embedding: PaddedEmbedding,
+}
+
+
 def stackable(module: nn.Module) -> nn.Module:
     """Replace batch norm, recurrent layers, dropout and padded embeddings by layers that run stacked over clients.
 
@@ -284,14 +293,8 @@ def stackable(module: nn.Module) -> nn.Module:
     replaced: dict[nn.Module, nn.Module] = {}
     for name, layer in module.named_modules():
         _check(layer, name)
-        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
-            replaced[layer] = MaskedBatchNorm(layer).train(layer.training)
-        elif isinstance(layer, nn.RNNBase):
-            replaced[layer] = Unrolled(layer).train(layer.training)
-        elif type(layer) in DROPOUTS:
-            replaced[layer] = KeyedDropout(layer).train(layer.training)
-        elif type(layer) is nn.Embedding and layer.padding_idx is not None:
-            replaced[layer] = PaddedEmbedding(layer).train(layer.training)
+        if type(layer) in _STAND_INS and not (type(layer) is nn.Embedding and layer.padding_idx is None):
+            replaced[layer] = _STAND_INS[type(layer)](layer).train(layer.training)
     # One layer may have several names (tied weights), and its replacement must have them too.
     for parent in list(module.modules()):
         for name, child in parent._modules.items():

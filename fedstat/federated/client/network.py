@@ -94,10 +94,7 @@ class Network:
     @cached_property
     def trainable(self) -> tuple[str, ...]:
         """The leaves that gradients move."""
-        names: list[str] = []
-        for name in self.weights:
-            names += [leaf for leaf in self.parts if _weight_of(leaf) == name] if name in self.forms else [name]
-        return tuple(names)
+        return tuple(leaf for name in self.weights for leaf in self._leaves_of(name))
 
     @cached_property
     def statistics(self) -> tuple[str, ...]:
@@ -216,7 +213,7 @@ class Network:
         """Return the module's weights and statistics, built from one client's leaves; leaves of slots are ignored."""
         weights = {name: params[name] for name in self.shapes if name not in self.parts}
         for name, form in self.forms.items():
-            weights[name] = form.compose({p: params[f"{name}.{p}"] for p in self._parts_of(name)})
+            weights[name] = form.compose({p: params[f"{name}.{p}"] for p in self._suffixes[name]})
         return weights
 
     def inputs(self, x: Tensor) -> Tensor:
@@ -332,19 +329,19 @@ class Network:
         """The names of the parts of each parameterised weight."""
         return {name: [p.rpartition(".")[2] for p in self.parts if _weight_of(p) == name] for name in self.forms}
 
-    def _parts_of(self, name: str) -> list[str]:
-        return self._suffixes[name]
+    def _leaves_of(self, weight: str) -> list[str]:
+        """Return the names of a weight's parts, or its own."""
+        return [f"{weight}.{part}" for part in self._suffixes[weight]] if weight in self.forms else [weight]
 
     def _in_order(self) -> list[str]:
         """Return all leaves in the module's order, each layer's parameters before its statistics."""
-        trainable, statistics = set(self.trainable), set(self.statistics)
         ordered: list[str] = []
         for owner, layer in self.module.named_modules():
-            for name, _ in layer.named_parameters(recurse=False):
-                leaf = f"{owner}.{name}" if owner else name
-                ordered += [f"{leaf}.{p}" for p in self._parts_of(leaf)] if leaf in self.forms else [leaf]
-            ordered += [n for n in (f"{owner}.{b}" if owner else b for b, _ in layer.named_buffers(recurse=False))]
-        return [leaf for leaf in dict.fromkeys(ordered) if leaf in trainable or leaf in statistics]
+            for name, _ in layer.named_parameters(owner, recurse=False):
+                ordered += self._leaves_of(name)
+            ordered += [name for name, _ in layer.named_buffers(owner, recurse=False)]
+        kept = {*self.trainable, *self.statistics}
+        return [leaf for leaf in dict.fromkeys(ordered) if leaf in kept]
 
 
 def _does_nothing(layer: nn.Module) -> bool:

@@ -32,6 +32,7 @@ from fedstat.federated.engine.rehearsal import (
     differ,
     drawn,
     generators,
+    is_own,
     near,
     only_under,
     same,
@@ -73,9 +74,9 @@ def rehearse_parts(
             loss, optimizer, schedule = copy.deepcopy((training.loss, training.optimizer, training.schedule))
             if schedule is not None and is_own(schedule):
                 executor = _obeys("schedule", partial(try_schedule, schedule, [(0, 0)]), executor)
-            if callable(loss):
+            if is_own(loss):
                 executor = _obeys("loss", partial(_try_loss, loss, replicate), executor)
-            if not isinstance(optimizer, str) and is_own(optimizer):
+            if is_own(optimizer):
                 name = f"optimizer {type(optimizer).__name__}"
                 executor = _obeys(name, partial(_try_optimizer, optimizer, replicate), executor)
     return executor
@@ -117,8 +118,6 @@ def rehearse_method(
     ValueError
         If a step fails, draws random numbers, remembers, or disagrees under the executor asked for.
     """
-    if not is_own(method):
-        return executor
     chosen = np.argsort(-replicate.clients.train.n, kind="stable")
     chosen = np.resize(chosen, max(2, method.fewest))
     training = _of_clients(training, chosen)
@@ -140,12 +139,6 @@ def rehearse_method(
                 if samples is all_samples:
                     raise
     return executor
-
-
-def is_own(part: Any) -> bool:
-    """Tell whether a function or object was not written by fedstat."""
-    module = getattr(part, "__module__", None) or type(part).__module__
-    return not f"{module}.".startswith("fedstat.")
 
 
 def _obeys(name: str, law: Callable[[], object], executor: ExecutorName) -> ExecutorName:

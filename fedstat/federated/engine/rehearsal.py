@@ -216,6 +216,12 @@ def _faults(network: Network, x: Tensor, executor: ExecutorName) -> tuple[str, s
     return alone, stacked
 
 
+def is_own(part: Any) -> bool:
+    """Tell whether a function or object was not written by fedstat; a name, or None, stands for one that was."""
+    module = getattr(part, "__module__", None) or type(part).__module__
+    return part is not None and not isinstance(part, str) and not f"{module}.".startswith("fedstat.")
+
+
 @contextmanager
 def aside(device: torch.device) -> Iterator[None]:
     """Restore the global generators after the block, and silence warnings."""

@@ -65,15 +65,15 @@ class Terminated(SystemExit):
 
 
 @contextmanager
-def sigterm_waits(wanted: bool) -> Iterator[Callable[[], bool]]:
+def sigterm_waits() -> Iterator[Callable[[], bool]]:
     """Let SIGTERM wait while the block runs; yield a function that tells the block whether it came.
 
     The earlier handler receives a second SIGTERM, and one that came while the block was ending anyway. Nothing changes
-    unless `wanted`, nor outside the main thread, nor if SIGTERM is ignored.
+    outside the main thread, nor if SIGTERM is ignored.
     """
     before = signal.getsignal(signal.SIGTERM)
     main = threading.current_thread() is threading.main_thread()
-    if not wanted or not main or before in (signal.SIG_IGN, None):  # None: a handler that is not Python's
+    if not main or before in (signal.SIG_IGN, None):  # None: a handler that is not Python's
         yield lambda: False
         return
     came = False

@@ -42,10 +42,10 @@ def shown(first: int, rounds: int, progress: Shown) -> Iterator[Callable[..., No
             yield advance
 
 
-def announce(what: str, progress: Shown) -> None:
+def announce(progress: Shown, *what: object) -> None:
     """Say what the rounds to come are of, where they are shown from the first one on."""
     if progress in (True, "lines") or (progress is None and sys.stderr.isatty()):
-        print(what, file=sys.stderr, flush=True)
+        print(*what, file=sys.stderr, flush=True)
 
 
 class _Lines:

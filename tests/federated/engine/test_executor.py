@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import fedstat as fs
 from fedstat.federated.client.network import build
-from fedstat.federated.engine import cost, executor
+from fedstat.federated.engine import executor
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net, plain_net
 from tests.support.runs import TRAINING, run
@@ -108,7 +108,7 @@ def test_cost_is_what_torch_counts(model, shape):
     x = torch.zeros(7, *shape)
     with FlopCounterMode(display=False) as counted:
         network(network.initial(), x)
-    counted_here = cost.cost(network, x)
+    counted_here = executor.cost(network, x)
     assert 7 * counted_here.flops == counted.get_total_flops()
     assert 4 * x[0].numel() <= counted_here.activations
 
@@ -117,7 +117,7 @@ def test_weights_made_of_parts_cost_the_same_for_any_batch():
     plain = build(fs.models.cnn(8, 10), np.random.default_rng(0))
     made = fs.methods.FedPara().parameterize(plain, np.random.default_rng(0))
     x = torch.zeros(1, 8, 8)
-    for_plain, for_made = cost.cost(plain, x), cost.cost(made, x)
+    for_plain, for_made = executor.cost(plain, x), executor.cost(made, x)
     assert for_plain.activations == for_made.activations
     assert for_made.weights > plain.bytes > for_plain.weights == 0
 
@@ -139,10 +139,10 @@ def test_the_rule_takes_small_networks_and_those_without_convolutions_as_a_stack
 def test_a_chunk_fits_into_its_room():
     network = build(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), np.random.default_rng(0))
     x = torch.zeros(3, 4)
-    small, large = (cost.chunk_size(network.bytes, network, x, batch) for batch in (1, 10**6))
-    assert small == cost.CHUNK_BYTES // network.bytes
-    each = cost.COPIES * network.bytes + 10**6 * cost.cost(network, x).activations
-    assert large * each <= cost.CPU_BYTES < (large + 1) * each
+    small, large = (executor.chunk_size(network.bytes, network, x, batch) for batch in (1, 10**6))
+    assert small == executor.CHUNK_BYTES // network.bytes
+    each = executor.COPIES * network.bytes + 10**6 * executor.cost(network, x).activations
+    assert large * each <= executor.CPU_BYTES < (large + 1) * each
 
 
 def pixels():

@@ -10,8 +10,9 @@ import torch
 import fedstat as fs
 from fedstat.federated.client.network import Network, build
 from fedstat.federated.client.samples import StackedSamples
-from fedstat.federated.engine import cost, evaluation, ray
 from fedstat.federated.engine import executor as executors
+from fedstat.federated.engine import ray
+from fedstat.federated.rounds import _parts
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net
 from tests.support.runs import TRAINING, run
@@ -133,13 +134,13 @@ def test_a_client_that_does_not_fit_alone_is_refused(memory):
 
 def test_a_gpu_evaluates_in_pieces_of_its_own_size(card):
     network = build(fs.models.resnet18(10), np.random.default_rng(0))
-    each = 40 * cost.cost(network, torch.zeros(2, 3, 32, 32)).activations
+    each = 40 * executors.cost(network, torch.zeros(2, 3, 32, 32)).activations
     assert len(executors._pieces(500, each, card)) <= 12  # 500, while a GPU had 64 MB as well
-    assert max(executors._pieces(500, each, card)) * each <= cost.chunk_bytes(card) / 4
+    assert max(executors._pieces(500, each, card)) * each <= executors.chunk_bytes(card) / 4
     assert sum(executors._pieces(500, each, card)) == 500
     assert executors._pieces(2000, 2**16, torch.device("cpu")) == [128] * 8 + [140] * 3 + [139] * 4
     held = SimpleNamespace(device=card, n=np.full(40, 500), n_max=500, sample=torch.zeros(2, 3, 32, 32))
-    assert [part for part, _ in evaluation._parts(held, np.arange(40), network.bytes)] == [slice(0, 40)]
+    assert [part for part, _ in _parts(held, np.arange(40), network.bytes)] == [slice(0, 40)]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +176,7 @@ def test_all_gpus_have_work_and_tasks_that_share_one_share_its_memory(card, monk
 
     class Work:
         learner = SimpleNamespace(network=SimpleNamespace(device=card))
-        chunk = property(lambda self: int(cost.chunk_bytes(card) / each))
+        chunk = property(lambda self: int(executors.chunk_bytes(card) / each))
         route = property(lambda self: self)
 
     with pytest.raises(Sent):

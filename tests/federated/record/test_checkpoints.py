@@ -104,7 +104,7 @@ def test_a_run_that_ends_early_was_saved_by_the_clock_and_results_do_not_depend_
         raise FloatingPointError("killed")
 
     def killed(folder, clock):
-        module = sys.modules["fedstat.federated.federate"]
+        module = sys.modules["fedstat.federated.recorder"]
         monkeypatch.setattr(module, "Checkpoints", partial(Checkpoints, clock=clock))
         with pytest.raises(FloatingPointError):
             run(5, Told(), folder=folder)

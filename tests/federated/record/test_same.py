@@ -19,10 +19,10 @@ import torch
 from torch import nn
 
 import fedstat as fs
-from fedstat._digest import digest
 from fedstat.data import Samples
 from fedstat.experiment.build import set_up
 from fedstat.experiment.run import carry_out, run
+from fedstat.federated.fingerprint import digest
 from tests.support.experiments import contents, images, own
 
 GAIN = 1.0
@@ -186,7 +186,7 @@ class Net(nn.Module):
 torch.manual_seed(0)
 RULES = [outer(2), functools.partial(outer, 1), Mine.finish, np.arange(3), outer, float("nan"), torch.float64, np.tanh]
 '''
-SHOWN = "\nfrom fedstat._digest import digest\nprint(digest([Mine(rules=RULES), Net()]))\n"
+SHOWN = "\nfrom fedstat.federated.fingerprint import digest\nprint(digest([Mine(rules=RULES), Net()]))\n"
 HELPER = "FACTOR = 5\ndef times(x):\n    return FACTOR * x\n"
 
 

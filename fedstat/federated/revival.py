@@ -1,42 +1,18 @@
-"""Describe a run's configuration in plain values, as TOML can hold it, and rebuild fedstat's own objects from them."""
+"""Rebuild methods, training and networks of fedstat from the plain values that describe them in a run."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from fedstat.federated.client import optimizers, schedules
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
-
-
-def plain(value: Any) -> Any:
-    """Turn dataclasses, arrays, partials and functions into plain values that name them; None is dropped."""
-    if isinstance(value, functools.partial):
-        return {"factory": plain(value.func), "args": [plain(a) for a in value.args], **plain(value.keywords)}
-    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-        items = {f.name: getattr(value, f.name) for f in fields(value)}
-        return {"type": f"{type(value).__module__}.{type(value).__qualname__}", **plain(items)}
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items() if v is not None}
-    if isinstance(value, np.ndarray | Tensor):
-        return value.tolist()
-    if isinstance(value, Set):
-        return sorted(plain(v) for v in value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(v) for v in value]
-    if isinstance(value, nn.Module):
-        return f"module {type(value).__name__}"
-    if callable(value):
-        return f"{value.__module__}.{value.__qualname__}"
-    value = value.item() if isinstance(value, np.generic) else value
-    return value if isinstance(value, str | int | float) else repr(value)
 
 
 def revived_method(spec: Any) -> Any:
