@@ -185,7 +185,7 @@ def test_intervals_cover():
         (lambda x: x, {"n_factors": 0}, "from 1 to 4, .* got 0"),
         (lambda x: x, {"draws": 10}, "draws must be a whole number, at least 50, got 10"),
         (lambda x: x, {"level": 95}, r"level must be a number in \(0, 1\), got 95"),
-        (lambda x: x, {"rotation": "spin"}, 'method must be "varimax" or'),
+        (lambda x: x, {"rotation": "spin"}, 'method must be one of "varimax", '),
         (lambda x: x[:, 0], {}, "x must be a matrix"),
     ],
 )
