@@ -293,7 +293,7 @@ def stackable(module: nn.Module) -> nn.Module:
     replaced: dict[nn.Module, nn.Module] = {}
     for name, layer in module.named_modules():
         _check(layer, name)
-        if type(layer) in _STAND_INS and not (type(layer) is nn.Embedding and layer.padding_idx is None):
+        if _has_stand_in(layer):
             replaced[layer] = _STAND_INS[type(layer)](layer).train(layer.training)
     # One layer may have several names (tied weights), and its replacement must have them too.
     for parent in list(module.modules()):
@@ -301,6 +301,10 @@ def stackable(module: nn.Module) -> nn.Module:
             if child in replaced:
                 setattr(parent, name, replaced[child])
     return replaced.get(module, module)
+
+
+def _has_stand_in(layer: nn.Module) -> bool:
+    return type(layer) in _STAND_INS and not (type(layer) is nn.Embedding and layer.padding_idx is None)
 
 
 def copied(module: nn.Module) -> nn.Module:
@@ -396,4 +400,6 @@ def _remedy(layer: nn.Module) -> str | None:
             return f"use nn.Dropout itself, or set p=0 (it is {layer.p})"
         case nn.MultiheadAttention() if layer.dropout > 0:
             return f"set dropout=0 (it is {layer.dropout})"
+        case _ if _has_stand_in(layer) and hooked(layer):
+            return "take its hooks or its own forward away, which the layer that runs in its place would not have"
     return None

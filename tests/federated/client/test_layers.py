@@ -283,6 +283,11 @@ class OwnDropout(nn.Dropout):
     pass
 
 
+def with_hook(layer: nn.Module) -> nn.Module:
+    layer.register_forward_hook(lambda *_: None)
+    return layer
+
+
 @pytest.mark.parametrize(
     ("layer", "remedy"),
     [
@@ -305,6 +310,8 @@ class OwnDropout(nn.Dropout):
         (nn.LazyBatchNorm2d(), "nn.BatchNorm"),
         (OwnNorm(2), "itself"),
         (nn.InstanceNorm2d(2, track_running_stats=True), "track_running_stats=False"),
+        (with_hook(nn.BatchNorm2d(2)), "take its hooks or its own forward away"),
+        (with_hook(nn.LSTM(2, 2)), "take its hooks or its own forward away"),
     ],
 )
 def test_a_layer_without_stacked_form_is_named_with_the_remedy(layer: nn.Module, remedy: str) -> None:
