@@ -256,7 +256,8 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
             )
         return y, None
     _check_labels("y", y)
-    codes, labels = pd.factorize(y, sort=True)
+    native = y.astype(y.dtype.newbyteorder("="), copy=False)  # pandas reads no other order of bytes
+    codes, labels = pd.factorize(native, sort=True)
     return codes.astype(np.int64, copy=False), tuple(labels.tolist())
 
 

@@ -447,7 +447,9 @@ def by_group(group: np.ndarray, *, min_size: int = 1, order: Sequence[str] | Non
     """
     import pandas as pd
 
-    codes, names = pd.factorize(np.asarray(group), sort=True, use_na_sentinel=False)
+    group = np.asarray(group)
+    native = group.astype(group.dtype.newbyteorder("="), copy=False)  # pandas reads no other order of bytes
+    codes, names = pd.factorize(native, sort=True, use_na_sentinel=False)
     counts = np.bincount(codes, minlength=len(names))
     by_name = np.argsort(codes.astype(np.min_scalar_type(len(names))), kind="stable")  # by radix up to 65,535 groups
     parts = np.split(by_name, np.cumsum(counts)[:-1])

@@ -177,7 +177,9 @@ class OneByOne:
         ends = []
         for k, job in enumerate(jobs):
             own = {name: mask[k % len(mask)] for name, mask in moves.items()}
-            ends.append(work.alone(work.learner.network, {n: leaf[k].clone() for n, leaf in start.items()}, job, own))
+            ends.append(
+                work.alone(work.route.learner.network, {n: leaf[k].clone() for n, leaf in start.items()}, job, own)
+            )
         return {name: pad_sequence([end[name] for end in ends], batch_first=True) if ends[0][name].dim() else
                 torch.stack([end[name] for end in ends]) for name in ends[0]}  # fmt: skip
 
