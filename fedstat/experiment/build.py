@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 import fedstat as fs
+from fedstat._checks import naming
 from fedstat._random import stream
 from fedstat.data import Clients, Partition, datasets
 from fedstat.data.arrays import coded, read_csv
@@ -29,7 +30,7 @@ from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.losses import choose_task
 from fedstat.federated.client.network import Network, build, check_device
 from fedstat.federated.client.samples import inputs_to_device
-from fedstat.federated.engine.executor import here
+from fedstat.federated.engine.executor import NAMES, here
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.metrics import Metric
 from fedstat.federated.replicate import check_samples
@@ -195,24 +196,19 @@ def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tup
     """Deal the samples to clients under a seed of the partition; return who holds what, who trains, who comes later."""
     spec = experiment.partition
     common = _common(experiment, dataset)
-    part = naming("partition", _deal, spec, dataset, experiment.data.pool, seed)
+    with naming("partition"):
+        part = _deal(spec, dataset, experiment.data.pool, seed)
     new = _new_clients(spec, len(part), seed)
     gather = partial(_gather, spec=spec, dataset=dataset, seed=seed)
     how = {"prepare": transformer(experiment.data), "fit_on": experiment.data.fit_on}
-    clients = naming("partition", gather, _some(part, ~new), common=common, **how)
+    with naming("partition"):
+        clients = gather(_some(part, ~new), common=common, **how)
     if not new.any():
         return part, clients, None
     if clients.transformer is not None:
         how = {"prepare": clients.transformer, "fit_on": "fitted"}
-    return part, clients, naming("partition", gather, _some(part, new), **how)
-
-
-def naming(key: str, make: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make something of the table `key`; errors name it."""
-    try:
-        return make(*args, **kwargs)
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from None
+    with naming("partition"):
+        return part, clients, gather(_some(part, new), **how)
 
 
 def _from_file(data: config.Source) -> Dataset:
@@ -225,7 +221,8 @@ def _from_file(data: config.Source) -> Dataset:
         x, y, owner, names = read_csv(path, client=data.client, target=data.target, raw=raw)
         if not raw and not (finite := np.isfinite(x).all(axis=1)).all():
             raise ValueError(f"{path}: sample {finite.argmin()} holds an infinite number, or one beyond float32.")
-        y, classes = naming(str(path), coded, y)
+        with naming(path):
+            y, classes = coded(y)
         held, own = np.zeros(len(y), dtype=bool), data.client
         return Dataset(path.name, x, y, classes or (), held, groups={own: owner}, order={own: names})
     kinds = {"x": "biuf", data.target: "biufU", data.client: "biuU"}
@@ -237,7 +234,8 @@ def _from_file(data: config.Source) -> Dataset:
             raise ValueError(
                 f"{path}: {name} has shape {array.shape}; x, of shape {x.shape}, needs one entry per sample."
             )
-    y, classes = naming(str(path), coded, y)
+    with naming(path):
+        y, classes = coded(y)
     return Dataset(name=path.name, x=x, y=y, classes=classes or (), test=test, groups={data.client: client})
 
 
@@ -396,9 +394,11 @@ def _check_fit(setup: Setup) -> None:
     """Refuse a network that does not take the inputs, has other outputs than the task, or would be trained wrongly."""
     network, name = setup.network, setup.experiment.model.name
     for clients in (*setup.clients.values(), *setup.unseen.values()):
-        naming("data", check_samples, network, clients)
+        with naming("data"):
+            check_samples(network, clients)
     train = next(iter(setup.clients.values())).train
-    outputs = naming("model", outputs_of, network, train, name)
+    with naming("model"):
+        outputs = outputs_of(network, train, name)
     classes = setup.dataset.classes
     try:
         for training in setup.experiment.trainings.values():
@@ -406,8 +406,10 @@ def _check_fit(setup: Setup) -> None:
     except ValueError as error:  # with the labels themselves: one of them may be a slip of the pen
         labels = f" The classes of {setup.dataset.name} are {reprlib.repr(list(classes))[1:-1]}." if classes else ""
         raise ValueError(f"model: {error}{labels}") from None
-    if isinstance(local := here(setup.executor), str):
-        naming("model", rehearse, network, train, local)
+    local = here(setup.executor)
+    if local in NAMES:
+        with naming("model"):
+            rehearse(network, train, local)
 
 
 def _check_stop(setup: Setup) -> None:

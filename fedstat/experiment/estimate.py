@@ -14,9 +14,10 @@ import numpy as np
 import torch
 
 import fedstat as fs
+from fedstat._checks import naming
 from fedstat._mapped import Mapped
 from fedstat.data import Clients, Samples
-from fedstat.experiment.build import Setup, naming
+from fedstat.experiment.build import Setup
 from fedstat.experiment.config import Experiment
 from fedstat.federated.engine.executor import COPIES, choose, chunk_size, cost, here
 from fedstat.federated.method import State, own_steps
@@ -80,7 +81,8 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
         a_round, states = _rehearse(setup, few(_FEW))
     except ValueError:
         for label, method in setup.methods.items():  # whose error is it?
-            naming(f"method.{label}", _rehearse, replace(setup, methods={label: method}), few(_FEW))
+            with naming(f"method.{label}"):
+                _rehearse(replace(setup, methods={label: method}), few(_FEW))
         raise
     if a_round > _SLOW:  # arithmetic is what counts, and goes by samples: what some more of them take
         more, _ = _rehearse(setup, few(4 * _FEW))

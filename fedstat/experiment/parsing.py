@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ValidationInfo
 from pydantic_core import PydanticCustomError
 from torch import nn
 
@@ -25,7 +23,6 @@ from fedstat._user_code import NOT_RUN, load_object, no_user_code
 from fedstat.data import datasets
 from fedstat.data.prepare import transformer_of
 from fedstat.experiment.config import (
-    KINDS,
     AnyDealing,
     Choice,
     Evaluation,
@@ -34,6 +31,17 @@ from fedstat.experiment.config import (
     MethodChoice,
     Source,
     Tune,
+)
+from fedstat.experiment.validation import (
+    OWN,
+    Table,
+    looked_up,
+    no_such,
+    one_line,
+    quoted_names,
+    shown,
+    toml_key,
+    validated,
 )
 from fedstat.federated import Method, Patience, Training
 from fedstat.federated.client import schedules
@@ -44,9 +52,6 @@ from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.inference import AnalysisPlan
 from fedstat.tuning.grid import Grid, place_of
 
-T = TypeVar("T")
-Table = Mapping[str, Any]
-
 #: What a network is told about the data, where it has a parameter of that name for a whole number.
 FACTS = ("inputs", "side", "channels", "vocabulary", "classes")
 #: Entries of ``[training]`` that may name a class or an object, and those that are known by a name.
@@ -55,29 +60,11 @@ _PARTS: dict[str, Mapping[str, Any]] = {
     "schedule": {"cosine": schedules.Cosine, "warmup": schedules.Warmup, "milestones": schedules.Milestones},
     "loss": {},
 }
-#: What may stand instead of a known name.
-_OWN = 'or one\'s own, as "mine.py:Name"'
 #: The keys under which Python code may be named.
 _NAMED = re.compile(
     rf"executor|data\.prepare|model\.name|evaluation\.metrics\.\d+|method\.(.+)\.name"
     rf"|(method\.(.+)\.)?training\.({'|'.join(_PARTS)})(\.name)?"
 )
-_STRICT = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "finite": "a finite number",
-    "bool": "true or false",
-    "string": "text",
-    "list": "a list",
-    "tuple": "a list",
-    "sequence": "a list",
-    "dataclass": "a table",
-    "dict": "a table",
-    "mapping": "a table",
-    "model": "a table",
-    "too": "a list that is not empty",
-}
 
 
 def read(path: str | Path, changes: Table | None = None) -> Experiment:
@@ -178,7 +165,7 @@ def _labelled(table: Table) -> Table:
 def _placed(value: Any, folder: Path, code: dict[str, str], *path: str) -> Any:
     """Return what a configuration holds at a path with absolute paths of files; those with Python code go to `code`."""
     if isinstance(value, dict):
-        return {key: _placed(entry, folder, code, *path, _quoted(key)) for key, entry in value.items()}
+        return {key: _placed(entry, folder, code, *path, toml_key(key)) for key, entry in value.items()}
     if isinstance(value, list):
         return [_placed(entry, folder, code, *path, str(i)) for i, entry in enumerate(value)]
     file, colon, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
@@ -227,7 +214,7 @@ def parse(table: Table, folder: Path) -> Experiment:
     ValueError
         With a line for each thing that is wrong.
     """
-    file: Any = _validated(_File, _placed(_labelled(table), folder, {}), "")
+    file: Any = validated(_File, _placed(_labelled(table), folder, {}), "", tables=_TABLES)
     training, parts, trainings = file.training
     experiment = Experiment(**{**vars(file), "training": training, "parts": parts, "trainings": trainings})
     _check_tuning(experiment)
@@ -244,8 +231,8 @@ def make_method(choice: Choice, key: str = "method") -> Method:
     """
     known = fs.methods.available()
     if ":" not in choice.name and choice.name not in known:
-        raise ValueError(_no_such(f"{key}.name", choice.name, known, _OWN))
-    return _validated(naming(key, fs.methods.find, choice.name), choice.options, key, ("name", "training", "grid"))
+        raise ValueError(no_such(f"{key}.name", choice.name, known, OWN))
+    return validated(looked_up(key, fs.methods.find, choice.name), choice.options, key, ("name", "training", "grid"))
 
 
 def network(choice: Choice) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -258,11 +245,11 @@ def network(choice: Choice) -> tuple[Callable[..., Any], dict[str, Any]]:
     """
     known = [name for name in fs.models.__all__ if inspect.isfunction(getattr(fs.models, name))]
     if ":" not in choice.name and choice.name not in known:
-        raise ValueError(_no_such("model.name", choice.name, known, 'or one\'s own, as "mine.py:name"'))
-    function = naming("model", load_object, choice.name) if ":" in choice.name else getattr(fs.models, choice.name)
+        raise ValueError(no_such("model.name", choice.name, known, 'or one\'s own, as "mine.py:name"'))
+    function = looked_up("model", load_object, choice.name) if ":" in choice.name else getattr(fs.models, choice.name)
     if not callable(function) or isinstance(function, nn.Module):
         raise ValueError(f"model.name: {choice.name} must be a function that builds a network, it is no function.")
-    options: Any = _validated(naming("model", _arguments, function), choice.options, "model", ("name",))
+    options: Any = validated(looked_up("model", _arguments, function), choice.options, "model", ("name",))
     return function, {f.name: getattr(options, f.name) for f in fields(options)}
 
 
@@ -270,7 +257,7 @@ def _source(source: Source, before: Table) -> Source:
     """Check that there is such a data set, and what prepares its inputs."""
     known = sorted(datasets.available())
     if source.name is not None and source.name not in known:
-        raise ValueError(_no_such("data.name", source.name, known))
+        raise ValueError(no_such("data.name", source.name, known))
     transformer(source)
     return source
 
@@ -285,9 +272,9 @@ def transformer(source: Source) -> Any:
     """
     if source.prepare is None or ":" not in source.prepare:
         return source.prepare
-    found = naming("data.prepare", load_object, source.prepare)
+    found = looked_up("data.prepare", load_object, source.prepare)
     made = found() if callable(found) else found
-    return naming("data.prepare", transformer_of, made)
+    return looked_up("data.prepare", transformer_of, made)
 
 
 def _trainings(table: Table, before: Table) -> tuple[Training, dict[str, Any], dict[str, Training]]:
@@ -312,7 +299,7 @@ def _training(table: Table, rounds: int, at: str) -> tuple[Training, dict[str, A
         if isinstance(value, str) and (":" in value or (key == "schedule" and value in known)):
             value = {"name": value}
         if isinstance(value, dict):
-            choice = _validated(_Named, value, f"{at}.{key}").choice
+            choice = validated(_Named, value, f"{at}.{key}").choice
             if choice.name == "cosine":
                 choice = replace(choice, options={"rounds": rounds, **choice.options})
             objects[key] = _made(choice, f"{at}.{key}", known)
@@ -323,17 +310,17 @@ def _training(table: Table, rounds: int, at: str) -> tuple[Training, dict[str, A
             named[key] = {"name": choice.name, **choice.options} if choice.options else choice.name
             del settings[key]
         elif key == "schedule" and key in settings:
-            raise ValueError(_no_such(f"{at}.{key}", value, known, _OWN))
-    training = _validated(Training, settings, at, _PARTS)
+            raise ValueError(no_such(f"{at}.{key}", value, known, OWN))
+    training = validated(Training, settings, at, _PARTS)
     try:
         return replace(training, **objects), named
     except ValueError as error:  # begins with the name of a field
-        raise ValueError(f"{at}.{_line(error)}") from None
+        raise ValueError(f"{at}.{one_line(error)}") from None
 
 
 def _own(what: str, label: str) -> str:
     """Return the key of something that is a method's own."""
-    return f"method.{_quoted(label)}.{what}"
+    return f"method.{toml_key(label)}.{what}"
 
 
 def _check_tuning(experiment: Experiment) -> None:
@@ -363,12 +350,12 @@ def grid_of(experiment: Experiment, label: str, grid: Mapping[str, Any]) -> Grid
         If there is no such parameter, or a value does not fit it.
     """
     choice = experiment.method[label]
-    method, training = make_method(choice, f"method.{_quoted(label)}"), experiment.trainings[label]
+    method, training = make_method(choice, f"method.{toml_key(label)}"), experiment.trainings[label]
     values: dict[str, list[Any]] = {}
     for name, listed in grid.items():
         key = _own("grid", label) if name in choice.grid else "tune.grid"
         if not isinstance(listed, list | tuple):
-            raise ValueError(f"{key}.{name} must be a list of values, got {_shown(listed)}.")
+            raise ValueError(f"{key}.{name} must be a list of values, got {shown(listed)}.")
         try:
             whose, own = place_of(method, name)
             changed = (replace(choice, options={**choice.options, own: value}) for value in listed)
@@ -378,7 +365,7 @@ def grid_of(experiment: Experiment, label: str, grid: Mapping[str, Any]) -> Grid
             Grid.of(method, training, {name: values[name]}, None, None)
         except ValueError as error:
             alone = "" if key != "tune.grid" else f" What {label} lacks goes under [method.LABEL], as its own grid."
-            said = _line(error).removeprefix("grid: ")
+            said = one_line(error).removeprefix("grid: ")
             lacking = said.startswith("there is no parameter")
             raise ValueError(said if said.startswith(key) else f"{key}: {said}{alone * lacking}") from None
     return Grid.of(method, training, values, None, None)
@@ -387,10 +374,10 @@ def grid_of(experiment: Experiment, label: str, grid: Mapping[str, Any]) -> Grid
 def _made(choice: Choice, key: str, known: Mapping[str, Any]) -> Any:
     """Return what a choice names: an object as it is, or a class with its options."""
     if ":" not in choice.name and choice.name not in known:
-        raise ValueError(_no_such(f"{key}.name", choice.name, known, _OWN))
-    found = naming(key, load_object, choice.name) if ":" in choice.name else known[choice.name]
+        raise ValueError(no_such(f"{key}.name", choice.name, known, OWN))
+    found = looked_up(key, load_object, choice.name) if ":" in choice.name else known[choice.name]
     if isinstance(found, type):
-        return _validated(found, choice.options, key, ("name",))
+        return validated(found, choice.options, key, ("name",))
     if choice.options:
         raise ValueError(
             f"{key}: {choice.name} is no class, and takes no options such as {next(iter(choice.options))}."
@@ -404,7 +391,7 @@ def _evaluation(evaluation: Evaluation, before: Table) -> Evaluation:
     if evaluation.every > before.get("rounds", evaluation.every):
         raise ValueError(f"evaluation.every must be at most rounds = {before['rounds']}, got {evaluation.every}.")
     if evaluation.control not in (None, *(labels := before.get("method", [evaluation.control]))):
-        raise ValueError(_no_such("evaluation.control", evaluation.control, labels))
+        raise ValueError(no_such("evaluation.control", evaluation.control, labels))
     return evaluation
 
 
@@ -419,10 +406,10 @@ def metrics(evaluation: Evaluation) -> dict[str, Metric]:
     chosen = {}
     for name in evaluation.metrics:
         if ":" not in name and name not in BUILT_IN:
-            raise ValueError(_no_such("evaluation.metrics", name, BUILT_IN, 'or one\'s own, as "mine.py:name"'))
-        function = naming("evaluation.metrics", load_object, name) if ":" in name else BUILT_IN[name]
+            raise ValueError(no_such("evaluation.metrics", name, BUILT_IN, 'or one\'s own, as "mine.py:name"'))
+        function = looked_up("evaluation.metrics", load_object, name) if ":" in name else BUILT_IN[name]
         chosen[name.rpartition(":")[2]] = function
-    return naming("evaluation", choose_metrics, chosen)
+    return looked_up("evaluation", choose_metrics, chosen)
 
 
 def executor(name: str) -> Any:
@@ -435,7 +422,7 @@ def executor(name: str) -> Any:
     """
     if name == "ray" and find_spec("ray") is None:
         raise ValueError("executor: ray needs Ray: pip install 'fedstat[ray]'.")
-    found = naming("executor", load_object, name) if ":" in name else RayExecutor() if name == "ray" else name
+    found = looked_up("executor", load_object, name) if ":" in name else RayExecutor() if name == "ray" else name
     found = found() if isinstance(found, type) else found
     check_executor(found)
     return found
@@ -450,9 +437,9 @@ def _plan(table: Table, before: Table) -> AnalysisPlan | None:
     labels = list(before.get("method", ()))
     if not labels:
         return None
-    plan = _validated(AnalysisPlan, {"arms": labels, **table}, "plan")
+    plan = validated(AnalysisPlan, {"arms": labels, **table}, "plan")
     if set(plan.arms) != set(labels):
-        raise ValueError(f"plan.arms must be the methods, {_listed(labels)}; got {_listed(plan.arms)}.")
+        raise ValueError(f"plan.arms must be the methods, {quoted_names(labels)}; got {quoted_names(plan.arms)}.")
     return plan
 
 
@@ -467,7 +454,7 @@ def _methods(tables: Mapping[str, _NamedMethod], before: Table) -> dict[str, Met
     found, problems = {}, []
     for label, table in tables.items():
         try:
-            filled = _filled(table.choice, asdict(make_method(table.choice, f"method.{_quoted(label)}")))
+            filled = _filled(table.choice, asdict(make_method(table.choice, f"method.{toml_key(label)}")))
             found[label] = MethodChoice(**vars(filled), training=table.training, grid=table.grid)
         except ValueError as error:
             problems.append(str(error))
@@ -483,14 +470,6 @@ def _filled(choice: Choice, options: Table) -> Choice:
 
 def _absolute(folder: Path, file: str) -> str:
     return os.path.abspath(os.path.join(folder, os.path.expanduser(file)))
-
-
-def naming(key: str, find: Callable[[Any], T], what: Any) -> T:
-    """Look something up; errors name the key."""
-    try:
-        return find(what)
-    except (ValueError, TypeError, NameError) as error:
-        raise ValueError(f"{key}: {_line(error)}") from None
 
 
 def _told(check: Callable[[Any, Table], Any]) -> AfterValidator:
@@ -539,7 +518,9 @@ class _File(General):
     plan: Annotated[dict[str, Any], _told(_plan)] | None = None
 
 
-_TABLES = tuple(f.name for f in fields(_File)[len(fields(General)) :])
+#: The tables of a file, with the class of those whose keys are fixed.
+_TABLES: dict[str, type | None] = dict.fromkeys(f.name for f in fields(_File)[len(fields(General)) :])
+_TABLES |= {"data": Source, "evaluation": Evaluation, "tune": Tune, "stop": Patience}
 
 
 def _arguments(function: Callable[..., Any]) -> type:
@@ -555,130 +536,6 @@ def _arguments(function: Callable[..., Any]) -> type:
             default: Any = field() if p.default is p.empty else field(default_factory=partial(copy, p.default))
             made.append((p.name, kind, default))
     return make_dataclass("Arguments", made, kw_only=True)
-
-
-def _validated(cls: type[T], table: Table, key: str, beside: Iterable[str] = ()) -> T:
-    """Make a dataclass of a table; `beside` are keys of the table that were taken out before."""
-    try:
-        (made,) = TypeAdapter(tuple[cls], config=_STRICT).validate_json(json.dumps([table], default=_no_text))  # type: ignore[valid-type]
-        return made
-    except ValidationError as error:
-        raise ValueError("\n".join(_sentences(error, cls, table, key, beside))) from None
-    except Exception as error:  # a class of one's own may fail in any way
-        raise ValueError(f"{key}: {type(error).__name__}: {_line(error)}") from None
-
-
-def _no_text(value: Any) -> dict[str, str]:
-    """Keep dates from passing for text."""
-    return {type(value).__name__: str(value)}
-
-
-def _sentences(error: ValidationError, cls: Any, table: Table, key: str, beside: Iterable[str]) -> list[str]:
-    """One sentence for each value that pydantic refused."""
-    places: dict[tuple[tuple[Any, ...], bool], list[Any]] = {}
-    for one in error.errors():
-        places.setdefault(_place(one, table), []).append(one)
-    found = []
-    for (path, alternative), errors in places.items():
-        above, where = (".".join(filter(None, [key, *map(_quoted, map(str, of))])) for of in (path[:-1], path))
-        kinds = {one["type"]: one for one in errors}
-        if "told" in kinds:
-            found += kinds["told"]["ctx"]["said"].splitlines()
-        elif "value_error" in kinds:
-            found.append(f"{where}: {_line(kinds['value_error']['ctx']['error'])}".removeprefix(": "))
-        elif "union_tag_not_found" in kinds:
-            found.append(f"{where}.kind is missing; it is one of {_listed(KINDS)}.")
-        elif "union_tag_invalid" in kinds:
-            found.append(_no_such(f"{where}.kind", _at(table, (*path, "kind")), KINDS))
-        elif kinds.keys() == {"missing"} and not alternative:
-            found.append(f"[{where}] is missing." if where in _TABLES else f"{where} is missing.")
-        elif kinds.keys() == {"unexpected_keyword_argument"} and not alternative:
-            names = list(dict.fromkeys([*beside, *_keys(cls, table, path[:-1])]))
-            of = f"[{above}]" if above else "the file"
-            found.append(f"there is no key {where}{_close(str(path[-1]), names)}; {of} may hold {', '.join(names)}.")
-        else:
-            value = _at(table, path)
-            wanted = dict.fromkeys(filter(None, map(_wanted, errors)))
-            found.append(f"{where or 'the table'} must be {' or '.join(wanted)}, got {_shown(value)}.")
-    return found
-
-
-def _keys(cls: Any, table: Table, path: Sequence[str]) -> list[str]:
-    """Return what a table may hold: that of a class, or one inside a file."""
-    if cls is _File and path:
-        tables = {"data": Source, "evaluation": Evaluation, "tune": Tune, "stop": Patience}
-        cls = tables.get(path[0]) or KINDS[table["partition"]["kind"]]
-    return [f.name for f in fields(cls) if f.init]
-
-
-def _place(error: Any, table: Table) -> tuple[tuple[Any, ...], bool]:
-    """Return the place of an error in the table, and whether another type of value would have avoided it.
-
-    pydantic's location is followed as far as the table goes: what is not in it is an alternative's name.
-    """
-    path: tuple[Any, ...] = ()
-    found: Any = table
-    for depth, step in enumerate(error["loc"][1:], 2):
-        if error["type"] in ("missing", "unexpected_keyword_argument") and depth == len(error["loc"]):
-            return (*path, step), False
-        if path == ("partition",) and found.get("kind") == step:  # pydantic names the kind on the way to its keys
-            continue
-        if not (step in found if isinstance(found, dict) else isinstance(found, list) and isinstance(step, int)):
-            return path, True
-        path, found = (*path, step), found[step]
-    return path, False
-
-
-def _at(table: Any, path: Sequence[Any]) -> Any:
-    for step in path:
-        table = table[step]
-    return table
-
-
-def _wanted(error: Any) -> str:
-    """Say which value would have been right."""
-    kind = error["type"]
-    if kind == "missing":
-        return f"a table with {error['loc'][-1]}"
-    if kind == "needs_python_object":
-        return _OWN.removeprefix("or ")
-    if kind == "literal_error":
-        return error["ctx"]["expected"].replace("'", '"')
-    if kind in ("unexpected_keyword_argument", "callable_type", "is_instance_of"):
-        return ""
-    if kind.endswith(("_type", "_from_float", "_short", "_number")) and (word := _WORDS.get(kind.split("_")[0])):
-        return word
-    return error["msg"].removeprefix("Input should be ").lower()
-
-
-def _no_such(key: str, value: Any, known: Iterable[str], also: str = "") -> str:
-    close = _close(value, known) if isinstance(value, str) else ""
-    return f"{key} must be one of {_listed(known)}{also and '; '}{also}; got {_shown(value)}{close}."
-
-
-def _close(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f" (did you mean {near[0]}?)" if near else ""
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = json.dumps(value, default=str)
-    except (ValueError, RecursionError):
-        return "something huge"
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
-def _quoted(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
 
 
 def _dotted(key: str) -> list[str]:
