@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from functools import partial
-from itertools import pairwise
 
-from torch import nn
-
-from fedstat.models.channel_axis import ChannelAxis
+from fedstat.models.conv_net import ConvNet
 from fedstat.models.factory import Factory
 
 
@@ -44,18 +40,8 @@ def alexnet(classes: int, *, channels: int = 3, side: int = 32) -> Factory:
     return partial(AlexNet, classes, channels=channels, side=side)
 
 
-class AlexNet(nn.Sequential):
+class AlexNet(ConvNet):
     """See `alexnet`."""
 
     def __init__(self, classes: int, *, channels: int, side: int) -> None:
-        layers: OrderedDict[str, nn.Module] = OrderedDict(image=ChannelAxis())
-        for i, (c_in, c_out) in enumerate(pairwise((channels, 64, 256, 256)), start=1):
-            layers[f"conv{i}"] = nn.Conv2d(c_in, c_out, 3, padding=1)
-            layers[f"relu{i}"] = nn.ReLU()
-            layers[f"pool{i}"] = nn.MaxPool2d(2)
-        layers["flatten"] = nn.Flatten()
-        for i, (fan_in, fan_out) in enumerate(pairwise((256 * (side // 8) ** 2, 256, 128)), start=1):
-            layers[f"hidden{i}"] = nn.Linear(fan_in, fan_out)
-            layers[f"relu{3 + i}"] = nn.ReLU()
-        layers["head"] = nn.Linear(128, classes)
-        super().__init__(layers)
+        super().__init__(channels, [[64], [256], [256]], 256 * (side // 8) ** 2, [256, 128], classes)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 
-from torch import nn
-
-from fedstat.models.channel_axis import ChannelAxis
+from fedstat.models.conv_net import ConvNet
 from fedstat.models.factory import Factory
 
 
@@ -79,40 +75,22 @@ def two_conv(
     return partial(TwoConv, classes, channels=channels, left=left, widths=widths, hidden=hidden, padding=padding)
 
 
-class CNN(nn.Sequential):
+class CNN(ConvNet):
     """See `cnn`."""
 
     def __init__(self, side: int, classes: int, channels: Sequence[int], hidden: int, norm: bool) -> None:
-        layers: OrderedDict[str, nn.Module] = OrderedDict(image=ChannelAxis())
-        for i, (c_in, c_out) in enumerate(pairwise((1, *channels)), start=1):
-            layers[f"conv{i}"] = nn.Conv2d(c_in, c_out, 3, padding=1)
-            if norm:
-                layers[f"norm{i}"] = nn.BatchNorm2d(c_out)
-            layers[f"relu{i}"] = nn.ReLU()
-            layers[f"pool{i}"] = nn.MaxPool2d(2)
-        layers["flatten"] = nn.Flatten()
-        layers["hidden"] = nn.Linear(channels[1] * (side // 4) ** 2, hidden)
-        layers["relu3"] = nn.ReLU()
-        layers["head"] = nn.Linear(hidden, classes)
-        super().__init__(layers)
+        flat = channels[1] * (side // 4) ** 2
+        super().__init__(1, [[width] for width in channels], flat, [hidden], classes, norm=norm)
 
 
-class TwoConv(nn.Sequential):
+class TwoConv(ConvNet):
     """See `two_conv`; `left` is the width of the images that reach the dense layers."""
 
     def __init__(
         self, classes: int, *, channels: int, left: int, widths: Sequence[int], hidden: int, padding: int
     ) -> None:
-        layers: OrderedDict[str, nn.Module] = OrderedDict(image=ChannelAxis())
-        for i, (c_in, c_out) in enumerate(pairwise((channels, *widths)), start=1):
-            layers[f"conv{i}"] = nn.Conv2d(c_in, c_out, 5, padding=padding)
-            layers[f"relu{i}"] = nn.ReLU()
-            layers[f"pool{i}"] = nn.MaxPool2d(2)
-        layers["flatten"] = nn.Flatten()
-        layers["hidden"] = nn.Linear(widths[1] * left**2, hidden)
-        layers["relu3"] = nn.ReLU()
-        layers["head"] = nn.Linear(hidden, classes)
-        super().__init__(layers)
+        stages, flat = [[width] for width in widths], widths[1] * left**2
+        super().__init__(channels, stages, flat, [hidden], classes, kernel=5, padding=padding)
 
 
 def _pooled(side: int, padding: int) -> int:

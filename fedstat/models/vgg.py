@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from functools import partial
 
-from torch import nn
-
-from fedstat.models.channel_axis import ChannelAxis
+from fedstat.models.conv_net import ConvNet
 from fedstat.models.factory import Factory
 
 #: Channels of the convolutions, in stages that end in a pooling.
@@ -52,24 +49,8 @@ def vgg16(classes: int, *, channels: int = 3, side: int = 32) -> Factory:
     return partial(VGG16, classes, channels=channels, side=side)
 
 
-class VGG16(nn.Sequential):
+class VGG16(ConvNet):
     """See `vgg16`."""
 
     def __init__(self, classes: int, *, channels: int, side: int) -> None:
-        layers: OrderedDict[str, nn.Module] = OrderedDict(image=ChannelAxis())
-        depth, width = 0, channels
-        for stage, widths in enumerate(_STAGES, start=1):
-            for wider in widths:
-                depth += 1
-                layers[f"conv{depth}"] = nn.Conv2d(width, wider, 3, padding=1)
-                layers[f"norm{depth}"] = nn.BatchNorm2d(wider)
-                layers[f"relu{depth}"] = nn.ReLU()
-                width = wider
-            layers[f"pool{stage}"] = nn.MaxPool2d(2)
-        layers["flatten"] = nn.Flatten()
-        layers["hidden1"] = nn.Linear(512 * (side // 32) ** 2, 512)
-        layers["relu14"] = nn.ReLU()
-        layers["hidden2"] = nn.Linear(512, 512)
-        layers["relu15"] = nn.ReLU()
-        layers["head"] = nn.Linear(512, classes)
-        super().__init__(layers)
+        super().__init__(channels, _STAGES, 512 * (side // 32) ** 2, [512, 512], classes, norm=True)

@@ -1,0 +1,66 @@
+"""The plain convolutional network: stages of convolutions, each ended by a pooling, then dense layers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import nn
+
+from fedstat.models.channel_axis import ChannelAxis
+
+
+class ConvNet(nn.Sequential):
+    """A network of convolutions and dense layers, with ReLU after each but the head.
+
+    Its layers are ``image``, ``conv1``, ``norm1`` (with `norm`), ``relu1``, ..., ``pool1`` after the first stage, ...,
+    ``flatten``, ``hidden`` (or ``hidden1``, ...) and ``head``.
+
+    Parameters
+    ----------
+    channels : int
+        Channels of an image.
+    stages : sequence of sequences of int
+        Channels of the convolutions of each stage.
+    flat : int
+        Numbers that reach the dense layers.
+    dense : sequence of int
+        Units of the dense layers below the head.
+    classes : int
+        Outputs.
+    kernel, padding : int
+        Side of the filters, and pixels around an image.
+    norm : bool
+        Normalise after each convolution.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        stages: Sequence[Sequence[int]],
+        flat: int,
+        dense: Sequence[int],
+        classes: int,
+        *,
+        kernel: int = 3,
+        padding: int = 1,
+        norm: bool = False,
+    ) -> None:
+        layers: OrderedDict[str, nn.Module] = OrderedDict(image=ChannelAxis())
+        depth, width = 0, channels
+        for stage, widths in enumerate(stages, start=1):
+            for wider in widths:
+                depth += 1
+                layers[f"conv{depth}"] = nn.Conv2d(width, wider, kernel, padding=padding)
+                if norm:
+                    layers[f"norm{depth}"] = nn.BatchNorm2d(wider)
+                layers[f"relu{depth}"] = nn.ReLU()
+                width = wider
+            layers[f"pool{stage}"] = nn.MaxPool2d(2)
+        layers["flatten"] = nn.Flatten()
+        for i, (fan_in, fan_out) in enumerate(pairwise((flat, *dense)), start=1):
+            layers["hidden" if len(dense) == 1 else f"hidden{i}"] = nn.Linear(fan_in, fan_out)
+            layers[f"relu{depth + i}"] = nn.ReLU()
+        layers["head"] = nn.Linear(dense[-1], classes)
+        super().__init__(layers)
