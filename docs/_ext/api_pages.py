@@ -7,7 +7,7 @@ import pprint
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_origin
 
 from pages import write_pages
 from sphinx.application import Sphinx
@@ -79,7 +79,7 @@ def _page(package: str, module: ModuleType, name: str, thing: Any) -> str:
         lines += [f".. automodule:: {thing.__name__}", "   :members:", "   :no-index:"]
     elif inspect.isclass(thing):
         lines += [f".. autoclass:: {module.__name__}::{name}", "   :members:"]
-    elif callable(thing):
+    elif _is_function(thing):
         lines += [f".. autofunction:: {module.__name__}::{name}"]
     else:
         lines += [f".. py:data:: {where}.{name}", "", f"   {remark(module, name)}", "", "   .. code-block:: python", ""]
@@ -91,8 +91,8 @@ def _package(package: str, module: ModuleType, objects: dict[str, Any]) -> str:
     text = _title(f"fedstat.{package}") + f".. automodule:: {module.__name__}\n   :no-index:\n\n"
     kinds = {
         "Classes": {n: t for n, t in objects.items() if inspect.isclass(t)},
-        "Functions": {n: t for n, t in objects.items() if callable(t) and not inspect.isclass(t)},
-        "Others": {n: t for n, t in objects.items() if not callable(t)},
+        "Functions": {n: t for n, t in objects.items() if _is_function(t)},
+        "Others": {n: t for n, t in objects.items() if not (inspect.isclass(t) or _is_function(t))},
     }
     for kind, own in kinds.items():
         if own:
@@ -104,8 +104,13 @@ def _package(package: str, module: ModuleType, objects: dict[str, Any]) -> str:
 
 
 def _about(module: ModuleType, name: str, thing: Any) -> str:
-    documented = callable(thing) or isinstance(thing, ModuleType)
+    documented = inspect.isclass(thing) or _is_function(thing) or isinstance(thing, ModuleType)
     return summary(thing) if documented else remark(module, name)
+
+
+def _is_function(thing: Any) -> bool:
+    """Tell whether a name stands for a function; the alias of a type is callable, too."""
+    return callable(thing) and not inspect.isclass(thing) and get_origin(thing) is None
 
 
 def _index() -> str:

@@ -24,7 +24,6 @@ from fedstat.experiment.estimate import estimate
 from fedstat.experiment.summaries import Summary, per_client, summarise
 from fedstat.experiment.tuning import chosen_for
 from fedstat.federated import Result
-from fedstat.federated.federate import observed
 from fedstat.federated.fingerprint import of_clients, of_seeds
 from fedstat.federated.plan import make_plan
 from fedstat.federated.record.progress import Shown
@@ -257,23 +256,12 @@ def _write_experiment(out: Path, experiment: Experiment) -> None:
 
 def _config(setup: Setup) -> dict[str, Any]:
     """Describe the run that an experiment makes, as a run's folder does."""
-    experiment = setup.experiment
+    how, validate = setup.experiment, setup.experiment.partition.validation > 0
     plan = make_plan(
-        setup.methods,
-        setup.model,
-        setup.dealt,
-        setup.training,
-        experiment.participation,
-        experiment.seeds,
-        None,
-        experiment.dtype,
-        experiment.device,
-        setup.executor,
-        experiment.vary,
-    )
-    evaluation = experiment.evaluation
-    validate = experiment.partition.validation > 0
-    return plan.config | observed(validate, setup.metrics, evaluation.trained, experiment.stop, experiment.plan)
+        setup.methods, setup.model, setup.dealt, setup.training, how.participation, how.seeds, how.vary, None,
+        how.dtype, how.device, setup.executor,
+    )  # fmt: skip
+    return plan.observed(validate, setup.metrics, how.evaluation.trained, how.stop, how.plan).config
 
 
 def _draw_partition(path: Path, partition: Partition, setup: Setup) -> None:

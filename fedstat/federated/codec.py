@@ -7,9 +7,8 @@ nothing else is: names, shapes and scalars such as sample counts are not, as in 
 from __future__ import annotations
 
 import math
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -120,50 +119,10 @@ class Bits:
 
 
 Entry = Tensor | Selected | Sparse | Bits
-
-
-class Message(Protocol):
-    """What travels in one direction, by name: any dict of such entries is a message.
-
-    An entry is a tensor (m, ...), sent whole; a `Selected`, the elements under a mask; a `Sparse`, the elements that
-    are not zero; or `Bits`, truth values. An entry under a leaf's name is that leaf: what is something else, such as a
-    correction of the same shape, needs a name of its own.
-
-    Examples
-    --------
-    Two clients send three weights each, and corrections of them, in bytes:
-
-    >>> import torch
-    >>> from fedstat.federated import Message
-    >>> from fedstat.federated.codec import size
-    >>> message: Message = {"w": torch.ones(2, 3), "correction/w": torch.zeros(2, 3)}
-    >>> size(message)
-    array([24, 24])
-    """
-
-    def __getitem__(self, name: str, /) -> Entry:
-        """Return the entry of a name."""
-        ...
-
-    def __iter__(self) -> Iterator[str]:
-        """Go through the names."""
-        ...
-
-    def __contains__(self, name: object, /) -> bool:
-        """Tell whether there is an entry of a name."""
-        ...
-
-    def keys(self) -> KeysView[str]:
-        """Return the names."""
-        ...
-
-    def values(self) -> ValuesView[Entry]:
-        """Return the entries."""
-        ...
-
-    def items(self) -> ItemsView[str, Entry]:
-        """Return the entries with their names."""
-        ...
+#: What travels in one direction, by name. An entry is a tensor (m, ...), sent whole; a `Selected`, the elements under a
+#: mask; a `Sparse`, the elements that are not zero; or `Bits`, truth values. An entry under a leaf's name is that leaf:
+#: what is something else, such as a correction of the same shape, needs a name of its own.
+Message = Mapping[str, Entry]
 
 
 def size(message: Message) -> np.ndarray:

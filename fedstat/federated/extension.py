@@ -13,22 +13,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import union_categoricals
 
 from fedstat._checks import whole
 from fedstat.data import Clients
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import NAMES, Executor, ExecutorName, RemoteExecutor
-from fedstat.federated.federate import carry_out, measured_splits, observed
+from fedstat.federated.federate import carry_out, measured_splits
 from fedstat.federated.fingerprint import differences, digest, of_seeds
-from fedstat.federated.history import COLUMNS, DTYPES, TEXT
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.federated.patience import Patience
 from fedstat.federated.plan import Plan, Population, make_plan, seeds_of
 from fedstat.federated.record.progress import Shown
 from fedstat.federated.record.result import Result, load
+from fedstat.federated.record.rows import joined
 from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Wanted, from_ranges
 from fedstat.federated.rounds import Key
@@ -111,12 +110,11 @@ def extend(
         assert known.model is not None
         assert known.training is not None
         plan = make_plan(
-            known.methods, known.model, drawn, known.training, config["participation"], seeds, chunk, config["dtype"],
-            config["device"] if device is None else device, _executor(config, executor), tuple(config["vary"]),
+            known.methods, known.model, drawn, known.training, config["participation"], seeds, config["vary"], chunk,
+            config["dtype"], config["device"] if device is None else device, _executor(config, executor),
             config["seeds"][0],
         )  # fmt: skip
-        seen = observed(config["validate"], measured, config["trained"], stop, result.plan)
-        return replace(plan, config=plan.config | seen, analysis=result.plan)
+        return plan.observed(config["validate"], measured, config["trained"], stop, result.plan)
 
     first = config["seeds"][:1]
     if told := differences(of_seeds(config, first), planned(first).config):
@@ -240,7 +238,8 @@ def _joined(here: Result, there: Result) -> Result:
         return {key: found[key] for key in keys if key in found}
 
     def table(name: str) -> pd.DataFrame:
-        rows = _appended(getattr(here, name), [getattr(there, name)])
+        one, other = getattr(here, name), getattr(there, name)
+        rows = joined([one, other], dict(one.dtypes))
         place = {key: i for i, key in enumerate(keys)}
         labels = rows["method"].cat.categories
         known = np.array([[place.get((label, seed), -1) for seed in seeds] for label in labels])
@@ -266,27 +265,4 @@ def _joined(here: Result, there: Result) -> Result:
             "device": there.config["device"],
             "rounds": max(here.config["rounds"], there.config["rounds"]),
         },
-    )
-
-
-def _appended(before: pd.DataFrame | None, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Append later rounds to a tidy table; columns of text become categories.
-
-    It costs the conversion of the new rounds, and a copy of the table.
-    """
-    if not parts:
-        return pd.DataFrame(columns=list(COLUMNS)).astype(DTYPES) if before is None else before
-    columns = list(parts[0].columns if before is None else before.columns)
-    text = [name for name in columns if name in TEXT]
-    joined = pd.concat([part.astype(dict.fromkeys(text, "object")) for part in parts], ignore_index=True)
-    new = joined[columns].astype(dict.fromkeys(text, "category"))
-    if before is None or before.empty:
-        return new
-    return pd.DataFrame(
-        {
-            name: union_categoricals([before[name], new[name]], sort_categories=True)
-            if name in text
-            else np.concatenate([before[name], new[name]])
-            for name in columns
-        }
     )

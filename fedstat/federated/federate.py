@@ -10,7 +10,6 @@ from functools import partial
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,11 +18,10 @@ from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor
 from fedstat.federated.engine.own_parts import rehearse_metrics
-from fedstat.federated.fingerprint import digest, plain
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import Metric, choose_metrics
 from fedstat.federated.patience import Patience
-from fedstat.federated.plan import Plan, Population, choose_sources, make_plan
+from fedstat.federated.plan import Plan, Population, make_plan
 from fedstat.federated.record.checkpoints import sigterm_waits
 from fedstat.federated.record.progress import Shown, announce, shown
 from fedstat.federated.record.result import Result
@@ -183,11 +181,8 @@ def federate(
     if stop is not None and not isinstance(stop, Patience):
         raise ValueError(f'stop must be a Patience, such as fs.Patience("log_loss", rounds=10), got {stop!r}.')
     measured = choose_metrics(metrics)
-    varying = choose_sources(vary, clients, model)
-    ready = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, varying)
-    analysis = _planned(plan, ready, resume)
-    seen = observed(validate, measured, trained, stop, analysis)
-    ready = replace(ready, config=ready.config | seen, analysis=analysis)
+    ready = make_plan(method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor)
+    ready = ready.observed(validate, measured, trained, stop, _planned(plan, ready, resume))
     splits = measured_splits(ready, validate, stop)
     wanted = Wanted(rounds, evaluated, splits, measured, trained, stop, checkpoint=checkpoint)
     return carry_out(ready, wanted, resume, folder, progress)
@@ -237,8 +232,7 @@ def rounds(
     >>> bool(accuracy > 0.9)
     True
     """
-    varying = choose_sources(vary, clients, model)
-    plan = make_plan(method, model, clients, training, participation, seed, chunk, dtype, device, executor, varying)
+    plan = make_plan(method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor)
     return loop(plan.start(), 0, plan.participation)
 
 
@@ -281,23 +275,6 @@ def _warn_of_missing(history: Rows) -> None:
     losses = (part[part["metric"].isin(("log_loss", "mse"))] for part in history.parts())
     for method, words in count_missing(losses).items():
         warnings.warn(f"{method}: {words}. fs.compare counts them; a mean by pandas does not.", RuntimeWarning, 3)
-
-
-def observed(
-    validate: bool,
-    metrics: Mapping[str, Metric],
-    trained: bool,
-    stop: Patience | None,
-    analysis: AnalysisPlan | None,
-) -> dict[str, Any]:
-    """Describe what is measured of a run, in plain values by which it is known again."""
-    return {
-        "validate": bool(validate),
-        "metrics": {name: digest(metric) for name, metric in metrics.items()},
-        "trained": bool(trained),
-        "stop": {} if stop is None else plain(stop),
-        "plan": "" if analysis is None else analysis.digest,
-    }
 
 
 def _planned(plan: AnalysisPlan | str | Path | None, ready: Plan, resume: Result | None) -> AnalysisPlan | None:

@@ -31,6 +31,8 @@ from fedstat.federated.engine.rehearsal import is_own, outputs_of, rehearse
 from fedstat.federated.fingerprint import digest, plain
 from fedstat.federated.history import CLIENT_DTYPES
 from fedstat.federated.method import Method, State
+from fedstat.federated.metrics import Metric
+from fedstat.federated.patience import Patience
 from fedstat.federated.replicate import Replicate, make_replicate
 from fedstat.federated.rounds import Key, Run, check_size, start_run
 from fedstat.federated.route import Equipment
@@ -84,6 +86,24 @@ class Plan:
             tables.append(pd.DataFrame(who | dict.fromkeys(("train", "validation", "test"), 0) | counts))
         return pd.concat(tables, ignore_index=True).astype(CLIENT_DTYPES)
 
+    def observed(
+        self,
+        validate: bool = False,
+        metrics: Mapping[str, Metric] | None = None,
+        trained: bool = False,
+        stop: Patience | None = None,
+        analysis: AnalysisPlan | None = None,
+    ) -> Plan:
+        """Return the plan with what is measured of the run, by which it is known again as well."""
+        seen = {
+            "validate": bool(validate),
+            "metrics": {name: digest(metric) for name, metric in (metrics or {}).items()},
+            "trained": bool(trained),
+            "stop": {} if stop is None else plain(stop),
+            "plan": "" if analysis is None else analysis.digest,
+        }
+        return replace(self, config=self.config | seen, analysis=analysis)
+
     def start(
         self, states: Mapping[Key, State] | None = None, note: Callable[[Key], None] | None = None
     ) -> dict[Key, Run]:
@@ -104,25 +124,26 @@ def make_plan(
     model: Model,
     clients: Population,
     training: AnyTraining,
-    participation: float,
-    seed: int | Iterable[int],
-    chunk: int | None,
-    dtype: str,
-    device: str,
-    executor: ExecutorName | Executor | RemoteExecutor,
-    vary: tuple[str, ...],
+    participation: float = 1.0,
+    seed: int | Iterable[int] = 0,
+    vary: Iterable[str] | None = None,
+    chunk: int | None = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    executor: ExecutorName | Executor | RemoteExecutor = "auto",
     first: int | None = None,
 ) -> Plan:
     """Check arguments that are those of `fedstat.federate`, and rehearse the network and all that is not fedstat's own.
 
-    `vary` is what `choose_sources` returns; sources that do not vary follow the seed `first`, by default the first of
-    `seed`.
+    Sources that do not vary follow the seed `first`, by default the first of `seed`; a run that is continued under more
+    seeds gives it, and with it the sources as `choose_sources` chose them.
 
     Raises
     ------
     ValueError
         If one is out of range, or they do not fit together.
     """
+    varying = tuple(vary or ()) if first is not None else choose_sources(vary, clients, model)
     participation = number("participation", participation, "(0, 1]")
     chunk = None if chunk is None else whole("chunk", chunk, 1)
     check_executor(executor)
@@ -132,7 +153,7 @@ def make_plan(
     first_label, some = next(iter(trained.items()))
     training = some if all(one == some for one in trained.values()) else trained
     _check_range(dtype, *trained.values(), *methods.values())
-    keyed = [Seeds(s, seeds[0] if first is None else first, vary) for s in seeds]
+    keyed = [Seeds(s, seeds[0] if first is None else first, varying) for s in seeds]
     replicates = _replicates(clients, model, keyed, dtype, device)
     for each in replicates.values():
         for one in trained.values():
@@ -160,7 +181,7 @@ def make_plan(
         "dtype": dtype,
         "executor": known,
         "device": str(device),
-        "vary": list(vary),
+        "vary": list(varying),
         "loss": task,
         **_hashes(methods, replicates, distinct),
         "training_code": codes if training is trained else codes[first_label],

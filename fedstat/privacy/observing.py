@@ -18,7 +18,7 @@ from fedstat.federated.client.samples import BatchOrders
 from fedstat.federated.codec import Message, decode, encode, nonzeros
 from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, Update
-from fedstat.federated.plan import choose_sources, make_plan
+from fedstat.federated.plan import make_plan
 from fedstat.federated.rounds import Run, loop
 
 
@@ -197,9 +197,7 @@ def observe(
     _rates(training)
     _check(clients, looks)
     whole("seed", seed, 0)
-    sources = choose_sources(None, clients, model)
-    plan = make_plan({"it": method}, model, clients, training, 1.0, seed, None, dtype, device, "auto", sources)
-    runs = plan.start()
+    runs = make_plan({"it": method}, model, clients, training, seed=seed, dtype=dtype, device=device).start()
     (run,) = runs.values()
     if run.network.noisy:
         raise ValueError("model must be without dropout, whose noise the attacker does not know; take its layers out.")

@@ -13,10 +13,10 @@ import pandas as pd
 from fedstat.data import Clients
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import Executor, ExecutorName
-from fedstat.federated.federate import federate, observed
+from fedstat.federated.federate import federate
 from fedstat.federated.fingerprint import digest
 from fedstat.federated.metrics import Metric, choose_metrics
-from fedstat.federated.plan import Population, choose_sources, make_plan, takes_two
+from fedstat.federated.plan import Population, make_plan, takes_two
 from fedstat.federated.record.progress import Shown
 from fedstat.federated.record.result import Result, load
 from fedstat.federated.record.run_folder import sole_writer
@@ -170,13 +170,9 @@ def _work(result: Result, trial: Trial) -> dict[str, int]:
 
 def _config(arguments: Mapping[str, Any], validate: bool) -> dict[str, Any]:
     """Return the configuration by which a run of these arguments is known again."""
-    a = arguments
-    vary = choose_sources(None, a["clients"], a["model"])
-    plan = make_plan(
-        a["method"], a["model"], a["clients"], a["training"], a.get("participation", 1.0), a["seed"], a.get("chunk"),
-        a.get("dtype", "float32"), a.get("device", "cpu"), a.get("executor", "auto"), vary,
-    )  # fmt: skip
-    return plan.config | observed(validate, choose_metrics(a.get("metrics", ())), False, None, None)
+    beside = ("evaluate_at", "metrics", "checkpoint", "progress")
+    plan = make_plan(**{name: value for name, value in arguments.items() if name not in beside})
+    return plan.observed(validate, choose_metrics(arguments.get("metrics", ()))).config
 
 
 def _held_back(clients: Population, *, test: bool) -> Population:

@@ -10,7 +10,7 @@ from fedstat.experiment.parsing import parse
 from fedstat.experiment.run import run as run_experiment
 from fedstat.federated.client.samples import BatchOrders
 from fedstat.federated.client.seeds import SOURCES
-from fedstat.federated.plan import choose_sources, make_plan
+from fedstat.federated.plan import make_plan
 from tests.support.clients import vector_clients
 from tests.support.experiments import changed
 
@@ -46,8 +46,7 @@ def facts(seed=SEEDS, clients=dealt, **options):
     """What each source decides in a run, by seed."""
     traffic = go(clients=clients, seed=seed, **options).traffic
     found = {s: {"participants": rows["client"].tolist()} for s, rows in traffic.groupby("seed", sort=False)}
-    varying = choose_sources(options.get("vary"), clients, net)
-    plan = make_plan(fs.FedAvg(), net, clients, TRAINING, 0.5, seed, None, "float32", "cpu", "auto", varying)
+    plan = make_plan(fs.FedAvg(), net, clients, TRAINING, 0.5, seed, options.get("vary"))
     for (_, s), run in plan.start().items():
         held = run.replicate.clients
         rows = np.concatenate([part.client(k)[0] for part in (held.train, held.test) for k in range(6)])

@@ -366,40 +366,32 @@ def norm_layers(module: nn.Module) -> list[str]:
     return [name for name, layer in module.named_modules() if isinstance(layer, MaskedBatchNorm)]
 
 
+_LAZY, _NORM = nn.modules.lazy.LazyModuleMixin, nn.modules.batchnorm._BatchNorm
+_INSTANCE, _DROPOUT = nn.modules.instancenorm._InstanceNorm, nn.modules.dropout._DropoutNd
+_EMBEDDING = (nn.Embedding, nn.EmbeddingBag)
+_BARE = "take its hooks or its own forward away, which the layer that runs in its place would not have"
+#: Layers without a stacked form: their classes, which of them it is, and what to do about it.
+_UNFIT: tuple[tuple[Any, Callable[[Any], object], str], ...] = (
+    (_LAZY, lambda x: not isinstance(x, _NORM), "give its number of inputs, as {1} asks for it"),
+    (_NORM, lambda x: type(x) not in _RANKS, "use nn.BatchNorm1d, 2d or 3d itself"),
+    (_NORM, lambda x: x.momentum is None, "give momentum a number, such as 0.1"),
+    (_INSTANCE, lambda x: x.track_running_stats, "set track_running_stats=False, or use nn.GroupNorm"),
+    (nn.LSTMCell, lambda x: True, "use nn.LSTM"),
+    (nn.RNNBase, lambda x: type(x) not in (nn.LSTM, nn.GRU, nn.RNN), "use nn.LSTM, nn.GRU or nn.RNN itself"),
+    (nn.RNNBase, lambda x: x.bidirectional or x.proj_size, "set bidirectional=False and proj_size=0"),
+    (_EMBEDDING, lambda x: x.max_norm is not None, "set max_norm=None, as it changes weights in the forward pass"),
+    (_EMBEDDING, lambda x: x.scale_grad_by_freq, "set scale_grad_by_freq=False, as it would count a batch's padding"),
+    (_EMBEDDING, lambda x: x.sparse, "set sparse=False"),
+    (_DROPOUT, lambda x: type(x) not in DROPOUTS and x.p > 0, "use nn.Dropout itself, or set p=0 (it is {0.p})"),
+    (nn.MultiheadAttention, lambda x: x.dropout > 0, "set dropout=0 (it is {0.dropout})"),
+    (nn.Module, lambda x: _has_stand_in(x) and hooked(x), _BARE),
+)
+
+
 def _check(layer: nn.Module, name: str = "") -> None:
     """Raise ValueError if a layer has no stacked form."""
-    if remedy := _remedy(layer):
-        where = f"layer {name!r}" if name else "the module itself"
-        raise ValueError(f"{where} ({type(layer).__name__}) cannot run stacked over clients: {remedy}.")
-
-
-def _remedy(layer: nn.Module) -> str | None:
-    """Say what to do about a layer that has no stacked form; None for all others."""
-    match layer:
-        case nn.modules.lazy.LazyModuleMixin() if not isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            return f"give its number of inputs, as {type(layer).__name__.removeprefix('Lazy')} asks for it"
-        case nn.modules.batchnorm._BatchNorm() if type(layer) not in _RANKS:
-            return "use nn.BatchNorm1d, 2d or 3d itself"
-        case nn.modules.batchnorm._BatchNorm() if layer.momentum is None:
-            return "give momentum a number, such as 0.1"
-        case nn.modules.instancenorm._InstanceNorm() if layer.track_running_stats:
-            return "set track_running_stats=False, or use nn.GroupNorm"
-        case nn.LSTMCell():
-            return "use nn.LSTM"
-        case nn.RNNBase() if type(layer) not in (nn.LSTM, nn.GRU, nn.RNN):
-            return "use nn.LSTM, nn.GRU or nn.RNN itself"
-        case nn.RNNBase() if layer.bidirectional or layer.proj_size:
-            return "set bidirectional=False and proj_size=0"
-        case nn.Embedding() | nn.EmbeddingBag() if layer.max_norm is not None:
-            return "set max_norm=None, as it changes weights in the forward pass"
-        case nn.Embedding() | nn.EmbeddingBag() if layer.scale_grad_by_freq:
-            return "set scale_grad_by_freq=False, as it would count the padding of a batch"
-        case nn.Embedding() | nn.EmbeddingBag() if layer.sparse:
-            return "set sparse=False"
-        case nn.modules.dropout._DropoutNd() if type(layer) not in DROPOUTS and layer.p > 0:
-            return f"use nn.Dropout itself, or set p=0 (it is {layer.p})"
-        case nn.MultiheadAttention() if layer.dropout > 0:
-            return f"set dropout=0 (it is {layer.dropout})"
-        case _ if _has_stand_in(layer) and hooked(layer):
-            return "take its hooks or its own forward away, which the layer that runs in its place would not have"
-    return None
+    for kinds, unfit, remedy in _UNFIT:
+        if isinstance(layer, kinds) and unfit(layer):
+            where, kind = f"layer {name!r}" if name else "the module itself", type(layer).__name__
+            told = remedy.format(layer, kind.removeprefix("Lazy"))
+            raise ValueError(f"{where} ({kind}) cannot run stacked over clients: {told}.")

@@ -335,12 +335,9 @@ class Network:
 
     def _in_order(self) -> list[str]:
         """Return all leaves in the module's order, each layer's parameters before its statistics."""
-        ordered: list[str] = []
-        for owner, layer in self.module.named_modules():
-            for name, _ in layer.named_parameters(owner, recurse=False):
-                ordered += self._leaves_of(name)
-            ordered += [name for name, _ in layer.named_buffers(owner, recurse=False)]
-        kept = {*self.trainable, *self.statistics}
+        kept, layers = {*self.trainable, *self.statistics}, self.module.named_modules()
+        names = (f"{owner}.{last}" for owner, layer in layers for last in (*layer._parameters, *layer._buffers))
+        ordered = [leaf for name in names for leaf in self._leaves_of(name.removeprefix("."))]
         return [leaf for leaf in dict.fromkeys(ordered) if leaf in kept]
 
 
