@@ -325,6 +325,7 @@ def _rules(r: np.ndarray, observations: int | None, kappa: float, decide: bool, 
     """Ask the rules for the number of factors, the slow ones of many columns only where they decide."""
     import numpy as np
 
+    from fedstat._threads import one_thread
     from fedstat.factor import (
         contribution_rule,
         factor_parallel_analysis,
@@ -332,7 +333,6 @@ def _rules(r: np.ndarray, observations: int | None, kappa: float, decide: bool, 
         minimum_average_partial,
         parallel_analysis,
     )
-    from fedstat.factor._threads import one_thread
 
     p = len(r)
     with one_thread(p):

@@ -487,17 +487,25 @@ def from_npz(
     >>> fs.data.from_npz(file).train.n.tolist()
     [2, 2]
     """
-    arrays = read_npz(path, {"x": "biuf", "y": "biufU", "client": "biuU"}, optional={"test": "b"})
-    x, y, client = arrays["x"], arrays["y"], arrays["client"]
-    held = arrays.get("test", np.zeros(client.shape, dtype=bool))
-    if client.ndim != 1 or len(client) == 0:
-        raise ValueError(f"{path}: client must be a vector with one label per sample, got shape {client.shape}.")
-    for name, values in (("y", y), ("x", x), ("test", held)):
-        if values.shape[:1] != client.shape:
-            raise ValueError(f"{path}: {name} has shape {values.shape}; each array needs one entry per sample.")
+    x, y, client, held = read_arrays(path)
     partition = by_group(client)
     if held.any():
         trained = tuple(index[~held[index]] for index in partition)
         partition = replace(partition, train=trained, test=tuple(index[held[index]] for index in partition))
     with naming(path):
         return from_indices(x, y, partition, test=test, validation=validation, seed=seed, tokens=tokens)
+
+
+def read_arrays(
+    path: str | Path, *, client: str = "client", target: str = "y"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Read inputs (N, ...), targets, clients, and which samples are for testing, (N,) each, as `from_npz` does."""
+    arrays = read_npz(path, {"x": "biuf", target: "biufU", client: "biuU"}, optional={"test": "b"})
+    x, y, owner = arrays["x"], arrays[target], arrays[client]
+    held = arrays.get("test", np.zeros(owner.shape, dtype=bool))
+    for name, array in ((target, y), (client, owner), ("test", held)):
+        if array.ndim != 1 or x.shape[:1] != array.shape or not len(array):
+            raise ValueError(
+                f"{path}: {name} has shape {array.shape}; x, of shape {x.shape}, needs one entry per sample."
+            )
+    return x, y, owner, held

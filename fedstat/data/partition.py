@@ -91,14 +91,13 @@ class Partition(Sequence[np.ndarray]):
     @overload
     def __getitem__(self, k: slice) -> Partition: ...
     def __getitem__(self, k: int | slice) -> np.ndarray | Partition:
-        if not isinstance(k, slice):
-            return self.train[operator.index(k)]
-        return Partition(
-            self.train[k],
-            None if self.test is None else self.test[k],
-            self.names[k],
-            None if self.labels is None else self.labels[k],
-        )
+        return self.of(range(len(self))[k]) if isinstance(k, slice) else self.train[operator.index(k)]
+
+    def of(self, clients: Sequence[int] | np.ndarray) -> Partition:
+        """Return the partition of some clients, by number."""
+        test = None if self.test is None else tuple(self.test[k] for k in clients)
+        labels = None if self.labels is None else self.labels[list(clients)]
+        return Partition(tuple(self.train[k] for k in clients), test, tuple(self.names[k] for k in clients), labels)
 
     def __repr__(self) -> str:
         sizes = [len(part) for part in self.train]

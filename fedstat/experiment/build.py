@@ -19,9 +19,8 @@ import fedstat as fs
 from fedstat._checks import naming
 from fedstat._random import stream
 from fedstat.data import Clients, Partition, datasets
-from fedstat.data.arrays import coded, read_csv
+from fedstat.data.arrays import coded, read_arrays, read_csv
 from fedstat.data.datasets.base import Dataset
-from fedstat.data.npz import read_npz
 from fedstat.data.prepare import FitOn
 from fedstat.experiment import config
 from fedstat.experiment.parsing import FACTS, executor, make_method, metrics, network, transformer
@@ -202,13 +201,13 @@ def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tup
     gather = partial(_gather, spec=spec, dataset=dataset, seed=seed)
     how = {"prepare": transformer(experiment.data), "fit_on": experiment.data.fit_on}
     with naming("partition"):
-        clients = gather(_some(part, ~new), common=common, **how)
+        clients = gather(part.of(np.flatnonzero(~new)), common=common, **how)
     if not new.any():
         return part, clients, None
     if clients.transformer is not None:
         how = {"prepare": clients.transformer, "fit_on": "fitted"}
     with naming("partition"):
-        return part, clients, gather(_some(part, new), **how)
+        return part, clients, gather(part.of(np.flatnonzero(new)), **how)
 
 
 def _from_file(data: config.Source) -> Dataset:
@@ -225,15 +224,7 @@ def _from_file(data: config.Source) -> Dataset:
             y, classes = coded(y)
         held, own = np.zeros(len(y), dtype=bool), data.client
         return Dataset(path.name, x, y, classes or (), held, groups={own: owner}, order={own: names})
-    kinds = {"x": "biuf", data.target: "biufU", data.client: "biuU"}
-    arrays = read_npz(path, kinds, optional={"test": "b"})
-    x, y, client = arrays["x"], arrays[data.target], arrays[data.client]
-    test = arrays.get("test", np.zeros(len(y), dtype=bool))
-    for name, array in ((data.target, y), (data.client, client), ("test", test)):
-        if array.ndim != 1 or x.shape[:1] != array.shape or not len(array):
-            raise ValueError(
-                f"{path}: {name} has shape {array.shape}; x, of shape {x.shape}, needs one entry per sample."
-            )
+    x, y, client, test = read_arrays(path, client=data.client, target=data.target)
     with naming(path):
         y, classes = coded(y)
     return Dataset(name=path.name, x=x, y=y, classes=classes or (), test=test, groups={data.client: client})
@@ -318,17 +309,6 @@ def _new_clients(spec: config.Dealing, clients: int, seed: int) -> np.ndarray:
             raise ValueError(f"partition: new_clients = {spec.new_clients} leaves none of {clients} clients to train.")
         new[stream(seed, "new clients").choice(clients, count, replace=False)] = True
     return new
-
-
-def _some(part: Partition, chosen: np.ndarray) -> Partition:
-    """Return the clients of a partition where `chosen` is true."""
-    ids = np.flatnonzero(chosen)
-    return Partition(
-        tuple(part.train[k] for k in ids),
-        None if part.test is None else tuple(part.test[k] for k in ids),
-        tuple(part.names[k] for k in ids),
-        None if part.labels is None else part.labels[ids],
-    )
 
 
 def _gather(

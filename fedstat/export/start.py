@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import choice
-from fedstat.export.packet import Refused, refusal
+from fedstat.export.packet import refusal
 from fedstat.federated.client.local import Training
-from fedstat.federated.client.network import Model, Params, build, floating
+from fedstat.federated.client.network import Model, Params, floating
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.method import Federation, Method, State, rows, stack
-from fedstat.federated.replicate import Replicate
+from fedstat.federated.replicate import Replicate, networks
 from fedstat.federated.rounds import make_federation
 from fedstat.federated.route import Equipment
 from fedstat.federated.store import ClientStore
@@ -91,15 +91,8 @@ def take_seat(model: Model, seed: int, dtype: str, clients: int, classes: tuple[
     """Build the network that everybody starts from; as `fedstat.federated.replicate` does, by the same keys."""
     choice("dtype", dtype, ("float32", "float64"))
     seeds, kind = Seeds(seed), floating(dtype)
-    network = build(model, seeds.stream("initial weights"), kind)
-
-    def draw(k: int) -> Any:
-        if isinstance(model, torch.nn.Module):
-            raise Refused("independent initial weights need a function that builds the network, not a module.")
-        return build(model, seeds.stream("client weights", k), kind)
-
     roster: Any = Roster(clients, classes)
-    return Seat(seeds, roster, network, 0, draw)
+    return Seat(seeds, roster, *networks(model, seeds, kind))
 
 
 def federation_of(

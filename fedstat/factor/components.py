@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedstat.factor._threads import one_thread
+from fedstat._threads import one_thread
 
 
 def principal_components_loadings(r: np.ndarray, m: int) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky
 from scipy.linalg.lapack import dpocon, dtrtri
 
-from fedstat.factor._threads import one_thread
+from fedstat._threads import one_thread
 
 _SLACK = 1e-6  # rounding in single precision
 

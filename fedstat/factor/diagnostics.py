@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedstat.factor._threads import one_thread
+from fedstat._threads import one_thread
 from fedstat.factor.correlation import check_correlation
 from fedstat.factor.rotation import Rotation, with_correlations
 from fedstat.inference import p_value

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from fedstat.factor._threads import one_thread
+from fedstat._threads import one_thread
 from fedstat.factor.components import positive_sums
 from fedstat.factor.correlation import squared_multiple_correlations
 from fedstat.factor.diagnostics import bartlett

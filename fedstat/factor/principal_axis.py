@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedstat._checks import choice, naming, number, whole
-from fedstat.factor._threads import one_thread
+from fedstat._threads import one_thread
 from fedstat.factor.components import positive_sums, principal_components_loadings
 from fedstat.factor.correlation import check_correlation, largest_correlations, squared_multiple_correlations
 from fedstat.factor.moments import Moments

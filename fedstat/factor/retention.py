@@ -12,7 +12,7 @@ from scipy.linalg.blas import dsyr
 
 from fedstat._checks import array, number, whole
 from fedstat._random import stream
-from fedstat.factor._threads import one_thread
+from fedstat._threads import one_thread
 from fedstat.factor.correlation import check_correlation, squared_multiple_correlations
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 
 from fedstat._checks import array, choice
-from fedstat.factor._threads import one_thread
+from fedstat._threads import one_thread
 
 ORTHOGONAL = ("varimax", "quartimax", "equamax", "geomin_ort")
 OBLIQUE = ("promax", "oblimin", "quartimin", "geomin_obl")

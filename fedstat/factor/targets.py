@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedstat.factor._threads import one_thread
+from fedstat._threads import one_thread
 from fedstat.factor.rotation import Rotation, check_loadings, with_correlations
 
 _NONE = 1e-7  # relative to the largest loading: columns below have no direction

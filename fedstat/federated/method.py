@@ -241,6 +241,11 @@ class Predictor:
     params: Params
     outputs: Callable[[Learner, Params, Tensor], Tensor]
 
+    def of(self, ids: Tensor) -> Predictor:
+        """Return the models of some clients in a row, by their place among the m."""
+        rows = slice(int(ids[0]), int(ids[-1]) + 1)
+        return replace(self, params={name: leaf[rows] for name, leaf in self.params.items()})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Method:

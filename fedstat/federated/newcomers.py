@@ -91,12 +91,7 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
             models = method.newcomer(state, ids, stack(state.server, len(ids)), federation)
 
         def rows(ids: Tensor, models: dict[str, Predictor] = models) -> dict[str, Predictor]:
-            return {
-                name: Predictor(
-                    {n: leaf[ids[0] : ids[-1] + 1] for n, leaf in predictor.params.items()}, predictor.outputs
-                )
-                for name, predictor in models.items()
-            }
+            return {name: predictor.of(ids) for name, predictor in models.items()}
 
         route = equipment.route(method, federation.network, stack(state.server, 1))
         table = evaluate(route, rows, replicate.held_out(replicate.split), {})

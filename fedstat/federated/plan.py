@@ -105,15 +105,14 @@ class Plan:
         return replace(self, config=self.config | seen, analysis=analysis)
 
     def start(
-        self, states: Mapping[Key, State] | None = None, note: Callable[[Key], None] | None = None
+        self, states: Mapping[Key, State] | None = None, note: Callable[[Key], None] = lambda key: None
     ) -> dict[Key, Run]:
         """Make ready all runs, from `states` or from their methods' starts; tell `note` which one is next."""
         runs, keys = {}, [(label, seed) for label in self.methods for seed in self.replicates]
         for label, seed in keys:  # before the first method trains anybody
             check_size(label, self.methods[label], self.replicates[seed].network, len(self.replicates[seed].clients))
         for key in keys:
-            if note is not None:
-                note(key)
+            note(key)
             state = None if states is None else states[key]
             runs[key] = start_run(key, self.methods[key[0]], self.replicates[key[1]], self.equipment[key[0]], state)
         return runs
@@ -355,24 +354,25 @@ def takes_two(function: Callable[..., Any]) -> bool:
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 2
 
 
-def _draw(clients: Callable[..., Clients], data: int, partition: int) -> Clients:
-    return clients(data, partition) if takes_two(clients) else clients(partition)  # one seed then serves both
+def draw(clients: Population, data: int, partition: int) -> Clients:
+    """Return the clients of a seed of the data and one of the partition."""
+    if isinstance(clients, Clients):
+        return clients
+    made: Callable[..., Clients] = clients
+    return made(data, partition) if takes_two(made) else made(partition)  # one seed then serves both
 
 
 def _replicates(
     clients: Population, model: Model, seeds: Sequence[Seeds], dtype: str, device: str
 ) -> dict[int, Replicate]:
-    replicates: dict[int, Replicate] = {}
-    drawn: dict[tuple[int, ...], tuple[Clients, int]] = {}  # with the first row; clients of all seeds are stored once
-    rows = 0
-    for one in seeds:
-        key = () if isinstance(clients, Clients) else (one.of("data"), one.of("partition"))
-        if key not in drawn:
-            data = clients if isinstance(clients, Clients) else _draw(clients, *key)
-            drawn[key] = data, rows
-            rows += len(data)
-        data, offset = drawn[key]
-        replicates[one.seed] = make_replicate(data, model, one, floating(dtype), device, offset, mixed=dtype == MIXED)
+    keys = [(one.of("data"), one.of("partition")) for one in seeds]
+    drawn = {key: draw(clients, *key) for key in dict.fromkeys(keys)}  # clients of all seeds are stored once
+    offsets = dict(zip(drawn, np.cumsum([0, *map(len, drawn.values())]).tolist(), strict=False))
+    how, mixed = (floating(dtype), device), dtype == MIXED
+    replicates = {
+        one.seed: make_replicate(drawn[key], model, one, *how, offsets[key], mixed=mixed)
+        for one, key in zip(seeds, keys, strict=True)
+    }
     shapes = {replicate.clients.train.x.shape[1:] for replicate in replicates.values()}
     if len(shapes) > 1:
         raise ValueError(f"clients(seed) must return inputs of one shape for all seeds, got {sorted(shapes)}.")

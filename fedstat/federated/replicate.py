@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -29,17 +30,17 @@ class Replicate:
         The data.
     network : Network
         As all clients start.
-    offset : int
-        The first client's row among the stacked samples of all seeds.
     draw : callable
         Draws client k an initial network of its own.
+    offset : int
+        The first client's row among the stacked samples of all seeds.
     """
 
     seeds: Seeds
     clients: Clients
     network: Network
-    offset: int
     draw: Callable[[int], Network]
+    offset: int = 0
     _held_out: dict[str, StackedSamples] = field(default_factory=dict)
 
     @property
@@ -76,16 +77,23 @@ def make_replicate(
     ValueError
         If the floating type or the network's vocabulary cannot hold the data.
     """
-    network = build(model, seeds.stream("initial weights"), dtype, mixed=mixed)
+    network, draw = networks(model, seeds, dtype, mixed=mixed)
     check_samples(network, data)
     network.module.to(device)
+    return Replicate(seeds, data, network, draw, offset)
+
+
+def networks(
+    model: Model, seeds: Seeds, dtype: torch.dtype, *, mixed: bool = False
+) -> tuple[Network, Callable[[int], Network]]:
+    """Return the initial network that all clients share, and a function that draws an independent one for a client."""
 
     def draw(k: int) -> Network:
         if isinstance(model, nn.Module):
             raise ValueError("independent initial weights need a function that builds the network, not a module.")
         return build(model, seeds.stream("client weights", k), dtype, mixed=mixed)
 
-    return Replicate(seeds, data, network, offset, draw)
+    return build(model, seeds.stream("initial weights"), dtype, mixed=mixed), draw
 
 
 def check_samples(network: Network, data: Clients) -> None:
@@ -123,16 +131,11 @@ def _which(data: Clients, split: str, place: int) -> str:
 
 def _extremes(values: np.ndarray | Mapped) -> list[tuple[int, Any]]:
     """Return the place of the sample with the smallest number, and the number; and likewise the largest."""
-    low: tuple[int, Any] | None = None
-    high: tuple[int, Any] | None = None
+    found: list[tuple[int, Any]] = []
     for first, block in in_blocks(values):
         rows = block.reshape(len(block), -1)
-        smallest, largest = (np.unravel_index(k, rows.shape) for k in (rows.argmin(), rows.argmax()))
-        if low is None or rows[smallest] < low[1]:
-            low = first + int(smallest[0]), rows[smallest]
-        if high is None or rows[largest] > high[1]:
-            high = first + int(largest[0]), rows[largest]
-    return [found for found in (low, high) if found is not None]
+        found += [(first + int(k) // rows.shape[1], rows.flat[k]) for k in (rows.argmin(), rows.argmax())]
+    return [min(found, key=itemgetter(1)), max(found, key=itemgetter(1))]
 
 
 @torch.no_grad()

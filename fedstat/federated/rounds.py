@@ -135,12 +135,10 @@ class Run:
 
     def evaluate_trained(self, update: Update, metrics: Mapping[str, Metric]) -> pd.DataFrame:
         """Measure the participants' models as their local training left them, before the server averages."""
-        split = self.replicate.split
-        whose = update.ids.cpu().numpy()
+        split, whose, trained = self.replicate.split, update.ids.cpu().numpy(), self.method.predictor(update.end)
 
         def models(some: Tensor) -> dict[str, Predictor]:
-            rows = slice(int(some[0]), int(some[-1]) + 1)
-            return {"trained": self.method.predictor({name: leaf[rows] for name, leaf in update.end.items()})}
+            return {"trained": trained.of(some)}
 
         table = evaluate(self.route, models, self.replicate.held_out(split), metrics, whose)
         return table.assign(method=self.key[0], seed=self.key[1], split=split, client=whose[table["client"]])

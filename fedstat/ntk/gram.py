@@ -8,12 +8,13 @@ parallel data; there the angle comes from the chord, ``2 atan2(|u - v|, |u + v|)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from fedstat._checks import array
+from fedstat._threads import one_thread
 
 #: Rows and columns formed at once: the temporaries of a block stay in the processor's cache.
 _BLOCK = 256
@@ -70,7 +71,8 @@ def infinite_gram(x: np.ndarray, *, device: str = "cpu") -> np.ndarray:
     norm, unit = largest * length, scaled / np.where(length > 0, length, 1.0)[:, None]
     block, size = (_block, _BLOCK) if device == "cpu" else (_device_block(device), _DEVICE_BLOCK)
     gram = np.empty((len(x), len(x)))
-    with _one_thread() if device == "cpu" and len(x) > size else nullcontext():
+    # small blocks gain nothing from a second thread of BLAS, and lose much on a busy machine
+    with one_thread() if device == "cpu" and len(x) > size else nullcontext():
         for i in range(0, len(x), size):
             for j in range(0, i + 1, size):
                 rows, columns = slice(i, i + size), slice(j, j + size)
@@ -204,14 +206,6 @@ def finite_personal_gram(
     before = active if w_start is None else _active(x, array("w_start", w_start, now.shape), member)
     gram = (x @ x.T) * (before.astype(np.float64) @ active.T.astype(np.float64)) / now.shape[1]
     return np.where(member[:, None] == member, gram, 0.0)
-
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread: small blocks gain nothing from a second one, and lose much on a busy machine."""
-    from threadpoolctl import threadpool_limits
-
-    context: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
-    return context
 
 
 def _block(u: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from fedstat.federated.engine.executor import Executor, ExecutorName
 from fedstat.federated.federate import federate
 from fedstat.federated.fingerprint import digest
 from fedstat.federated.metrics import Metric, choose_metrics
-from fedstat.federated.plan import Population, make_plan, takes_two
+from fedstat.federated.plan import Population, draw, make_plan
 from fedstat.federated.record.progress import Shown
 from fedstat.federated.record.result import Result, load
 from fedstat.federated.record.run_folder import sole_writer
@@ -192,12 +192,9 @@ def _held_back(clients: Population, *, test: bool) -> Population:
         return kept(clients)
     if not callable(clients):
         raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")
-    if takes_two(clients):
-        return lambda data, partition: kept(clients(data, partition))  # type: ignore[call-arg]
-    return lambda seed: kept(clients(seed))  # type: ignore[call-arg]
+    return lambda data, partition: kept(draw(clients, data, partition))
 
 
 def _has_test(clients: Population, seed: int) -> bool:
     """Tell whether there are test samples, beside which validation samples must be asked for."""
-    drawn = clients if isinstance(clients, Clients) else clients(*[seed] * (2 if takes_two(clients) else 1))
-    return drawn.test is not None
+    return draw(clients, seed, seed).test is not None
