@@ -25,8 +25,8 @@ from collections.abc import Callable
 import numpy as np
 from rich.progress import track
 
-from fedstat.factor import IdentificationWarning, Moments, PrincipalAxis, contribution_rule, solver, units_as_columns
 from fedstat._threads import one_thread
+from fedstat.factor import IdentificationWarning, Moments, PrincipalAxis, contribution_rule, solver, units_as_columns
 from fedstat.factor.correlation import squared_multiple_correlations
 
 

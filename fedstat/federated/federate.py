@@ -298,14 +298,13 @@ def _planned(plan: AnalysisPlan | str | Path | None, ready: Plan, resume: Result
 
 def measured_splits(plan: Plan, validate: bool, stop: Patience | None) -> tuple[str, ...]:
     """Say on whose samples models are measured, beside those of the default split."""
-    wanted = ["validation"] if validate else []
-    wanted += [stop.split] if stop is not None else []
+    wanted = [*["validation"] * validate, *([] if stop is None else [stop.split])]
     for replicate in plan.replicates.values():
-        clients = replicate.clients
-        if validate and (clients.test is None or clients.validation is None):
+        there = replicate.clients.splits
+        if validate and not {"validation", "test"} <= there.keys():
             raise ValueError("validate needs clients with test and validation samples.")
-        if stop is not None and stop.split not in clients.splits:
-            raise ValueError(f"stop: split must be one of {', '.join(clients.splits)}, got {stop.split!r}.")
+        if stop is not None and stop.split not in there:
+            raise ValueError(f"stop: split must be one of {', '.join(there)}, got {stop.split!r}.")
         wanted = [split for split in wanted if split != replicate.split]
     return tuple(dict.fromkeys(wanted))
 

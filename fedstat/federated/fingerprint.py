@@ -18,8 +18,9 @@ import json
 import re
 import reprlib
 import sys
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
@@ -231,9 +232,24 @@ def decisive(module: nn.Module) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if name not in _MODULE} | hooks
 
 
+#: The parts of an object that is nothing beside them, by its class.
+_INSIDE: dict[Any, Callable[[Any], Sequence[Any]]] = {
+    (dict, MappingProxyType): lambda pairs: [part for pair in pairs.items() for part in pair],
+    (list, tuple): lambda items: items,
+    (set, frozenset): lambda items: sorted(map(digest, items)),
+    functools.partial: attrgetter("func", "args", "keywords"),
+    MethodType: attrgetter("__func__", "__self__"),
+    property: attrgetter("fget", "fset", "fdel"),
+    (staticmethod, classmethod): lambda method: (method.__func__,),
+}
+
+
 def _anatomy(item: Any) -> tuple[bytes, Sequence[Any]]:
     """Return what an object is by itself, in bytes, and the parts that it is made of."""
     kind = _name(type(item)).encode()
+    for cls, parts in _INSIDE.items():
+        if isinstance(item, cls):
+            return kind, parts(item)
     match item:
         case None | bool() | int() | float() | complex() | str() | bytes() if not isinstance(item, np.generic):
             return kind + repr(item).encode(errors="surrogatepass"), ()
@@ -246,26 +262,12 @@ def _anatomy(item: Any) -> tuple[bytes, Sequence[Any]]:
         case Tensor():
             content = item.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
             return f"tensor {item.dtype} {tuple(item.shape)} ".encode() + content.tobytes(), ()
-        case dict() | MappingProxyType():
-            return kind, [part for pair in item.items() for part in pair]
-        case list() | tuple():
-            return kind, item
-        case set() | frozenset():
-            return kind, sorted(map(digest, item))
-        case functools.partial():
-            return kind, (item.func, item.args, item.keywords)
-        case MethodType():
-            return kind, (item.__func__, item.__self__)
         case FunctionType():
             return _function(item)
         case type():
             return _class(item)
         case ModuleType():
             return f"module {item.__name__}".encode(), ()
-        case property():
-            return kind, (item.fget, item.fset, item.fdel)
-        case staticmethod() | classmethod():
-            return kind, (item.__func__,)
         case nn.Module():
             held = _attributes(item)
             return b"layers", (type(item), decisive(item), held["_parameters"], held["_buffers"], held["_modules"])

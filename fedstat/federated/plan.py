@@ -23,7 +23,7 @@ from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.losses import LossName, choose_task
 from fedstat.federated.client.network import MIXED, TF32, Model, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
-from fedstat.federated.client.seeds import Seeds, check_vary
+from fedstat.federated.client.seeds import SOURCES, Seeds, check_vary
 from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, check_executor
 from fedstat.federated.engine.own_parts import rehearse_method, rehearse_parts
 from fedstat.federated.engine.ray import RayExecutor
@@ -325,9 +325,9 @@ def choose_sources(vary: Iterable[str] | None, clients: Population, model: Model
     if not isinstance(clients, Clients) and not callable(clients):
         raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")
     fixed = {"data", "partition"} if isinstance(clients, Clients) else set()
-    chosen = check_vary(vary)
     if vary is None:
-        return tuple(source for source in chosen if source not in fixed)
+        return tuple(source for source in SOURCES if source not in fixed)
+    chosen = check_vary(vary)
     fixed |= {"initial weights"} if isinstance(model, nn.Module) else set()  # a method's own parts vary nevertheless
     if named := [source for source in chosen if source in fixed]:
         why = (

@@ -76,15 +76,15 @@ class Seeds:
         return cls(seed, int(config["seeds"][0]), tuple(config["vary"]))
 
 
-def check_vary(vary: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the sources that are to vary, in their order; all of them by default.
+def check_vary(vary: Iterable[str]) -> tuple[str, ...]:
+    """Return the sources that are to vary, in their order.
 
     Raises
     ------
     ValueError
         If there is none, or no such source.
     """
-    chosen = list(SOURCES) if vary is None else [vary] if isinstance(vary, str) else list(vary)
+    chosen = [vary] if isinstance(vary, str) else list(vary)
     if not chosen or (unknown := [source for source in chosen if source not in SOURCES]):
         wrong = f"has no source {unknown[0]!r}" if chosen else "is empty, so that all seeds would be one run"
         raise ValueError(f"vary {wrong}; name some of {', '.join(map(repr, SOURCES))}.")
