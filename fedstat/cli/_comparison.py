@@ -18,6 +18,7 @@ from fedstat._warnings import plain_warnings
 _COLUMNS = ("method", "seed", "client", "round", "value")
 #: What errors say of the functions' arguments, and what of the options.
 _IN_OPTIONS = {
+    r"^skewed=True": "--skewed",
     r"^control must be": "--control must be",
     r"or None for all pairs": "or left out for --all-pairs",
     r"give kind, one of .*\.$": "name the files, not the folder.",
@@ -48,6 +49,9 @@ def asked(
     ] = None,
     separate: Annotated[
         bool, typer.Option("--separate", help="Intervals that hold each for itself, not all together.")
+    ] = False,
+    skewed: Annotated[
+        bool, typer.Option("--skewed", help="Intervals that allow for skewed runs, from 8 seeds on.")
     ] = False,
     plan: Annotated[
         Path | None,
@@ -81,6 +85,7 @@ def asked(
         "estimand": _estimand(estimand or ()),
         "across": tuple(across or ()),
         "simultaneous": not separate,
+        "skewed": skewed,
         "margin": margin,
         "last": last,
         "split": split,

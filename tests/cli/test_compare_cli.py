@@ -44,6 +44,17 @@ def test_an_error_says_which_options_to_add_and_they_work(theirs):
     assert fs.compare(table).conclusions[0] in " ".join(done.output.split())
 
 
+def test_intervals_for_skewed_runs_need_eight_seeds(theirs):
+    refused = compare(theirs, *NAMED, "--skewed")
+    assert refused.exit_code == 1
+    assert "--skewed needs at least 8 seeds, got 4" in " ".join(refused.output.split())
+    rows = pd.read_csv(theirs)
+    pd.concat([rows, rows.assign(run=rows["run"] + 4, acc=rows["acc"] + 0.01)]).to_csv(theirs, index=False)
+    done = compare(theirs, *NAMED, "--skewed")
+    assert done.exit_code == 0, done.output
+    assert "bootstrap-t" in done.output
+
+
 def test_formats_pairs_and_pictures(theirs, tmp_path):
     assert r"\toprule" in compare(theirs, *NAMED, "--format", "latex").output
     done = compare(theirs, *NAMED, "--all-pairs", "--margin", "0.02", "--out", tmp_path / "pairs.csv")

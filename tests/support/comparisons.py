@@ -71,6 +71,7 @@ def comparison(of, *, control=None, level=0.95, margin=None, **changes):
             "correlation": d.correlation, "pairs": n, "p (t)": d.p, "p (sign flips)": 2 / 2**n,
             "p (adjusted)": min(1.0, d.p * len(pairs)), "outcome": outcome if d.sd > 1e-12 else "no spread",
             "seeds needed": np.nan if margin is None else float(np.ceil((8 * d.sd / margin) ** 2)),
+            "runs apart": False,
         }  # fmt: skip
     differences = pd.DataFrame.from_dict(rows, orient="index")
     made = {

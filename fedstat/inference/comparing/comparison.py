@@ -25,13 +25,19 @@ class Comparison(Compared):
         A row for each method: ``model`` (which of its models is measured), ``mean`` over clients equally and over
         seeds, its t limits ``low`` and ``high`` (for each method alone), ``by samples`` (the mean with clients weighted
         by their samples; where these are known), ``sd over seeds``, ``seeds``, and ``missing`` (in words) where
-        values are missing: then there is no mean.
+        values are missing: then there is no mean. ``collapsed`` counts the runs that collapsed (`collapsed` of
+        ``fedstat.inference.comparing.collapse`` says which these are), with exact limits ``collapse low`` and
+        ``collapse high`` for the probability that a run does, for each method alone.
     differences : DataFrame
         A row for each pair, named "A − B": ``method``, ``against``, ``difference``, its limits ``low`` and ``high``,
         ``correlation`` of the pairs, ``pairs`` (common seeds), ``p (t)`` and ``p (sign flips)`` of one test alone,
         ``p (adjusted)`` to the intervals, ``outcome`` ("different", "equivalent", "undecided", "no spread"),
         ``seeds needed`` to tell ``aim`` apart with a power of 80%, and, where samples are known, the same difference
-        ``by samples`` with ``low by samples`` and ``high by samples``.
+        ``by samples`` with ``low by samples`` and ``high by samples``. ``runs apart`` marks the pairs whose runs lie so
+        far apart, or lean so much, that t intervals may fail (`fedstat.inference.shape_notes`). The difference of runs
+        that did not collapse stands as ``given no collapse`` with ``low given no collapse`` and ``high given no
+        collapse``, over ``pairs without collapse``: seeds under which neither run collapsed. It goes with the two
+        probabilities of collapse, and means little without them.
     control : str or None
         What the others are compared with; None if all pairs are compared.
     level : float
@@ -60,7 +66,7 @@ class Comparison(Compared):
                     difference    low   high    outcome
     Ditto − FedAvg         0.1  0.087  0.113  different
     >>> print(*found.conclusions)
-    Ditto (by 10.0 points [8.7, 11.3]) is better than FedAvg.
+    Ditto (by 10.0 points [8.7, 11.3]) is better than FedAvg. None of any method's 4 runs collapsed; up to 53% may.
     """
 
     def plot(self, ax: Axes | None = None) -> Axes:

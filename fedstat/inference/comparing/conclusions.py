@@ -9,16 +9,22 @@ import pandas as pd
 
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.paired import decimals
+from fedstat.inference.intervals.shape import HELD
 from fedstat.inference.reading.scores import Scores, better
 
 #: Above so many methods pairs are counted rather than named.
 _NAMED = 6
+#: What stands before a sentence about pairs of which the shape of their differences warns.
+_APART = f"In mean, but with runs far apart (such intervals hold in only {HELD} of cases): "
 #: Numbers of seeds above this are not told one from another.
 _MOST = 1000
 
 
 def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, margin: float | None) -> tuple[str, ...]:
     """Say in sentences which methods differ, which are equivalent and which cannot be told apart.
+
+    Pairs whose runs lie far apart are told of by themselves: no t interval is safe there, so that nothing is called
+    better or equivalent without saying so.
 
     Runs that are absent, of seeds under which other methods have one, are counted, and the differences told that would
     hold had these runs failed. A run that failed is worth the worst value: zero where more is better, which is then a
@@ -29,7 +35,8 @@ def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, mar
     scores : Scores
         What was compared.
     differences : DataFrame
-        A row for each pair, with the columns method, against, difference, low, high, outcome, and seeds needed.
+        A row for each pair, with the columns method, against, difference, low, high, outcome, seeds needed, and runs
+        apart.
     control : str or None
         What the others are compared with; None if all pairs are compared.
     margin : float or None
@@ -38,11 +45,16 @@ def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, mar
     gaps = (*_absent(scores, differences), *_without(scores, control))
     if not len(differences):
         return gaps
-    if control is not None:
-        return (*_against(scores, differences, control, margin), *gaps)
-    if len(scores.methods) <= _NAMED:
-        return (*_pairs(scores, differences, margin), *gaps)
-    return (*_counts(scores, differences), *gaps)
+    said: list[str] = []
+    for apart, rows in differences.groupby(differences["runs apart"].astype(bool)):
+        if control is not None:
+            told = _against(scores, rows, control, margin, len(differences))
+        elif len(scores.methods) <= _NAMED:
+            told = _pairs(scores, rows, margin)
+        else:
+            told = [*_counts(scores, rows)][: 1 if apart else None]
+        said += [_APART + " ".join(told)] if apart else told
+    return (*said, *gaps)
 
 
 def _few(names: Iterable[str]) -> str:
@@ -99,12 +111,12 @@ def _span(row: pd.Series, scores: Scores, width: float) -> str:
     return f"{mean}{unit} {limits}"
 
 
-def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | None) -> Iterable[str]:
+def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | None, of: int) -> Iterable[str]:
     above, below = _words(scores)
     for word, sign in ((above, 1), (below, -1)):
         chosen = rows[(rows["outcome"] == "different") & (sign * rows["difference"] > 0)]
         if len(chosen) > _NAMED:
-            yield f"{len(chosen)} of {len(rows)} methods are {word} {control}: {_few(chosen['method'])}."
+            yield f"{len(chosen)} of {of} methods are {word} {control}: {_few(chosen['method'])}."
         elif len(chosen):
             width = float((chosen["high"] - chosen["low"]).median())
             each = (f"{row['method']} (by {_span(row, scores, width)})" for _, row in chosen.iterrows())
@@ -114,7 +126,7 @@ def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | N
     if len(open_):
         who = listed(open_["method"])
         if len(open_) > _NAMED:
-            who = f"{len(open_)} of {len(rows)} methods ({_few(open_['method'])})"
+            who = f"{len(open_)} of {of} methods ({_few(open_['method'])})"
         yield (f"{who} cannot be told apart from {control} with {_seeds(open_)}{_needed(open_, scores, margin)}.")
     yield from _no_spread(rows)
 

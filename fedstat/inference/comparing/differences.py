@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedstat.inference.comparing.collapse import tabulate_collapses
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.family import Family, Rule
 from fedstat.inference.intervals.family import simultaneous as simultaneous_family
 from fedstat.inference.intervals.paired import sign_flip_test
 from fedstat.inference.intervals.planning import plan as seeds_for
+from fedstat.inference.intervals.skewed import MIN_SEEDS
 from fedstat.inference.reading.scores import Scores
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def tabulate_methods(scores: Scores, design: Design, level: float) -> pd.DataFrame:
+def tabulate_methods(
+    scores: Scores, design: Design, level: float, fallen: np.ndarray | None, skewed: bool
+) -> pd.DataFrame:
     """Tabulate the methods, each by itself, with the limits that the design gives its difference to zero."""
     import pandas as pd
 
@@ -26,7 +31,7 @@ def tabulate_methods(scores: Scores, design: Design, level: float) -> pd.DataFra
     values = np.append(scores.values, np.zeros_like(scores.values[:1]), axis=0)
     values[[i for i, label in enumerate(scores.methods) if label in scores.missing]] = np.nan
     alone = [(m, len(scores.methods)) for m in range(len(scores.methods))]
-    settings: dict[str, Any] = {"design": design, "level": level, "rule": "none", "moderated": False}
+    settings: dict[str, Any] = {"design": design, "level": level, "rule": "none", "moderated": False, "skewed": skewed}
     found = simultaneous_family(values, alone, **settings)
     table = pd.DataFrame(
         {"model": scores.models, "mean": found.estimate, "low": np.maximum(found.low, lowest),
@@ -37,6 +42,8 @@ def tabulate_methods(scores: Scores, design: Design, level: float) -> pd.DataFra
         weighted = simultaneous_family(values, alone, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, lowest)
         table["high by samples"] = np.minimum(weighted.high, highest)
+    if fallen is not None:
+        table = table.join(tabulate_collapses(scores, fallen, level))
     if scores.missing:
         table["missing"] = [scores.missing.get(label, "") for label in scores.methods]
     return table
@@ -51,17 +58,19 @@ def tabulate_differences(
     moderated: bool | str,
     margin: float | None,
     aim: float | None,
+    fallen: np.ndarray | None,
+    skewed: bool,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Tabulate the differences of pairs, with intervals that hold together."""
+    """Tabulate the differences of pairs, with intervals that hold together; `fallen` says which runs collapsed."""
     import pandas as pd
 
     columns = [
         "method", "against", "difference", "low", "high", "correlation", "pairs", "sd", "p (t)", "p (sign flips)",
-        "p (adjusted)", "outcome", "seeds needed",
+        "p (adjusted)", "outcome", "seeds needed", "runs apart",
     ]  # fmt: skip
     if not pairs or len(scores.seeds) < 2:
         return pd.DataFrame(columns=columns), ()
-    settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated}
+    settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated, "skewed": skewed}
     family = simultaneous_family(scores.values, pairs, level=level, **settings)
     _check_common(scores, family)
     # each pair can be wrong on one side alone, at which equivalence is tested: twice the error rate
@@ -77,7 +86,7 @@ def tabulate_differences(
         rows.append(
             [scores.methods[i], scores.methods[j], family.estimate[k], max(family.low[k], -edge),
              min(family.high[k], edge), family.correlation[k], family.n[k], family.sd[k], family.p_single[k], flips,
-             family.p[k], outcome, needed]
+             family.p[k], outcome, needed, family.apart[k]]
         )  # fmt: skip
     index = [f"{scores.methods[i]} − {scores.methods[j]}" for i, j in pairs]
     table = pd.DataFrame(rows, index=index, columns=columns)
@@ -85,7 +94,25 @@ def tabulate_differences(
         weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
         table["high by samples"] = np.minimum(weighted.high, edge)
+    if fallen is not None:
+        free = _without_collapses(scores, pairs, family, fallen, settings) if fallen.any() else family
+        table["given no collapse"], table["low given no collapse"] = free.estimate, np.maximum(free.low, -edge)
+        table["high given no collapse"], table["pairs without collapse"] = np.minimum(free.high, edge), free.n
     return table, (*family.notes, *_spread_note(table, level))
+
+
+def _without_collapses(
+    scores: Scores, pairs: Sequence[tuple[int, int]], family: Family, fallen: np.ndarray, settings: dict[str, Any]
+) -> Family:
+    """Compare pairs on the seeds under which neither run collapsed. Intervals for skewed runs go with enough of them.
+
+    Runs that are left out are gaps, so that variances are not moderated.
+    """
+    values = np.where(fallen[:, :, None], np.nan, scores.values)
+    free = simultaneous_family(values, pairs, level=family.level, **settings | {"moderated": False, "skewed": False})
+    if settings["skewed"] and (free.n >= MIN_SEEDS).all():
+        return simultaneous_family(values, pairs, level=family.level, **settings | {"moderated": False})
+    return replace(free, low=free.low + np.nan, high=free.high + np.nan) if settings["skewed"] else free
 
 
 def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:
@@ -135,7 +162,7 @@ def _check_common(scores: Scores, family: Family) -> None:
 
 def _outcome(family: Family, inner: Family | None, margin: float | None, k: int) -> str:
     """Say what one pair comes out as; equivalent if the interval for it lies within the margin."""
-    if not np.isfinite(family.se[k]):
+    if np.isnan(family.se[k]):
         return "no spread"
     if inner is not None and margin is not None and -margin < inner.low[k] and inner.high[k] < margin:
         return "equivalent"

@@ -149,7 +149,8 @@ def latex(comparison: Compared) -> str:
     found, differences = comparison.summary, comparison.differences
     marks, rule = _marks(comparison)
     summary = joined(summary_table(comparison), _tex)
-    summary = summary.without(name for name in summary.header if name.startswith(("by samples", "sd over seeds")))
+    beside = ("by samples", "sd over seeds", "collapsed")
+    summary = summary.without(name for name in summary.header if name.startswith(beside))
     *first, mean, seeds = summary.header
     metric = _tex(comparison.scores.metric.replace("_", " ")).capitalize()
     head = [*map(_upper_first, first), _tex(mean).replace("mean", metric), _upper_first(seeds)]

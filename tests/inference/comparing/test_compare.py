@@ -17,6 +17,7 @@ from fedstat.inference.reading.scores import better, still_changing
 from tests.support.comparisons import scores
 
 QUIET = {"progress": False}
+NO_COLLAPSE = "None of any method's 5 runs collapsed; up to 45% may."  # 1 - 0.05 ** (1 / 5)
 
 
 def history(values, method="A", estimand="personal", rounds=12, clients=2, metric="accuracy", **more):
@@ -273,11 +274,12 @@ def shifted(margin=None, control="auto", seeds=5):
 
 def test_every_question_has_a_plain_sentence():
     pairs = shifted(control=None, margin=0.01)
-    assert pairs.conclusions[-1] == "FedAvg is worse than both."
+    assert pairs.conclusions[-2:] == ("FedAvg is worse than both.", NO_COLLAPSE)
     assert pairs.conclusions[0].startswith("Ditto and Local cannot be told apart with 5 seeds; about ")
     assert pairs.conclusions[0].endswith("would be needed for 1 point.")
     control = shifted()
-    (only,) = control.conclusions
+    only, beside = control.conclusions
+    assert beside == NO_COLLAPSE
     assert only.endswith("are better than FedAvg.")
     assert shifted(control="Local").conclusions[0].startswith("FedAvg (by 2")
     wide = shifted(control=None, margin=0.05)
@@ -403,9 +405,9 @@ def test_sentences_say_no_more_than_the_numbers():
     rng = np.random.default_rng(0)
     base, small = 0.7 + rng.normal(0, 0.02, 20), rng.normal(0, 0.01, 20)
     pair = [history(base, "FedAvg"), history(base + small, "B")]
-    (undecided,) = compare(pair).conclusions
+    undecided, _ = compare(pair).conclusions
     assert undecided.endswith("with 20 seeds; that many are enough to find 1 point, were the difference that large.")
-    assert compare(pair, margin=0.0125).conclusions[-1] == "Equivalent, to within 1.25 points: B and FedAvg."
+    assert compare(pair, margin=0.0125).conclusions[-2] == "Equivalent, to within 1.25 points: B and FedAvg."
     alike = compare(several([f"M{i}" for i in range(8)], spread=0.001), control=None, margin=0.05)
     assert alike.conclusions[1].endswith(
         "is better than 0 others, worse than 0, equivalent to 7, and not told apart from 0."
@@ -413,6 +415,7 @@ def test_sentences_say_no_more_than_the_numbers():
     other = history(base, "B").assign(client=lambda t: 1 - t["client"])  # the same means, of other numbers
     assert compare([pair[0], other]).conclusions == (
         "B and FedAvg have the same mean under every seed: there is no test.",
+        "None of any method's 20 runs collapsed; up to 14% may.",
     )
     apart = np.r_[rng.normal(0, 0.001, 9), -0.3]
     notes = compare([history(base[:10], "FedAvg"), history(base[:10] + apart, "B")]).notes
@@ -483,7 +486,7 @@ def test_validation_samples_are_no_training_samples_of_the_resampled_t():
 def test_methods_without_all_values_are_named_in_the_conclusions():
     rows = several(["FedAvg", "B", "C"]).reset_index(drop=True)
     gap = rows.assign(value=rows["value"].where(rows.index != rows.index[rows["method"] == "B"][-1]))
-    assert compare(gap).conclusions[-1].startswith("B is not compared: values are missing. Measure them, or leave")
+    assert compare(gap).conclusions[-2].startswith("B is not compared: values are missing. Measure them, or leave")
     assert (
         compare(gap, control="B").conclusions[0].startswith("Nothing is compared with B, of which values are missing.")
     )
@@ -611,7 +614,8 @@ def test_absent_runs_are_counted_and_what_their_failure_would_mean_is_said():
     base = 0.8 + rng.normal(0, 0.01, 6)
     table = pd.concat([history(base, "FedAvg"), history(base + 0.05 + rng.normal(0, 0.003, 6), "A")])
     crashed = table[(table["method"] == "FedAvg") | ~table["seed"].isin([2, 4])]
-    better, *more = compare(crashed).conclusions
+    better, *more, collapse = compare(crashed).conclusions
+    assert collapse == "None of any method's 4 to 6 runs collapsed; up to 53% may."
     assert "A (by" in better
     means = primary_summary(crashed, "accuracy").fillna(0)
     failed = 100 * (means["A"] - means["FedAvg"]).mean()
@@ -620,13 +624,13 @@ def test_absent_runs_are_counted_and_what_their_failure_would_mean_is_said():
         "2 of 6 runs of A (seeds 2 and 4) are absent: a pair is compared on the seeds that both have.",
         f"Had they failed, at accuracy 0, A would be worse than FedAvg by {-failed:.4g} points.",
     ]
-    assert len(compare(table).conclusions) == 1
+    assert len(compare(table).conclusions) == 2
     # losses have no worst value: the largest that any run reached stands for it
     losses = crashed.assign(metric="log_loss", value=-np.log(crashed["value"]))
     means = primary_summary(losses, "log_loss")
     worst = means.max(axis=None)
     would = (means.fillna(worst)["A"] - means["FedAvg"]).mean()
-    assert compare(losses).conclusions[-1] == (
+    assert compare(losses).conclusions[-2] == (
         f"Had they failed, at log_loss {worst:.4g}, the largest mean of any run, A would be "
         f"{'worse' if would > 0 else 'better'} than FedAvg by {abs(would):.4g}."
     )
@@ -634,7 +638,7 @@ def test_absent_runs_are_counted_and_what_their_failure_would_mean_is_said():
     assert absent == more[0]
     assert unknown.endswith("it is not known which way depth is worse.")
     many = pd.concat([crashed, several([f"M{i}" for i in range(7)], seeds=6)])
-    assert compare(many, control="A").conclusions[-1].endswith("8 of 8 differences would change sign.")
+    assert compare(many, control="A").conclusions[-2].endswith("8 of 8 differences would change sign.")
 
 
 def test_outcomes_are_those_of_the_intervals():
