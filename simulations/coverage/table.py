@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
 from fedstat._files import atomic_file
 from fedstat._tables import Tables, read_tables
 from simulations.coverage.numbers import by_seeds, share, widths
-from simulations.coverage.study import DESIGNS, FAMILIES, RULES, SHAPES
+from simulations.coverage.study import DESIGNS, FAMILIES, RULES, SHAPES, SKEWED, UNION
 from simulations.showing import NONE, fixed
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +45,17 @@ Made by `python -m simulations coverage --scale paper --evidence reports/results
 """
 
 
+SKEWED_HEAD = """## Intervals for skewed runs, against the control: per cent of families that hold, with {seeds} seeds
+
+With `skewed=True` an interval covers the t interval and the bootstrap-t interval, both at Bonferroni's level. Errors
+are as above, or
+
+{kinds}
+
+One standard error of a number near 95 is {error:.1f}.
+"""
+
+
 def page(tables: Tables) -> str:
     """Return the page, in Markdown."""
     table = tables["coverage"]
@@ -61,7 +75,7 @@ def page(tables: Tables) -> str:
                 for (shape, methods), rows in groups
             ]
             parts += [title, _markdown(header, body)]
-    parts.append("## One interval, by design\n")
+    parts += [_skewed(tables["skewed"]), "## One interval, by design\n"]
     header = ["design", "seeds", "clients", "test to train", "holds", "median half-width"]
     parts.append(_markdown(header, [
         [DESIGNS[row["design"]], str(row["seeds"]), str(row["clients"] or NONE), f"{row['test_to_train'] or NONE}",
@@ -76,6 +90,21 @@ def page(tables: Tables) -> str:
         for _, row in shown.iterrows()
     ]))  # fmt: skip
     return "\n".join(parts)
+
+
+def _skewed(table: pd.DataFrame) -> str:
+    """Return the section on intervals for skewed runs: per cent that hold, and widths, beside those of t."""
+    seeds = sorted(table["seeds"].unique())
+    kinds = "\n".join(f"- *{shape}*: {meaning}" for shape, meaning in SKEWED.items() if shape not in SHAPES)
+    body = [
+        [str(shape), str(methods), *(by_seeds(rows, rule, seeds).replace("*", r"\*") for rule in UNION),
+         widths(rows, "union", seeds)]
+        for (shape, methods), rows in table.groupby(["shape", "methods"], sort=False)
+    ]  # fmt: skip
+    header = ["errors of runs", "methods", *UNION.values(), "width over t's"]
+    error = 100 * float(np.sqrt(0.05 * 0.95 / table["replicates"].min()))
+    head = SKEWED_HEAD.format(seeds=", ".join(map(str, seeds)), kinds=kinds, error=error)
+    return f"{head}\n{_markdown(header, body)}"
 
 
 def _markdown(header: list[str], rows: list[list[str]]) -> str:
