@@ -104,15 +104,21 @@ def tabulate_differences(
 def _without_collapses(
     scores: Scores, pairs: Sequence[tuple[int, int]], family: Family, fallen: np.ndarray, settings: dict[str, Any]
 ) -> Family:
-    """Compare pairs on the seeds under which neither run collapsed. Intervals for skewed runs go with enough of them.
+    """Compare pairs on the seeds under which neither run collapsed; a pair without a collapse keeps its interval.
 
-    Runs that are left out are gaps, so that variances are not moderated.
+    Runs that are left out are gaps, so that variances are not moderated. Intervals for skewed runs need enough pairs.
     """
     values = np.where(fallen[:, :, None], np.nan, scores.values)
-    free = simultaneous_family(values, pairs, level=family.level, **settings | {"moderated": False, "skewed": False})
-    if settings["skewed"] and (free.n >= MIN_SEEDS).all():
-        return simultaneous_family(values, pairs, level=family.level, **settings | {"moderated": False})
-    return replace(free, low=free.low + np.nan, high=free.high + np.nan) if settings["skewed"] else free
+    how: dict[str, Any] = settings | {"level": family.level, "moderated": False}
+    free = simultaneous_family(values, pairs, **how | {"skewed": False})
+    few = settings["skewed"] and (free.n < MIN_SEEDS).any()
+    made = simultaneous_family(values, pairs, **how) if settings["skewed"] and not few else free
+    left_out = free.n < family.n
+    low, high = (
+        np.where(left_out, np.nan if few else ours, whole)
+        for ours, whole in ((made.low, family.low), (made.high, family.high))
+    )
+    return replace(free, low=low, high=high)
 
 
 def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:

@@ -137,6 +137,12 @@ def test_the_two_parts_are_exact_limits_and_the_paired_t_of_the_other_runs():
     assert found.to_markdown().count("given no collapse (points)") == 1
     written = pd.read_csv(StringIO(found.to_csv()))
     assert written["pairs without collapse"].dropna().tolist() == [8, 9]
+    # a pair without a collapse keeps its interval, moderated as it is
+    rng = np.random.default_rng(0)
+    many = {f"M{i}": 0.7 + 0.01 * rng.standard_normal(6) for i in range(9)}
+    many["M8"][2] = 0.1
+    moderated = compare(table(**many), control="M0").differences
+    assert (moderated["low given no collapse"] == moderated["low"]).tolist() == [True] * 7 + [False]
     # without a collapse both are what they are without the condition
     whole = compare(table(FedAvg=STEADY, A=STEADY[::-1]))
     assert (whole.differences["given no collapse"] == whole.differences["difference"]).all()
