@@ -29,7 +29,7 @@ def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, mar
     scores : Scores
         What was compared.
     differences : DataFrame
-        A row for each pair, with the columns method, against, difference, low, high, outcome, and seeds needed.
+        A row for each pair, with the columns of `Comparison.differences`.
     control : str or None
         What the others are compared with; None if all pairs are compared.
     margin : float or None
@@ -71,23 +71,42 @@ def _seeds(rows: pd.DataFrame) -> str:
     return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
 
 
-def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
-    """Say how many seeds would tell the methods apart, were they `margin` apart."""
-    known = rows["seeds needed"].dropna()
-    if margin is None or not len(known):
-        return ""
-    if np.isinf(known).all():
-        return f"; no number of splits of these data would do for {size(margin, scores)}"
-    low, high = known.min(), known.max()
-    if (rows["seeds needed"] <= rows["pairs"]).all():
-        return f"; that many are enough to find {size(margin, scores)}, were the difference that large"
-    if low > _MOST:
-        count = f"more than {_MOST}"
-    elif low == high:
-        count = f"about {low:.0f}"
+def _could(rows: pd.DataFrame, scores: Scores) -> str:
+    """Say which difference would have been found in undecided pairs, and the largest one that the limits allow."""
+    factor, unit = (100, " points") if scores.of_shares else (1, "")
+    found = rows["detectable"]
+    places = decimals(2 * factor * float(rows["at most"].median()))
+    low, high, most = (f"{factor * value:.{places}f}" for value in (found.min(), found.max(), rows["at most"].max()))
+    if np.isinf(found).all():
+        said = "no difference would"
+    elif np.isinf(found).any():
+        said = f"at best a difference of {low}{unit} would"
     else:
-        count = f"about {low:.0f} to {f'more than {_MOST}' if high > _MOST else f'{high:.0f}'}"
-    return f"; {count} would be needed for {size(margin, scores)}"
+        said = f"a difference of {low if low == high else f'{low} to {high}'}{unit} would"
+    return f": {said} have been found with a power of 80%, and the limits allow {most} at most"
+
+
+def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
+    """Say how many seeds would tell the methods apart, were they `margin` apart, or show that they are equivalent."""
+    if margin is None:
+        return ""
+    counts, endless = [], []
+    for goal, column in (("for", "seeds needed"), ("to show equivalence within", "seeds for equivalence")):
+        known, goal = rows[column].dropna(), f"{goal} {size(margin, scores)}"
+        if not len(known) or (known <= rows.loc[known.index, "pairs"]).all():
+            continue
+        low, high = (f"{value:.0f}" if value <= _MOST else f"more than {_MOST}" for value in (known.min(), known.max()))
+        if np.isinf(known).all():
+            endless.append(goal)
+        else:
+            about = "about " if known.min() <= _MOST else ""
+            counts.append((f"{about}{low if low == high else f'{low} to {high}'}", goal))
+    said = ""
+    if counts:
+        (first, goal), *more = counts
+        others = "".join(f", and {count} {other}" for count, other in more)
+        said = f" {first[:1].upper()}{first[1:]} seeds would be needed {goal}{others}."
+    return said + (f" No number of splits of these data would do {' or '.join(endless)}." if endless else "")
 
 
 def _span(row: pd.Series, scores: Scores, width: float) -> str:
@@ -115,7 +134,8 @@ def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | N
         who = listed(open_["method"])
         if len(open_) > _NAMED:
             who = f"{len(open_)} of {len(rows)} methods ({_few(open_['method'])})"
-        yield (f"{who} cannot be told apart from {control} with {_seeds(open_)}{_needed(open_, scores, margin)}.")
+        could, needed = _could(open_, scores), _needed(open_, scores, margin)
+        yield f"{who} cannot be told apart from {control} with {_seeds(open_)}{could}.{needed}"
     yield from _no_spread(rows)
 
 
@@ -130,8 +150,8 @@ def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable
     for _, row in rows[rows["outcome"] == "undecided"].iterrows():
         one = rows.loc[[row.name]]
         yield (
-            f"{row['method']} and {row['against']} cannot be told apart with {_seeds(one)}"
-            f"{_needed(one, scores, margin)}."
+            f"{row['method']} and {row['against']} cannot be told apart with {_seeds(one)}{_could(one, scores)}."
+            f"{_needed(one, scores, margin)}"
         )
     yield from _equivalent(scores, rows, margin)
     told = set[tuple[str, str]]()
@@ -202,9 +222,10 @@ def _all(others: Sequence[str], of: int) -> str:
 def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
     above, below = _words(scores)
     found = rows["outcome"].value_counts()
+    open_ = rows[rows["outcome"] == "undecided"]
     yield (
         f"Of {len(rows)} pairs {found.get('different', 0)} differ, {found.get('equivalent', 0)} are equivalent and "
-        f"{found.get('undecided', 0)} cannot be told apart with {_seeds(rows)}."
+        f"{len(open_)} cannot be told apart with {_seeds(rows)}{_could(open_, scores) if len(open_) else ''}."
     )
     for label in _ranked(scores):
         mine = rows[(rows["method"] == label) | (rows["against"] == label)]
