@@ -36,7 +36,7 @@ class Comparison(Compared):
         difference, each with a power of 80%, and, where samples are known, the same difference ``by samples`` with
         ``low by samples`` and ``high by samples``.
     control : str or None
-        What the others are compared with; None if all pairs are compared.
+        What the others are compared with; None if these are several, or all pairs are compared.
     level : float
         Of the intervals: of all together if they are simultaneous, else of each.
     simultaneous : bool
@@ -51,6 +51,11 @@ class Comparison(Compared):
         What must be known to read the numbers.
     generalises : str
         What the result speaks of, as the design allows.
+    above : DataFrame or None
+        With several controls a row for each other method: the better control ``against`` which it gains least, its
+        ``gain`` over it, ``p`` of being better than all controls (the largest of the one-sided p-values), ``p
+        (adjusted)`` for the number of methods (Holm), whether it is ``better``, the ``detectable`` gain over the better
+        control that is shown with a power of 80%, and the gain over all of them that the limits allow ``at most``.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.formatting import interval, listed
+from fedstat.inference.formatting import interval, listed, p_value
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.reading.scores import Scores, better
 
@@ -17,7 +17,13 @@ _NAMED = 6
 _MOST = 1000
 
 
-def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, margin: float | None) -> tuple[str, ...]:
+def conclude(
+    scores: Scores,
+    differences: pd.DataFrame,
+    control: str | None,
+    margin: float | None,
+    above: pd.DataFrame | None = None,
+) -> tuple[str, ...]:
     """Say in sentences which methods differ, which are equivalent and which cannot be told apart.
 
     Runs that are absent, of seeds under which other methods have one, are counted, and the differences told that would
@@ -34,10 +40,14 @@ def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, mar
         What the others are compared with; None if all pairs are compared.
     margin : float or None
         Differences that `outcome` counts as none, and that seeds are needed for.
+    above : DataFrame, optional
+        With several controls, which methods are better than all of them, as `Comparison.above` has it.
     """
     gaps = (*_absent(scores, differences), *_without(scores, control))
     if not len(differences):
         return gaps
+    if above is not None:
+        return (*_above(scores, differences, above, margin), *gaps)
     if control is not None:
         return (*_against(scores, differences, control, margin), *gaps)
     if len(scores.methods) <= _NAMED:
@@ -51,11 +61,11 @@ def _few(names: Iterable[str]) -> str:
     return f"{', '.join(found[:3])} and {len(found) - 3} more"
 
 
-def size(value: float, scores: Scores) -> str:
+def size(value: float, scores: Scores, digits: int = 4) -> str:
     """Say how large a difference is, without its sign: in points where values are shares."""
     if not scores.of_shares:
-        return f"{abs(value):.4g}"
-    points = f"{100 * abs(value):.4g}"
+        return f"{abs(value):.{digits}g}"
+    points = f"{100 * abs(value):.{digits}g}"
     return f"{points} point{'s' * (points != '1')}"
 
 
@@ -71,19 +81,18 @@ def _seeds(rows: pd.DataFrame) -> str:
     return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
 
 
-def _could(rows: pd.DataFrame, scores: Scores) -> str:
-    """Say which difference would have been found in undecided pairs, and the largest one that the limits allow."""
+def _could(rows: pd.DataFrame, scores: Scores, what: str = "difference", over: str = "", done: str = "found") -> str:
+    """Say which difference would have been found where none was, and the largest one that the limits allow."""
     factor, unit = (100, " points") if scores.of_shares else (1, "")
-    found = rows["detectable"]
-    places = decimals(2 * factor * float(rows["at most"].median()))
-    low, high, most = (f"{factor * value:.{places}f}" for value in (found.min(), found.max(), rows["at most"].max()))
-    if np.isinf(found).all():
-        said = "no difference would"
-    elif np.isinf(found).any():
-        said = f"at best a difference of {low}{unit} would"
-    else:
-        said = f"a difference of {low if low == high else f'{low} to {high}'}{unit} would"
-    return f": {said} have been found with a power of 80%, and the limits allow {most} at most"
+    found, most = rows["detectable"], rows["at most"].max()
+    # infinite is what no share can have, whose differences are 1 at most
+    places = decimals(2 * factor * float(found.where(np.isfinite(found), 1.0).median()))
+    low, high = (f"{factor * value:.{places}f}" for value in (found.min(), found.max()))
+    sized = f"a {what} of {low if low == high else f'{low} to {high}'}{unit}"
+    if np.isinf(found).any():
+        sized = f"no {what}" if np.isinf(found).all() else f"at best a {what} of {low}{unit}"
+    allowed = f"{factor * most:.{places}f} at most" if most > 0 else "none"
+    return f": {sized}{over} would have been {done} with a power of 80%, and the limits allow {allowed}"
 
 
 def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
@@ -137,6 +146,32 @@ def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | N
         could, needed = _could(open_, scores), _needed(open_, scores, margin)
         yield f"{who} cannot be told apart from {control} with {_seeds(open_)}{could}.{needed}"
     yield from _no_spread(rows)
+
+
+def _above(scores: Scores, rows: pd.DataFrame, above: pd.DataFrame, margin: float | None) -> Iterable[str]:
+    """Say which methods are better than all of several controls, and how each compares with each control."""
+    controls = list(dict.fromkeys(rows["against"]))
+    two, known = len(controls) == 2, better(scores.metric) != 0
+    than = f"{'better than' if known else 'above'} {'both' if two else 'all of'} {listed(controls)}"
+    over = f" over the {('better' if two else 'best') if known else ('larger' if two else 'largest')} of them"
+    best, rest = above[above["better"]], above[~above["better"] & above["p"].notna()]
+    if len(best) > _NAMED:
+        yield f"{len(best)} of {len(above)} methods are {than}: {_few(best.index)}."
+    elif len(best):
+        each = (
+            f"{method} (by {size(row['gain'], scores, 3)} over {row['against']}, p = {p_value(row['p (adjusted)'])})"
+            for method, row in best.iterrows()
+        )
+        yield f"{listed(each)} {'is' if len(best) == 1 else 'are'} {than}.".replace("p = <", "p <")
+    if len(rest):
+        others = f"None of {'the other ' if len(best) else ''}{len(rest)} methods is"
+        could = _could(rest, scores, "gain", over, "shown")
+        yield f"{f'{rest.index[0]} is not' if len(rest) == 1 else others} shown to be {than}{could}."
+    # what the first sentence says of a method the next ones do not leave open
+    said = rows["method"].isin(best.index) & (rows["outcome"] == "undecided")
+    rows = rows.assign(outcome=rows["outcome"].mask(said, "better than all"))
+    for control in controls:
+        yield from _against(scores, rows[rows["against"] == control], control, margin)
 
 
 def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def tabulate_differences(
         rows.append(
             [scores.methods[i], scores.methods[j], family.estimate[k], low, high, family.correlation[k], family.n[k],
              family.sd[k], family.se[k], family.df[k], family.p_single[k], flips, family.p[k], outcome,
-             _detectable(family, k, edge), max(-low, high), _needed(family, k, aim, level, "difference"),
+             detectable(family, k, edge), max(-low, high), _needed(family, k, aim, level, "difference"),
              _needed(family, k, margin, level, "equivalence")]
         )  # fmt: skip
     index = [f"{scores.methods[i]} − {scores.methods[j]}" for i, j in pairs]
@@ -110,13 +110,17 @@ def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:
     ]
 
 
-def _detectable(family: Family, k: int, most: float) -> float:
-    """Return the difference that a pair's interval excludes zero at with a power of 80%; inf if it exceeds `most`."""
+def detectable(family: Family, k: int, most: float, sides: Literal[1, 2] = 2) -> float:
+    """Return the difference at which a pair's interval excludes zero with a power of 80%; inf if it exceeds `most`.
+
+    With one side only the lower limit counts.
+    """
     if not np.isfinite(family.se[k]):
         return np.nan
     critical = (family.high[k] - family.low[k]) / 2 / family.se[k]
     # rounded, so that pairs of equal degrees of freedom are counted once
-    found = float(family.se[k]) * detectable_shift(round(float(critical), 10), round(float(family.df[k]), 10), POWER)
+    critical, df = round(float(critical), 10), round(float(family.df[k]), 10)
+    found = float(family.se[k]) * detectable_shift(critical, df, POWER, sides)
     return found if found <= most else np.inf
 
 

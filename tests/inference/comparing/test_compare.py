@@ -276,12 +276,13 @@ def test_every_question_has_a_plain_sentence():
     pairs = shifted(control=None, margin=0.01)
     assert pairs.conclusions[-1] == "FedAvg is worse than both."
     row = pairs.differences.loc["Ditto − Local"]
+    found, most = (f"{100 * row[name]:.1f}" for name in ("detectable", "at most"))
+    seeds, equal = (f"{row[name]:.0f}" for name in ("seeds needed", "seeds for equivalence"))
     assert pairs.conclusions[0] == (
-        f"Ditto and Local cannot be told apart with 5 seeds: a difference of {100 * row['detectable']:.1f} points would "
-        f"have been found with a power of 80%, and the limits allow {100 * row['at most']:.1f} at most. About "
-        f"{row['seeds needed']} seeds would be needed for 1 point, and about {row['seeds for equivalence']} to show "
-        "equivalence within 1 point."
-    ).replace(".0 seeds", " seeds").replace(".0 to show", " to show")
+        f"Ditto and Local cannot be told apart with 5 seeds: a difference of {found} points would have been found "
+        f"with a power of 80%, and the limits allow {most} at most. About {seeds} seeds would be needed for 1 point, "
+        f"and about {equal} to show equivalence within 1 point."
+    )
     control = shifted()
     (only,) = control.conclusions
     assert only.endswith("are better than FedAvg.")
