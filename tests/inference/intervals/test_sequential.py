@@ -137,16 +137,16 @@ def test_error_of_a_few_planned_looks_at_few_seeds(count, between, most):
     assert 0.05 - error < wrong.mean() < most + error
 
 
-@pytest.mark.parametrize(("effect", "planned"), [(0.9, (7, 13)), (0.65, (7, 14, 22)), (0.45, (10, 21, 32, 42))])
+@pytest.mark.parametrize(("effect", "planned"), [(0.9, (6, 12)), (0.65, (7, 14, 22)), (0.45, (10, 21, 32, 42))])
 def test_planned_looks_cost_a_seed_at_most_and_save_some_on_average(effect, planned):
     single, repeats = plan(1.0, pilot_seeds=9, margin=effect).seeds, 10_000
-    assert planned[-1] == single + 1
+    assert planned[-1] <= single + 1
     d = np.random.default_rng(8).normal(effect, 1, (repeats, planned[-1]))
     used = np.full(repeats, np.inf)
     for n, alpha in zip(planned, levels_of_looks(planned, 0.05), strict=True):
         used[np.isinf(used) & (stats.ttest_1samp(d[:, :n], 0, axis=1).pvalue < alpha)] = n
     assert np.isfinite(used).mean() > 0.8 - 2 * np.sqrt(0.16 / repeats)
-    assert np.minimum(used, planned[-1]).mean() < single
+    assert np.minimum(used, planned[-1]).mean() < 0.97 * single
 
 
 def test_what_planned_looks_say():
