@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from fedstat.inference.comparing import drawing, printing
 from fedstat.inference.comparing.compared import Compared
+from fedstat.inference.comparing.probabilities import probabilities
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -70,6 +72,44 @@ class Comparison(Compared):
     >>> print(*found.conclusions)
     Ditto (by 10.0 points [8.7, 11.3]) is better than FedAvg.
     """
+
+    def probabilities(self) -> pd.DataFrame:
+        """Return the probabilities that the first method of a pair is better, equivalent within the margin, or worse.
+
+        They are those of the posterior of the true difference, a t distribution about the mean difference with the
+        pair's own ``se`` and ``df``: the correlated Bayesian t test (Benavoli et al. 2017) with its flat prior, and
+        with a prior on variances where these are moderated. Each pair is judged alone: nothing is adjusted for their
+        number, unlike intervals and outcomes. As the margin goes to zero the larger of better and worse becomes one
+        less half of ``p (t)``.
+
+        Returns
+        -------
+        DataFrame
+            A row for each pair, with the columns better, equivalent and worse, which sum to one; above, equivalent and
+            below where it is not known which way the metric is better; NaN without spread.
+
+        Raises
+        ------
+        ValueError
+            If the comparison has no margin.
+
+        References
+        ----------
+        Benavoli, Corani, Demsar and Zaffalon (2017), Time for a change: a tutorial for comparing multiple classifiers
+        through Bayesian analysis, JMLR 18.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from fedstat.inference import compare
+        >>> values = {"FedAvg": [0.71, 0.69, 0.70, 0.72], "Ditto": [0.72, 0.72, 0.71, 0.72]}
+        >>> rows = [(m, s, 0, v) for m, of in values.items() for s, v in enumerate(of)]
+        >>> table = pd.DataFrame(rows, columns=["method", "seed", "client", "accuracy"])
+        >>> compare(table, control="FedAvg", margin=0.01).probabilities().round(2)
+                        better  equivalent  worse
+        Ditto − FedAvg    0.64        0.34   0.02
+        """
+        return probabilities(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw a forest of the differences with their intervals."""
