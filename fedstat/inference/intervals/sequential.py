@@ -107,7 +107,8 @@ def looks(differences: ArrayLike, *, planned: int | Sequence[int] = 10, level: f
     Parameters
     ----------
     differences : array_like, length n
-        Differences of the two methods, one per seed, in the order in which the seeds were run.
+        Differences of the two methods, one per seed and independent of each other (not of splits of the same data), in
+        the order in which the seeds were run.
     planned : int or sequence of int
         The numbers of seeds at which one looks, 2 to 4 of them, rising from 2 or more; or one number, at least 3, at
         which intervals for any looks shall be narrowest. To be fixed before the first look.
