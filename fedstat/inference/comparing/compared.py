@@ -25,6 +25,7 @@ class Compared:
     conclusions: tuple[str, ...]
     notes: tuple[str, ...]
     generalises: str
+    above: pd.DataFrame | None = None
 
     @property
     def aim(self) -> float | None:

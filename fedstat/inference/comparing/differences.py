@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,12 +13,16 @@ from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.family import Family, Rule
 from fedstat.inference.intervals.family import simultaneous as simultaneous_family
 from fedstat.inference.intervals.paired import sign_flip_test
+from fedstat.inference.intervals.planning import Goal, detectable_shift
 from fedstat.inference.intervals.planning import plan as seeds_for
 from fedstat.inference.intervals.skewed import MIN_SEEDS
 from fedstat.inference.reading.scores import Scores
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: The power at which differences count as found.
+POWER = 0.8
 
 
 def tabulate_methods(
@@ -65,8 +69,9 @@ def tabulate_differences(
     import pandas as pd
 
     columns = [
-        "method", "against", "difference", "low", "high", "correlation", "pairs", "sd", "p (t)", "p (sign flips)",
-        "p (adjusted)", "outcome", "seeds needed", "runs apart",
+        "method", "against", "difference", "low", "high", "correlation", "pairs", "sd", "se", "df", "p (t)",
+        "p (sign flips)", "p (adjusted)", "outcome", "detectable", "at most", "seeds needed", "seeds for equivalence",
+        "runs apart",
     ]  # fmt: skip
     if not pairs or len(scores.seeds) < 2:
         return pd.DataFrame(columns=columns), ()
@@ -82,11 +87,12 @@ def tabulate_differences(
         both = np.isfinite(equal[i]) & np.isfinite(equal[j])
         flips = sign_flip_test(equal[i][both], equal[j][both])
         outcome = _outcome(family, inner, margin, k)
-        needed = np.nan if aim is None else _needed(family, k, aim, level)
+        low, high = max(family.low[k], -edge), min(family.high[k], edge)
         rows.append(
-            [scores.methods[i], scores.methods[j], family.estimate[k], max(family.low[k], -edge),
-             min(family.high[k], edge), family.correlation[k], family.n[k], family.sd[k], family.p_single[k], flips,
-             family.p[k], outcome, needed, family.apart[k]]
+            [scores.methods[i], scores.methods[j], family.estimate[k], low, high, family.correlation[k], family.n[k],
+             family.sd[k], family.se[k], family.df[k], family.p_single[k], flips, family.p[k], outcome,
+             detectable(family, k, edge), max(-low, high), _needed(family, k, aim, level, "difference"),
+             _needed(family, k, margin, level, "equivalence"), family.apart[k]]
         )  # fmt: skip
     index = [f"{scores.methods[i]} − {scores.methods[j]}" for i, j in pairs]
     table = pd.DataFrame(rows, index=index, columns=columns)
@@ -138,13 +144,27 @@ def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:
     ]
 
 
-def _needed(family: Family, k: int, margin: float, level: float) -> float:
-    """Return the seeds that would tell a pair apart that differs by `margin`, with a power of 80%; inf if none do.
+def detectable(family: Family, k: int, most: float, sides: Literal[1, 2] = 2) -> float:
+    """Return the difference at which a pair's interval excludes zero with a power of 80%; inf if it exceeds `most`.
+
+    With one side only the lower limit counts.
+    """
+    if not np.isfinite(family.se[k]):
+        return np.nan
+    critical = (family.high[k] - family.low[k]) / 2 / family.se[k]
+    # rounded, so that pairs of equal degrees of freedom are counted once
+    critical, df = round(float(critical), 10), round(float(family.df[k]), 10)
+    found = float(family.se[k]) * detectable_shift(critical, df, POWER, sides)
+    return found if found <= most else np.inf
+
+
+def _needed(family: Family, k: int, margin: float | None, level: float, goal: Goal) -> float:
+    """Return the seeds that reach a goal for a pair within `margin`, with a power of 80%; inf if none do.
 
     The spread is the one that the pair's own interval was made with. Where the same data are split again and again, n
     splits are worth ``1 / (1 / n + test_to_train)`` independent ones.
     """
-    if not np.isfinite(family.se[k]) or family.design.crossed:
+    if margin is None or not np.isfinite(family.se[k]) or family.design.crossed:
         return np.nan
     count, n, shared = (
         1 if family.rule == "none" else len(family.pairs),
@@ -152,7 +172,8 @@ def _needed(family: Family, k: int, margin: float, level: float) -> float:
         family.design.test_to_train or 0.0,
     )
     sd = float(family.se[k] / np.sqrt(1 / n + shared))
-    rest = 1 / seeds_for(sd, margin=margin, level=level, comparisons=count, pilot_seeds=n).seeds - shared
+    needed = seeds_for(sd, margin=margin, level=level, goal=goal, comparisons=count, pilot_seeds=n, power=POWER).seeds
+    rest = 1 / needed - shared
     return float(np.ceil(1 / rest)) if rest > 0 else np.inf
 
 

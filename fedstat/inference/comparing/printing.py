@@ -266,13 +266,15 @@ def _ended(sentence: str) -> str:
 def csv(comparison: Compared, path: str | Path | None = None) -> str:
     """Return summary and differences as one CSV table, with what they measure in each row; missing cells are empty.
 
-    The column ``table`` tells the rows of the summary from those of the differences. Numbers are not rounded, and
+    The column ``table`` tells the rows of the summary, the differences and, with several controls, what is above all of
+    them. Numbers are not rounded, and
     shares are not in percent. With a path the table is also written there.
     """
     frames = []
-    for name, frame in (("summary", comparison.summary), ("differences", comparison.differences)):
-        if len(frame):
-            known: pd.DataFrame = frame.rename_axis("method").reset_index() if name == "summary" else frame
+    tables = {"summary": comparison.summary, "differences": comparison.differences, "above": comparison.above}
+    for name, frame in tables.items():
+        if frame is not None and len(frame):
+            known: pd.DataFrame = frame if name == "differences" else frame.rename_axis("method").reset_index()
             frames.append(known.dropna(axis="columns", how="all").assign(table=name))
     joined = pd.concat(frames, ignore_index=True)
     first = [name for name in ("table", "method", "against") if name in joined]

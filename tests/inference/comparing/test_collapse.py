@@ -183,6 +183,18 @@ def test_a_pair_whose_runs_lie_far_apart_is_not_plainly_better(control):
     assert not any(words.startswith("In mean") for words in sentences(runs, control)[1])
 
 
+def test_nor_is_it_plainly_better_than_several_controls():
+    rng = np.random.default_rng(0)
+    base = 0.7 + 0.001 * rng.standard_normal((4, 10))
+    base[2:] += 0.02
+    base[3, 4] -= 0.015
+    first, second, *_ = compare(table(**dict(zip("ABCD", base, strict=True))), control=("A", "B")).conclusions
+    assert first.startswith("C (by ")
+    assert second.startswith("In mean, but with runs far apart")
+    assert ": D (by " in second
+    assert all(words.endswith("better than both A and B.") for words in (first, second))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "depth"), [(5, 30), (10, 30), (10, 8), (20, 8)])
 def test_how_often_a_method_that_collapses_now_and_then_is_plainly_better(seeds, depth):
