@@ -5,13 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 
-def crossed_mean(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean over seeds and clients, its standard error and its degrees of freedom.
-
-    Seeds and clients are crossed random effects: ``y_sk = mean + a_s + b_k + e_sk``. The variance of the mean comes
-    from the mean squares of seeds, clients and their interaction, with negative components set to zero:
-    ``max(MS_s + MS_k - MS_sk, MS_s, MS_k, MS_sk) / (S K)``; its degrees of freedom are Satterthwaite's. With positive
-    components it is the restricted maximum likelihood estimate.
+def mean_squares(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean of crossed seeds and clients, the mean squares, and their degrees of freedom.
 
     Parameters
     ----------
@@ -20,7 +15,11 @@ def crossed_mean(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
     Returns
     -------
-    mean, se, df : ndarray, shape (...,)
+    mean : ndarray, shape (...,)
+    squares : ndarray, shape (..., 3)
+        Of seeds, of clients, and of their interaction. In the model ``y_sk = mean + a_s + b_k + e_sk`` their
+        expectations are ``K var(a) + var(e)``, ``S var(b) + var(e)`` and ``var(e)``.
+    df : ndarray, shape (3,)
     """
     s, k = table.shape[-2:]
     mean = table.mean(axis=(-2, -1))
@@ -28,12 +27,50 @@ def crossed_mean(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     rest = table - by_seed[..., None] - by_client[..., None, :] + mean[..., None, None]
     seeds, clients = k * by_seed.var(axis=-1, ddof=1), s * by_client.var(axis=-1, ddof=1)
     both = (rest**2).sum(axis=(-2, -1)) / ((s - 1) * (k - 1))
-    squares = np.stack([seeds, clients, both], axis=-1)
-    # each row says which mean squares enter: all three, or one alone where components are negative
-    uses = np.array([[1, 1, -1], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    return mean, np.stack([seeds, clients, both], axis=-1), np.array([s - 1, k - 1, (s - 1) * (k - 1)])
+
+
+def crossed_mean(table: np.ndarray, test_to_train: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean over seeds and clients, its standard error and its degrees of freedom.
+
+    Seeds and clients are crossed random effects: ``y_sk = mean + a_s + b_k + e_sk``. The variance of the mean comes
+    from the mean squares of seeds, clients and their interaction, with negative components set to zero; its degrees of
+    freedom are Satterthwaite's. With positive components it is the restricted maximum likelihood estimate.
+
+    Parameters
+    ----------
+    table : ndarray, shape (..., S >= 2, K >= 2)
+        One value per seed and client, none missing.
+    test_to_train : float
+        Where every seed splits the same samples of each client anew: test samples over training samples of a split.
+
+    Returns
+    -------
+    mean, se, df : ndarray, shape (...,)
+
+    Notes
+    -----
+    Splits of the same samples have in common what these samples are like, and no number of splits averages it out. Of
+    clients that are new, the samples are new as well, and independent between clients. So what a client's own samples
+    do to its values, under all splits alike, is part of ``var(b)``, which the clients' mean square holds already; the
+    interaction is what is left of a client's values under one split, and needs no correction. What remains is the part
+    of the samples that reaches all clients together, through a shared model. It is hidden in the mean; what shows is
+    its variation from split to split, in ``var(a)``. Nadeau and Bengio (2003) take the correlation of two splits as the
+    share of test samples, so that the hidden part is `test_to_train` times ``var(a)``::
+
+        var(mean) = var(b) / K + (1 / S + test_to_train) var(a) + var(e) / (S K)
+
+    It is too little for a shared model that rests on few samples, as on one client's, whose training samples are mostly
+    the same in all splits (``docs/coverage.md``); where one that rests on those of all clients moves all of them
+    together, ``var(a)`` is small.
+    """
+    s, k = table.shape[-2:]
+    mean, squares, dfs = mean_squares(table)
+    w = 1 + s * test_to_train
+    # each row says how mean squares enter: with both components positive, one alone, or none
+    uses = np.array([[w, 1, -w], [w, 0, 1 - w], [0, 1, 0], [0, 0, 1]])
     sums = squares @ uses.T
     used = squares * uses[sums.argmax(axis=-1)]
     total = used.sum(axis=-1)
     spread = np.where(total > 0, total, np.nan)
-    df = spread**2 / (used**2 / np.array([s - 1, k - 1, (s - 1) * (k - 1)])).sum(axis=-1)
-    return mean, np.sqrt(total / (s * k)), df
+    return mean, np.sqrt(total / (s * k)), spread**2 / (used**2 / dfs).sum(axis=-1)
