@@ -136,6 +136,8 @@ def compare(
         conclusions=conclude(scores, differences, control, aim),
         notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, control)),
         generalises=_ONE_SEED if len(scores.seeds) == 1 else told,
+        design=design,
+        majority=found.majority,
     )
 
 

