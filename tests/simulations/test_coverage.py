@@ -74,8 +74,8 @@ def test_intervals_for_new_hospitals_hold_where_the_page_says_so():
 
 @pytest.mark.parametrize("learners", LEARNERS)
 def test_splits_of_one_hospital_are_alike(learners):
-    d = np.concatenate(list(federations(np.random.default_rng(0), 200, learners, 0.5, 2, 5, 8)))
-    assert d.shape == (200, 2, 5)
+    d = np.concatenate(list(federations(np.random.default_rng(0), 1000, learners, 0.5, 2, 5, 8)))
+    assert d.shape == (1000, 2, 5)
     assert np.isfinite(d).all()
     if learners == "one client":
         np.testing.assert_array_equal(d[:, :, 0], 0)  # the first client's own model is the shared one
@@ -83,7 +83,7 @@ def test_splits_of_one_hospital_are_alike(learners):
     here, there = (
         np.corrcoef(d[:, 0].ravel(), other.ravel())[0, 1] for other in (d[:, 1], np.roll(d[:, 1], 1, axis=0))
     )
-    assert here > 0.1 > abs(there)
+    assert here > 0.05 > abs(there)
 
 
 def test_the_shared_and_the_own_regressions_are_sklearns():
