@@ -25,6 +25,7 @@ from fedstat.inference.intervals.family import Contrasts, contrasts, limits
 from fedstat.inference.intervals.moderated import MIN_METHODS, method_variances
 from fedstat.inference.intervals.shape import shape_p
 from simulations.contract import About
+from simulations.coverage.hospitals import INTERVALS, LEARNERS, SAMPLES, SPREADS, federations, truth
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
 ABOUT = About("How often intervals hold", "", "", order=110)
@@ -257,6 +258,24 @@ def crossings(scale: Scale, seeds: int, clients: int) -> Tables:
     ])}  # fmt: skip
 
 
+def hospitals(scale: Scale, learners: str, spread: float, ratio: float, clients: int) -> Tables:
+    """Compare intervals for new clients where the same clients' samples are split anew under every seed."""
+    test = round(SAMPLES * ratio / (1 + ratio))
+    rng = stream(scale.shift, "hospitals", list(LEARNERS).index(learners), SPREADS.index(spread), test, clients)
+    known, rows = truth(rng, learners, spread, clients, test), []
+    for seeds in scale.seeds:
+        drawn = federations(rng, scale.replicates, learners, spread, seeds, clients, test)
+        d = np.concatenate(list(drawn)) - known
+        one = np.ones((len(d), 1))
+        found = {"over runs": contrasts(d.mean(axis=2)[:, None], one, ratio)}
+        for name, used in (("crossed", 0.0), ("corrected", ratio)):
+            mean, se, df = (value[:, None] for value in crossed_mean(d, used))
+            found[name] = Contrasts(mean, se, df, se, one)
+        place = {"learners": learners, "spread": spread, "test_to_train": ratio, "clients": clients, "seeds": seeds}
+        rows += [{**place, "interval": name, **_alone(value)} for name, value in found.items()]
+    return {"hospitals": pd.DataFrame(rows)}
+
+
 def run(scale: Scale, out: Path) -> Tables:
     """Measure all cells and designs."""
     jobs: list[tuple[str, Callable[[], Tables]]] = []
@@ -277,14 +296,33 @@ def run(scale: Scale, out: Path) -> Tables:
     for seeds in scale.seeds:
         for clients in scale.clients:
             jobs.append((f"crossings-{seeds}-{clients}", partial(crossings, scale, seeds, clients)))
+    for clients in scale.clients:
+        for place in product(LEARNERS, SPREADS, (0.25, 1.0)):
+            name = "-".join(map(str, (*place, clients))).replace(" ", "_")
+            jobs.append((f"hospitals-{name}", partial(hospitals, scale, *place, clients)))
     tables = run_parts([Part(f"coverage-{name}", scale, job) for name, job in jobs], out, "coverage study")
-    orders = {"shape": SHAPES | SKEWED, "family": FAMILIES, "rule": RULES | UNION, "design": DESIGNS}
+    orders = {"shape": SHAPES | SKEWED, "family": FAMILIES, "rule": RULES | UNION, "design": DESIGNS,
+              "learners": LEARNERS, "interval": INTERVALS}  # fmt: skip
     return {key: _sorted(table, orders) for key, table in tables.items()}
 
 
 def _sorted(table: pd.DataFrame, orders: dict[str, dict[str, str]]) -> pd.DataFrame:
     keys = [
-        c for c in ("shape", "family", "design", "test_to_train", "methods", "seeds", "clients", "rule") if c in table
+        c
+        for c in (
+            "shape",
+            "family",
+            "learners",
+            "spread",
+            "design",
+            "test_to_train",
+            "methods",
+            "seeds",
+            "clients",
+            "rule",
+            "interval",
+        )
+        if c in table
     ]
     return table.sort_values(
         keys,

@@ -154,6 +154,8 @@ def compare(
         notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, controls)),
         generalises=_ONE_SEED if len(scores.seeds) == 1 else told,
         above=above,
+        design=design,
+        majority=found.majority,
     )
 
 

@@ -64,6 +64,10 @@ class Comparison(Compared):
         ``gain`` over it, ``p`` of being better than all controls (the largest of the one-sided p-values), ``p
         (adjusted)`` for the number of methods (Holm), whether it is ``better``, the ``detectable`` gain over the better
         control that is shown with a power of 80%, and the gain over all of them that the limits allow ``at most``.
+    design : Design or None
+        How seeds, clients and data belong together, where that is known.
+    majority : Scores or None
+        Beside accuracies the share of each client's most frequent class, where the results tell it.
 
     Examples
     --------

@@ -25,15 +25,15 @@ _ROWS = 30
 
 def text(comparison: Compared) -> str:
     """Return what a terminal shows, at most 120 characters wide: conclusions first, then the tables they rest on."""
-    parts = [_wrapped(comparison.conclusions), _wrapped([comparison.estimand])]
+    parts = [wrapped(comparison.conclusions), wrapped([comparison.estimand])]
     for table in _tables(comparison, _ROWS, _LABEL):
         lines, left_out = _aligned(table)
         notes = [f"(not shown here: {', '.join(left_out)})"] if left_out else []
-        parts.append("\n".join([_wrapped([table.title]), *lines, *notes]))
+        parts.append("\n".join([wrapped([table.title]), *lines, *notes]))
     if (more := len(comparison.differences) - _ROWS) > 0:
         parts.append(f"{more} smaller differences are in the table `differences`, and in what to_csv writes.")
-    parts.append(_wrapped(f"note: {note}" for note in notes_of(comparison)))
-    parts.append(_wrapped([comparison.generalises]))
+    parts.append(wrapped(f"note: {note}" for note in notes_of(comparison)))
+    parts.append(wrapped([comparison.generalises]))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -54,7 +54,8 @@ def notes_of(comparison: Compared) -> list[str]:
     return [*gaps, *comparison.notes]
 
 
-def _wrapped(paragraphs: Iterable[str]) -> str:
+def wrapped(paragraphs: Iterable[str]) -> str:
+    """Return paragraphs in lines of at most 120 characters."""
     return "\n".join(
         textwrap.fill(paragraph, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
         for paragraph in paragraphs

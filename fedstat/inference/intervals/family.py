@@ -22,6 +22,10 @@ WIDEST = 1.05
 _FEW_SEEDS, _SHARES = 5, (0.35, 0.7)
 #: Differences that vary by less than this share of the values vary by rounding alone.
 _ROUNDING = 1e-12
+_ONE_CLIENT = (
+    "Clients are counted as new ones with new samples. Intervals are too narrow if a shared model rests on the samples "
+    "of very few of the clients (docs/coverage.md)."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +127,7 @@ def simultaneous(
     What is compared are the means over clients in each run, paired on seeds, with a t interval over seeds: clients of
     one run are coupled and no repeats. If `design` splits the same data again and again, the standard error is that of
     the corrected resampled t. If it speaks of new clients while the same took part under every seed, seeds and clients
-    are crossed random effects.
+    are crossed random effects; if it also splits the same data again and again, the seeds' part is corrected likewise.
 
     `rule` is how the intervals come to hold together. "bonferroni" gives each pair its share of the error rate: it
     holds for any correlations and any variances. "none" adjusts nothing.
@@ -188,8 +192,10 @@ def simultaneous(
     first, second = _common(table, chosen, shares)
     use = False
     if design.crossed:
-        found = _crossed(table, chosen)
+        found = _crossed(table, chosen, design.test_to_train or 0.0)
         notes += _left_out(table, chosen)
+        if design.data == "resplit":
+            notes.append(_ONE_CLIENT)
         if moderated is True:
             raise ValueError("moderated=True does not go with over='clients'. Use moderated='auto' or False.")
     else:
@@ -385,14 +391,14 @@ def _largest(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.nan_to_num(np.maximum(np.abs(first), np.abs(second))).max(axis=-1)
 
 
-def _crossed(table: np.ndarray, pairs: np.ndarray) -> Contrasts:
+def _crossed(table: np.ndarray, pairs: np.ndarray, test_to_train: float) -> Contrasts:
     """Return differences with seeds and clients as crossed random effects, over the cells that both methods have."""
     found = np.full((5, len(pairs)), np.nan)
     for row, (i, j) in enumerate(pairs):
         d = _complete(table[i] - table[j])
         found[4, row] = len(d)
         if min(d.shape) > 1:
-            mean, se, df = crossed_mean(d)
+            mean, se, df = crossed_mean(d, test_to_train)
             found[:4, row] = mean, se, df, d.mean(axis=1).std(ddof=1)
             if not se > _ROUNDING * np.nanmax(np.abs(table[[i, j]])):
                 found[1:3, row] = np.nan
