@@ -39,6 +39,7 @@ def compare(
 
     \b
     fedstat compare runs/digits --control FedAvg --margin 0.01
+    fedstat compare runs/digits --control FedPer --control FedAvg
     fedstat compare runs/ours theirs.csv --all-pairs
     fedstat compare mine.csv --method algo --seed run --value acc --metric accuracy
     """

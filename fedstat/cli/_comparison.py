@@ -18,7 +18,8 @@ from fedstat._warnings import plain_warnings
 _COLUMNS = ("method", "seed", "client", "round", "value")
 #: What errors say of the functions' arguments, and what of the options.
 _IN_OPTIONS = {
-    r"^control must be": "--control must be",
+    r"^skewed=True": "--skewed",
+    r"^control must": "--control must",
     r"or None for all pairs": "or left out for --all-pairs",
     r"give kind, one of .*\.$": "name the files, not the folder.",
     r", or say kind\.$": ".",
@@ -29,7 +30,11 @@ _IN_OPTIONS = {
 
 def asked(
     control: Annotated[
-        str | None, typer.Option(help="Method that the others are compared with.", show_default="FedAvg, or the first")
+        list[str] | None,
+        typer.Option(
+            help="Method that the others are compared with; repeatedly to ask which are better than all of several.",
+            show_default="FedAvg, or the first",
+        ),
     ] = None,
     all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Compare every method with every other.")] = False,
     metric: Annotated[str | None, typer.Option(help="What is compared.", show_default="accuracy, or mse")] = None,
@@ -49,6 +54,9 @@ def asked(
     separate: Annotated[
         bool, typer.Option("--separate", help="Intervals that hold each for itself, not all together.")
     ] = False,
+    skewed: Annotated[
+        bool, typer.Option("--skewed", help="Intervals that allow for skewed runs, from 8 seeds on.")
+    ] = False,
     plan: Annotated[
         Path | None,
         typer.Option(
@@ -67,7 +75,7 @@ def asked(
 
     `columns` go from a table's own names to ours.
     """
-    if control is not None and all_pairs:
+    if control and all_pairs:
         raise ValueError("--control and --all-pairs exclude each other: give one of them.")
     theirs = (method, seed, client, round_, value)
     columns = {name: ours for ours, name in zip(_COLUMNS, theirs, strict=True) if name is not None}
@@ -77,10 +85,11 @@ def asked(
     return {
         "columns": columns,
         "metric": metric,
-        "control": None if all_pairs else control or "auto",
+        "control": None if all_pairs else tuple(control) if control else "auto",
         "estimand": _estimand(estimand or ()),
         "across": tuple(across or ()),
         "simultaneous": not separate,
+        "skewed": skewed,
         "margin": margin,
         "last": last,
         "split": split,

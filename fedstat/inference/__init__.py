@@ -5,7 +5,7 @@ reading results            `read_results`, `reduce_file` (folder ``formats``: on
 comparing methods          `compare` and its `Comparison`; `Design`, `simultaneous`, `moderate_variances`, `shape_notes`
 two methods                `paired_difference`, `sign_flip_test`, `equivalence`
 planning and stopping      `plan`, `AnalysisPlan`, `looks`; `by_source` and `components` for where the spread comes from
-more than one number       `fairness`, `to_target`
+clients and time           `who_benefits`, `fairness`, `to_target`
 several settings           `ranks`
 a paper's numbers          `agrees`
 single quantities          `mean_interval`, `clopper_pearson`

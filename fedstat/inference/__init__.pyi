@@ -1,4 +1,5 @@
 from .analysis_plan import AnalysisPlan
+from .client_benefit import Benefit, who_benefits
 from .client_fairness import Fairness, fairness
 from .comparing.compare import compare
 from .comparing.comparison import Comparison
@@ -25,6 +26,7 @@ from .variance_components import Components, components
 __all__ = [
     "Agreement",
     "AnalysisPlan",
+    "Benefit",
     "Comparison",
     "Components",
     "Design",
@@ -69,4 +71,5 @@ __all__ = [
     "simultaneous",
     "survey",
     "to_target",
+    "who_benefits",
 ]

@@ -27,8 +27,8 @@ class AnalysisPlan:
     ----------
     arms : sequence of str
         Labels of the methods that are compared, at least two; the family over which intervals and tests are adjusted.
-    control : str, optional
-        The arm that the others are compared with; without one, all pairs are.
+    control : str or sequence of str, optional
+        The arm, or arms, that the others are compared with; without one, all pairs are.
     margin : float, optional
         Differences smaller than this count as none, in units of the metric; positive.
     metric : str, optional
@@ -61,7 +61,7 @@ class AnalysisPlan:
     """
 
     arms: tuple[str, ...]
-    control: str | None = None
+    control: str | tuple[str, ...] | None = None
     margin: float | None = None
     metric: str | None = None
     last: int = 10
@@ -79,14 +79,16 @@ class AnalysisPlan:
         object.__setattr__(self, "arms", tuple(self.arms))
         if len(self.arms) < 2 or len(set(self.arms)) < len(self.arms):
             raise ValueError(f"arms must be at least two different labels, got {list(self.arms)}.")
-        for name in ("control", "metric", "split"):
+        if isinstance(self.control, list | tuple):
+            object.__setattr__(self, "control", tuple(self.control))
+        for name in ("metric", "split"):
             value = getattr(self, name)
             if not (value is None or (isinstance(value, str) and value)):
                 raise ValueError(f"{name} must be text, or left out, got {value!r}.")
         for name in ("rule", "note"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} must be text, got {getattr(self, name)!r}.")
-        if self.control is not None and self.control not in self.arms:
+        if not set(self.controls) < set(self.arms) or (self.control is not None and not self.controls):
             raise ValueError(f"control must be one of the arms {', '.join(self.arms)}, got {self.control!r}.")
         for name, least in (("last", 1), ("seeds", 2)):
             value = getattr(self, name)
@@ -110,6 +112,11 @@ class AnalysisPlan:
             raise ValueError(f"estimand names {unknown[0]!r}, which is none of the arms {', '.join(self.arms)}.")
         if isinstance(value, Mapping):
             object.__setattr__(self, "estimand", named)
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """The arms that the others are compared with; none for all pairs."""
+        return self.control if isinstance(self.control, tuple) else () if self.control is None else (self.control,)
 
     @property
     def digest(self) -> str:

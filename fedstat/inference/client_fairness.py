@@ -200,7 +200,7 @@ def fairness(
         r, _ = _shares("reference", reference, samples)
         each = [(a[row, here], r[row, here], n[row, here]) for row, here in enumerate(n > 0)]
         d = np.concatenate([_differences(one, other) for one, other, _ in each])
-        apart = _apart(d, np.concatenate([_separate_noise(*seed) for seed in each]))
+        apart = _apart(d, np.concatenate([separate_noise(*seed) for seed in each]))
         if apart < 1:
             notes.append(
                 "Clients differ by less than the noise of two separate tests: the methods share test noise, and "
@@ -355,7 +355,7 @@ def _differences(a: np.ndarray, r: np.ndarray) -> np.ndarray:
     return np.where(np.abs(d) < 1e-9, 0.0, d)
 
 
-def _separate_noise(a: np.ndarray, r: np.ndarray, n: np.ndarray) -> np.ndarray:
+def separate_noise(a: np.ndarray, r: np.ndarray, n: np.ndarray) -> np.ndarray:
     """Return the variances that test noise would give the differences if the methods had separate test samples."""
     return (_bernoulli_variance(a, n) + _bernoulli_variance(r, n)).mean() / n
 
@@ -374,7 +374,7 @@ def _noise(d: np.ndarray, separate: np.ndarray, apart: float, n: np.ndarray) -> 
 def _losing(a: np.ndarray, r: np.ndarray, n: np.ndarray, apart: float, row: int) -> dict[tuple[str, str], float]:
     """Return the shares of clients below the reference and at it: as measured, expected, and of equal clients."""
     d = _differences(a, r)
-    below = hierarchical_differences(d, _noise(d, _separate_noise(a, r, n), apart, n))[2][0]
+    below = hierarchical_differences(d, _noise(d, separate_noise(a, r, n), apart, n))[2][0]
     # of each sample: only the method is right, or only the reference
     p, q = float(a.mean()), float(r.mean())
     differ = max(apart * (p * (1 - p) + q * (1 - q)) + (p - q) ** 2, abs(p - q))
@@ -406,7 +406,7 @@ def _named(
     ties = ((each == 0) | ~here).all(axis=0)
     mean_a, mean_r = (np.nanmean(np.where(here, x, np.nan), axis=0) for x in (a, r))
     d = _differences(mean_a, mean_r)
-    separate = _separate_noise(mean_a, mean_r, size)
+    separate = separate_noise(mean_a, mean_r, size)
     test = _noise(d, separate, _apart(d, separate), size)
     freedom = int((seeds - 1).sum())
     over = float(np.nansum((each - d) ** 2)) / freedom if freedom else 0.0

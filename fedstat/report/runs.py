@@ -132,11 +132,13 @@ def _options(columns: Mapping[str, str | None], asked: Mapping[str, Any]) -> lis
         elif ours is not None:
             options += [("value", theirs), ("metric", ours)]
     given = dict(options)
-    for name in ("metric", "control", "margin", "last", "split", "level", "plan", "title"):
+    for name in ("metric", "margin", "last", "split", "level", "plan", "title"):
         value = asked.get(name)
-        if value is not None and name not in given and (name, value) != ("control", "auto"):
+        if value is not None and name not in given:
             options.append((name, value))
-    estimand, across = asked.get("estimand"), asked.get("across", ())
+    estimand, across, control = asked.get("estimand"), asked.get("across", ()), asked.get("control", "auto") or ()
+    controls = [control] if isinstance(control, str) else control
+    options += [("control", one) for one in controls if one != "auto"]
     each = [f"{label}={model}" for label, model in estimand.items()] if isinstance(estimand, Mapping) else [estimand]
     options += [("estimand", one) for one in each if one is not None]
     options += [("across", one) for one in ([across] if isinstance(across, str) else across)]

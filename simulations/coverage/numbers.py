@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
-from simulations.coverage.study import DESIGNS, FAMILIES, LEVEL, RULES, SHAPES
+from simulations.coverage.study import DESIGNS, FAMILIES, LEVEL, RULES, SHAPES, SKEWED, UNION
 from simulations.estimates import missing, note, undefined
 from simulations.showing import NONE, fixed, span
 
@@ -49,7 +49,10 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     default = table[table["rule"] == "default"]
     t = control.query("rule == 'none' and methods == 2")
     flagged = tables["flagged"].query("seeds > 3 and shape != 'ties'")  # the others are not tested
-    note(*(both[c] for both in (table, tables["designs"]) for c in ("coverage", "high")), flagged["flagged"])
+    note(
+        *(both[c] for both in (table, tables["designs"], tables["skewed"]) for c in ("coverage", "high")),
+        flagged["flagged"],
+    )
     return {
         "rows": [
             {"shape": shape, "methods": f"{methods}", "first": methods == min(config["methods"]), **found}
@@ -85,6 +88,12 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
             {"shape": shape, "share": span(100 * rows["flagged"], 0)}
             for shape, rows in flagged.groupby("shape", sort=False)
         ],
+        "skewed": [
+            {"shape": shape, "meaning": SKEWED[shape], "width": span(rows["widest"][rows["rule"] == "union"], 2)}
+            | {rule: span(100 * rows["coverage"][rows["rule"] == rule], 0) for rule in UNION}
+            for shape, rows in tables["skewed"].groupby("shape", sort=False)
+        ],
+        "skewed_seeds": ", ".join(str(s) for s in config["skewed_seeds"]),
         "replicates": f"{table['replicates'].max()}",
         "shapes": [{"shape": shape, "meaning": SHAPES[shape]} for shape in config["shapes"]],
     }

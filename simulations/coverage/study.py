@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from fedstat._random import stream
 from fedstat._tables import Tables
@@ -23,6 +25,7 @@ from fedstat.inference.intervals.family import Contrasts, contrasts, limits
 from fedstat.inference.intervals.moderated import MIN_METHODS, method_variances
 from fedstat.inference.intervals.shape import shape_p
 from simulations.contract import About
+from simulations.coverage.hospitals import INTERVALS, LEARNERS, SAMPLES, SPREADS, federations, truth
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
 ABOUT = About("How often intervals hold", "", "", order=110)
@@ -40,6 +43,14 @@ SHAPES = {
     "half noisy": "normal, 25 times as large for every second method",
     "collapses": "normal, but one method collapses by 30 standard deviations in a tenth of its runs",
 }
+#: How errors are distributed where intervals for skewed runs are tried, in families against the control.
+SKEWED = {
+    "normal": SHAPES["normal"],
+    "lognormal": "lognormal (0.5), to the left and three times as large, for every second method",
+    "exponential": "exponential, to the left and three times as large, for every second method",
+    "skewed": SHAPES["skewed"],
+    "all exponential": "exponential, to the left, for all methods but the control, which has no errors",
+}
 FAMILIES = {"control": "against the control", "all": "all pairs"}
 #: The rules; "default" is what `simultaneous` does if nothing is said.
 RULES = {
@@ -47,6 +58,8 @@ RULES = {
     "bonferroni": "Bonferroni",
     "default": "default",
 }
+#: The intervals that are tried there, both at Bonferroni's level.
+UNION = {"t": "t", "union": "t or bootstrap-t"}
 DESIGNS = {
     "plain": "same data resplit: plain t",
     "corrected": "same data resplit: corrected t",
@@ -66,11 +79,15 @@ class Scale:
     shapes: tuple[str, ...] = tuple(SHAPES)
     splits: tuple[int, ...] = (5, 10, 20)
     clients: tuple[int, ...] = (5, 20)
+    skewed_seeds: tuple[int, ...] = (8, 10, 20)
+    skewed_methods: tuple[int, ...] = (2, 10)
     shift: int = 0
 
 
 SCALES = {
-    "smoke": Scale(replicates=100, methods=(2, 5, 10), shapes=("normal", "skewed"), shift=SECOND_LOOK),
+    "smoke": Scale(
+        replicates=100, methods=(2, 5, 10), shapes=("normal", "skewed"), skewed_seeds=(10,), shift=SECOND_LOOK
+    ),
     "quick": Scale(replicates=1000, shift=SECOND_LOOK),
     "paper": Scale(replicates=4000),
 }
@@ -85,6 +102,12 @@ def draw(shape: str, rng: np.random.Generator, replicates: int, methods: int, se
         e[:, 0] *= 3
     elif shape == "correlated":
         e += rng.standard_normal((replicates, 1, seeds)) * (-1.0) ** np.arange(methods)[:, None]
+    elif shape == "lognormal":
+        e[:, 1::2] = 3 * (np.exp(0.125) - np.exp(0.5 * e[:, 1::2])) / np.sqrt(np.exp(0.25) * (np.exp(0.25) - 1))
+    elif shape == "exponential":
+        e[:, 1::2] = 3 * (1 + stats.norm.logsf(e[:, 1::2]))
+    elif shape == "all exponential":
+        e[:, 1:], e[:, 0] = 1 + stats.norm.logsf(e[:, 1:]), 0
     elif shape == "skewed":
         e[:, 1::2] = 3 * (np.exp(0.5) - np.exp(e[:, 1::2])) / np.sqrt(np.e * (np.e - 1))
     elif shape == "clones":
@@ -138,6 +161,21 @@ def cell(scale: Scale, shape: str, family: str, methods: int, seeds: int) -> Tab
     rows = [{**place, "rule": rule, **holding(*both), **_beside(_widths(both), own)} for rule, both in sides.items()]
     flagged = (shape_p(differences).min(axis=1) < 0.05 / len(pairs)).mean() if seeds > 3 and shape != "ties" else np.nan
     return {"coverage": pd.DataFrame(rows), "flagged": pd.DataFrame([{**place, "flagged": flagged}])}
+
+
+def skewed_cell(scale: Scale, shape: str, methods: int, seeds: int) -> Tables:
+    """Measure in one cell the interval for skewed runs beside the t interval, both at Bonferroni's level."""
+    rng = stream(scale.shift, "skewed", list(SKEWED).index(shape), methods, seeds)
+    runs = draw(shape, rng, scale.replicates, methods, seeds)
+    pairs = pairs_of("control", methods)
+    first, second = runs[:, pairs[:, 0]], runs[:, pairs[:, 1]]
+    plain = contrasts(first - second, np.maximum(np.abs(first), np.abs(second)).max(axis=2))
+    found = {"t": limits(plain, LEVEL, "bonferroni"), "union": limits(plain, LEVEL, "bonferroni", first - second)}
+    sides = {rule: np.stack([both.low, both.high]) for rule, both in found.items()}
+    place = {"shape": shape, "methods": methods, "seeds": seeds}
+    own = _widths(sides["t"])
+    rows = [{**place, "rule": rule, **holding(*both), **_beside(_widths(both), own)} for rule, both in sides.items()]
+    return {"skewed": pd.DataFrame(rows)}
 
 
 def _widths(sides: np.ndarray) -> np.ndarray:
@@ -220,6 +258,24 @@ def crossings(scale: Scale, seeds: int, clients: int) -> Tables:
     ])}  # fmt: skip
 
 
+def hospitals(scale: Scale, learners: str, spread: float, ratio: float, clients: int) -> Tables:
+    """Compare intervals for new clients where the same clients' samples are split anew under every seed."""
+    test = round(SAMPLES * ratio / (1 + ratio))
+    rng = stream(scale.shift, "hospitals", list(LEARNERS).index(learners), SPREADS.index(spread), test, clients)
+    known, rows = truth(rng, learners, spread, clients, test), []
+    for seeds in scale.seeds:
+        drawn = federations(rng, scale.replicates, learners, spread, seeds, clients, test)
+        d = np.concatenate(list(drawn)) - known
+        one = np.ones((len(d), 1))
+        found = {"over runs": contrasts(d.mean(axis=2)[:, None], one, ratio)}
+        for name, used in (("crossed", 0.0), ("corrected", ratio)):
+            mean, se, df = (value[:, None] for value in crossed_mean(d, used))
+            found[name] = Contrasts(mean, se, df, se, one)
+        place = {"learners": learners, "spread": spread, "test_to_train": ratio, "clients": clients, "seeds": seeds}
+        rows += [{**place, "interval": name, **_alone(value)} for name, value in found.items()]
+    return {"hospitals": pd.DataFrame(rows)}
+
+
 def run(scale: Scale, out: Path) -> Tables:
     """Measure all cells and designs."""
     jobs: list[tuple[str, Callable[[], Tables]]] = []
@@ -230,20 +286,43 @@ def run(scale: Scale, out: Path) -> Tables:
                 for shape in scale.shapes:
                     name = f"{shape.replace(' ', '_')}-{family}-{methods}-{seeds}"
                     jobs.append((name, partial(cell, scale, shape, family, methods, seeds)))
+    for methods, seeds in product(sorted(scale.skewed_methods, reverse=True), scale.skewed_seeds):
+        for shape in SKEWED:
+            name = f"skewed-{shape.replace(' ', '_')}-{methods}-{seeds}"
+            jobs.append((name, partial(skewed_cell, scale, shape, methods, seeds)))
     for splits in scale.splits:
         for ratio in (0.25, 1.0):
             jobs.append((f"resplits-{splits}-{ratio}", partial(resplits, scale, splits, ratio)))
     for seeds in scale.seeds:
         for clients in scale.clients:
             jobs.append((f"crossings-{seeds}-{clients}", partial(crossings, scale, seeds, clients)))
+    for clients in scale.clients:
+        for place in product(LEARNERS, SPREADS, (0.25, 1.0)):
+            name = "-".join(map(str, (*place, clients))).replace(" ", "_")
+            jobs.append((f"hospitals-{name}", partial(hospitals, scale, *place, clients)))
     tables = run_parts([Part(f"coverage-{name}", scale, job) for name, job in jobs], out, "coverage study")
-    orders = {"shape": SHAPES, "family": FAMILIES, "rule": RULES, "design": DESIGNS}
+    orders = {"shape": SHAPES | SKEWED, "family": FAMILIES, "rule": RULES | UNION, "design": DESIGNS,
+              "learners": LEARNERS, "interval": INTERVALS}  # fmt: skip
     return {key: _sorted(table, orders) for key, table in tables.items()}
 
 
 def _sorted(table: pd.DataFrame, orders: dict[str, dict[str, str]]) -> pd.DataFrame:
     keys = [
-        c for c in ("shape", "family", "design", "test_to_train", "methods", "seeds", "clients", "rule") if c in table
+        c
+        for c in (
+            "shape",
+            "family",
+            "learners",
+            "spread",
+            "design",
+            "test_to_train",
+            "methods",
+            "seeds",
+            "clients",
+            "rule",
+            "interval",
+        )
+        if c in table
     ]
     return table.sort_values(
         keys,

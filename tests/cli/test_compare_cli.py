@@ -44,8 +44,21 @@ def test_an_error_says_which_options_to_add_and_they_work(theirs):
     assert fs.compare(table).conclusions[0] in " ".join(done.output.split())
 
 
+def test_intervals_for_skewed_runs_need_eight_seeds(theirs):
+    refused = compare(theirs, *NAMED, "--skewed")
+    assert refused.exit_code == 1
+    assert "--skewed needs at least 8 seeds, got 4" in " ".join(refused.output.split())
+    rows = pd.read_csv(theirs)
+    pd.concat([rows, rows.assign(run=rows["run"] + 4, acc=rows["acc"] + 0.01)]).to_csv(theirs, index=False)
+    done = compare(theirs, *NAMED, "--skewed")
+    assert done.exit_code == 0, done.output
+    assert "bootstrap-t" in done.output
+
+
 def test_formats_pairs_and_pictures(theirs, tmp_path):
     assert r"\toprule" in compare(theirs, *NAMED, "--format", "latex").output
+    both = " ".join(compare(theirs, *NAMED, "--control", "Local", "--control", "FedAvg").output.split())
+    assert "better than both Local and FedAvg" in both
     done = compare(theirs, *NAMED, "--all-pairs", "--margin", "0.02", "--out", tmp_path / "pairs.csv")
     assert done.exit_code == 0, done.output
     written = pd.read_csv(tmp_path / "pairs.csv")
@@ -62,6 +75,7 @@ def test_formats_pairs_and_pictures(theirs, tmp_path):
     ("arguments", "message"),
     [
         (("--control", "Local", "--all-pairs"), "--control and --all-pairs exclude each other"),
+        (("--control", "Local", "--control", "Local"), "--control must name different methods, got"),
         (("--control", "Scaffold"), "--control must be one of FedAvg, Ditto, Local, or left out for --all-pairs"),
         (("--format", "pdf"), "--format must be one of text, markdown, latex, csv, got 'pdf'"),
         (("--estimand", "global", "--estimand", "personal"), "--estimand names several models"),
@@ -119,7 +133,21 @@ def test_a_report_takes_the_options_of_a_comparison(theirs, tmp_path):
         return CliRunner().invoke(app, ["report", str(theirs), "--out", str(tmp_path / "r.html"), *arguments])
 
     assert re.search(r"Did you mean (--.*)\?", " ".join(report().output.split()))[1].split() == list(NAMED)
-    asked = ("--margin", "0.02", "--level", "0.9", "--separate", "--last", "5", "--estimand", "FedAvg=not named")
+    asked = (
+        "--control",
+        "Local",
+        "--control",
+        "FedAvg",
+        "--margin",
+        "0.02",
+        "--level",
+        "0.9",
+        "--separate",
+        "--last",
+        "5",
+        "--estimand",
+        "FedAvg=not named",
+    )
     done = report(*NAMED, *asked)
     assert done.exit_code == 0, done.output
     compared = compare(theirs, *NAMED, *asked, "--out", tmp_path / "table.csv")

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.slow
 
 #: Margins of a page in points, and what rounding and accents may take.
 MARGIN, TOLERANCE = 68.0, 2.5
-RAW = re.compile(r"#\w+[.(]|\*\*|\bNone\b|\bnan\b|\bNaN\b|array\(|np\.|<[a-z_.]+ object|\\u|\d\.\d{10,}|\{|\bTrue\b")
+RAW = re.compile(
+    r"#\w+[.(]|\*\*|\bNone\b(?! of)|\bnan\b|\bNaN\b|array\(|np\.|<[a-z_.]+ object|\\u|\d\.\d{10,}|\{|\bTrue\b"
+)
 DAY = date(2026, 1, 2)
 NASTY = "Ditto & $x$ #set [1] *λ* of a_very_long_label_without_any_space_in_it_that_must_break_somewhere"
 

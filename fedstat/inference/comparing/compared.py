@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from fedstat.inference.intervals.design import Design
 from fedstat.inference.reading.scores import Scores
 
 
@@ -25,6 +26,9 @@ class Compared:
     conclusions: tuple[str, ...]
     notes: tuple[str, ...]
     generalises: str
+    above: pd.DataFrame | None = None
+    design: Design | None = None
+    majority: Scores | None = None
 
     @property
     def aim(self) -> float | None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from fedstat.inference.comparing import drawing, printing
 from fedstat.inference.comparing.compared import Compared
+from fedstat.inference.comparing.probabilities import probabilities
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -25,15 +27,24 @@ class Comparison(Compared):
         A row for each method: ``model`` (which of its models is measured), ``mean`` over clients equally and over
         seeds, its t limits ``low`` and ``high`` (for each method alone), ``by samples`` (the mean with clients weighted
         by their samples; where these are known), ``sd over seeds``, ``seeds``, and ``missing`` (in words) where
-        values are missing: then there is no mean.
+        values are missing: then there is no mean. ``collapsed`` counts the runs that collapsed (`collapsed` of
+        ``fedstat.inference.comparing.collapse`` says which these are), with exact limits ``collapse low`` and
+        ``collapse high`` for the probability that a run does, for each method alone.
     differences : DataFrame
         A row for each pair, named "A − B": ``method``, ``against``, ``difference``, its limits ``low`` and ``high``,
-        ``correlation`` of the pairs, ``pairs`` (common seeds), ``p (t)`` and ``p (sign flips)`` of one test alone,
-        ``p (adjusted)`` to the intervals, ``outcome`` ("different", "equivalent", "undecided", "no spread"),
-        ``seeds needed`` to tell ``aim`` apart with a power of 80%, and, where samples are known, the same difference
-        ``by samples`` with ``low by samples`` and ``high by samples``.
+        ``correlation`` of the pairs, ``pairs`` (common seeds), ``sd`` over seeds, ``se`` and ``df`` that made the
+        limits, ``p (t)`` and ``p (sign flips)`` of one test alone, ``p (adjusted)`` to the intervals, ``outcome``
+        ("different", "equivalent", "undecided", "no spread"), the ``detectable`` difference that these seeds find with
+        a power of 80% (infinite where even the largest one is not), the difference that the limits allow ``at most``,
+        ``seeds needed`` to tell ``aim`` apart and ``seeds for equivalence`` within the margin, if there is no
+        difference, each with a power of 80%, and, where samples are known, the same difference ``by samples`` with
+        ``low by samples`` and ``high by samples``. ``runs apart`` marks the pairs
+        whose runs lie so far apart, or lean so much, that t intervals may fail (`fedstat.inference.shape_notes`). The
+        difference of runs that did not collapse stands as ``given no collapse`` with ``low given no collapse`` and
+        ``high given no collapse``, over ``pairs without collapse``: seeds under which neither run collapsed. It goes
+        with the two probabilities of collapse, and means little without them.
     control : str or None
-        What the others are compared with; None if all pairs are compared.
+        What the others are compared with; None if these are several, or all pairs are compared.
     level : float
         Of the intervals: of all together if they are simultaneous, else of each.
     simultaneous : bool
@@ -48,6 +59,15 @@ class Comparison(Compared):
         What must be known to read the numbers.
     generalises : str
         What the result speaks of, as the design allows.
+    above : DataFrame or None
+        With several controls a row for each other method: the better control ``against`` which it gains least, its
+        ``gain`` over it, ``p`` of being better than all controls (the largest of the one-sided p-values), ``p
+        (adjusted)`` for the number of methods (Holm), whether it is ``better``, the ``detectable`` gain over the better
+        control that is shown with a power of 80%, and the gain over all of them that the limits allow ``at most``.
+    design : Design or None
+        How seeds, clients and data belong together, where that is known.
+    majority : Scores or None
+        Beside accuracies the share of each client's most frequent class, where the results tell it.
 
     Examples
     --------
@@ -60,8 +80,46 @@ class Comparison(Compared):
                     difference    low   high    outcome
     Ditto − FedAvg         0.1  0.087  0.113  different
     >>> print(*found.conclusions)
-    Ditto (by 10.0 points [8.7, 11.3]) is better than FedAvg.
+    Ditto (by 10.0 points [8.7, 11.3]) is better than FedAvg. None of any method's 4 runs collapsed; up to 53% may.
     """
+
+    def probabilities(self) -> pd.DataFrame:
+        """Return the probabilities that the first method of a pair is better, equivalent within the margin, or worse.
+
+        They are those of the posterior of the true difference, a t distribution about the mean difference with the
+        pair's own ``se`` and ``df``: the correlated Bayesian t test (Benavoli et al. 2017) with its flat prior, and
+        with a prior on variances where these are moderated. Each pair is judged alone: nothing is adjusted for their
+        number, unlike intervals and outcomes. As the margin goes to zero the larger of better and worse becomes one
+        less half of ``p (t)``.
+
+        Returns
+        -------
+        DataFrame
+            A row for each pair, with the columns better, equivalent and worse, which sum to one; above, equivalent and
+            below where it is not known which way the metric is better; NaN without spread.
+
+        Raises
+        ------
+        ValueError
+            If the comparison has no margin.
+
+        References
+        ----------
+        Benavoli, Corani, Demsar and Zaffalon (2017), Time for a change: a tutorial for comparing multiple classifiers
+        through Bayesian analysis, JMLR 18.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from fedstat.inference import compare
+        >>> values = {"FedAvg": [0.71, 0.69, 0.70, 0.72], "Ditto": [0.72, 0.72, 0.71, 0.72]}
+        >>> rows = [(m, s, 0, v) for m, of in values.items() for s, v in enumerate(of)]
+        >>> table = pd.DataFrame(rows, columns=["method", "seed", "client", "accuracy"])
+        >>> compare(table, control="FedAvg", margin=0.01).probabilities().round(2)
+                        better  equivalent  worse
+        Ditto − FedAvg    0.64        0.34   0.02
+        """
+        return probabilities(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw a forest of the differences with their intervals."""

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.formatting import interval, listed
+from fedstat.inference.formatting import interval, listed, p_value
 from fedstat.inference.intervals.paired import decimals
+from fedstat.inference.intervals.shape import HELD
 from fedstat.inference.reading.scores import Scores, better
 
 #: Above so many methods pairs are counted rather than named.
 _NAMED = 6
+#: What stands before a sentence about pairs of which the shape of their differences warns.
+_APART = f"In mean, but with runs far apart (such intervals hold in only {HELD} of cases): "
 #: Numbers of seeds above this are not told one from another.
 _MOST = 1000
 
 
-def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, margin: float | None) -> tuple[str, ...]:
+def conclude(
+    scores: Scores,
+    differences: pd.DataFrame,
+    control: str | None,
+    margin: float | None,
+    above: pd.DataFrame | None = None,
+) -> tuple[str, ...]:
     """Say in sentences which methods differ, which are equivalent and which cannot be told apart.
+
+    Pairs whose runs lie far apart are told of by themselves: no t interval is safe there, so that nothing is called
+    better or equivalent without saying so.
 
     Runs that are absent, of seeds under which other methods have one, are counted, and the differences told that would
     hold had these runs failed. A run that failed is worth the worst value: zero where more is better, which is then a
@@ -29,20 +42,35 @@ def conclude(scores: Scores, differences: pd.DataFrame, control: str | None, mar
     scores : Scores
         What was compared.
     differences : DataFrame
-        A row for each pair, with the columns method, against, difference, low, high, outcome, and seeds needed.
+        A row for each pair, with the columns of `Comparison.differences`.
     control : str or None
         What the others are compared with; None if all pairs are compared.
     margin : float or None
         Differences that `outcome` counts as none, and that seeds are needed for.
+    above : DataFrame, optional
+        With several controls, which methods are better than all of them, as `Comparison.above` has it.
     """
     gaps = (*_absent(scores, differences), *_without(scores, control))
     if not len(differences):
         return gaps
+    if above is not None:
+        return (*_above(scores, differences, above, margin), *gaps)
     if control is not None:
-        return (*_against(scores, differences, control, margin), *gaps)
-    if len(scores.methods) <= _NAMED:
-        return (*_pairs(scores, differences, margin), *gaps)
-    return (*_counts(scores, differences), *gaps)
+        tell = partial(_against, scores, control=control, margin=margin, of=len(differences))
+    elif len(scores.methods) <= _NAMED:
+        tell = partial(_pairs, scores, margin=margin)
+    else:
+        tell = partial(_counts, scores)
+    return (*_by_shape(differences, tell), *gaps)
+
+
+def _by_shape(rows: pd.DataFrame, tell: Callable[[pd.DataFrame], Iterable[str]]) -> Iterable[str]:
+    """Tell of rows whose runs lie far apart after the others, all at once and with a warning before it."""
+    far = rows["runs apart"].to_numpy(bool)
+    if not far.all():
+        yield from tell(rows[~far])
+    if told := " ".join(tell(rows[far])) if far.any() else "":
+        yield _APART + told
 
 
 def _few(names: Iterable[str]) -> str:
@@ -51,11 +79,11 @@ def _few(names: Iterable[str]) -> str:
     return f"{', '.join(found[:3])} and {len(found) - 3} more"
 
 
-def size(value: float, scores: Scores) -> str:
+def size(value: float, scores: Scores, digits: int = 4) -> str:
     """Say how large a difference is, without its sign: in points where values are shares."""
     if not scores.of_shares:
-        return f"{abs(value):.4g}"
-    points = f"{100 * abs(value):.4g}"
+        return f"{abs(value):.{digits}g}"
+    points = f"{100 * abs(value):.{digits}g}"
     return f"{points} point{'s' * (points != '1')}"
 
 
@@ -71,23 +99,41 @@ def _seeds(rows: pd.DataFrame) -> str:
     return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
 
 
+def _could(rows: pd.DataFrame, scores: Scores, what: str = "difference", over: str = "", done: str = "found") -> str:
+    """Say which difference would have been found where none was, and the largest one that the limits allow."""
+    factor, unit = (100, " points") if scores.of_shares else (1, "")
+    found, most = rows["detectable"], rows["at most"].max()
+    # infinite is what no share can have, whose differences are 1 at most
+    places = decimals(2 * factor * float(found.where(np.isfinite(found), 1.0).median()))
+    low, high = (f"{factor * value:.{places}f}" for value in (found.min(), found.max()))
+    sized = f"a {what} of {low if low == high else f'{low} to {high}'}{unit}"
+    if np.isinf(found).any():
+        sized = f"no {what}" if np.isinf(found).all() else f"at best a {what} of {low}{unit}"
+    allowed = f"{factor * most:.{places}f} at most" if most > 0 else "none"
+    return f": {sized}{over} would have been {done} with a power of 80%, and the limits allow {allowed}"
+
+
 def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
-    """Say how many seeds would tell the methods apart, were they `margin` apart."""
-    known = rows["seeds needed"].dropna()
-    if margin is None or not len(known):
+    """Say how many seeds would tell the methods apart, were they `margin` apart, or show that they are equivalent."""
+    if margin is None:
         return ""
-    if np.isinf(known).all():
-        return f"; no number of splits of these data would do for {size(margin, scores)}"
-    low, high = known.min(), known.max()
-    if (rows["seeds needed"] <= rows["pairs"]).all():
-        return f"; that many are enough to find {size(margin, scores)}, were the difference that large"
-    if low > _MOST:
-        count = f"more than {_MOST}"
-    elif low == high:
-        count = f"about {low:.0f}"
-    else:
-        count = f"about {low:.0f} to {f'more than {_MOST}' if high > _MOST else f'{high:.0f}'}"
-    return f"; {count} would be needed for {size(margin, scores)}"
+    counts, endless = [], []
+    for goal, column in (("for", "seeds needed"), ("to show equivalence within", "seeds for equivalence")):
+        known, goal = rows[column].dropna(), f"{goal} {size(margin, scores)}"
+        if not len(known) or (known <= rows.loc[known.index, "pairs"]).all():
+            continue
+        low, high = (f"{value:.0f}" if value <= _MOST else f"more than {_MOST}" for value in (known.min(), known.max()))
+        if np.isinf(known).all():
+            endless.append(goal)
+        else:
+            about = "about " if known.min() <= _MOST else ""
+            counts.append((f"{about}{low if low == high else f'{low} to {high}'}", goal))
+    said = ""
+    if counts:
+        (first, goal), *more = counts
+        others = "".join(f", and {count} {other}" for count, other in more)
+        said = f" {first[:1].upper()}{first[1:]} seeds would be needed {goal}{others}."
+    return said + (f" No number of splits of these data would do {' or '.join(endless)}." if endless else "")
 
 
 def _span(row: pd.Series, scores: Scores, width: float) -> str:
@@ -99,12 +145,12 @@ def _span(row: pd.Series, scores: Scores, width: float) -> str:
     return f"{mean}{unit} {limits}"
 
 
-def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | None) -> Iterable[str]:
+def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | None, of: int) -> Iterable[str]:
     above, below = _words(scores)
     for word, sign in ((above, 1), (below, -1)):
         chosen = rows[(rows["outcome"] == "different") & (sign * rows["difference"] > 0)]
         if len(chosen) > _NAMED:
-            yield f"{len(chosen)} of {len(rows)} methods are {word} {control}: {_few(chosen['method'])}."
+            yield f"{len(chosen)} of {of} methods are {word} {control}: {_few(chosen['method'])}."
         elif len(chosen):
             width = float((chosen["high"] - chosen["low"]).median())
             each = (f"{row['method']} (by {_span(row, scores, width)})" for _, row in chosen.iterrows())
@@ -114,9 +160,43 @@ def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | N
     if len(open_):
         who = listed(open_["method"])
         if len(open_) > _NAMED:
-            who = f"{len(open_)} of {len(rows)} methods ({_few(open_['method'])})"
-        yield (f"{who} cannot be told apart from {control} with {_seeds(open_)}{_needed(open_, scores, margin)}.")
+            who = f"{len(open_)} of {of} methods ({_few(open_['method'])})"
+        could, needed = _could(open_, scores), _needed(open_, scores, margin)
+        yield f"{who} cannot be told apart from {control} with {_seeds(open_)}{could}.{needed}"
     yield from _no_spread(rows)
+
+
+def _above(scores: Scores, rows: pd.DataFrame, above: pd.DataFrame, margin: float | None) -> Iterable[str]:
+    """Say which methods are better than all of several controls, and how each compares with each control."""
+    controls = list(dict.fromkeys(rows["against"]))
+    two, known = len(controls) == 2, better(scores.metric) != 0
+    than = f"{'better than' if known else 'above'} {'both' if two else 'all of'} {listed(controls)}"
+    over = f" over the {('better' if two else 'best') if known else ('larger' if two else 'largest')} of them"
+    best, rest = above[above["better"]], above[~above["better"] & above["p"].notna()]
+
+    def tell(best: pd.DataFrame) -> Iterable[str]:
+        if len(best) > _NAMED:
+            yield f"{len(best)} of {len(above)} methods are {than}: {_few(best.index)}."
+            return
+        each = (
+            f"{method} (by {size(row['gain'], scores, 3)} over {row['against']}, p = {p_value(row['p (adjusted)'])})"
+            for method, row in best.iterrows()
+        )
+        yield f"{listed(each)} {'is' if len(best) == 1 else 'are'} {than}.".replace("p = <", "p <")
+
+    far = best.index.isin(rows["method"][rows["runs apart"].to_numpy(bool)])
+    if len(best):
+        yield from _by_shape(best.assign(**{"runs apart": far}), tell)
+    if len(rest):
+        others = f"None of {'the other ' if len(best) else ''}{len(rest)} methods is"
+        could = _could(rest, scores, "gain", over, "shown")
+        yield f"{f'{rest.index[0]} is not' if len(rest) == 1 else others} shown to be {than}{could}."
+    # what the first sentence says of a method the next ones do not leave open
+    said = rows["method"].isin(best.index) & (rows["outcome"] == "undecided")
+    rows = rows.assign(outcome=rows["outcome"].mask(said, "better than all"))
+    for control in controls:
+        own = rows[rows["against"] == control]
+        yield from _by_shape(own, partial(_against, scores, control=control, margin=margin, of=len(own)))
 
 
 def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable[str]:
@@ -130,8 +210,8 @@ def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable
     for _, row in rows[rows["outcome"] == "undecided"].iterrows():
         one = rows.loc[[row.name]]
         yield (
-            f"{row['method']} and {row['against']} cannot be told apart with {_seeds(one)}"
-            f"{_needed(one, scores, margin)}."
+            f"{row['method']} and {row['against']} cannot be told apart with {_seeds(one)}{_could(one, scores)}."
+            f"{_needed(one, scores, margin)}"
         )
     yield from _equivalent(scores, rows, margin)
     told = set[tuple[str, str]]()
@@ -202,12 +282,15 @@ def _all(others: Sequence[str], of: int) -> str:
 def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
     above, below = _words(scores)
     found = rows["outcome"].value_counts()
+    open_ = rows[rows["outcome"] == "undecided"]
     yield (
         f"Of {len(rows)} pairs {found.get('different', 0)} differ, {found.get('equivalent', 0)} are equivalent and "
-        f"{found.get('undecided', 0)} cannot be told apart with {_seeds(rows)}."
+        f"{len(open_)} cannot be told apart with {_seeds(rows)}{_could(open_, scores) if len(open_) else ''}."
     )
     for label in _ranked(scores):
         mine = rows[(rows["method"] == label) | (rows["against"] == label)]
+        if not len(mine):
+            continue
         sign = np.where(mine["method"] == label, 1, -1) * np.sign(mine["difference"])
         sure = (mine["outcome"] == "different").to_numpy()
         up, down = int((sure & (sign > 0)).sum()), int((sure & (sign < 0)).sum())

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedstat.inference.comparing.collapse import tabulate_collapses
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.family import Family, Rule
 from fedstat.inference.intervals.family import simultaneous as simultaneous_family
 from fedstat.inference.intervals.paired import sign_flip_test
+from fedstat.inference.intervals.planning import Goal, detectable_shift
 from fedstat.inference.intervals.planning import plan as seeds_for
+from fedstat.inference.intervals.skewed import MIN_SEEDS
 from fedstat.inference.reading.scores import Scores
 
 if TYPE_CHECKING:
     import pandas as pd
 
+#: The power at which differences count as found.
+POWER = 0.8
 
-def tabulate_methods(scores: Scores, design: Design, level: float) -> pd.DataFrame:
+
+def tabulate_methods(
+    scores: Scores, design: Design, level: float, fallen: np.ndarray | None, skewed: bool
+) -> pd.DataFrame:
     """Tabulate the methods, each by itself, with the limits that the design gives its difference to zero."""
     import pandas as pd
 
@@ -26,7 +35,7 @@ def tabulate_methods(scores: Scores, design: Design, level: float) -> pd.DataFra
     values = np.append(scores.values, np.zeros_like(scores.values[:1]), axis=0)
     values[[i for i, label in enumerate(scores.methods) if label in scores.missing]] = np.nan
     alone = [(m, len(scores.methods)) for m in range(len(scores.methods))]
-    settings: dict[str, Any] = {"design": design, "level": level, "rule": "none", "moderated": False}
+    settings: dict[str, Any] = {"design": design, "level": level, "rule": "none", "moderated": False, "skewed": skewed}
     found = simultaneous_family(values, alone, **settings)
     table = pd.DataFrame(
         {"model": scores.models, "mean": found.estimate, "low": np.maximum(found.low, lowest),
@@ -37,6 +46,8 @@ def tabulate_methods(scores: Scores, design: Design, level: float) -> pd.DataFra
         weighted = simultaneous_family(values, alone, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, lowest)
         table["high by samples"] = np.minimum(weighted.high, highest)
+    if fallen is not None:
+        table = table.join(tabulate_collapses(scores, fallen, level))
     if scores.missing:
         table["missing"] = [scores.missing.get(label, "") for label in scores.methods]
     return table
@@ -51,17 +62,20 @@ def tabulate_differences(
     moderated: bool | str,
     margin: float | None,
     aim: float | None,
+    fallen: np.ndarray | None,
+    skewed: bool,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Tabulate the differences of pairs, with intervals that hold together."""
+    """Tabulate the differences of pairs, with intervals that hold together; `fallen` says which runs collapsed."""
     import pandas as pd
 
     columns = [
-        "method", "against", "difference", "low", "high", "correlation", "pairs", "sd", "p (t)", "p (sign flips)",
-        "p (adjusted)", "outcome", "seeds needed",
+        "method", "against", "difference", "low", "high", "correlation", "pairs", "sd", "se", "df", "p (t)",
+        "p (sign flips)", "p (adjusted)", "outcome", "detectable", "at most", "seeds needed", "seeds for equivalence",
+        "runs apart",
     ]  # fmt: skip
     if not pairs or len(scores.seeds) < 2:
         return pd.DataFrame(columns=columns), ()
-    settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated}
+    settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated, "skewed": skewed}
     family = simultaneous_family(scores.values, pairs, level=level, **settings)
     _check_common(scores, family)
     # each pair can be wrong on one side alone, at which equivalence is tested: twice the error rate
@@ -73,11 +87,12 @@ def tabulate_differences(
         both = np.isfinite(equal[i]) & np.isfinite(equal[j])
         flips = sign_flip_test(equal[i][both], equal[j][both])
         outcome = _outcome(family, inner, margin, k)
-        needed = np.nan if aim is None else _needed(family, k, aim, level)
+        low, high = max(family.low[k], -edge), min(family.high[k], edge)
         rows.append(
-            [scores.methods[i], scores.methods[j], family.estimate[k], max(family.low[k], -edge),
-             min(family.high[k], edge), family.correlation[k], family.n[k], family.sd[k], family.p_single[k], flips,
-             family.p[k], outcome, needed]
+            [scores.methods[i], scores.methods[j], family.estimate[k], low, high, family.correlation[k], family.n[k],
+             family.sd[k], family.se[k], family.df[k], family.p_single[k], flips, family.p[k], outcome,
+             detectable(family, k, edge), max(-low, high), _needed(family, k, aim, level, "difference"),
+             _needed(family, k, margin, level, "equivalence"), family.apart[k]]
         )  # fmt: skip
     index = [f"{scores.methods[i]} − {scores.methods[j]}" for i, j in pairs]
     table = pd.DataFrame(rows, index=index, columns=columns)
@@ -85,7 +100,31 @@ def tabulate_differences(
         weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
         table["high by samples"] = np.minimum(weighted.high, edge)
+    if fallen is not None:
+        free = _without_collapses(scores, pairs, family, fallen, settings) if fallen.any() else family
+        table["given no collapse"], table["low given no collapse"] = free.estimate, np.maximum(free.low, -edge)
+        table["high given no collapse"], table["pairs without collapse"] = np.minimum(free.high, edge), free.n
     return table, (*family.notes, *_spread_note(table, level))
+
+
+def _without_collapses(
+    scores: Scores, pairs: Sequence[tuple[int, int]], family: Family, fallen: np.ndarray, settings: dict[str, Any]
+) -> Family:
+    """Compare pairs on the seeds under which neither run collapsed; a pair without a collapse keeps its interval.
+
+    Runs that are left out are gaps, so that variances are not moderated. Intervals for skewed runs need enough pairs.
+    """
+    values = np.where(fallen[:, :, None], np.nan, scores.values)
+    how: dict[str, Any] = settings | {"level": family.level, "moderated": False}
+    free = simultaneous_family(values, pairs, **how | {"skewed": False})
+    few = settings["skewed"] and (free.n < MIN_SEEDS).any()
+    made = simultaneous_family(values, pairs, **how) if settings["skewed"] and not few else free
+    left_out = free.n < family.n
+    low, high = (
+        np.where(left_out, np.nan if few else ours, whole)
+        for ours, whole in ((made.low, family.low), (made.high, family.high))
+    )
+    return replace(free, low=low, high=high)
 
 
 def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:
@@ -105,13 +144,27 @@ def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:
     ]
 
 
-def _needed(family: Family, k: int, margin: float, level: float) -> float:
-    """Return the seeds that would tell a pair apart that differs by `margin`, with a power of 80%; inf if none do.
+def detectable(family: Family, k: int, most: float, sides: Literal[1, 2] = 2) -> float:
+    """Return the difference at which a pair's interval excludes zero with a power of 80%; inf if it exceeds `most`.
+
+    With one side only the lower limit counts.
+    """
+    if not np.isfinite(family.se[k]):
+        return np.nan
+    critical = (family.high[k] - family.low[k]) / 2 / family.se[k]
+    # rounded, so that pairs of equal degrees of freedom are counted once
+    critical, df = round(float(critical), 10), round(float(family.df[k]), 10)
+    found = float(family.se[k]) * detectable_shift(critical, df, POWER, sides)
+    return found if found <= most else np.inf
+
+
+def _needed(family: Family, k: int, margin: float | None, level: float, goal: Goal) -> float:
+    """Return the seeds that reach a goal for a pair within `margin`, with a power of 80%; inf if none do.
 
     The spread is the one that the pair's own interval was made with. Where the same data are split again and again, n
     splits are worth ``1 / (1 / n + test_to_train)`` independent ones.
     """
-    if not np.isfinite(family.se[k]) or family.design.crossed:
+    if margin is None or not np.isfinite(family.se[k]) or family.design.crossed:
         return np.nan
     count, n, shared = (
         1 if family.rule == "none" else len(family.pairs),
@@ -119,7 +172,8 @@ def _needed(family: Family, k: int, margin: float, level: float) -> float:
         family.design.test_to_train or 0.0,
     )
     sd = float(family.se[k] / np.sqrt(1 / n + shared))
-    rest = 1 / seeds_for(sd, margin=margin, level=level, comparisons=count, pilot_seeds=n).seeds - shared
+    needed = seeds_for(sd, margin=margin, level=level, goal=goal, comparisons=count, pilot_seeds=n, power=POWER).seeds
+    rest = 1 / needed - shared
     return float(np.ceil(1 / rest)) if rest > 0 else np.inf
 
 
@@ -135,7 +189,7 @@ def _check_common(scores: Scores, family: Family) -> None:
 
 def _outcome(family: Family, inner: Family | None, margin: float | None, k: int) -> str:
     """Say what one pair comes out as; equivalent if the interval for it lies within the margin."""
-    if not np.isfinite(family.se[k]):
+    if np.isnan(family.se[k]):
         return "no spread"
     if inner is not None and margin is not None and -margin < inner.low[k] and inner.high[k] < margin:
         return "equivalent"

@@ -189,7 +189,7 @@ def clients(
     from matplotlib.ticker import MaxNLocator
 
     scores = comparison.scores
-    first, second = _two(comparison, method, against)
+    first, second = two_methods(comparison, method, against)
     gains, noise, new = client_gains(scores, first, second)
     sign = better(scores.metric) or 1
     factor = 100 if scores.of_shares else 1
@@ -247,8 +247,7 @@ def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray,
     there = np.isfinite(a) & np.isfinite(b)
     if not there.any():
         raise ValueError(f"{method} and {against} have no client of a common seed; compare methods that have.")
-    n = scores.samples
-    new = n is not None and bool((there.sum(axis=0) > 1).any()) and not _alike(n, there)
+    n, new = scores.samples, clients_anew(scores, there)
     noise = None
     if scores.metric == "accuracy" and n is not None and (np.nan_to_num(n)[there] > 0).all():
         share = np.clip((a + b) / 2, 0, 1)
@@ -263,9 +262,13 @@ def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray,
     return gains, noise, False
 
 
-def _alike(samples: np.ndarray, there: np.ndarray) -> bool:
-    low, high = np.where(there, samples, np.inf).min(axis=0), np.where(there, samples, -np.inf).max(axis=0)
-    return bool((low >= high).all())
+def clients_anew(scores: Scores, there: np.ndarray) -> bool:
+    """Tell by their samples whether clients are drawn anew for each seed, of those that are `there` (S, K)."""
+    n = scores.samples
+    if n is None or not (there.sum(axis=0) > 1).any():
+        return False
+    low, high = np.where(there, n, np.inf).min(axis=0), np.where(there, n, -np.inf).max(axis=0)
+    return bool((low < high).any())
 
 
 def critical_difference(comparison: Compared, ax: Axes | None = None) -> Axes:
@@ -417,8 +420,8 @@ def _best_first(comparison: Compared) -> list[int]:
     return np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable").tolist()
 
 
-def _two(comparison: Compared, method: str | None, against: str | None) -> tuple[str, str]:
-    """Return the labels of the two methods whose clients are compared."""
+def two_methods(comparison: Compared, method: str | None, against: str | None) -> tuple[str, str]:
+    """Return the labels of the two methods whose clients are compared: by default the best one and the control."""
     labels = comparison.scores.methods
     for name, value in (("method", method), ("against", against)):
         if value is not None and value not in labels:

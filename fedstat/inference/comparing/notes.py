@@ -21,7 +21,7 @@ _COMMON = "the {model} on the common test set, mean over {when}"
 
 
 def in_words(
-    found: Gathered, control: str | None, level: float, simultaneous: bool, pairs: int, margin: float | None
+    found: Gathered, controls: tuple[str, ...], level: float, simultaneous: bool, pairs: int, margin: float | None
 ) -> str:
     """Say what the numbers measure."""
     scores = found.scores
@@ -43,7 +43,7 @@ def in_words(
     words = f"{scores.metric} of {whose}"
     if not pairs or len(scores.seeds) < 2:
         return words
-    against = "differences of all pairs" if control is None else f"differences to {control}"
+    against = f"differences to {listed(controls)}" if controls else "differences of all pairs"
     kind = "simultaneous " if simultaneous and pairs > 1 else ""
     return f"{words}; {against}, paired on seeds, {kind}{100 * level:.4g}% intervals" + (
         "" if margin is None else f", margin {size(margin, scores)}"
@@ -91,18 +91,19 @@ def notes_on(found: Gathered, level: float) -> list[str]:
 
 
 def against_plan(
-    plan: AnalysisPlan | None, before: bool, scores: Scores, asked: Mapping[str, Any], control: str | None
+    plan: AnalysisPlan | None, before: bool, scores: Scores, asked: Mapping[str, Any], controls: tuple[str, ...]
 ) -> list[str]:
     """Tell what was planned, before the runs if they carry the plan, and what came after."""
     if plan is None:
         return []
     after = []
-    for name, value in (*asked.items(), ("control", control)):
+    for name, value in asked.items():
         planned = getattr(plan, name)
-        if name == "control" and value != planned:
-            after.append(f"control {value or 'none, all pairs'} (planned: {planned or 'none, all pairs'})")
-        elif name != "control" and value is not None and value != planned:
+        if value is not None and value != planned:
             after.append(f"{name} {value} ({'not planned' if planned is None else f'planned: {planned}'})")
+    if controls != plan.controls:
+        now, then = (listed(of) if of else "none, all pairs" for of in (controls, plan.controls))
+        after.append(f"control {now} (planned: {then})")
     if more := [label for label in scores.methods if label not in plan.arms]:
         after.append(f"arms {listed(more)}")
     if fewer := [label for label in plan.arms if label not in scores.methods]:
@@ -110,7 +111,7 @@ def against_plan(
     counts = sorted({len(scores.seeds), *scores.ran.sum(axis=1).tolist()})
     if plan.seeds is not None and counts != [plan.seeds]:
         after.append(f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds (planned: {plan.seeds})")
-    what = f"{len(plan.arms)} arms, {'all pairs' if plan.control is None else f'control {plan.control}'}"
+    what = f"{len(plan.arms)} arms, {f'control {listed(plan.controls)}' if plan.controls else 'all pairs'}"
     said = f"Planned before the runs (plan {plan.digest[:12]}): {what}."
     if not before:
         said = (

@@ -25,15 +25,15 @@ _ROWS = 30
 
 def text(comparison: Compared) -> str:
     """Return what a terminal shows, at most 120 characters wide: conclusions first, then the tables they rest on."""
-    parts = [_wrapped(comparison.conclusions), _wrapped([comparison.estimand])]
+    parts = [wrapped(comparison.conclusions), wrapped([comparison.estimand])]
     for table in _tables(comparison, _ROWS, _LABEL):
         lines, left_out = _aligned(table)
         notes = [f"(not shown here: {', '.join(left_out)})"] if left_out else []
-        parts.append("\n".join([_wrapped([table.title]), *lines, *notes]))
+        parts.append("\n".join([wrapped([table.title]), *lines, *notes]))
     if (more := len(comparison.differences) - _ROWS) > 0:
         parts.append(f"{more} smaller differences are in the table `differences`, and in what to_csv writes.")
-    parts.append(_wrapped(f"note: {note}" for note in notes_of(comparison)))
-    parts.append(_wrapped([comparison.generalises]))
+    parts.append(wrapped(f"note: {note}" for note in notes_of(comparison)))
+    parts.append(wrapped([comparison.generalises]))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -54,7 +54,8 @@ def notes_of(comparison: Compared) -> list[str]:
     return [*gaps, *comparison.notes]
 
 
-def _wrapped(paragraphs: Iterable[str]) -> str:
+def wrapped(paragraphs: Iterable[str]) -> str:
+    """Return paragraphs in lines of at most 120 characters."""
     return "\n".join(
         textwrap.fill(paragraph, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
         for paragraph in paragraphs
@@ -149,7 +150,8 @@ def latex(comparison: Compared) -> str:
     found, differences = comparison.summary, comparison.differences
     marks, rule = _marks(comparison)
     summary = joined(summary_table(comparison), _tex)
-    summary = summary.without(name for name in summary.header if name.startswith(("by samples", "sd over seeds")))
+    beside = ("by samples", "sd over seeds", "collapsed")
+    summary = summary.without(name for name in summary.header if name.startswith(beside))
     *first, mean, seeds = summary.header
     metric = _tex(comparison.scores.metric.replace("_", " ")).capitalize()
     head = [*map(_upper_first, first), _tex(mean).replace("mean", metric), _upper_first(seeds)]
@@ -265,13 +267,15 @@ def _ended(sentence: str) -> str:
 def csv(comparison: Compared, path: str | Path | None = None) -> str:
     """Return summary and differences as one CSV table, with what they measure in each row; missing cells are empty.
 
-    The column ``table`` tells the rows of the summary from those of the differences. Numbers are not rounded, and
+    The column ``table`` tells the rows of the summary, the differences and, with several controls, what is above all of
+    them. Numbers are not rounded, and
     shares are not in percent. With a path the table is also written there.
     """
     frames = []
-    for name, frame in (("summary", comparison.summary), ("differences", comparison.differences)):
-        if len(frame):
-            known: pd.DataFrame = frame.rename_axis("method").reset_index() if name == "summary" else frame
+    tables = {"summary": comparison.summary, "differences": comparison.differences, "above": comparison.above}
+    for name, frame in tables.items():
+        if frame is not None and len(frame):
+            known: pd.DataFrame = frame if name == "differences" else frame.rename_axis("method").reset_index()
             frames.append(known.dropna(axis="columns", how="all").assign(table=name))
     joined = pd.concat(frames, ignore_index=True)
     first = [name for name in ("table", "method", "against") if name in joined]

@@ -67,6 +67,9 @@ def summary_table(comparison: Compared, *, label: int | None = None) -> Table:
     if _any(found, "by samples"):
         columns[by_samples] = scale.cells(found["by samples"], places)
     columns[f"sd over seeds{scale.points}"] = scale.cells(found["sd over seeds"], max(places, scale.least))
+    if "collapsed" in found and found["collapsed"].any():
+        parts = (100 * found["collapsed"] / found["seeds"], 100 * found["collapse low"], 100 * found["collapse high"])
+        columns["collapsed (%)"] = _spans(*([fixed(float(value), 0) for value in part] for part in parts))
     columns["seeds"] = counts(found["seeds"])
     alone = f"{percent(comparison.level)} limits of each method alone" if _any(found, "low") else "no limits"
     return _table(f"{scale.metric} of each method, mean over seeds, with {alone}", columns, (by_samples,))
@@ -108,10 +111,13 @@ def differences_table(comparison: Compared, most: int | None = None, *, label: i
     if _any(found, "by samples"):
         cells = scale.cells(found["by samples"], places)
         if _any(found, "low by samples"):
-            low, high = (scale.cells(found[f"{side} by samples"], places) for side in ("low", "high"))
-            ends = zip(cells, low, high, strict=True)
-            cells = [cell if start == "–" else f"{cell} [{start}, {end}]" for cell, start, end in ends]
+            cells = _spans(cells, *(scale.cells(found[f"{side} by samples"], places) for side in ("low", "high")))
         columns[weighted] = cells
+    if "collapsed" in comparison.summary and comparison.summary["collapsed"].any():
+        sides = ("given no collapse", "low given no collapse", "high given no collapse")
+        cells = _spans(*(scale.cells(found[name], places) for name in sides))
+        left = found["pairs without collapse"]
+        columns[f"given no collapse{scale.points}"] = [f"{c}, {n} pairs" for c, n in zip(cells, left, strict=True)]
     some = f", the {len(found)} largest of {total}" if len(found) < total else ""
     least = ("p (sign flips)", "p (t)", "correlation", "pairs", needed, weighted)
     return _table(f"{of} of {scale.metric}{some}, paired on seeds, {limits(comparison)}", columns, least)
@@ -197,6 +203,12 @@ class _Scale:
 
     def cells(self, values: Iterable[float], places: int) -> list[str]:
         return [fixed(self.factor * float(value), places) for value in values]
+
+
+def _spans(cells: Iterable[str], low: Iterable[str], high: Iterable[str]) -> list[str]:
+    """Put limits in brackets behind their numbers, where there are limits."""
+    ends = zip(cells, low, high, strict=True)
+    return [cell if start == "–" else f"{cell} [{start}, {end}]" for cell, start, end in ends]
 
 
 def _any(table: pd.DataFrame, column: str) -> bool:

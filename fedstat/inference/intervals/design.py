@@ -17,10 +17,7 @@ _OVER_RUNS = {
     ("new", "resplit"): ("on other clients to whom other samples like these are dealt", "another population"),
     ("new", "drawn"): ("on other clients of the same population", "another population"),
 }
-_NEW_CLIENTS = {
-    "fixed": "The comparison speaks of other runs on other clients like these, which keep their data.",
-    "drawn": "The comparison speaks of other runs on other clients like these, with new data.",
-}
+_NEW_CLIENTS = {"fixed": "which keep their data", "resplit": "with samples of their own", "drawn": "with new data"}
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,13 @@ class Design:
     ------
     ValueError
         If a field has an unknown value, or fields do not go together.
+
+    Notes
+    -----
+    Of S splits of the same data the variance of the mean over runs is ``(1 / S + test_to_train)`` times that between
+    splits. Over new clients, K of them, only the part that a split does to all clients at once, through a shared model,
+    is corrected: ``var(clients) / K + (1 / S + test_to_train) var(splits) + var(both) / (S K)``. For new clients have
+    new samples, and what the samples of one client do to it under all splits alike is in the variance between clients.
 
     References
     ----------
@@ -81,11 +85,6 @@ class Design:
                 f"test_to_train must be a positive number, got {ratio}. "
                 "Give the number of test samples over the number of training samples."
             )
-        if self.crossed and self.data == "resplit":
-            raise ValueError(
-                "over='clients' with the same clients under every seed does not go with data='resplit': no interval "
-                "is known that holds for both. Use over='runs', or data='fixed'."
-            )
 
     @property
     def crossed(self) -> bool:
@@ -94,8 +93,9 @@ class Design:
 
     def sentence(self) -> str:
         """Return the one sentence that says what the result generalises to."""
-        if self.crossed:
-            return _NEW_CLIENTS[self.data]
-        to, not_to = _OVER_RUNS[self.clients, self.data]
         allowed = "; for the overlap of splits of the same samples the interval allows" * (self.data == "resplit")
+        if self.crossed:
+            to = f"on other clients like these, {_NEW_CLIENTS[self.data]}"
+            return f"The comparison speaks of other runs {to}{allowed}."
+        to, not_to = _OVER_RUNS[self.clients, self.data]
         return f"The comparison speaks of other runs {to}, not of {not_to}{allowed}."

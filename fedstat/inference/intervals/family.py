@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from fedstat.inference.intervals.crossed import crossed_mean
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.moderated import MIN_METHODS, method_variances
-from fedstat.inference.intervals.shape import shape_notes
+from fedstat.inference.intervals.shape import shape_notes, shapes
+from fedstat.inference.intervals.skewed import bootstrap_t, check_skewed
 
 Rule = Literal["bonferroni", "none"]
 #: A moderated interval is never wider than this many times the pair's own.
@@ -21,6 +22,10 @@ WIDEST = 1.05
 _FEW_SEEDS, _SHARES = 5, (0.35, 0.7)
 #: Differences that vary by less than this share of the values vary by rounding alone.
 _ROUNDING = 1e-12
+_ONE_CLIENT = (
+    "Clients are counted as new ones with new samples. Intervals are too narrow if a shared model rests on the samples "
+    "of very few of the clients (docs/coverage.md)."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +40,7 @@ class Family:
         Mean differences.
     se, df : ndarray
         Standard error of the estimate and the degrees of freedom of its t distribution: moderated where the moderated
-        interval is the narrower one.
+        interval is the narrower one. For skewed runs it is the error whose t interval is as wide as the interval.
     sd : ndarray
         Standard deviation over seeds of the differences, not moderated.
     n : ndarray of int
@@ -54,6 +59,8 @@ class Family:
         What made the limits.
     moderated : bool
         Whether variances were moderated.
+    apart : ndarray of bool
+        Pairs of which `shape_notes` warns that their runs lie far apart.
     design : Design
         What the result generalises to: ``design.sentence()``.
     notes : tuple of str
@@ -84,6 +91,7 @@ class Family:
     level: float
     rule: Rule
     moderated: bool
+    apart: np.ndarray
     design: Design
     notes: tuple[str, ...]
 
@@ -112,13 +120,14 @@ def simultaneous(
     rule: Rule = "bonferroni",
     moderated: bool | Literal["auto"] = "auto",
     weights: ArrayLike | None = None,
+    skewed: bool = False,
 ) -> Family:
     """Compare pairs of methods with intervals that hold together.
 
     What is compared are the means over clients in each run, paired on seeds, with a t interval over seeds: clients of
     one run are coupled and no repeats. If `design` splits the same data again and again, the standard error is that of
     the corrected resampled t. If it speaks of new clients while the same took part under every seed, seeds and clients
-    are crossed random effects.
+    are crossed random effects; if it also splits the same data again and again, the seeds' part is corrected likewise.
 
     `rule` is how the intervals come to hold together. "bonferroni" gives each pair its share of the error rate: it
     holds for any correlations and any variances. "none" adjusts nothing.
@@ -129,6 +138,9 @@ def simultaneous(
     do makes an interval wider than that, and two methods that nearly agree keep what pairing gives them. "auto" does so
     for 8 methods or more under the same seeds, three or more, if the data are not resplit and no method's errors are
     constant; a note says whether, and why not.
+
+    `skewed` is for runs whose errors lean to one side, from 8 seeds on: an interval covers the t interval and the
+    bootstrap-t interval (Efron's studentised bootstrap), and variances are not moderated.
 
     Coverage is measured in ``docs/coverage.md``.
 
@@ -147,16 +159,19 @@ def simultaneous(
         See above.
     weights : array_like, shape (S, K), optional
         Each client's share in the mean of a run, such as its number of samples; by default all are equal.
+    skewed : bool
+        See above.
 
     Raises
     ------
     ValueError
-        If shapes, pairs, level or weights make no sense, a value is infinite, or `design`, `rule` or `moderated` ask
-        for what these values do not allow.
+        If shapes, pairs, level or weights make no sense, a value is infinite, or `design`, `rule`, `moderated` or
+        `skewed` ask for what these values do not allow.
 
     References
     ----------
-    Smyth (2004), Statistical Applications in Genetics and Molecular Biology 3, for moderated variances.
+    Smyth (2004), Statistical Applications in Genetics and Molecular Biology 3, for moderated variances. Efron and
+    Tibshirani (1993), An Introduction to the Bootstrap, for bootstrap-t.
 
     Examples
     --------
@@ -177,8 +192,10 @@ def simultaneous(
     first, second = _common(table, chosen, shares)
     use = False
     if design.crossed:
-        found = _crossed(table, chosen)
+        found = _crossed(table, chosen, design.test_to_train or 0.0)
         notes += _left_out(table, chosen)
+        if design.data == "resplit":
+            notes.append(_ONE_CLIENT)
         if moderated is True:
             raise ValueError("moderated=True does not go with over='clients'. Use moderated='auto' or False.")
     else:
@@ -186,7 +203,7 @@ def simultaneous(
         reason = unmoderated_because(runs[methods], design)
         if moderated is True and reason:
             raise ValueError(f"moderated=True is not possible: {reason}. Use moderated='auto' or False.")
-        use = moderated is not False and not reason
+        use = moderated is not False and not reason and not skewed
         prior = None
         if use:
             fitted = method_variances(runs[methods])
@@ -196,14 +213,17 @@ def simultaneous(
                 "degrees of freedom); none is more than 5% wider than its pair alone makes it. This supposes that no "
                 "method's runs collapse."
             )
-        elif moderated == "auto" and len(methods) >= MIN_METHODS:
+        elif moderated == "auto" and len(methods) >= MIN_METHODS and not skewed:
             notes.append(f"Variances are not moderated: {reason}.")
         found = contrasts(first - second, _largest(first, second), design.test_to_train or 0.0, prior)
-    made = limits(found, level, rule)
+    if skewed:
+        check_skewed(found.n, moderated, design)
+        notes.append("Intervals are for skewed runs: each covers the t interval and the bootstrap-t interval.")
+    made = limits(found, level, rule, first - second if skewed else None)
     notes += [*_notes(found, chosen), *shape_notes(first - second)]
     return Family(
         chosen, found.estimate, made.se, made.df, found.sd, found.n, _correlation(first, second), made.low, made.high,
-        made.p, made.p_single, level, rule, use, design, tuple(notes),
+        made.p, made.p_single, level, rule, use, shapes(first - second) == "apart", design, tuple(notes),
     )  # fmt: skip
 
 
@@ -256,8 +276,11 @@ class Limits:
     df: np.ndarray
 
 
-def limits(found: Contrasts, level: float, rule: Rule) -> Limits:
-    """Return the limits of all differences, adjusted p-values, and p-values of each test alone."""
+def limits(found: Contrasts, level: float, rule: Rule, skewed: np.ndarray | None = None) -> Limits:
+    """Return the limits of all differences, adjusted p-values, and p-values of each test alone.
+
+    With the differences over seeds as `skewed`, shape (..., P, S), intervals cover those of bootstrap-t as well.
+    """
     from scipy import stats
 
     count = 1 if rule == "none" else found.estimate.shape[-1]
@@ -273,9 +296,12 @@ def limits(found: Contrasts, level: float, rule: Rule) -> Limits:
         narrower = moderated < WIDEST * half
         half = np.where(narrower, moderated, WIDEST * half)
         se, df = np.where(narrower, theirs, se), np.where(narrower, more, df)
-    alone = 2 * stats.t.sf(size / se, df)
-    p = np.asarray(np.minimum(count * p, 1.0))
-    return Limits(found.estimate - half, found.estimate + half, p, np.asarray(alone), se, df)
+    low, high, alone = found.estimate - half, found.estimate + half, 2 * stats.t.sf(size / se, df)
+    if skewed is not None:
+        least, most, theirs = bootstrap_t(skewed, each / 2)
+        low, high = np.minimum(low, found.estimate - most * se), np.maximum(high, found.estimate - least * se)
+        p, alone, se = np.maximum(p, theirs), np.maximum(alone, theirs), (high - low) / 2 / stats.t.isf(each / 2, df)
+    return Limits(low, high, np.asarray(np.minimum(count * p, 1.0)), np.asarray(alone), se, df)
 
 
 def unmoderated_because(runs: np.ndarray, design: Design) -> str:
@@ -365,14 +391,14 @@ def _largest(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.nan_to_num(np.maximum(np.abs(first), np.abs(second))).max(axis=-1)
 
 
-def _crossed(table: np.ndarray, pairs: np.ndarray) -> Contrasts:
+def _crossed(table: np.ndarray, pairs: np.ndarray, test_to_train: float) -> Contrasts:
     """Return differences with seeds and clients as crossed random effects, over the cells that both methods have."""
     found = np.full((5, len(pairs)), np.nan)
     for row, (i, j) in enumerate(pairs):
         d = _complete(table[i] - table[j])
         found[4, row] = len(d)
         if min(d.shape) > 1:
-            mean, se, df = crossed_mean(d)
+            mean, se, df = crossed_mean(d, test_to_train)
             found[:4, row] = mean, se, df, d.mean(axis=1).std(ddof=1)
             if not se > _ROUNDING * np.nanmax(np.abs(table[[i, j]])):
                 found[1:3, row] = np.nan

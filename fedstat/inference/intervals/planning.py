@@ -191,14 +191,47 @@ def _needed(effect: float, power: float, alpha: float, goal: Goal) -> int:
 
 
 def difference_power(effect: float, n: int, alpha: float) -> float:
-    """Return the power of the two-sided paired t test with n pairs, at a true mean of `effect` standard deviations.
+    """Return the power of the two-sided paired t test with n pairs, at a true mean of `effect` standard deviations."""
+    from scipy import stats
 
-    The noncentral t has it too, but scipy's is NaN at some powers near one.
+    return t_power(np.sqrt(n) * effect, stats.t.isf(alpha / 2, n - 1), n - 1)
+
+
+def t_power(shift: float, critical: float, df: float, sides: Literal[1, 2] = 2) -> float:
+    """Return the probability that a noncentral t exceeds a critical value, or lies beyond it on either side.
+
+    scipy has the noncentral t too, but its values are NaN at some powers near one.
     """
     from scipy import stats
 
-    t, shift = stats.t.isf(alpha / 2, n - 1), np.sqrt(n) * effect
-    return _over_spread(lambda s: stats.norm.sf(t * s - shift) + stats.norm.cdf(-t * s - shift), n - 1, shift, t)
+    def beyond(s: np.ndarray) -> np.ndarray:
+        return stats.norm.sf(critical * s - shift) + (sides == 2) * stats.norm.cdf(-critical * s - shift)
+
+    return _over_spread(beyond, df, shift, critical)
+
+
+@cache
+def detectable_shift(critical: float, df: float, power: float, sides: Literal[1, 2] = 2) -> float:
+    """Return the difference that a t test finds with a power, in standard errors; 0 if it finds none at all so often.
+
+    Parameters
+    ----------
+    critical, df : float
+        The test rejects where ``|t|`` exceeds `critical`, with so many degrees of freedom.
+    power : float
+        In (0, 1).
+    sides : {1, 2}
+        1 for a test that rejects where t exceeds `critical`.
+    """
+    from scipy import optimize
+
+    def lack(shift: float) -> float:
+        return t_power(shift, critical, df, sides) - power
+
+    high = critical + 2
+    while lack(high) < 0:
+        high *= 2
+    return 0.0 if lack(0.0) >= 0 else float(optimize.brentq(lack, 0.0, high, xtol=1e-10))
 
 
 def equivalence_power(effect: float, n: int, alpha: float) -> float:
@@ -213,7 +246,7 @@ def equivalence_power(effect: float, n: int, alpha: float) -> float:
     return _over_spread(lambda s: 2 * stats.norm.cdf(np.maximum(shift - t * s, 0)) - 1, n - 1, shift, t)
 
 
-def _over_spread(value: Callable[[np.ndarray], np.ndarray], df: int, shift: float, t: float) -> float:
+def _over_spread(value: Callable[[np.ndarray], np.ndarray], df: float, shift: float, t: float) -> float:
     """Return the expectation of a function of s, which is a chi variable over the root of its degrees of freedom.
 
     The function changes where ``t s`` is near `shift` or 0. Gauss-Legendre between these places, over the range that

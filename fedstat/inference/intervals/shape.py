@@ -39,16 +39,8 @@ def shape_notes(differences: np.ndarray, *, rate: float = 0.05) -> tuple[str, ..
     1 of 1 differences are skewed, or some of their runs lie far from the others (collapsed?): in simulation t
     intervals at 95% held in only 45 to 92% there. Look at the runs.
     """
-    apart = coarse = tested = 0
-    for row in differences:
-        d = row[~np.isnan(row)]
-        if len(d) < _MIN_SEEDS or np.ptp(d) <= 1e-12 * np.abs(d).max():
-            continue
-        tested += 1
-        if len(np.unique(d)) <= len(d) // 2:
-            coarse += 1
-        else:
-            apart += bool(shape_p(d) < rate / len(differences))
+    of = shapes(differences, rate=rate)
+    apart, coarse, tested = (of == "apart").sum(), (of == "coarse").sum(), (of != "").sum()
     notes = []
     if apart:
         notes.append(
@@ -60,6 +52,22 @@ def shape_notes(differences: np.ndarray, *, rate: float = 0.05) -> tuple[str, ..
             f"{coarse} of {tested} differences take few values: their intervals are rough. Measure more finely."
         )
     return tuple(notes)
+
+
+def shapes(differences: np.ndarray, *, rate: float = 0.05) -> np.ndarray:
+    """Return what `shape_notes` sees in each pair: "apart", "coarse", "fine", or "" where nothing can be seen."""
+    found = []
+    for row in differences:
+        d = row[~np.isnan(row)]
+        if len(d) < _MIN_SEEDS or np.ptp(d) <= 1e-12 * np.abs(d).max():
+            found.append("")
+        elif (
+            1 + (np.diff(np.sort(d)) > 1e-9 * np.ptp(d)).sum() <= len(d) // 2
+        ):  # values that rounding tells apart are one
+            found.append("coarse")
+        else:
+            found.append("apart" if shape_p(d) < rate / len(differences) else "fine")
+    return np.array(found)
 
 
 def shape_p(values: np.ndarray) -> np.ndarray:

@@ -131,7 +131,7 @@ def read_results(
     >>> table = pd.DataFrame({"algo": ["A"] * 3 + ["B"] * 3, "run": [0, 1, 2] * 2, "acc": [70, 72, 71, 80, 81, 82]})
     >>> found = read_results(table, columns={"algo": "method", "run": "seed", "acc": "accuracy %"})
     >>> print(*compare(found).conclusions)
-    B (by 10.0 points [7.5, 12.5]) is better than A.
+    B (by 10.0 points [7.5, 12.5]) is better than A. None of any method's 3 runs collapsed; up to 63% may.
     """
 
     opened = open_results(path, columns=columns, metric=metric, kind=kind)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.stats.power import TTestPower
 
 import fedstat as fs
 from fedstat.inference import Design, compare, equivalence, paired_difference, plan, primary_summary
@@ -17,6 +18,7 @@ from fedstat.inference.reading.scores import better, still_changing
 from tests.support.comparisons import scores
 
 QUIET = {"progress": False}
+NO_COLLAPSE = "None of any method's 5 runs collapsed; up to 45% may."  # 1 - 0.05 ** (1 / 5)
 
 
 def history(values, method="A", estimand="personal", rounds=12, clients=2, metric="accuracy", **more):
@@ -273,11 +275,18 @@ def shifted(margin=None, control="auto", seeds=5):
 
 def test_every_question_has_a_plain_sentence():
     pairs = shifted(control=None, margin=0.01)
-    assert pairs.conclusions[-1] == "FedAvg is worse than both."
-    assert pairs.conclusions[0].startswith("Ditto and Local cannot be told apart with 5 seeds; about ")
-    assert pairs.conclusions[0].endswith("would be needed for 1 point.")
+    assert pairs.conclusions[-2:] == ("FedAvg is worse than both.", NO_COLLAPSE)
+    row = pairs.differences.loc["Ditto − Local"]
+    found, most = (f"{100 * row[name]:.1f}" for name in ("detectable", "at most"))
+    seeds, equal = (f"{row[name]:.0f}" for name in ("seeds needed", "seeds for equivalence"))
+    assert pairs.conclusions[0] == (
+        f"Ditto and Local cannot be told apart with 5 seeds: a difference of {found} points would have been found "
+        f"with a power of 80%, and the limits allow {most} at most. About {seeds} seeds would be needed for 1 point, "
+        f"and about {equal} to show equivalence within 1 point."
+    )
     control = shifted()
-    (only,) = control.conclusions
+    only, beside = control.conclusions
+    assert beside == NO_COLLAPSE
     assert only.endswith("are better than FedAvg.")
     assert shifted(control="Local").conclusions[0].startswith("FedAvg (by 2")
     wide = shifted(control=None, margin=0.05)
@@ -403,9 +412,9 @@ def test_sentences_say_no_more_than_the_numbers():
     rng = np.random.default_rng(0)
     base, small = 0.7 + rng.normal(0, 0.02, 20), rng.normal(0, 0.01, 20)
     pair = [history(base, "FedAvg"), history(base + small, "B")]
-    (undecided,) = compare(pair).conclusions
-    assert undecided.endswith("with 20 seeds; that many are enough to find 1 point, were the difference that large.")
-    assert compare(pair, margin=0.0125).conclusions[-1] == "Equivalent, to within 1.25 points: B and FedAvg."
+    undecided, _ = compare(pair).conclusions
+    assert re.search(r"of 0\.4\d points would have been found .* the limits allow 0\.\d\d at most\.$", undecided)
+    assert compare(pair, margin=0.0125).conclusions[-2] == "Equivalent, to within 1.25 points: B and FedAvg."
     alike = compare(several([f"M{i}" for i in range(8)], spread=0.001), control=None, margin=0.05)
     assert alike.conclusions[1].endswith(
         "is better than 0 others, worse than 0, equivalent to 7, and not told apart from 0."
@@ -413,6 +422,7 @@ def test_sentences_say_no_more_than_the_numbers():
     other = history(base, "B").assign(client=lambda t: 1 - t["client"])  # the same means, of other numbers
     assert compare([pair[0], other]).conclusions == (
         "B and FedAvg have the same mean under every seed: there is no test.",
+        "None of any method's 20 runs collapsed; up to 14% may.",
     )
     apart = np.r_[rng.normal(0, 0.001, 9), -0.3]
     notes = compare([history(base[:10], "FedAvg"), history(base[:10] + apart, "B")]).notes
@@ -483,7 +493,7 @@ def test_validation_samples_are_no_training_samples_of_the_resampled_t():
 def test_methods_without_all_values_are_named_in_the_conclusions():
     rows = several(["FedAvg", "B", "C"]).reset_index(drop=True)
     gap = rows.assign(value=rows["value"].where(rows.index != rows.index[rows["method"] == "B"][-1]))
-    assert compare(gap).conclusions[-1].startswith("B is not compared: values are missing. Measure them, or leave")
+    assert compare(gap).conclusions[-2].startswith("B is not compared: values are missing. Measure them, or leave")
     assert (
         compare(gap, control="B").conclusions[0].startswith("Nothing is compared with B, of which values are missing.")
     )
@@ -591,12 +601,15 @@ def test_seeds_needed_are_those_of_plan_for_the_family_and_the_design():
     table = several(["FedAvg", "B", "C"], seeds=6)
     found = compare(table, margin=0.02).differences
 
-    def needed(comparisons):
+    def needed(comparisons, goal="difference"):
         return [
-            plan(sd, margin=0.02, comparisons=comparisons, pilot_seeds=6).seeds for sd in np.asarray(found["sd"], float)
+            plan(sd, margin=0.02, comparisons=comparisons, pilot_seeds=6, goal=goal).seeds
+            for sd in np.asarray(found["sd"], float)
         ]
 
     assert found["seeds needed"].tolist() == needed(2)
+    assert found["seeds for equivalence"].tolist() == needed(2, "equivalence")
+    assert compare(table).differences["seeds for equivalence"].isna().all()
     assert compare(table, margin=0.02, simultaneous=False).differences["seeds needed"].tolist() == needed(1)
     for ratio in (0.01, 0.25):
         split = Design(clients="new", data="resplit", test_to_train=ratio)
@@ -606,12 +619,41 @@ def test_seeds_needed_are_those_of_plan_for_the_family_and_the_design():
     assert compare(table, margin=0.02, design=crossed).differences["seeds needed"].isna().all()
 
 
+def test_what_could_have_been_found_is_found_with_a_power_of_80_per_cent():
+    rows = compare(several(["FedAvg", "B", "C"], seeds=6)).differences.astype({"detectable": float, "sd": float})
+    power = [TTestPower().power(row["detectable"] / row["sd"], 6, 0.05 / 2) for _, row in rows.iterrows()]
+    np.testing.assert_allclose(power, 0.8, atol=1e-6)
+    table = several([f"M{i}" for i in range(9)], spread=0.01)
+    table["value"] += np.random.default_rng(0).normal(0, 0.01, len(table))
+    resplit = Design(clients="new", data="resplit", test_to_train=0.25)
+    for design in (None, resplit, Design(clients="same", data="fixed", over="clients")):
+        # the interval excludes zero where |t| exceeds its half-width in standard errors: the noncentral t's power
+        rows = compare(table, design=design).differences
+        half, se, df, gain = (
+            np.asarray(of, float)
+            for of in ((rows["high"] - rows["low"]) / 2, rows["se"], rows["df"], rows["detectable"])
+        )
+        law = stats.nct(df, gain / se)
+        np.testing.assert_allclose(law.sf(half / se) + law.cdf(-half / se), 0.8, atol=1e-6)
+        np.testing.assert_allclose(rows["at most"].astype(float), rows["difference"].abs() + half)
+
+
+def test_a_difference_that_no_shares_can_have_is_not_detectable():
+    found = compare(several([f"M{i}" for i in range(5)], seeds=2, spread=0.05))
+    assert found.differences["detectable"].tolist()[::3] == [np.inf, np.inf]
+    assert found.differences["at most"].max() == 1
+    assert "at best a difference of 29 points would have been found with" in found.conclusions[1]
+    one = [history(values, label) for label, values in {"FedAvg": [0.2, 0.9], "B": [0.8, 0.3]}.items()]
+    assert "told apart from FedAvg with 2 seeds: no difference would have been found" in compare(one).conclusions[0]
+
+
 def test_absent_runs_are_counted_and_what_their_failure_would_mean_is_said():
     rng = np.random.default_rng(0)
     base = 0.8 + rng.normal(0, 0.01, 6)
     table = pd.concat([history(base, "FedAvg"), history(base + 0.05 + rng.normal(0, 0.003, 6), "A")])
     crashed = table[(table["method"] == "FedAvg") | ~table["seed"].isin([2, 4])]
-    better, *more = compare(crashed).conclusions
+    better, *more, collapse = compare(crashed).conclusions
+    assert collapse == "None of any method's 4 to 6 runs collapsed; up to 53% may."
     assert "A (by" in better
     means = primary_summary(crashed, "accuracy").fillna(0)
     failed = 100 * (means["A"] - means["FedAvg"]).mean()
@@ -620,13 +662,13 @@ def test_absent_runs_are_counted_and_what_their_failure_would_mean_is_said():
         "2 of 6 runs of A (seeds 2 and 4) are absent: a pair is compared on the seeds that both have.",
         f"Had they failed, at accuracy 0, A would be worse than FedAvg by {-failed:.4g} points.",
     ]
-    assert len(compare(table).conclusions) == 1
+    assert len(compare(table).conclusions) == 2
     # losses have no worst value: the largest that any run reached stands for it
     losses = crashed.assign(metric="log_loss", value=-np.log(crashed["value"]))
     means = primary_summary(losses, "log_loss")
     worst = means.max(axis=None)
     would = (means.fillna(worst)["A"] - means["FedAvg"]).mean()
-    assert compare(losses).conclusions[-1] == (
+    assert compare(losses).conclusions[-2] == (
         f"Had they failed, at log_loss {worst:.4g}, the largest mean of any run, A would be "
         f"{'worse' if would > 0 else 'better'} than FedAvg by {abs(would):.4g}."
     )
@@ -634,7 +676,7 @@ def test_absent_runs_are_counted_and_what_their_failure_would_mean_is_said():
     assert absent == more[0]
     assert unknown.endswith("it is not known which way depth is worse.")
     many = pd.concat([crashed, several([f"M{i}" for i in range(7)], seeds=6)])
-    assert compare(many, control="A").conclusions[-1].endswith("8 of 8 differences would change sign.")
+    assert compare(many, control="A").conclusions[-2].endswith("8 of 8 differences would change sign.")
 
 
 def test_outcomes_are_those_of_the_intervals():
@@ -651,9 +693,9 @@ def test_outcomes_are_those_of_the_intervals():
 def test_very_many_seeds_are_not_counted_and_endless_ones_are_told():
     spread = {"FedAvg": [0.5, 0.9, 0.5, 0.9, 0.6], "B": [0.8, 0.5, 0.6, 0.7, 0.8]}
     pair = [history(values, label, rounds=3, clients=1) for label, values in spread.items()]
-    assert compare(pair, last=1).conclusions[0].endswith("5 seeds; more than 1000 would be needed for 1 point.")
+    assert compare(pair, last=1).conclusions[0].endswith("at most. More than 1000 seeds would be needed for 1 point.")
     split = compare(pair, last=1, design=Design(clients="new", data="resplit", test_to_train=0.25))
-    assert split.conclusions[0].endswith("no number of splits of these data would do for 1 point.")
+    assert split.conclusions[0].endswith("No number of splits of these data would do for 1 point.")
 
 
 def test_many_methods_are_counted_from_the_best_to_the_worst():

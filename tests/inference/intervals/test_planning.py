@@ -10,7 +10,7 @@ from scipy import stats
 from statsmodels.stats.power import TTestPower
 
 from fedstat.inference import equivalence, plan
-from fedstat.inference.intervals.planning import difference_power, equivalence_power
+from fedstat.inference.intervals.planning import detectable_shift, difference_power, equivalence_power
 
 
 @given(st.floats(0.1, 3), st.integers(2, 400), st.sampled_from([0.05, 0.01, 0.0005]))
@@ -18,6 +18,15 @@ def test_power_of_the_t_test_is_the_noncentral_t(effect, n, alpha):
     theirs = TTestPower().power(effect, n, alpha)
     assume(np.isfinite(theirs))  # scipy's noncentral t gives up now and then
     assert difference_power(effect, n, alpha) == pytest.approx(theirs, rel=1e-6)
+
+
+@given(st.floats(1, 40), st.floats(1, 60), st.floats(0.5, 0.95), st.sampled_from([1, 2]))
+def test_what_is_detectable_has_its_power_by_the_noncentral_t(critical, df, power, sides):
+    law = stats.nct(df, detectable_shift(critical, df, power, sides))
+    theirs = law.sf(critical) + (law.cdf(-critical) if sides == 2 else 0)
+    assume(np.isfinite(theirs))
+    assert theirs == pytest.approx(power, abs=1e-5)
+    assert detectable_shift(0.1, df, 0.8) == 0  # such a test rejects at once
 
 
 @given(st.floats(0.06, 2), st.floats(0.3, 0.99), st.integers(1, 30))

@@ -127,6 +127,13 @@ def test_crossed_effects_are_statsmodels_mixed_model():
     model = MixedLM.from_formula("d ~ 1", long.assign(all=1), groups="all", vc_formula=parts).fit(reml=True)
     assert f.estimate[0] == pytest.approx(model.params["Intercept"])
     assert f.se[0] == pytest.approx(model.bse["Intercept"], rel=1e-3)
+    # of splits of the same data the seeds' part is larger by test_to_train
+    part = dict(zip(model.model.exog_vc.names, model.vcomp, strict=True))
+    split = Design("same", "resplit", "clients", test_to_train=0.25)
+    resplit = simultaneous(np.stack([d, np.zeros_like(d)]), [(0, 1)], design=split)
+    expected = part["client"] / 6 + (1 / 5 + 0.25) * part["seed"] + model.scale / 30
+    assert resplit.se[0] == pytest.approx(np.sqrt(expected), rel=1e-3)
+    assert any("very few of the clients" in note for note in resplit.notes)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -135,13 +142,17 @@ def test_where_one_factor_does_nothing_crossed_effects_are_a_t_over_the_other(ax
     d = np.broadcast_to(one[:, None] if axis == 0 else one, (7, 4) if axis == 0 else (4, 7))
     mean, se, df = crossed_mean(d)
     np.testing.assert_allclose([mean, se, df], [one.mean(), stats.sem(one), 6])
+    # splits of the same data: the corrected t over seeds, and nothing to be corrected over clients
+    corrected = np.sqrt(1 / 7 + 0.5) * one.std(ddof=1) if axis == 0 else stats.sem(one)
+    np.testing.assert_allclose(crossed_mean(d, 0.5)[1:], [corrected, 6])
 
 
 def test_negative_components_are_zero():
     """A table whose margins vary less than its cells make them: only the interaction is left."""
     d = np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
-    _, se, df = crossed_mean(d)
-    np.testing.assert_allclose([se**2 * 9, df], [4 / 4, 4])
+    for ratio in (0.0, 1.0):
+        _, se, df = crossed_mean(d, ratio)
+        np.testing.assert_allclose([se**2 * 9, df], [4 / 4, 4])
 
 
 def test_what_is_absent_is_left_out_for_both_methods_and_pairs_keep_their_seeds():
