@@ -178,5 +178,5 @@ def test_bad_controls_are_named(how, message):
     with pytest.raises(ValueError, match=message):
         compare(table(drawn(dict.fromkeys([*CONTROLS, "A"], 0))), **how)
     for controls in (("A", "C"), ("A", "A"), ("A", "B"), (), [["A"], "B"]):
-        with pytest.raises(ValueError, match="arms A, B, got .* Several must differ, and leave an arm"):
+        with pytest.raises(ValueError, match=r"arms A, B, got .* Several must differ, and leave an arm"):
             AnalysisPlan(arms=["A", "B"], control=controls)
