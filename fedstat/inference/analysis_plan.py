@@ -79,8 +79,8 @@ class AnalysisPlan:
         object.__setattr__(self, "arms", tuple(self.arms))
         if len(self.arms) < 2 or len(set(self.arms)) < len(self.arms):
             raise ValueError(f"arms must be at least two different labels, got {list(self.arms)}.")
-        if isinstance(self.control, list | tuple):
-            object.__setattr__(self, "control", tuple(self.control))
+        if isinstance(self.control, list | tuple):  # one in a list is one
+            object.__setattr__(self, "control", self.control[0] if len(self.control) == 1 else tuple(self.control))
         for name in ("metric", "split"):
             value = getattr(self, name)
             if not (value is None or (isinstance(value, str) and value)):
@@ -88,8 +88,10 @@ class AnalysisPlan:
         for name in ("rule", "note"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} must be text, got {getattr(self, name)!r}.")
-        if not set(self.controls) < set(self.arms) or (self.control is not None and not self.controls):
-            raise ValueError(f"control must be one of the arms {', '.join(self.arms)}, got {self.control!r}.")
+        named = [arm for arm in self.arms if arm in self.controls]
+        if len(named) < len(self.controls) or self.control == () or len(named) == len(self.arms):
+            several = "" if isinstance(self.control, str) else " Several must differ, and leave an arm to compare."
+            raise ValueError(f"control must be one of the arms {', '.join(self.arms)}, got {self.control!r}.{several}")
         for name, least in (("last", 1), ("seeds", 2)):
             value = getattr(self, name)
             if not ((value is None and name == "seeds") or (_is_whole(value) and value >= least)):

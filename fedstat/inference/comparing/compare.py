@@ -199,9 +199,9 @@ def _margin(margin: float, scores: Scores, level: float) -> float:
 
 def _controls(scores: Scores, control: str | Sequence[str] | None, plan: AnalysisPlan | None) -> tuple[str, ...]:
     """Return the labels that the others are compared with; none for all pairs."""
-    if control == AUTO and plan is not None:
-        control = plan.control
-    if control == AUTO:
+    if isinstance(control, str) and control == AUTO:
+        control = AUTO if plan is None else plan.control
+    if isinstance(control, str) and control == AUTO:
         return ("FedAvg" if "FedAvg" in scores.methods else scores.methods[0],)
     controls = () if control is None else (control,) if isinstance(control, str) else tuple(control)
     for label in controls:

@@ -151,6 +151,8 @@ def test_a_plan_may_have_several_controls(tmp_path):
     plan = AnalysisPlan(arms=["Local", "FedAvg", "A"], control=CONTROLS, seeds=6)
     plan.write(tmp_path / "plan.toml")
     assert AnalysisPlan.read(tmp_path / "plan.toml") == plan
+    one, other = (AnalysisPlan(arms=["Local", "FedAvg"], control=of) for of in ("Local", ["Local"]))
+    assert one.digest == other.digest
     runs = table(drawn(dict.fromkeys([*CONTROLS, "A"], 0)))
     found = compare(runs, plan=plan)
     assert found.above is not None
@@ -175,5 +177,6 @@ def test_a_plan_may_have_several_controls(tmp_path):
 def test_bad_controls_are_named(how, message):
     with pytest.raises(ValueError, match=message):
         compare(table(drawn(dict.fromkeys([*CONTROLS, "A"], 0))), **how)
-    with pytest.raises(ValueError, match="control must be one of the arms A, B, got"):
-        AnalysisPlan(arms=["A", "B"], control=("A", "C"))
+    for controls in (("A", "C"), ("A", "A"), ("A", "B"), (), [["A"], "B"]):
+        with pytest.raises(ValueError, match=r"arms A, B, got .* Several must differ, and leave an arm"):
+            AnalysisPlan(arms=["A", "B"], control=controls)
