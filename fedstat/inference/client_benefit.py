@@ -12,7 +12,7 @@ import pandas as pd
 from fedstat.inference.client_fairness import separate_noise
 from fedstat.inference.comparing.compare import compare
 from fedstat.inference.comparing.comparison import Comparison
-from fedstat.inference.comparing.drawing import clients_anew, two_methods
+from fedstat.inference.comparing.drawing import clients_anew, pair_values, two_methods
 from fedstat.inference.comparing.printing import wrapped
 from fedstat.inference.comparing.tables import decimals, fixed, percent
 from fedstat.inference.formatting import listed, number, p_value
@@ -195,7 +195,9 @@ def who_benefits(
     level = check_level(comparison.level if level is None else level)
     scores, design = comparison.scores, design or comparison.design
     first, second = two_methods(comparison, method, against)
-    a, b = _values(scores, first, second)
+    if scores.clients == (RUN,):
+        raise ValueError("results must hold a value for each client to tell who benefits, but they hold one for a run.")
+    a, b = pair_values(scores, first, second)
     d = a - b
     same = design.clients == "same" if design else not clients_anew(scores, ~np.isnan(d))
     columns = _carried(comparison) if modifiers is None else _given(modifiers, scores, ~np.isnan(d), same)
@@ -217,20 +219,6 @@ def who_benefits(
     sentences = [*(said.crossed(who, d.shape, tests) if same else said.nested(who, d)), *said.modifiers(slopes)]
     notes = _notes(scores, d, design, same, noise, slopes.index, columns)
     return Benefit(first, second, effects, slopes, *tests, same, level, tuple(sentences), notes, scores.of_shares)
-
-
-def _values(scores: Scores, method: str, against: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return both methods' values by seed and client, NaN where one of them has none."""
-    if scores.clients == (RUN,):
-        raise ValueError("results must hold a value for each client to tell who benefits, but they hold one for a run.")
-    if gaps := [label for label in (method, against) if label in scores.missing]:
-        raise ValueError(
-            f"{gaps[0]} has clients without a value ({scores.missing[gaps[0]]}): who benefits is not known. Choose "
-            "another method, or leave these clients out of all methods."
-        )
-    a, b = (scores.values[scores.methods.index(label)] for label in (method, against))
-    there = np.isfinite(a) & np.isfinite(b)
-    return np.where(there, a, np.nan), np.where(there, b, np.nan)
 
 
 def _check(d: np.ndarray, size: float, method: str, against: str) -> None:
