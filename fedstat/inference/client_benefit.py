@@ -12,7 +12,7 @@ import pandas as pd
 from fedstat.inference.client_fairness import separate_noise
 from fedstat.inference.comparing.compare import compare
 from fedstat.inference.comparing.comparison import Comparison
-from fedstat.inference.comparing.drawing import clients_anew, two_methods
+from fedstat.inference.comparing.drawing import clients_anew, pair_values, two_methods
 from fedstat.inference.comparing.printing import wrapped
 from fedstat.inference.comparing.tables import decimals, fixed, percent
 from fedstat.inference.formatting import listed, number, p_value
@@ -90,12 +90,11 @@ class Benefit:
     of_shares: bool
 
     def __str__(self) -> str:
-        factor, unit = (100, " (points)") if self.of_shares else (1, "")
-        mean = factor * self.effects.loc["mean"]
-        places = decimals([(mean["high"] - mean["low"]) / 2], [mean["estimate"]], int(self.of_shares))
-        parts = [wrapped(self.sentences), _shown(self.effects, f"effect{unit}", factor, places)]
+        words = _Words(self.effects, self.of_shares, self.level)
+        unit = " (points)" * self.of_shares
+        parts = [wrapped(self.sentences), words.table(self.effects, f"effect{unit}")]
         if len(self.modifiers):
-            parts.append(_shown(self.modifiers, f"slope for one sd{unit}", factor, places))
+            parts.append(words.table(self.modifiers, f"slope for one sd{unit}"))
         return "\n\n".join([*parts, wrapped(self.notes)])
 
 
@@ -195,7 +194,9 @@ def who_benefits(
     level = check_level(comparison.level if level is None else level)
     scores, design = comparison.scores, design or comparison.design
     first, second = two_methods(comparison, method, against)
-    a, b = _values(scores, first, second)
+    if scores.clients == (RUN,):
+        raise ValueError("results must hold a value for each client to tell who benefits, but they hold one for a run.")
+    a, b = pair_values(scores, first, second)
     d = a - b
     same = design.clients == "same" if design else not clients_anew(scores, ~np.isnan(d))
     columns = _carried(comparison) if modifiers is None else _given(modifiers, scores, ~np.isnan(d), same)
@@ -212,25 +213,11 @@ def who_benefits(
     if scores.of_shares:
         effects[["low", "high"]] = effects[["low", "high"]].clip(-1, 1)
     slopes = _slopes(d, columns, same, level)
-    said = _Words(scores, effects, level)
+    said = _Words(effects, scores.of_shares, level)
     who = f"{first} less {second}, {scores.metric}{_direction(scores)}"
     sentences = [*(said.crossed(who, d.shape, tests) if same else said.nested(who, d)), *said.modifiers(slopes)]
     notes = _notes(scores, d, design, same, noise, slopes.index, columns)
     return Benefit(first, second, effects, slopes, *tests, same, level, tuple(sentences), notes, scores.of_shares)
-
-
-def _values(scores: Scores, method: str, against: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return both methods' values by seed and client, NaN where one of them has none."""
-    if scores.clients == (RUN,):
-        raise ValueError("results must hold a value for each client to tell who benefits, but they hold one for a run.")
-    if gaps := [label for label in (method, against) if label in scores.missing]:
-        raise ValueError(
-            f"{gaps[0]} has clients without a value ({scores.missing[gaps[0]]}): who benefits is not known. Choose "
-            "another method, or leave these clients out of all methods."
-        )
-    a, b = (scores.values[scores.methods.index(label)] for label in (method, against))
-    there = np.isfinite(a) & np.isfinite(b)
-    return np.where(there, a, np.nan), np.where(there, b, np.nan)
 
 
 def _check(d: np.ndarray, size: float, method: str, against: str) -> None:
@@ -421,14 +408,6 @@ def _notes(
     return tuple(said)
 
 
-def _shown(table: pd.DataFrame, name: str, factor: float, places: int) -> str:
-    """Return a table as text, p-values as such and a modifier's own sd in its own unit."""
-    cells = {column: [fixed(factor * value, places) for value in table[column]] for column in table}
-    if "p" in table:
-        cells |= {"p": [p_value(p) for p in table["p"]], "sd": [number(sd) for sd in table["sd"]]}
-    return pd.DataFrame(cells, index=table.index).rename_axis(name).reset_index().to_string(index=False)
-
-
 def _direction(scores: Scores) -> str:
     return {1: " (more is better)", -1: " (less is better)", 0: ""}[better(scores.metric)]
 
@@ -436,15 +415,21 @@ def _direction(scores: Scores) -> str:
 class _Words:
     """Numbers of one study in words: shares as points, with the decimals that the mean's interval asks for."""
 
-    def __init__(self, scores: Scores, effects: pd.DataFrame, level: float) -> None:
-        self.factor, self.unit = (100.0, " points") if scores.of_shares else (1.0, "")
+    def __init__(self, effects: pd.DataFrame, of_shares: bool, level: float) -> None:
+        self.factor, self.unit = (100.0, " points") if of_shares else (1.0, "")
         self.effects, self.level = effects, level
-        mean = effects.loc["mean"]
-        half = self.factor * (mean["high"] - mean["low"]) / 2
-        self.places = decimals([half], [self.factor * mean["estimate"]], int(scores.of_shares))
+        mean = self.factor * effects.loc["mean"]
+        self.places = decimals([(mean["high"] - mean["low"]) / 2], [mean["estimate"]], int(of_shares))
 
     def number(self, value: float) -> str:
         return fixed(self.factor * value, self.places)
+
+    def table(self, rows: pd.DataFrame, name: str) -> str:
+        """Return a table as text, p-values as such and a modifier's own sd in its own unit."""
+        cells = {column: [self.number(value) for value in rows[column]] for column in rows}
+        if "p" in rows:
+            cells |= {"p": [p_value(p) for p in rows["p"]], "sd": [number(sd) for sd in rows["sd"]]}
+        return pd.DataFrame(cells, index=rows.index).rename_axis(name).reset_index().to_string(index=False)
 
     def span(self, row: str) -> str:
         estimate, low, high = (self.number(value) for value in self.effects.loc[row])
@@ -470,8 +455,8 @@ class _Words:
         if not np.isnan(beyond):
             least = self.number(self.effects.loc["sd between clients, at least", "estimate"])
             said.insert(3, (
-                "The noise of the same test samples repeats under every seed and is part of this sd: without all that "
-                f"it may make, {least}{self.unit} are left, p {_equals(beyond)}."
+                "Noise of the test that repeats under every seed is part of this sd: without all that it may make, "
+                f"{least}{self.unit} are left, p {_equals(beyond)}."
             ))  # fmt: skip
         return said
 

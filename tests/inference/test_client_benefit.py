@@ -197,7 +197,7 @@ def test_noise_of_test_samples_that_repeats_is_not_taken_for_clients():
     assert np.mean([one.p_beyond_noise < 0.05 for one in unequal]) > 0.8
     # methods err at samples of their own here, so that all of the noise there may be is there
     assert np.median([one.effects.loc[least, "estimate"] for one in unequal]) == pytest.approx(0.2, abs=0.04)
-    assert "repeats under every seed" in str(equal[0])
+    assert "repeats under every seed" in " ".join(equal[0].sentences)
 
 
 @pytest.mark.parametrize(("change", "message"), [

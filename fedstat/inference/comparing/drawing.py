@@ -238,15 +238,8 @@ def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray,
     new : bool
         Whether clients are drawn anew for each seed.
     """
-    if gaps := [label for label in (method, against) if label in scores.missing]:
-        raise ValueError(
-            f"{gaps[0]} has clients without a value ({scores.missing[gaps[0]]}): who gains is not known. Choose "
-            "another method, or leave these clients out of all methods."
-        )
-    a, b = (scores.values[scores.methods.index(label)] for label in (method, against))
-    there = np.isfinite(a) & np.isfinite(b)
-    if not there.any():
-        raise ValueError(f"{method} and {against} have no client of a common seed; compare methods that have.")
+    a, b = pair_values(scores, method, against)
+    there = ~np.isnan(a)
     n, new = scores.samples, clients_anew(scores, there)
     noise = None
     if scores.metric == "accuracy" and n is not None and (np.nan_to_num(n)[there] > 0).all():
@@ -260,6 +253,20 @@ def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray,
     if noise is not None:
         noise = np.where(there, noise, 0).sum(axis=0)[some] / count
     return gains, noise, False
+
+
+def pair_values(scores: Scores, method: str, against: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of two methods (S, K), NaN where one of them has none; refuse gaps that hide who gains."""
+    if gaps := [label for label in (method, against) if label in scores.missing]:
+        raise ValueError(
+            f"{gaps[0]} has clients without a value ({scores.missing[gaps[0]]}): who gains is not known. Choose "
+            "another method, or leave these clients out of all methods."
+        )
+    a, b = (scores.values[scores.methods.index(label)] for label in (method, against))
+    there = np.isfinite(a) & np.isfinite(b)
+    if not there.any():
+        raise ValueError(f"{method} and {against} have no client of a common seed; compare methods that have.")
+    return np.where(there, a, np.nan), np.where(there, b, np.nan)
 
 
 def clients_anew(scores: Scores, there: np.ndarray) -> bool:
