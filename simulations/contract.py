@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fedstat.inference import PairedDifference, interval, number
+from simulations.effects import Effect
 from simulations.estimates import Estimate, limits, reason, times
 
 Sign = Literal["more", "less", "unclear", "undefined"]
@@ -106,6 +107,8 @@ class Finding:
         Decimals that are shown.
     why : str
         The reason if it is undefined: mean, limits or all of them are NaN then.
+    p : float
+        Two-sided p-value against a border of zero, for a difference in the table of effects; NaN for all others.
     """
 
     what: str
@@ -116,21 +119,25 @@ class Finding:
     unit: str = ""
     digits: int = 2
     why: str = ""
+    p: float = math.nan
 
     @classmethod
     def of(
         cls,
         what: str,
-        estimate: Estimate | PairedDifference,
+        estimate: Effect | Estimate | PairedDifference,
         factor: float = 1.0,
         unit: str = "",
         digits: int = 2,
         border: float = 0.0,
     ) -> Finding:
-        """Make a finding of an estimate, or of a paired difference, in another unit if need be."""
+        """Make a finding of an effect, or of an estimate in another unit if need be."""
+        p = math.nan
+        if isinstance(estimate, Effect):
+            p, unit, estimate = estimate.p if border == 0 else math.nan, estimate.unit, estimate.estimate
         found = times(factor, limits(estimate) if isinstance(estimate, PairedDifference) else estimate)
         why = reason(found) or (_NO_LIMITS if math.isnan(sum(found)) else "")
-        return cls(what, *found, border=border, unit=unit, digits=digits, why=why)
+        return cls(what, *found, border=border, unit=unit, digits=digits, why=why, p=p)
 
     def record(self) -> dict[str, str]:
         """Return what chapters print of it."""
