@@ -340,9 +340,8 @@ def test_the_tables_have_the_columns_that_chapter_and_chooser_read(tmp_path, mon
         "accuracy": ["cell", "arm", "estimand", "own", "seed", "metric", "value"],
         "costs": [
             "cell", "arm", "lr", "setting", "epochs", "times", "budget", "control_local", "control_fedavg", "up",
-            "down", "state", "clients", "rounds",
+            "down", "state", "clients", "rounds", "test_to_train",
         ],
-        "differences": ["cell", "arm", "control", "metric", "mean", "low", "high", "correlation", "seeds"],
     }  # fmt: skip
     costs = tables["costs"].set_index("arm")
     network = build(cells.network(SMALL), np.random.default_rng(0))
