@@ -36,7 +36,8 @@ def test_every_variant_is_in_the_table():
     assert here == [(case.name, case.words) for case in cases() if case.name not in bare]
     assert not NAMED & {*bare}
     table = found.table
-    assert len(table) == len(here) + len(bare) == len(repr(found).splitlines()) - 2  # header, and the index's name
+    assert len(table) == len(here) + len(bare) == len(repr(found).splitlines()) - 4  # header, index, closing sentence
+    assert "'not resolved' does not mean equal" in repr(found)
     assert list(table.loc["FedAvg", ["up", "down", "state"]]) == [1, 1, 0]
     assert set(table["kind"]) - {"not measured"} == set(KINDS)
     assert list(table.index[table["kind"] == "not measured"]) == bare
