@@ -24,8 +24,8 @@ TABLE = Path(__file__).parent / "cards.csv"
 CELLS = ("digits", "images", "roles")
 #: What the outcomes on these data sets speak of.
 SPEAKS_OF = (
-    "Where a method came out speaks of other runs: of other clients with other samples like these (digits, images), and "
-    "of the same 20 roles; 'not resolved' does not mean equal."
+    "Where a method came out speaks of other runs: of other clients with other samples like these (digits, images), "
+    "and of the same 20 roles; 'not resolved' does not mean equal."
 )
 #: What is the client's, in the order of the table: the kinds of methods.
 KINDS = ("one model for all", "part of the network", "added part", "whole model", "mixed models")
