@@ -173,7 +173,7 @@ class Finding:
         if self.sign != "unclear" or math.isnan(self.could_find):
             return ""
         find, most = (f"{x:.{self.digits}f}" for x in (self.could_find, max(abs(self.low), abs(self.high))))
-        return f"a difference of {find} would have been found with 80% power, one of {most} at most is possible"
+        return f"a difference of {find} would have been found with 80% power, the limits allow {most} at most"
 
 
 def second_look(
