@@ -209,6 +209,11 @@ def above_all(of: Mapping[str, Sequence[Effect]]) -> dict[str, float]:
     return dict(zip(sides, map(float, adjusted), strict=True))
 
 
+def to_the_better(effects: Iterable[Effect]) -> Effect:
+    """Return the difference of a method to the better of its controls; an undefined one if there is any."""
+    return min(effects, key=lambda e: -math.inf if math.isnan(e.mean) else e.mean)
+
+
 def _answers(question: Question) -> Iterator[Effect]:
     """Yield the effects of a question in the order of its pairs."""
     asked = [(setting, *pair) for setting, pairs in question.pairs.items() for pair in pairs]
