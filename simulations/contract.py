@@ -109,6 +109,8 @@ class Finding:
         The reason if it is undefined: mean, limits or all of them are NaN then.
     p : float
         Two-sided p-value against a border of zero, for a difference in the table of effects; NaN for all others.
+    could_find : float
+        The smallest difference that is found with a power of 80%, for an effect; NaN for all others.
     """
 
     what: str
@@ -120,6 +122,7 @@ class Finding:
     digits: int = 2
     why: str = ""
     p: float = math.nan
+    could_find: float = math.nan
 
     @classmethod
     def of(
@@ -132,16 +135,17 @@ class Finding:
         border: float = 0.0,
     ) -> Finding:
         """Make a finding of an effect, or of an estimate in another unit if need be."""
-        p = math.nan
+        p = could_find = math.nan
         if isinstance(estimate, Effect):
-            p, unit, estimate = estimate.p if border == 0 else math.nan, estimate.unit, estimate.estimate
+            p, could_find = estimate.p if border == 0 else math.nan, factor * estimate.could_find
+            unit, estimate = estimate.unit, estimate.estimate
         found = times(factor, limits(estimate) if isinstance(estimate, PairedDifference) else estimate)
         why = reason(found) or (_NO_LIMITS if math.isnan(sum(found)) else "")
-        return cls(what, *found, border=border, unit=unit, digits=digits, why=why, p=p)
+        return cls(what, *found, border=border, unit=unit, digits=digits, why=why, p=p, could_find=could_find)
 
     def record(self) -> dict[str, str]:
         """Return what chapters print of it."""
-        return {"what": self.what, "text": self.words, "sign": self.sign}
+        return {"what": self.what, "text": self.words, "sign": self.sign, "power": self.power}
 
     @property
     def sign(self) -> Sign:
@@ -162,6 +166,14 @@ class Finding:
     def words(self) -> str:
         """Format it with its unit."""
         return self.text if self.sign == "undefined" else f"{self.text} {self.unit}".rstrip()
+
+    @property
+    def power(self) -> str:
+        """Say, where no difference is shown, which one would have been and how large it can be; else nothing."""
+        if self.sign != "unclear" or math.isnan(self.could_find):
+            return ""
+        find, most = (f"{x:.{self.digits}f}" for x in (self.could_find, max(abs(self.low), abs(self.high))))
+        return f"a difference of {find} would have been found with 80% power, the limits allow {most} at most"
 
 
 def second_look(

@@ -3,6 +3,10 @@
 A study names its questions: which pairs are compared, in which settings, by which metric. Differences that belong to
 one question hold together, and their intervals are those that `fedstat.compare` makes with its defaults. Chapters,
 figures, findings and the README read them from here.
+
+The design is the one that a user would state. A pool of samples that every seed splits anew into training and test
+samples is "resplit". Samples that a generator makes anew for every seed are "drawn"; so is a small part of a very much
+larger pool, of which two seeds have hardly a training sample in common. Samples that stay are "fixed".
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from simulations.estimates import Estimate, missing, undefined
 LEVEL = 0.95
 #: A gain that a study could have found is found with this probability.
 POWER = 0.8
+#: Clients and samples come anew with every seed.
+DRAWN = Design(clients="new", data="drawn")
 Outcome = Literal["equivalent", "different", "undecided", "undefined"]
 #: What tells an effect from all others of its study: metric, setting, and the two that are compared.
 Key = tuple[str, str, str, str]
@@ -201,6 +207,11 @@ def above_all(of: Mapping[str, Sequence[Effect]]) -> dict[str, float]:
     }
     adjusted = multipletests(list(sides.values()), method="holm")[1] if sides else []
     return dict(zip(sides, map(float, adjusted), strict=True))
+
+
+def to_the_better(effects: Iterable[Effect]) -> Effect:
+    """Return the difference of a method to the better of its controls; an undefined one if there is any."""
+    return min(effects, key=lambda e: -math.inf if math.isnan(e.mean) else e.mean)
 
 
 def _answers(question: Question) -> Iterator[Effect]:
