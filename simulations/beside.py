@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,19 @@ import pandas as pd
 
 from fedstat.inference import agrees, interval
 from fedstat.inference.intervals.paired import spreads
+from simulations.effects import Effect
 from simulations.estimates import missing, reason, undefined
 from simulations.showing import NONE, fixed
 
 
 def beside_printed(
-    printed: pd.DataFrame, ours: pd.DataFrame, *, control: str, digits: int = 1, level: float = 0.95
+    printed: pd.DataFrame,
+    ours: pd.DataFrame,
+    *,
+    control: str,
+    difference: Callable[[str, str], Effect] | None = None,
+    digits: int = 1,
+    level: float = 0.95,
 ) -> dict[str, Any]:
     """Return a paper's values beside ours, and the three answers: value, order, sign of the difference to `control`.
 
@@ -25,6 +34,9 @@ def beside_printed(
         and are not judged; nothing is without the control.
     control : str
         The method that the others are compared with.
+    difference : callable, optional
+        Returns the effect of two methods, from which order and signs are read. By default `fedstat.inference.agrees`
+        compares them: only for values of which no study keeps a table of effects.
     digits : int
         Decimals of the values.
     level : float
@@ -39,6 +51,13 @@ def beside_printed(
     known = [name for name in printed.index if not _unfit(ours[name])]
     judged = len(known) > 1 and control in known
     found = agrees(printed.loc[known], ours, control=control, level=level) if judged else None
+    answers: dict[str, list[str]] = {"order": [], "sign": []}
+    if found and difference:
+        with_control = [(name, control) for name in known if name != control]
+        for answer, pairs in (("order", list(combinations(known, 2))), ("sign", with_control)):
+            answers[answer] = _read(printed["value"], pairs, difference)
+    elif found:
+        answers = {"order": list(found.order["answer"]), "sign": list(found.signs["answer"])}
     rows = []
     for name, value in printed["value"].items():
         row = {"method": str(name), "printed": fixed(value, digits), "ours": NONE, "inside": NONE}
@@ -53,9 +72,22 @@ def beside_printed(
         "seeds": len(ours),
         "value": sum(row["inside"] == "yes" for row in rows),
         "of": sum(row["inside"] != NONE for row in rows),
-        "order": _counts(found and found.order),
-        "sign": _counts(found and found.signs),
+        "order": _counts(answers["order"]),
+        "sign": _counts(answers["sign"]),
     }
+
+
+def _read(printed: pd.Series, pairs: Iterable[tuple[str, str]], difference: Callable[[str, str], Effect]) -> list[str]:
+    """Say of each pair whether the effect has the printed sign."""
+    said = []
+    for a, b in pairs:
+        effect, printed_sign = difference(a, b), np.sign(printed[a] - printed[b])
+        sign = int(effect.low > 0) - int(effect.high < 0)
+        said.append(
+            "printed equal" if printed_sign == 0 else "not resolved" if sign == 0
+            else "same" if sign == printed_sign else "opposite"
+        )  # fmt: skip
+    return said
 
 
 def _unfit(values: pd.Series) -> str:
@@ -67,7 +99,6 @@ def _unfit(values: pd.Series) -> str:
     return reason(undefined(why)) if why else ""
 
 
-def _counts(pairs: pd.DataFrame | None) -> dict[str, int]:
-    answers = pd.Series(dtype=str) if pairs is None else pairs["answer"]
+def _counts(answers: list[str]) -> dict[str, int]:
     words = {"same": "same", "opposite": "opposite", "unresolved": "not resolved", "equal": "printed equal"}
-    return {"of": len(answers), **{key: int((answers == word).sum()) for key, word in words.items()}}
+    return {"of": len(answers), **{key: answers.count(word) for key, word in words.items()}}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fedstat.inference import PairedDifference, interval, number
+from simulations.effects import Effect
 from simulations.estimates import Estimate, limits, reason, times
 
 Sign = Literal["more", "less", "unclear", "undefined"]
@@ -106,6 +107,10 @@ class Finding:
         Decimals that are shown.
     why : str
         The reason if it is undefined: mean, limits or all of them are NaN then.
+    p : float
+        Two-sided p-value against a border of zero, for a difference in the table of effects; NaN for all others.
+    could_find : float
+        The smallest difference that is found with a power of 80%, for an effect; NaN for all others.
     """
 
     what: str
@@ -116,25 +121,31 @@ class Finding:
     unit: str = ""
     digits: int = 2
     why: str = ""
+    p: float = math.nan
+    could_find: float = math.nan
 
     @classmethod
     def of(
         cls,
         what: str,
-        estimate: Estimate | PairedDifference,
+        estimate: Effect | Estimate | PairedDifference,
         factor: float = 1.0,
         unit: str = "",
         digits: int = 2,
         border: float = 0.0,
     ) -> Finding:
-        """Make a finding of an estimate, or of a paired difference, in another unit if need be."""
+        """Make a finding of an effect, or of an estimate in another unit if need be."""
+        p = could_find = math.nan
+        if isinstance(estimate, Effect):
+            p, could_find = estimate.p if border == 0 else math.nan, factor * estimate.could_find
+            unit, estimate = estimate.unit, estimate.estimate
         found = times(factor, limits(estimate) if isinstance(estimate, PairedDifference) else estimate)
         why = reason(found) or (_NO_LIMITS if math.isnan(sum(found)) else "")
-        return cls(what, *found, border=border, unit=unit, digits=digits, why=why)
+        return cls(what, *found, border=border, unit=unit, digits=digits, why=why, p=p, could_find=could_find)
 
     def record(self) -> dict[str, str]:
         """Return what chapters print of it."""
-        return {"what": self.what, "text": self.words, "sign": self.sign}
+        return {"what": self.what, "text": self.words, "sign": self.sign, "power": self.power}
 
     @property
     def sign(self) -> Sign:
@@ -155,6 +166,14 @@ class Finding:
     def words(self) -> str:
         """Format it with its unit."""
         return self.text if self.sign == "undefined" else f"{self.text} {self.unit}".rstrip()
+
+    @property
+    def power(self) -> str:
+        """Say, where no difference is shown, which one would have been and how large it can be; else nothing."""
+        if self.sign != "unclear" or math.isnan(self.could_find):
+            return ""
+        find, most = (f"{x:.{self.digits}f}" for x in (self.could_find, max(abs(self.low), abs(self.high))))
+        return f"a difference of {find} would have been found with 80% power, the limits allow {most} at most"
 
 
 def second_look(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedstat.inference import interval
+from simulations.effects import Effect
 
 #: What stands where there is no number.
 NONE = "–"
@@ -47,6 +48,22 @@ def decimals(estimates: Iterable[Sequence[float]], most: int) -> int:
     """Return the decimals that a column of (mean, low, high) allows, `most` at most."""
     halves = [(high - low) / 2 for _, low, high in estimates if high > low]
     return most if not halves else int(np.clip(1 - math.floor(math.log10(np.median(halves))), 0, most))
+
+
+def sought(effects: Iterable[Effect], digits: int) -> dict[str, str]:
+    """Say what was looked for in vain: what the intervals of some effects could have found, and what they allow.
+
+    Returns
+    -------
+    dict
+        ``could``, the difference that is found with a power of 80%, of several effects the smallest and the largest;
+        and ``most``, the largest difference in either direction that one of the intervals allows.
+    """
+    some = list(effects)
+    could = [e.could_find for e in some]
+    most = np.max([e.at_most for e in some], initial=0.0) if some else math.nan
+    low, high = (fixed(f(could), digits) if some else NONE for f in (np.min, np.max))
+    return {"could": low if low == high else f"{low} to {high}", "most": fixed(float(most), digits)}
 
 
 def fixed(value: float, digits: int) -> str:

@@ -14,6 +14,7 @@ from fedstat.data import datasets
 from fedstat.federated.client.network import check_device
 from simulations import NAMES
 from simulations.contract import About, Finding
+from simulations.effects import Effects
 from simulations.estimates import noted
 
 if TYPE_CHECKING:
@@ -38,7 +39,13 @@ class Study(Protocol):
 
 
 class Numbers(Protocol):
-    """What ``numbers.py`` offers, all of it made of the tables that the study commits."""
+    """What ``numbers.py`` offers, all of it made of the tables that the study commits.
+
+    A study that compares nothing leaves out `effects`.
+    """
+
+    def effects(self, tables: Tables) -> Effects:
+        """Return every difference that the study reports."""
 
     def numbers(self, tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the chapter prints: records with named fields, fit for JSON."""
@@ -124,6 +131,12 @@ def evidence(name: str, tables: Tables) -> Tables:
     """Return the small tables that are committed: the study's own choice, or all of them."""
     chosen: Tables = getattr(study(name), "evidence", dict)(tables)
     return chosen
+
+
+def effects(name: str, tables: Tables) -> Effects:
+    """Return every difference that a study reports, of committed tables; none if it compares nothing."""
+    found: Effects = getattr(handed_over(name), "effects", lambda tables: Effects(()))(tables)
+    return found
 
 
 def draw(name: str, tables: Tables, folder: Path, forms: Sequence[str] = ("svg",)) -> dict[str, Path]:

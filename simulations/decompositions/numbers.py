@@ -11,23 +11,35 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.inference import clopper_pearson
 from simulations.contract import Finding
+from simulations.decompositions.effects import (
+    CENTRED,
+    COMPARED,
+    METRICS,
+    POOLED,
+    WRITTEN,
+    Place,
+    by_arm,
+    control_cells,
+    controlled,
+    effects,
+    in_words,
+    places,
+)
 from simulations.decompositions.study import ARMS, CONTROL_ARMS, OUTPUTS, Outputs
-from simulations.estimates import difference_of, half_widths, limits, margin_of, mean_of, outcome_of, times
-from simulations.showing import fixed, rounded, setting, span
+from simulations.effects import Effects
+from simulations.estimates import half_widths, mean_of, times
+from simulations.showing import fixed, rounded, setting, sought, span
+from simulations.split.effects import MARGIN
 from simulations.split.study import TUNED_AT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Arms compared with the true decomposition.
-COMPARED = ("static", "dynamic", "dynamic, code", "random, every round", "Local", "FedAvg")
 DYNAMIC = ("dynamic", "dynamic, code", "random, every round")
 #: 'Nearly all' units: at least this share.
 NEARLY_ALL = 0.95
 MEASURES = {"agreement": (0.0, 1.0), "kappa": (-1.0, 1.0)}
-METRICS = {"accuracy": (100, "points", 2), "balanced_accuracy": (100, "points", 2), "log_loss": (1, "nats", 3)}
-WRITTEN: Outputs = "as written"
 #: Lines and marks by arm, to be told apart in black and white.
 LINES = {
     "true": ("-", "o", "black"),
@@ -38,30 +50,9 @@ LINES = {
     "Local": ((0, (6, 2)), "D", "white"),
     "FedAvg": ((0, (1, 3)), "P", "black"),
 }
-Place = tuple[float, float]
 
 
 # --- reading the tables ----------------------------------------------------------------------------------------
-
-
-def places(tables: Tables, outputs: Outputs = WRITTEN) -> list[Place]:
-    """Return the settings (p, alpha) at which networks were trained."""
-    rows = tables["accuracy"]
-    found = rows.loc[rows["outputs"] == outputs, ["p", "alpha"]].drop_duplicates()
-    return [(float(p), float(alpha)) for p, alpha in found.itertuples(index=False)]
-
-
-def by_arm(tables: Tables, outputs: Outputs, place: Place, metric: str = "accuracy") -> pd.DataFrame:
-    """Return primary summaries of one setting: one row per population, one column per arm."""
-    rows = tables["accuracy"]
-    rows = rows[(rows["outputs"] == outputs) & (rows["metric"] == metric)]
-    rows = rows[(rows["p"] == place[0]) & (rows["alpha"] == place[1])]
-    return rows.pivot(index="seed", columns="arm", values="value")
-
-
-def pooled(tables: Tables, metric: str = "accuracy") -> pd.DataFrame:
-    """Return the primary summaries of all settings as written: a row per population, which is drawn for one setting."""
-    return pd.concat([by_arm(tables, WRITTEN, place, metric) for place in places(tables)], ignore_index=True)
 
 
 def counted(tables: Tables, place: Place, config: Mapping[str, Any]) -> pd.DataFrame:
@@ -70,61 +61,39 @@ def counted(tables: Tables, place: Place, config: Mapping[str, Any]) -> pd.DataF
     return rows[(rows["p"] == place[0]) & (rows["alpha"] == place[1])].head(int(config["populations"]))
 
 
-def control_cells(tables: Tables) -> list[tuple[float, float, int, float]]:
-    """Return the cells of the positive control: (p, alpha, samples, noise)."""
-    rows = tables["control"][["p", "alpha", "samples", "noise"]].drop_duplicates()
-    return [(float(p), float(a), int(n), float(noise)) for p, a, n, noise in rows.itertuples(index=False)]
-
-
-def controlled(tables: Tables, cell: tuple[float, float, int, float], metric: str = "accuracy") -> pd.DataFrame:
-    """Return the primary summaries of one cell of the positive control: one row per seed, one column per arm."""
-    rows = tables["control"]
-    for name, value in zip(("p", "alpha", "samples", "noise"), cell, strict=True):
-        rows = rows[rows[name] == value]
-    return rows[rows["metric"] == metric].pivot(index="seed", columns="arm", values="value")
-
-
 # --- findings and numbers --------------------------------------------------------------------------------------
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return differences to the true decomposition, agreement between rounds, and the positive control."""
-    found = {}
-    for arm in COMPARED:
-        for metric, (factor, unit, digits) in METRICS.items():
-            table = pooled(tables, metric)
-            what = f"{metric.replace('_', ' ')}, {ARMS[arm]} less true, as written, over populations of all settings"
-            found[f"{metric} {arm}"] = Finding.of(what, difference_of(table[arm], table["true"]), factor, unit, digits)
-    centred = by_arm(tables, "centred", TUNED_AT)
-    every = "random, every round"
+    every, differences = "random, every round", effects(tables)
+    found = {
+        f"{metric} {arm}": Finding.of(
+            f"{metric.replace('_', ' ')}, {ARMS[arm]} − true, as written, over {POOLED}",
+            differences[metric, POOLED, arm, "true"], digits=digits,
+        )
+        for arm in COMPARED
+        for metric, (_, _, digits) in METRICS.items()
+    }  # fmt: skip
     found[f"centred {every}"] = Finding.of(
-        f"accuracy, {ARMS[every]} less true, centred, {setting(*TUNED_AT)}",
-        difference_of(centred[every], centred["true"]), 100, "points",
-    )  # fmt: skip
+        f"accuracy, {ARMS[every]} − true, centred, {setting(*TUNED_AT)}",
+        differences["accuracy", CENTRED, every, "true"],
+    )
     for arm in DYNAMIC:
         late = tables["late"][(tables["late"]["outputs"] == WRITTEN) & (tables["late"]["arm"] == arm)]
         for measure, border in (("agreement", NEARLY_ALL), ("kappa", 0.8)):
             estimate = mean_of(late[measure], within=MEASURES[measure])
-            what = f"{measure} of consecutive rounds, {ARMS[arm]}, as written, over populations of all settings"
+            what = f"{measure} of consecutive rounds, {ARMS[arm]}, as written, over {POOLED}"
             found[f"{measure} {arm}"] = Finding.of(what, estimate, border=border, digits=3)
-    cells = control_cells(tables)
-    for cell in cells:
-        table = controlled(tables, cell)
-        for other in ("complement", "random"):
-            d = difference_of(table["true"], table[other], level=1 - 0.05 / (2 * len(cells)))
-            what = f"accuracy, true less {other}, units identified, {_cell(cell)}"
-            found[f"control {other} {_cell(cell)}"] = Finding.of(what, d, 100, "points", 1)
+    for effect in differences.among("the positive control"):
+        what = f"accuracy, true − {effect.second}, units identified, {effect.setting}"
+        found[f"control {effect.second} {effect.setting}"] = Finding.of(what, effect, digits=1)
     return found
-
-
-def _cell(cell: tuple[float, float, int, float]) -> str:
-    p, alpha, samples, noise = cell
-    return f"{setting(p, alpha)}, n = {samples}, noise {noise:g}"
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of the chapter."""
-    main = places(tables)
+    main, differences = places(tables), effects(tables)
     late = tables["late"][tables["late"]["outputs"] == WRITTEN]
     looked = [counted(tables, place, config) for place in main]
     alike = [(rows["outputs"] != WRITTEN).mean() for rows in looked]
@@ -136,12 +105,15 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "populations": _populations(looked, main),
         "alike": span((100 * share for share in alike), 0),
         "accuracy": _accuracy(tables, main),
-        "outcomes": _outcomes(tables, main),
+        "outcomes": _outcomes(differences, main),
+        "margin": f"{MARGIN:g}",
+        "together": len(differences.among("each arm against the true decomposition by accuracy")),
+        "could_find": _could_find(differences, main),
         "base_metrics": list(_base_metrics(tables)),
         "constant": _constant(tables),
         "kept": _kept(late),
-        "control": list(_control(tables)),
-        "seen": _seen(tables),
+        "control": rounded(list(_control(tables, differences)), minus_complement=1, minus_random=1),
+        "seen": _seen(differences),
         "tuning": _tuning(tables["tuning"]),
         "nearly_all": f"{100 * NEARLY_ALL:g}%",
     }
@@ -178,23 +150,23 @@ def _accuracy(tables: Tables, main: list[Place]) -> list[dict[str, str]]:
     ]
 
 
-def _outcomes(tables: Tables, main: list[Place]) -> list[dict[str, Any]]:
-    """Judge each arm against the true decomposition in each setting: equivalent, different or undecided.
-
-    The margin is the split study's; 'different' keeps 95% over the table.
-    """
+def _outcomes(found: Effects, main: list[Place]) -> list[dict[str, Any]]:
+    """Judge each arm against the true decomposition in each setting: equivalent, different or undecided."""
     rows = []
     for arm in COMPARED:
+        judged = {where: found["accuracy", where, arm, "true"] for where in (setting(*place) for place in main)}
+        outcomes = {where: effect.outcome(MARGIN) for where, effect in judged.items()}
         row: dict[str, Any] = {"arm": ARMS[arm], "key": arm}
-        for place in main:
-            points = 100 * by_arm(tables, WRITTEN, place)
-            joint = difference_of(points[arm], points["true"], level=1 - 0.05 / (len(COMPARED) * len(main)))
-            outcome = outcome_of(points[arm], points["true"], limits(joint), margin_of(points))
-            row[setting(*place)] = {"outcome": outcome, "points": fixed(joint.mean, 2)}
-        judged = [row[setting(*place)]["outcome"] for place in main]
-        row |= {outcome: judged.count(outcome) for outcome in ("equivalent", "different", "undecided")}
+        row |= {w: {"outcome": outcomes[w], "points": fixed(effect.mean, 2)} for w, effect in judged.items()}
+        row |= {name: list(outcomes.values()).count(name) for name in ("equivalent", "different", "undecided")}
         rows.append(row)
     return rows
+
+
+def _could_find(found: Effects, main: list[Place]) -> str:
+    """Return the median over settings and arms of the difference that would have been found with 80% power."""
+    where = [setting(*place) for place in main]
+    return fixed(float(np.median([found["accuracy", w, arm, "true"].could_find for w in where for arm in COMPARED])), 1)
 
 
 def _base_metrics(tables: Tables) -> Iterator[dict[str, Any]]:
@@ -240,29 +212,31 @@ def _kept(late: pd.DataFrame) -> list[dict[str, Any]]:
     return rounded(rows, agreement=3, kappa=3)
 
 
-def _control(tables: Tables) -> Iterator[dict[str, str]]:
+def _control(tables: Tables, found: Effects) -> Iterator[dict[str, Any]]:
     """Yield the cells of the positive control: accuracies, and differences jointly at 95%."""
-    found = findings(tables)
     for cell in control_cells(tables):
-        table = 100 * controlled(tables, cell)
+        table, where = 100 * controlled(tables, cell), in_words(cell)
+        others = {other: found["accuracy", where, "true", other].estimate for other in ("complement", "random")}
         yield {
             "cell": setting(*cell[:2]),
             "samples": str(cell[2]),
             "noise": f"{cell[3]:g}",
             **{arm: fixed(table[arm].mean(), 1) for arm in CONTROL_ARMS},
-            **{f"less_{other}": found[f"control {other} {_cell(cell)}"].text for other in ("complement", "random")},
+            **{f"minus_{other}": estimate for other, estimate in others.items()},
         }
 
 
-def _seen(tables: Tables) -> dict[str, Any]:
-    """Count the cells of the positive control in which the true decomposition is seen to be the better one."""
-    found = findings(tables)
-    cells = control_cells(tables)
-    counts = {
-        other: sum(found[f"control {other} {_cell(cell)}"].sign == "more" for cell in cells)
-        for other in ("complement", "random")
-    }
-    return {**counts, "of": len(cells), "all": counts["complement"] == len(cells)}
+def _seen(found: Effects) -> dict[str, Any]:
+    """Count the cells of the positive control in which the true decomposition is seen to be the better one.
+
+    With what was looked for in vain in the others.
+    """
+    asked = found.among("the positive control")
+    better = {other: [e.low > 0 for e in asked if e.second == other] for other in ("complement", "random")}
+    counts = {other: sum(seen) for other, seen in better.items()}
+    unseen, cells = [e for e in asked if not e.low > 0], len(better["complement"])
+    unclear = sought(unseen, 1) if unseen else None
+    return {**counts, "of": cells, "all": counts["complement"] == cells, "unseen": unclear}
 
 
 def _tuning(tuning: pd.DataFrame) -> list[dict[str, str]]:
@@ -375,7 +349,7 @@ def _accuracy_figure(tables: Tables) -> Figure:
 
 
 def _differences_figure(tables: Tables) -> Figure:
-    """Draw accuracy less that under the true decomposition, paired by population, with simultaneous limits."""
+    """Draw accuracy minus that under the true decomposition, paired by population, with simultaneous limits."""
     from fedstat.report.figures import style
 
     arms = ("static", "dynamic", "dynamic, code", "random, every round")
@@ -394,13 +368,13 @@ def _differences_figure(tables: Tables) -> Figure:
                 axis.vlines(
                     at, values[i].mean(axis=0) - half[i], values[i].mean(axis=0) + half[i], color="0.45", lw=0.7
                 )
-            axis.axhspan(-1, 1, color="0.93", lw=0, zorder=0)
+            axis.axhspan(-MARGIN, MARGIN, color="0.93", lw=0, zorder=0)
             axis.axhline(0, color="0.6", lw=0.6, zorder=0)
             axis.set_yscale("symlog", linthresh=1.0, linscale=0.8)
             axis.set_yticks([-30, -10, -3, -1, 0, 1, 3, 10], ["−30", "−10", "−3", "−1", "0", "1", "3", "10"])
             axis.set_yticks([], minor=True)
             axis.set_ylim(-40, 15)
-        figure.supylabel("test accuracy less that under\nthe true decomposition, points", fontsize=8)
+        figure.supylabel("test accuracy minus that under\nthe true decomposition, points", fontsize=8)
         figure.supxlabel("round", fontsize=8)
         _legend(figure, arms)
     return figure
@@ -430,24 +404,24 @@ def _kept_figure(tables: Tables) -> Figure:
 
 
 def _control_figure(tables: Tables) -> Figure:
-    """Draw the true decomposition's accuracy less that of a wrong one, where units are identified."""
+    """Draw the true decomposition's accuracy minus that of a wrong one, where units are identified."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import style
 
-    found, cells = findings(tables), control_cells(tables)
+    found, cells = effects(tables), control_cells(tables)
     with style():
         figure, axis = plt.subplots(figsize=(76 / 25.4, 0.9 + 0.4 * len(cells)), layout="constrained")
         for height, cell in enumerate(cells):
             for shift, other, mark, fill in ((-0.13, "complement", "o", "black"), (0.13, "random", "s", "white")):
-                f = found[f"control {other} {_cell(cell)}"]
-                axis.plot([f.low, f.high], [height + shift] * 2, color="black", lw=0.9)
-                axis.plot(f.mean, height + shift, mark, color="black", mfc=fill, ms=3.8,
-                          label=f"less {other}" if height == 0 else None)  # fmt: skip
+                e = found["accuracy", in_words(cell), "true", other]
+                axis.plot([e.low, e.high], [height + shift] * 2, color="black", lw=0.9)
+                axis.plot(e.mean, height + shift, mark, color="black", mfc=fill, ms=3.8,
+                          label=f"minus {other}" if height == 0 else None)  # fmt: skip
         axis.axvline(0, color="0.6", lw=0.6)
         names = [f"α = {alpha:g}, n = {n},\nnoise {noise:g}" for _, alpha, n, noise in cells]
         axis.set_yticks(range(len(cells)), names)
         axis.set_ylim(len(cells) - 0.5, -0.5)
-        axis.set_xlabel("accuracy, the true decomposition\nless a wrong one, points")
+        axis.set_xlabel("accuracy, the true decomposition\nminus a wrong one, points")
         axis.legend(fontsize=7, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure

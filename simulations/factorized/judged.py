@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -11,39 +12,31 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import Design
-from fedstat.inference.intervals.family import unmoderated_because
+from fedstat.inference.intervals.design import overlap_ratio
 from simulations.beside import beside_printed
-from simulations.estimates import Estimate, joint_of
+from simulations.effects import LEVEL, Effects, Question, above_all
 from simulations.factorized.arms import ARMS, FACTORIZED, READINGS
 from simulations.factorized.cells import Cell
 from simulations.published import printed
 
-#: Every seed draws its samples from the same images, and deals them to new clients.
-DESIGN = Design(clients="new", data="drawn")
+#: Every seed draws 2,400 training images anew from the same ones, and deals them to new clients. On one data set all
+#: clients test on the same 400 images, and two seeds have .37 of their images in common; in domains all seeds have the
+#: same 1,000 test images, and it is .48. By whether clients belong to domains; at desk scale.
+DESIGNS = {
+    domains: Design(clients="new", data="resplit", test_to_train=overlap_ratio(test, 2400, common))
+    for domains, test, common in ((False, 400, 0.37), (True, 1000, 0.48))
+}
+ACCURACY, AT_THE_END = "accuracy", "accuracy at the last round"
+LABELS = "permuted labels against standard ones"
+Pairs = list[tuple[str, str]]
 EARLIER = ("FedAvg", "FedProx", "Clustered-FL", "Per-FedAvg", "FedFOMO", "pFedPara")
 YARDSTICKS = ("Stand-Alone", "FedAvg")
-#: Points of accuracy that count as none where permuted labels are compared with standard ones.
+#: Points of accuracy that count as none where permuted labels are compared with standard ones; fixed before the runs.
 MARGIN = 1.0
 #: Seeds behind the paper's means.
 PRINTED_SEEDS = 3
 _WHERE = ["data", "partition", "labels"]
 _PRINTED = {"cifar10": "CIFAR-10", "svhn": "SVHN"}
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Differences in points that hold together, and whether their variances were moderated.
-
-    Attributes
-    ----------
-    estimates : mapping of (str, str) to (float, float, float)
-        Of each pair, first less second: mean, low, high.
-    moderated : bool
-        See `fedstat.inference.simultaneous`.
-    """
-
-    estimates: Mapping[tuple[str, str], Estimate]
-    moderated: bool
 
 
 def cells(tables: Tables) -> list[Cell]:
@@ -68,43 +61,86 @@ def per_seed(tables: Tables, cell: Cell, metric: str = "accuracy") -> pd.DataFra
     return table[[arm for arm in ARMS if arm in table]] * (1 if metric == "log_loss" else 100)
 
 
-def judge(table: pd.DataFrame, pairs: list[tuple[str, str]]) -> Judged:
-    """Compare pairs of columns, paired on seeds, with 95% intervals that hold for all of them together."""
-    runs = table.dropna(axis=1).to_numpy().T
-    return Judged(joint_of(table, pairs, DESIGN, moderated="auto"), not unmoderated_because(runs, DESIGN))
+def at_last_round(tables: Tables, cell: Cell) -> pd.DataFrame:
+    """Return accuracies after a cell's last round in per cent: one row per seed, one column per arm."""
+    rows = of_cell(tables["curves"], cell)
+    return 100 * rows[rows["round"] == rows["round"].max()].pivot(index="seed", columns="arm", values="accuracy")
 
 
-def differences(tables: Tables, cell: Cell) -> Judged:
-    """Compare Factorized-FL with Stand-Alone and FedAvg, and every earlier method with Stand-Alone, in one cell."""
-    table = per_seed(tables, cell)
-    pairs = [(arm, yardstick) for arm in FACTORIZED for yardstick in YARDSTICKS]
-    return judge(table, [*pairs, *((arm, "Stand-Alone") for arm in EARLIER if arm in table)])
+def effects(tables: Tables) -> Effects:
+    """Return the differences of accuracy: of Factorized-FL, of the earlier methods, of labels, as printed, at the end.
+
+    Cells of one data set and domains are families of their own, as they are tables of the paper's; the order of all
+    printed methods is a question for each cell.
+    """
+    return Effects(question for question in _questions(tables) if any(question.pairs.values()))
 
 
-def robustness(tables: Tables) -> Judged:
-    """Compare every arm under permuted labels with itself under standard ones, on the same samples."""
-    both: dict[str, pd.Series] = {}
-    pairs = []
+def _questions(tables: Tables) -> Iterator[Question]:
+    for domains, where in ((False, "on one data set"), (True, "in domains")):
+        some = [cell for cell in cells(tables) if cell.domains == domains]
+        values, last = ({key(cell): read(tables, cell) for cell in some} for read in (per_seed, at_last_round))
+        asked: dict[str, Callable[[pd.DataFrame], Pairs]] = {
+            f"Factorized-FL against Stand-Alone and FedAvg, {where}": lambda _: list(product(FACTORIZED, YARDSTICKS)),
+            f"the earlier methods against Stand-Alone, {where}": lambda table: [
+                (arm, "Stand-Alone") for arm in EARLIER if arm in table
+            ],
+        }
+        for words, pairs in asked.items():
+            yield _question(words, ACCURACY, values, {name: pairs(table) for name, table in values.items()}, domains)
+        words = f"Factorized-FL against FedAvg at the last round, {where}"
+        yield _question(
+            words, AT_THE_END, last, {name: [(arm, "FedAvg") for arm in FACTORIZED] for name in last}, domains
+        )
+        for name, table in values.items():
+            known = {pair for pairs in asked.values() for pair in pairs(table)}
+            pairs = [pair for pair in as_printed(table) if not {pair, pair[::-1]} & known]
+            yield _question(f"the order of the methods, {name}", ACCURACY, {name: table}, {name: pairs}, domains)
+    yield _labels(tables)
+
+
+def _labels(tables: Tables) -> Question:
+    """Ask of every arm whether permuted labels change it, on the same samples."""
+    values, pairs = {}, {}
     for cell in cells(tables):
-        standard = Cell(cell.data, cell.partition, "standard")
-        if not cell.permuted or standard not in cells(tables):
-            continue
-        for arm, values in per_seed(tables, cell).items():
-            names = (f"{arm}, {key(cell)}", f"{arm}, {key(standard)}")
-            both |= {names[0]: values, names[1]: per_seed(tables, standard)[arm]}
-            pairs.append(names)
-    return judge(pd.DataFrame(both), pairs)
+        standard = replace(cell, labels="standard")
+        if cell.permuted and standard in cells(tables):
+            both = {labels: per_seed(tables, one) for labels, one in (("permuted", cell), ("standard", standard))}
+            values[f"{cell.data}, {cell.partition}"] = pd.concat(
+                [table.add_suffix(f", {labels}") for labels, table in both.items()], axis=1
+            )
+            pairs[f"{cell.data}, {cell.partition}"] = [
+                (f"{arm}, permuted", f"{arm}, standard") for arm in both["permuted"]
+            ]
+    return _question(LABELS, ACCURACY, values, pairs, False)
+
+
+def _question(
+    words: str, metric: str, values: dict[str, pd.DataFrame], pairs: Mapping[str, Pairs], domains: bool
+) -> Question:
+    return Question(words, metric, values, pairs, DESIGNS[domains], "points")
+
+
+def as_printed(table: pd.DataFrame) -> Pairs:
+    """Return the pairs of methods whose order the paper's table gives: readings of Factorized-FL it does not."""
+    readings = {arm: arm.rpartition(", ")[2] for arm in FACTORIZED}
+    return [(a, b) for a, b in combinations(table, 2) if {readings.get(a), readings.get(b)} != set(READINGS)]
+
+
+def above_both(found: Effects, run: Sequence[Cell]) -> dict[tuple[str, Cell], float]:
+    """Return the adjusted p-value of "it is above Stand-Alone and above FedAvg", by arm of Factorized-FL and cell."""
+    claims = {
+        f"{arm}: {key(cell)}": [found[ACCURACY, key(cell), arm, other] for other in YARDSTICKS]
+        for arm in FACTORIZED
+        for cell in run
+    }
+    return dict(zip(((arm, cell) for arm in FACTORIZED for cell in run), above_all(claims).values(), strict=True))
 
 
 def works(tables: Tables) -> dict[str, list[Cell]]:
     """Return the cells in which each arm of Factorized-FL is above Stand-Alone and above FedAvg, as its paper says."""
-    found: dict[str, list[Cell]] = {arm: [] for arm in FACTORIZED}
-    for cell in cells(tables):
-        estimates = differences(tables, cell).estimates
-        for arm in FACTORIZED:
-            if all(estimates[arm, yardstick][1] > 0 for yardstick in YARDSTICKS):
-                found[arm].append(cell)
-    return found
+    p = above_both(effects(tables), cells(tables))
+    return {arm: [cell for cell in cells(tables) if p[arm, cell] < 1 - LEVEL] for arm in FACTORIZED}
 
 
 def of_paper(cell: Cell) -> pd.DataFrame:
@@ -136,15 +172,19 @@ def earlier_as_printed() -> tuple[int, int]:
     return above, of
 
 
-def agreement(tables: Tables, cell: Cell, reading: str) -> dict[str, Any] | None:
+def agreement(tables: Tables, found: Effects, cell: Cell, reading: str) -> dict[str, Any] | None:
     """Return the paper's values of a cell beside ours with Factorized-FL in one reading; None without such a cell."""
     table = per_seed(tables, cell)
     theirs = of_paper(cell)
-    ours = table[[arm for arm in table if arm not in FACTORIZED or arm.endswith(reading)]]
-    ours = ours.rename(columns={arm: method_of(arm) for arm in ours})
+    arms = {method_of(arm): arm for arm in table if arm not in FACTORIZED or arm.endswith(reading)}
     if theirs.empty:
         return None
-    return beside_printed(theirs.loc[[m for m in theirs.index if m in ours]], ours, control="FedAvg")
+    return beside_printed(
+        theirs.loc[[m for m in theirs.index if m in arms]],
+        pd.DataFrame({method: table[arm] for method, arm in arms.items()}),
+        control="FedAvg",
+        difference=lambda a, b: found[ACCURACY, key(cell), arms[a], arms[b]],
+    )
 
 
 def method_of(arm: str) -> str:

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import median
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of
+from simulations.effects import LEVEL, Effect, Effects, to_the_better
+from simulations.estimates import mean_of
 from simulations.factorized.arms import ARMS, FACTORIZED, READINGS
 from simulations.factorized.cells import Cell
 from simulations.factorized.judged import (
+    ACCURACY,
+    AT_THE_END,
     EARLIER,
+    LABELS,
     MARGIN,
     YARDSTICKS,
-    Judged,
+    above_both,
     agreement,
     cells,
-    differences,
     earlier_as_printed,
+    effects,
     key,
     megabytes,
     method_of,
-    of_cell,
     of_paper,
     per_seed,
     printed_costs,
-    robustness,
-    works,
 )
 from simulations.factorized.pictures import drawn, title
-from simulations.showing import NONE, fixed, rounded
+from simulations.showing import NONE, fixed, rounded, sought
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,36 +53,50 @@ NAMES = {
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
-    """Return each cell's differences, with intervals that hold together in it, and what permuting labels changes."""
-    found = {}
+    """Return the differences that the chapter's table shows, and what permuting labels changes."""
+    known, found = effects(tables), {}
     for cell in cells(tables):
-        for (first, second), estimate in differences(tables, cell).estimates.items():
-            what = f"accuracy of {first} less {second}, {key(cell)} labels"
-            found[f"{first} less {second}: {key(cell)}"] = Finding.of(what, estimate, unit=" points", digits=1)
-    for (first, _), estimate in robustness(tables).estimates.items():
-        what = f"accuracy with permuted labels less with standard ones: {first}"
-        found[f"robust: {first}"] = Finding.of(what, estimate, unit=" points", digits=1)
+        for first, second in _pairs(known, cell):
+            what = f"accuracy of {first} minus {second}, {key(cell)} labels"
+            effect = known[ACCURACY, key(cell), first, second]
+            found[f"{first} - {second}: {key(cell)}"] = Finding.of(what, effect, digits=1)
+    for effect in known.among(LABELS):
+        arm = effect.first.removesuffix(", permuted")
+        what = f"accuracy with permuted labels minus that with standard ones: {arm}, {effect.setting}"
+        found[f"robust: {arm}, {effect.setting}"] = Finding.of(what, effect, digits=1)
     return found
+
+
+def _pairs(known: Effects, cell: Cell) -> list[tuple[str, str]]:
+    """Return the pairs of the chapter's table of differences that ran in a cell."""
+    pairs = [(arm, yardstick) for yardstick in YARDSTICKS for arm in FACTORIZED]
+    pairs += [(arm, "Stand-Alone") for arm in EARLIER]
+    return [pair for pair in pairs if (ACCURACY, key(cell), *pair) in known]
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return accuracies and costs beside the paper's, differences, and where the method works as its paper says."""
     run = cells(tables)
-    judged = {key(cell): differences(tables, cell) for cell in run}
+    known = effects(tables)
+    leads = [
+        to_the_better(known[ACCURACY, key(cell), arm, other] for other in YARDSTICKS)
+        for cell, arm in product(run, FACTORIZED)
+    ]
     return {
         "cells": [{"key": key(cell), "title": title(cell), "private": cell.permuted} for cell in run],
         "accuracy": [_row(tables, run, arm, "accuracy", 1) for arm in ARMS],
         "balanced": [_row(tables, run, arm, "balanced_accuracy", 1) for arm in ARMS],
         "log_loss": [_row(tables, run, arm, "log_loss", 2) for arm in ARMS],
         "majority": {key(cell): fixed(per_seed(tables, cell, "majority_share").mean().mean(), 1) for cell in run},
-        "agreement": _agreements(tables, run),
-        "differences": _differences(judged),
-        "moderated": sum(one.moderated for one in judged.values()),
-        "robust": _robust(robustness(tables), run),
+        "agreement": _agreements(tables, known, run),
+        "differences": _differences(known, run),
+        "together": _together(known),
+        "robust": _robust(known, run),
         "margin": fixed(MARGIN, 0),
-        "half": fixed(_half_width(judged), 1),
-        "last": _last(tables, run),
-        **_where_it_works(tables, run),
+        "unfound": sought(leads, 1) | {"lead": fixed(float(np.max([e.high for e in leads])), 1)},
+        "robust_unfound": sought([e for e in known.among(LABELS) if e.outcome(MARGIN) == "undecided"], 1),
+        "last": _last(known, run),
+        **_where_it_works(known, run),
         "costs": _costs(tables, run, config["clients"]),
         "close": f"{100 * CLOSE:g}%",
         "tuning": _tuning(tables),
@@ -88,7 +105,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": int(tables["values"]["seed"].nunique()),
         "images": _images(tables),
         "tuned_at": title(Cell(*config["tuned_at"])),
-        "proof": _proof(tables, run, config),
+        "proof": _proof(tables, known, run, config),
     }
 
 
@@ -97,7 +114,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
     return {"rounds": drawn(tables, "round"), "bytes": drawn(tables, "megabytes")}
 
 
-def _proof(tables: Tables, run: Sequence[Cell], config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _proof(tables: Tables, known: Effects, run: Sequence[Cell], config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the experiment that the paper's claim stands or falls with: permuted labels, where rates were tuned.
 
     Where labels are permuted, FedAvg keeps its head with the client.
@@ -107,7 +124,7 @@ def _proof(tables: Tables, run: Sequence[Cell], config: Mapping[str, Any]) -> li
         return []
     rivals = {"Stand-Alone": "Local", "FedAvg": "a private head"}
     short = {arm: arm.removeprefix("Factorized-FL ") for arm in FACTORIZED}
-    names = {f"{a} less {b}: {key(cell)}": f"{short[a]}, less {rivals[b]}" for a in FACTORIZED for b in rivals}
+    names = {f"{a} - {b}: {key(cell)}": f"{short[a]} minus {rivals[b]}" for a in FACTORIZED for b in rivals}
     said = of_paper(cell)["value"]
     wanted = {"Stand-Alone": "Local", "FedAvg": "private head", "Factorized-FL α": "α", "Factorized-FL β": "β"}
     return [
@@ -116,7 +133,7 @@ def _proof(tables: Tables, run: Sequence[Cell], config: Mapping[str, Any]) -> li
             f"{config['rounds']} rounds, {int(tables['values']['seed'].nunique())} seeds",
             "findings": list(names),
             "names": names,
-            "beside": [found for reading in READINGS if (found := agreement(tables, cell, reading))],
+            "beside": [found for reading in READINGS if (found := agreement(tables, known, cell, reading))],
             "printed": ", ".join(f"{word} {fixed(said[name], 1)}" for name, word in wanted.items() if name in said),
         }
     ]
@@ -136,102 +153,88 @@ def _row(tables: Tables, run: Sequence[Cell], arm: str, metric: str, digits: int
     return row
 
 
-def _agreements(tables: Tables, run: Sequence[Cell]) -> list[dict[str, Any]]:
+def _agreements(tables: Tables, known: Effects, run: Sequence[Cell]) -> list[dict[str, Any]]:
     """Return the three answers for each cell and reading."""
     found = []
     for cell in run:
         for reading in READINGS:
-            if one := agreement(tables, cell, reading):
+            if one := agreement(tables, known, cell, reading):
                 found.append({"title": title(cell), "reading": reading, "first": reading == READINGS[0], **one})
     return found
 
 
-def _differences(judged: Mapping[str, Judged]) -> list[dict[str, Any]]:
+def _together(known: Effects) -> list[dict[str, Any]]:
+    """Return the questions of the chapter's table of differences, and how many intervals of each hold together."""
+    together = {effect.question: effect.together for effect in known.values() if effect.metric == ACCURACY}
+    shown = ("Factorized-FL", "the earlier methods")
+    return [{"question": words, "of": of} for words, of in together.items() if words.startswith(shown)]
+
+
+def _differences(known: Effects, run: Sequence[Cell]) -> list[dict[str, Any]]:
     """Tabulate pairs by cell, with the sign of each."""
-    pairs = [(arm, yardstick) for yardstick in YARDSTICKS for arm in FACTORIZED]
-    pairs += [(arm, "Stand-Alone") for arm in EARLIER]
+    pairs = dict.fromkeys(pair for cell in run for pair in _pairs(known, cell))
     rows = []
     for first, second in pairs:
         row: dict[str, Any] = {"first": first, "second": second}
-        for cell, one in judged.items():
-            estimate = one.estimates.get((first, second))
-            row[cell] = NONE if estimate is None else rounded([{"one": estimate}], one=1)[0]["one"]
-            row[f"sign {cell}"] = "" if estimate is None else _sign(*estimate[1:])
+        for cell in run:
+            effect = known.get((ACCURACY, key(cell), first, second))
+            row[key(cell)] = rounded([{"one": effect and effect.estimate}], one=1)[0]["one"]
+            row[f"sign {key(cell)}"] = _sign(effect) if effect else ""
         rows.append(row)
     return rows
 
 
-def _half_width(judged: Mapping[str, Judged]) -> float:
-    """Return the median half-width, in points, of Factorized-FL's differences to both yardsticks."""
-    limits = [one.estimates[arm, other] for one in judged.values() for arm in FACTORIZED for other in YARDSTICKS]
-    return median((high - low) / 2 for _, low, high in limits)
-
-
-def _last(tables: Tables, run: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Return by how many points each arm of Factorized-FL is above FedAvg at the last round, by cell, not adjusted."""
-    rows = []
-    for cell in run:
-        curves = of_cell(tables["curves"], cell)
-        wide = 100 * curves[curves["round"] == curves["round"].max()].pivot(
-            index="seed", columns="arm", values="accuracy"
-        )
-        for arm in FACTORIZED:
-            d = difference_of(wide[arm], wide["FedAvg"])
-            rows.append({"arm": arm, "title": title(cell), "ahead": d.mean > 0, "estimate": (d.mean, d.low, d.high)})
+def _last(known: Effects, run: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Return by how many points each arm of Factorized-FL is above FedAvg at the last round, by cell."""
+    found = [(cell, known[AT_THE_END, key(cell), arm, "FedAvg"]) for cell in run for arm in FACTORIZED]
+    rows = [{"arm": e.first, "title": title(cell), "ahead": e.mean > 0, "estimate": e.estimate} for cell, e in found]
     return rounded(rows, estimate=1)
 
 
-def _sign(low: float, high: float) -> str:
-    return "+" if low > 0 else "−" if high < 0 else ""
+def _sign(effect: Effect) -> str:
+    return "+" if effect.low > 0 else "−" if effect.high < 0 else ""
 
 
-def _robust(judged: Judged, run: Sequence[Cell]) -> list[dict[str, Any]]:
+def _robust(known: Effects, run: Sequence[Cell]) -> list[dict[str, Any]]:
     """Tabulate what permuting labels changes, whether it is equivalent, different or undecided, and as printed."""
     rows = []
-    said = {key(cell): of_paper(cell)["value"] for cell in run}
-    for (first, second), estimate in judged.estimates.items():
-        _, low, high = estimate
-        outcome = "different" if _sign(low, high) else "undecided"
-        if max(-low, high) < MARGIN:
-            outcome = "equivalent"
-        arm = next(arm for arm in ARMS if first.startswith(f"{arm}, "))
-        there, standard, method = first.removeprefix(f"{arm}, "), second.removeprefix(f"{arm}, "), method_of(arm)
-        change = float("nan")
-        if method in said[there].index:
-            change = said[there][method] - said[standard][method]
-        row = {"arm": arm, "partition": there.split(", ")[1], "estimate": estimate, "outcome": outcome}
-        rows.append(row | {"printed": fixed(change, 1)})
+    for effect in known.among(LABELS):
+        arm, (data, partition) = effect.first.removesuffix(", permuted"), effect.setting.split(", ")
+        there, standard = (
+            next(of_paper(c)["value"] for c in run if (c.data, c.partition, c.labels) == (data, partition, labels))
+            for labels in ("permuted", "standard")
+        )
+        method = method_of(arm)
+        change = there[method] - standard[method] if method in there.index else float("nan")
+        rows.append(
+            {"arm": arm, "partition": partition, "estimate": effect.estimate, "outcome": effect.outcome(MARGIN),
+             "printed": fixed(change, 1)}
+        )  # fmt: skip
     return rounded(rows, estimate=1)
 
 
-def _where_it_works(tables: Tables, run: Sequence[Cell]) -> dict[str, Any]:
-    """Return in which cells each arm of Factorized-FL is above both yardsticks, and above Stand-Alone alone."""
-    found = works(tables)
+def _where_it_works(known: Effects, run: Sequence[Cell]) -> dict[str, Any]:
+    """Return in which cells each arm of Factorized-FL is above both yardsticks, and how often above each."""
+    p = above_both(known, run)
+    found = {arm: [cell for cell in run if p[arm, cell] < 1 - LEVEL] for arm in FACTORIZED}
     counts = [{"arm": arm, "cells": [title(cell) for cell in some], "of": len(run)} for arm, some in found.items()]
-    estimates = [differences(tables, cell).estimates for cell in run]
-    ahead = {
-        arm: {
-            second: {
-                "more": sum(e[arm, second][1] > 0 for e in estimates),
-                "less": sum(e[arm, second][2] < 0 for e in estimates),
-            }
-            for second in YARDSTICKS
-        }
-        for arm in FACTORIZED
-    }
-    permuted = [e for cell, e in zip(run, estimates, strict=True) if cell.permuted]
-    below = [(arm, e[arm, "Stand-Alone"]) for e in permuted for arm in EARLIER if (arm, "Stand-Alone") in e]
+
+    def signs(pairs: Iterable[tuple[Cell, str, str]]) -> dict[str, int]:
+        every = [_sign(known[ACCURACY, key(cell), a, b]) for cell, a, b in pairs]
+        return {"of": len(every), "more": every.count("+"), "less": every.count("−")}
+
+    ahead = {arm: {other: signs((cell, arm, other) for cell in run) for other in YARDSTICKS} for arm in FACTORIZED}
+    permuted = [(cell, *pair) for cell in run if cell.permuted for pair in _pairs(known, cell)]
+    earlier = [(cell, arm, other) for cell, arm, other in permuted if arm in EARLIER]
+    above, of = earlier_as_printed()
     return {
         "works": counts,
+        "claims": len(p),
         "anywhere": any(found.values()),
         "ahead": ahead,
-        "earlier": {
-            "of": len(below),
-            "above": sum(low > 0 for _, (_, low, _) in below),
-            "below": sum(high < 0 for _, (_, _, high) in below),
-            "printed_above": earlier_as_printed()[0],
-            "printed_of": earlier_as_printed()[1],
-        },
+        "earlier": signs(earlier)
+        | sought([known[ACCURACY, key(cell), a, b] for cell, a, b in earlier], 1)
+        | {"printed_above": above, "printed_of": of},
     }
 
 

@@ -10,27 +10,38 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
-from simulations.estimates import Estimate, difference_of, margin_of, mean_of, outcome_of
+from simulations.effects import Effects
+from simulations.estimates import mean_of
 from simulations.feddecomp import papers
-from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
-from simulations.feddecomp.per_seed import LOG_LOSS, Layout, against_all, by_seed, layouts, moved, question
+from simulations.feddecomp.cells import ARMS, CODE, TEXT
+from simulations.feddecomp.effects import (
+    CONTROLS,
+    MARGIN,
+    OTHERS,
+    READINGS,
+    above_both,
+    effects,
+    over_better,
+    setting,
+)
+from simulations.feddecomp.per_seed import LOG_LOSS, Layout, by_seed, layouts, moved
 from simulations.feddecomp.runs import BEST
 from simulations.feddecomp.study import SPREAD, rate_arm
 from simulations.feddecomp.told import findings, prefix
 from simulations.published import printed
-from simulations.showing import NONE, fixed, mean_sd, rounded
+from simulations.showing import NONE, fixed, mean_sd, rounded, sought
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["figures", "findings", "numbers"]
+__all__ = ["effects", "figures", "findings", "numbers"]
 
 PER_CENT = (0.0, 100.0)
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of the chapter, those of each world in a record of its own."""
-    setup, found = config["setup"], findings(tables)
+    setup, found, every = config["setup"], findings(tables), effects(tables)
     return {
         "arms": [{"arm": arm, "words": words} for arm, words in ARMS.items()],
         "setup": {key: setup[key] for key in ("clients", "train", "held_out", "rounds", "last", "batch", "epochs")}
@@ -38,7 +49,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": {"all": config["seeds"], "few": config["few"], "tuning": config["tuning_seeds"]},
         "tuned": {"rounds": config["tuning_rounds"], "at": f"{config['tuned_at']:g}", "grid": len(config["rates"]) > 1},
         "worlds": [
-            _world(tables, found, layout, world)
+            _world(tables, found, every, layout, world)
             for layout, world in zip(layouts(tables), config["worlds"], strict=True)
         ],
         "proof": papers.proof(tables, config),
@@ -52,7 +63,9 @@ def figures(tables: Tables) -> dict[str, Figure]:
     return draw(tables)
 
 
-def _world(tables: Tables, found: Mapping[str, Finding], layout: Layout, world: Mapping[str, Any]) -> dict[str, Any]:
+def _world(
+    tables: Tables, found: Mapping[str, Finding], every: Effects, layout: Layout, world: Mapping[str, Any]
+) -> dict[str, Any]:
     data = world["printed"]
     wide, best = (by_seed(tables, layout, layout.first, metric) for metric in ("accuracy", BEST))
     return {
@@ -65,8 +78,11 @@ def _world(tables: Tables, found: Mapping[str, Finding], layout: Layout, world: 
         "accuracy": _accuracy(tables, layout, "accuracy"),
         "best": _accuracy(tables, layout, BEST),
         "metrics": [{"dirichlet": f"{a:g}", "rows": _metrics(tables, layout, a)} for a in layout.main],
-        "question": _question(tables, layout),
-        "differences": [_differences(tables, layout, a) for a in layout.every],
+        "margin": f"{MARGIN:g}",
+        "together": len(layout.main) * len(OTHERS) * len(READINGS),
+        "question": _question(every, layout),
+        "above_both": {name: _above_both(every, layout, arm) for name, arm in _SHORT.items()},
+        "differences": [_differences(every, layout, a) for a in layout.every],
         "table_1": papers.table_1(tables, layout, data),
         "table_2": papers.table_2(wide, layout, data),
         "table_3": papers.table_3(best, data),
@@ -108,51 +124,65 @@ def _metric_row(arm: str, wide: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     return row
 
 
-def _outcome(a: pd.Series, b: pd.Series, estimate: Estimate, width: float, of: int) -> str:
-    both = pd.concat([a, b], axis=1).dropna()
-    return outcome_of(both.iloc[:, 0], both.iloc[:, 1], estimate, width, 0.05 / of)
+_SHORT = {"code": CODE, "text": TEXT}
 
 
-def _question(tables: Tables, layout: Layout) -> list[dict[str, str]]:
-    """Tabulate FedDecomp less Local and FedAvg, with outcome and the correlation that pairing achieved."""
-    estimates = question(tables, layout)
+def _question(every: Effects, layout: Layout) -> list[dict[str, str]]:
+    """Tabulate FedDecomp − Local and − FedAvg, with outcome and the correlation that pairing achieved."""
     rows = []
-    for (arm, other, a), estimate in estimates.items():
-        wide = by_seed(tables, layout, a)
-        both = wide[[arm, other]].dropna()
-        rows.append(
-            {
-                "dirichlet": f"{a:g}", "arm": arm, "other": other, "difference": estimate,
-                "outcome": _outcome(wide[arm], wide[other], estimate, margin_of(wide), len(estimates)),
-                "correlation": fixed(difference_of(both[arm], both[other]).correlation, 2),
-            }
-        )  # fmt: skip
+    for a in layout.main:
+        for arm in READINGS:
+            for other in CONTROLS:
+                effect = every["accuracy", setting(layout, a), arm, other]
+                rows.append(
+                    {
+                        "dirichlet": f"{a:g}", "arm": arm, "other": other, "difference": effect.estimate,
+                        "outcome": effect.outcome(MARGIN), "correlation": fixed(effect.correlation, 2),
+                    }
+                )  # fmt: skip
     return rounded(rows, difference=1)
 
 
-def _differences(tables: Tables, layout: Layout, dirichlet: float) -> dict[str, Any]:
-    """Tabulate both readings less every other arm of Table 1, limits joint over all at a concentration."""
-    found = against_all(tables, layout, dirichlet)
-    wide = by_seed(tables, layout, dirichlet)
-    width = margin_of(wide)
-    rows: list[dict[str, Any]] = []
-    for other in (arm for arm in ARMS if arm not in (CODE, TEXT)):
-        row: dict[str, Any] = {"other": other}
-        for name, arm in (("code", CODE), ("text", TEXT)):
-            row[name] = found[arm, other]
-            row[f"{name}_outcome"] = _outcome(wide[arm], wide[other], found[arm, other], width, len(found))
-        rows.append(row)
-    counts = {
-        name: {
-            "above": sum(low > 0 for (one, _), (_, low, _) in found.items() if one == arm),
-            "below": sum(high < 0 for (one, _), (_, _, high) in found.items() if one == arm),
-            "of": len(rows),
-        }
-        for name, arm in (("code", CODE), ("text", TEXT))
-    }
+def _above_both(every: Effects, layout: Layout, arm: str) -> dict[str, Any]:
+    """Say where a reading is above both controls, and what is shown of it over the better one where it is not."""
+    shown = {n: [f"{a:g}" for one, a in above_both(every, layout, n) if one == arm] for n in layout.samples}
+    first = shown[layout.train]
     return {
-        "dirichlet": f"{dirichlet:g}", "rows": rounded(rows, code=1, text=1), "margin": fixed(width, 1),
-        "pairs": len(found), "seeds": len(wide[list(ARMS)].dropna()), "counts": counts,
+        "at": first,
+        "not": [
+            {"dirichlet": f"{a:g}", "other": effect.second, **sought([effect], 1)}
+            for a in layout.main
+            if f"{a:g}" not in first
+            for effect in [over_better(every, layout, arm, a)]
+        ],
+        "sizes": [f"{n} at {a}" for n, some in shown.items() for a in some],
+    }
+
+
+def _differences(every: Effects, layout: Layout, dirichlet: float) -> dict[str, Any]:
+    """Tabulate both readings − every other arm of Table 1."""
+    where = setting(layout, dirichlet)
+    others = [arm for arm in ARMS if arm not in READINGS]
+    found = {(name, other): every["accuracy", where, arm, other] for other in others for name, arm in _SHORT.items()}
+    rows = [
+        {
+            "other": other,
+            **{name: found[name, other].estimate for name in _SHORT},
+            **{f"{name}_outcome": found[name, other].outcome(MARGIN) for name in _SHORT},
+        }
+        for other in others
+    ]
+    counts = {}
+    for name in _SHORT:
+        own = [found[name, other] for other in others]
+        counts[name] = {
+            "above": sum(effect.low > 0 for effect in own),
+            "below": sum(effect.high < 0 for effect in own),
+            **sought([effect for effect in own if effect.low <= 0 <= effect.high], 1),
+        }
+    return {
+        "dirichlet": f"{dirichlet:g}", "rows": rounded(rows, code=1, text=1), "of": len(others), "counts": counts,
+        "seeds": found["code", "Local"].seeds, "main": dirichlet in layout.main,
     }  # fmt: skip
 
 
@@ -213,7 +243,7 @@ def _paper_rate(tables: Tables, found: Mapping[str, Finding], layout: Layout) ->
     for a in layout.main:
         wide = by_seed(tables, layout, a)
         for arm in (arm for arm in (CODE, TEXT) if rate_arm(arm) in wide):
-            less = {o: found.get(f"{start}{rate_arm(arm)} less {o}, {a:g}") for o in QUESTION[:2]}
+            minus = {o: found.get(f"{start}{rate_arm(arm)} − {o}, {a:g}") for o in CONTROLS}
             own = wide.loc[wide["Local"].notna(), [arm, rate_arm(arm)]]
             few = own.loc[own.index.isin(_ran(tables, layout, a, rate_arm(arm)))]
             rows.append(
@@ -221,7 +251,7 @@ def _paper_rate(tables: Tables, found: Mapping[str, Finding], layout: Layout) ->
                     "dirichlet": f"{a:g}", "arm": arm, "tuned": mean_sd(few[arm]),
                     "paper": mean_sd(few[rate_arm(arm)]), "diverged": str(int(few[rate_arm(arm)].isna().sum())),
                     "seeds": str(len(few)),
-                    **{f"less_{o.lower()}": NONE if f is None else f.text for o, f in less.items()},
+                    **{f"minus_{o.lower()}": NONE if f is None else f.text for o, f in minus.items()},
                 }
             )  # fmt: skip
     return rows

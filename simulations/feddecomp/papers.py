@@ -115,9 +115,9 @@ def proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "what": f"FedDecomp in both readings against Local and FedAvg, {layout.world}, Dirichlet {a:g}, "
                 f"{setup['clients']} clients of {setup['train']} training images, {setup['rounds']} rounds of "
                 f"{setup['epochs']} epochs",
-                "findings": [f"{arm} less {other}, {a:g}" for arm in QUESTION[2:] for other in QUESTION[:2]],
+                "findings": [f"{arm} − {other}, {a:g}" for arm in QUESTION[2:] for other in QUESTION[:2]],
                 "names": {
-                    f"{arm} less {other}, {a:g}": f"{arm.removeprefix('FedDecomp ')}, less {other}"
+                    f"{arm} − {other}, {a:g}": f"{arm.removeprefix('FedDecomp ')} − {other}"
                     for arm in QUESTION[2:]
                     for other in QUESTION[:2]
                 },

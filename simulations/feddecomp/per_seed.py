@@ -1,23 +1,17 @@
-"""The FedDecomp study's tables by seed and arm, which settings they hold, and intervals that hold together."""
+"""The FedDecomp study's tables by seed and arm, and which settings they hold."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design
-from simulations.estimates import Estimate, by_run, difference_of, joint_of
-from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT, Setup
+from simulations.estimates import by_run
+from simulations.feddecomp.cells import CODE, Setup
 from simulations.feddecomp.study import SIMULTANEOUS, warm_arm
 
-#: Seeds deal the same images anew, and the sentences are about other deals and runs.
-DESIGN = Design(clients="new", data="fixed")
 LOG_LOSS = "log_loss"
 _RANKS = re.compile(r"R_l ([\d.]+), R_c ([\d.]+)$")
 _EPOCHS = re.compile(r"^FedDecomp code, E_lora (\d+)$")
@@ -94,44 +88,6 @@ def by_seed(
     return by_run(rows, "arm") * (1 if metric == LOG_LOSS else 100)
 
 
-def beside_each_other(wide: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Join tables by seed; columns are named "arm @ setting"."""
-    return pd.concat([t.rename(columns=lambda arm, s=s: f"{arm} @ {s}") for s, t in wide.items()], axis=1)
-
-
-def joint(
-    wide: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, moderated: bool | Literal["auto"] = False
-) -> dict[tuple[str, str], Estimate]:
-    """Return differences of pairs of columns, with limits that hold together at 95%, on the seeds that all have."""
-    return joint_of(
-        wide[[*{name: None for pair in pairs for name in pair}]].dropna(), pairs, DESIGN, moderated=moderated
-    )
-
-
-def question(tables: Tables, layout: Layout, metric: str = "accuracy") -> dict[tuple[str, str, float], Estimate]:
-    """Return each reading of FedDecomp less Local and FedAvg at the main concentrations, limits joint over all."""
-    wide = beside_each_other({f"{a:g}": by_seed(tables, layout, a, metric)[list(QUESTION)] for a in layout.main})
-    keys = [(arm, other, a) for a in layout.main for arm in QUESTION[2:] for other in QUESTION[:2]]
-    pairs = [(f"{arm} @ {a:g}", f"{other} @ {a:g}") for arm, other, a in keys]
-    return dict(zip(keys, joint(wide, pairs).values(), strict=True))
-
-
-def over_samples(tables: Tables, layout: Layout) -> dict[tuple[str, str, float, int], Estimate]:
-    """Return the same at every number of training samples, limits joint over all, on the seeds that all sizes have."""
-    sizes = [(a, n) for a in layout.main for n in layout.samples]
-    wide = beside_each_other({f"{a:g} {n}": by_seed(tables, layout, a, train=n)[list(QUESTION)] for a, n in sizes})
-    keys = [(arm, other, a, n) for a, n in sizes for arm in QUESTION[2:] for other in QUESTION[:2]]
-    pairs = [(f"{arm} @ {a:g} {n}", f"{other} @ {a:g} {n}") for arm, other, a, n in keys]
-    return dict(zip(keys, joint(wide, pairs, moderated="auto").values(), strict=True))
-
-
-def single(a: pd.Series, b: pd.Series, of: int) -> Estimate:
-    """Return the difference of two arms on their common seeds, as one of `of` that hold together (Bonferroni)."""
-    both = pd.concat([a, b], axis=1).dropna()
-    found = difference_of(both.iloc[:, 0], both.iloc[:, 1], level=1 - 0.05 / of)
-    return found.mean, found.low, found.high
-
-
 def moved(tables: Tables, layout: Layout, arm: str) -> pd.DataFrame:
     """Return how far sigma and tau moved under an arm, by seed."""
     rows = tables["moved"]
@@ -144,16 +100,3 @@ def spreads(tables: Tables, layout: Layout, arm: str) -> pd.DataFrame:
     rows = tables["curves"]
     rows = rows[(rows["world"] == layout.world) & (rows["arm"] == arm)]
     return rows.pivot(index="seed", columns="round", values="spread")
-
-
-def log_ratio(tables: Tables, layout: Layout, arm: str, other: str) -> np.ndarray:
-    """Return, by seed, the logarithm of an arm's spread over another's, each the mean over rounds."""
-    a, b = (spreads(tables, layout, name).mean(axis=1) for name in (arm, other))
-    both = pd.concat([a, b], axis=1).dropna()
-    return np.log(both.iloc[:, 0] / both.iloc[:, 1]).to_numpy()
-
-
-def against_all(tables: Tables, layout: Layout, dirichlet: float) -> dict[tuple[str, str], Estimate]:
-    """Return both readings less every other arm of Table 1, with joint limits."""
-    pairs = [(arm, other) for arm in (CODE, TEXT) for other in ARMS if other not in (CODE, TEXT)]
-    return joint(by_seed(tables, layout, dirichlet), pairs, moderated="auto")

@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
+from simulations.effects import Effects
 from simulations.estimates import half_widths, mean_of
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
-from simulations.feddecomp.per_seed import Layout, against_all, by_seed, layouts, over_samples, spreads
+from simulations.feddecomp.effects import effects, setting
+from simulations.feddecomp.per_seed import Layout, by_seed, layouts, spreads
 from simulations.feddecomp.study import SPREAD
 
 if TYPE_CHECKING:
@@ -25,18 +27,18 @@ def draw(tables: Tables) -> dict[str, Figure]:
     """Draw Table 1's differences, samples per client, Figure 5 and Figure 6, for the first world."""
     from fedstat.report.figures import style
 
-    layout = layouts(tables)[0]
+    layout, every = layouts(tables)[0], effects(tables)
     with style():
         found = {
-            "methods": _methods(tables, layout),
+            "methods": _methods(every, layout),
             "epochs": _epochs(tables, layout),
             "spread": _spread(tables, layout),
         }
-        return found | ({"samples": _samples(tables, layout)} if len(layout.samples) > 1 else {})
+        return found | ({"samples": _samples(every, layout)} if len(layout.samples) > 1 else {})
 
 
-def _methods(tables: Tables, layout: Layout) -> Figure:
-    """Draw FedDecomp less every other arm of Table 1, by concentration."""
+def _methods(every: Effects, layout: Layout) -> Figure:
+    """Draw FedDecomp − every other arm of Table 1, by concentration."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH
@@ -46,27 +48,25 @@ def _methods(tables: Tables, layout: Layout) -> Figure:
         1, len(layout.every), figsize=(WIDTH, 3.2), sharey=True, sharex=True, squeeze=False, layout="constrained"
     )
     for axis, a in zip(axes[0], layout.every, strict=True):
-        found = against_all(tables, layout, a)
         axis.axvline(0, color="black", lw=0.6)
         for shift, arm, fill in ((0.16, CODE, "black"), (-0.16, TEXT, "white")):
             for i, other in enumerate(others):
-                mean, low, high = found[arm, other]
+                mean, low, high = every["accuracy", setting(layout, a), arm, other].estimate
                 axis.plot([low, high], [shift - i] * 2, color="black", lw=0.8)
                 axis.plot(mean, shift - i, "o", color="black", mfc=fill, ms=4, label=None if i else arm)
-        axis.set_yticks([-i for i in range(len(others))], [f"less {other}" for other in others])
+        axis.set_yticks([-i for i in range(len(others))], [f"− {other}" for other in others])
         axis.set_title(f"Dirichlet {a:g}")
         axis.set_xlabel("accuracy (points)")
     _legend(figure, axes[0][0], 2)
     return figure
 
 
-def _samples(tables: Tables, layout: Layout) -> Figure:
-    """Draw FedDecomp less Local and FedAvg over samples per client, limits joint over the whole figure."""
+def _samples(every: Effects, layout: Layout) -> Figure:
+    """Draw FedDecomp − Local and FedAvg over samples per client; limits hold together at each number of samples."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH
 
-    found = over_samples(tables, layout)
     figure, axes = plt.subplots(
         1, len(layout.main), figsize=(WIDTH, 2.5), sharey=True, squeeze=False, layout="constrained"
     )
@@ -75,12 +75,13 @@ def _samples(tables: Tables, layout: Layout) -> Figure:
         axis.axhline(0, color="black", lw=0.6)
         for j, (arm, other) in enumerate(looks):
             at = np.arange(len(layout.samples)) + 0.12 * (j - 1.5)
-            values = np.array([found[arm, other, a, n] for n in layout.samples])
+            wheres = [setting(layout, a, n) for n in layout.samples]
+            values = np.array([every["accuracy", where, arm, other].estimate for where in wheres])
             axis.plot(at, values[:, 0], "-" if other == "Local" else ":", color="black", lw=0.7)
             axis.errorbar(
                 at, values[:, 0], yerr=[values[:, 0] - values[:, 1], values[:, 2] - values[:, 0]],
                 fmt="o" if other == "Local" else "s", color="black", mfc="black" if arm == CODE else "white", ms=4,
-                lw=0.7, capsize=1.5, label=f"{arm} less {other}",
+                lw=0.7, capsize=1.5, label=f"{arm} − {other}",
             )  # fmt: skip
         axis.set_xticks(range(len(layout.samples)), [str(n) for n in layout.samples])
         axis.set_title(f"Dirichlet {a:g}")

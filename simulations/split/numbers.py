@@ -9,25 +9,20 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import holm, p_value, plan
+from fedstat.inference import p_value, plan
 from simulations.contract import Finding
-from simulations.estimates import Estimate, difference_of, limits, margin_of, mean_of, outcome_of, times
+from simulations.effects import Effects
+from simulations.estimates import Estimate, mean_of, times
 from simulations.showing import NONE, fixed, rounded, setting
-from simulations.split.study import ARMS, CONTROL, TUNED_AT, family, per_seed, settings_of
+from simulations.split.effects import BY_THEOREM, COMPARED, MAJORITY, MARGIN, OVER, Setting, effects, settings
+from simulations.split.study import ARMS, TUNED_AT, family, per_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Arms compared with the true shared units. The oracle's shared units and one random draw are left out: by a theorem
-#: they have the same law as the true ones, and what is proved is not tested.
-COMPARED = (
-    "static", "dynamic", "dynamic, code", "dynamic, updates", "random, every round", "random, per client", "Local",
-    "FedAvg",
-)  # fmt: skip
 #: The contribution of the study's factor analyses.
 CONTRIBUTION = 0.85
-BY_THEOREM = ("oracle", "random, once")
 BALANCES = {
     "none": "as written",
     "center": "output weights centred",
@@ -35,64 +30,35 @@ BALANCES = {
 }
 SHARE = (0.0, 1.0)
 PER_CENT = (0.0, 100.0)
-Setting = tuple[float, float, int]
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return differences in accuracy, balanced accuracy and log-loss over settings, and the control of sharing."""
-    main, control = _settings(tables)
-    found = {
-        arm: Finding.of(
-            f"accuracy, {arm} less the true units, mean over the settings",
-            difference_of(_over(tables, main, arm), _over(tables, main, "true")),
-            100,
-            "points",
-        )
-        for arm in COMPARED
-    }
-    sharing = per_seed(tables, *control)
-    every = "random, every round"
+    found, (_, control) = effects(tables), settings(tables)
+    every, over = "random, every round", OVER
     return {
-        **found,
+        **{arm: Finding.of(f"accuracy, {arm} − the true units, {over}", found["accuracy", over, arm, "true"])
+           for arm in COMPARED},
         "log-loss, random, every round": Finding.of(
-            f"log-loss, {every} less the true units, mean over the settings",
-            difference_of(_over(tables, main, every, "log_loss"), _over(tables, main, "true", "log_loss")),
-            unit="nats",
-            digits=3,
+            f"log-loss, {every} − the true units, {over}", found["log-loss", over, every, "true"], digits=3
         ),
         "balanced, Local": Finding.of(
-            "balanced accuracy, Local less the true units, mean over the settings",
-            difference_of(
-                _over(tables, main, "Local", "balanced_accuracy"), _over(tables, main, "true", "balanced_accuracy")
-            ),
-            100,
-            "points",
+            f"balanced accuracy, Local − the true units, {over}", found["balanced accuracy", over, "Local", "true"]
         ),
         "FedAvg above majority": Finding.of(
-            "accuracy, FedAvg less the majority class, mean over the settings",
-            difference_of(_over(tables, main, "FedAvg"), _over(tables, main, "FedAvg", "majority_share")),
-            100,
-            "points",
-            digits=1,
+            f"accuracy, FedAvg − the majority class, {over}", found["accuracy", over, "FedAvg", MAJORITY], digits=1
         ),
-        "log-loss": Finding.of(
-            "log-loss, the true units less Local, mean over the settings",
-            difference_of(_over(tables, main, "true", "log_loss"), _over(tables, main, "Local", "log_loss")),
-            unit="nats",
-        ),
+        "log-loss": Finding.of(f"log-loss, the true units − Local, {over}", found["log-loss", over, "true", "Local"]),
         "control": Finding.of(
-            "accuracy, the true units less Local, control of sharing",
-            difference_of(sharing["true"], sharing["Local"]),
-            100,
-            "points",
-            digits=1,
+            "accuracy, the true units − Local, control of sharing",
+            found["accuracy", setting(*control[:2]), "true", "Local"], digits=1,
         ),
-    }
+    }  # fmt: skip
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of the chapter; columns over settings are named by `key`."""
-    main, control = _settings(tables)
+    (main, control), found = settings(tables), effects(tables)
     base = next(s for s in main if s[:2] == TUNED_AT)
     return {
         "arms": [{"arm": arm, "words": words} for arm, words in ARMS.items()],
@@ -101,12 +67,13 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": len(per_seed(tables, *base)),
         "accuracy": _accuracy(tables, main),
         "metrics": _metrics(tables, base),
-        "equivalence": _equivalences(tables, main),
-        "outcomes": _outcomes(tables, main),
-        "margin": " to ".join(sorted({f"{margin_of(100 * per_seed(tables, *s)):.2g}" for s in main})),
+        "equivalence": _equivalences(tables, found, main),
+        "outcomes": _outcomes(found, main),
+        "margin": f"{MARGIN:g}",
+        "together": len(found.among("each arm against the true units")),
         "contribution": f"{CONTRIBUTION:g}",
-        "differences": _differences(tables, base),
-        "log_loss": _log_loss(tables, main),
+        "differences": _differences(found, setting(*base[:2])),
+        "log_loss": _log_loss(found, main),
         "control": {"setting": setting(*control[:2]), "samples": control[2]},
         "rates": [{"key": f"{lr:g}"} for lr in sorted(tables["tuning"]["lr"].unique())],
         "tuning": _tuning(tables["tuning"]),
@@ -115,20 +82,8 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _settings(tables: Tables) -> tuple[list[Setting], Setting]:
-    """Return the settings of the paper's Figure 6, and the control of sharing."""
-    settings = settings_of(tables)
-    control = next(s for s in settings if s[:2] == CONTROL)
-    return [s for s in settings if s != control], control
-
-
 def _key(s: Setting) -> str:
     return f"{s[0]:g}, {s[1]:g}"
-
-
-def _over(tables: Tables, settings: Sequence[Setting], arm: str, metric: str = "accuracy") -> pd.Series:
-    """Return an arm's mean over settings, per seed."""
-    return pd.concat([per_seed(tables, *s, metric)[arm] for s in settings], axis=1).mean(axis=1, skipna=False)
 
 
 def _accuracy(tables: Tables, settings: Sequence[Setting]) -> list[dict[str, Any]]:
@@ -170,78 +125,63 @@ def _metrics(tables: Tables, base: Setting) -> list[dict[str, Any]]:
     )
 
 
-def _judge(tables: Tables, arm: str, settings: Sequence[Setting]) -> list[dict[str, Any]]:
-    """Judge an arm against the true shared units in each setting: outcome, seeds needed, difference in points.
+def _equivalences(tables: Tables, found: Effects, main: Sequence[Setting]) -> list[dict[str, Any]]:
+    """Tabulate what is said of each arm against the true shared units, and the seeds needed, by setting.
 
-    The level of "different" keeps 95% over all arms and settings. The seeds needed are those with which equivalence
-    would be found with a probability of 80%, were there no difference; a dash where pairs have no spread.
+    These are the seeds with which equivalence would be found with a probability of 80%, were there no difference; a
+    dash where pairs have no spread.
     """
-    found = []
-    for s in settings:
-        points = 100 * per_seed(tables, *s)
-        width = margin_of(points)
-        joint = difference_of(points[arm], points["true"], level=1 - 0.05 / (len(COMPARED) * len(settings)))
-        outcome, needed = outcome_of(points[arm], points["true"], limits(joint), width), NONE
-        if not np.isnan(joint.low) and width > 0:
-            needed = str(plan(points[arm] - points["true"], margin=width, goal="equivalence").seeds)
-        found.append({"key": _key(s), "outcome": outcome, "needed": needed, "points": joint.mean})
-    return found
+    rows: list[dict[str, Any]] = []
+    for arm in COMPARED:
+        row: dict[str, Any] = {"arm": arm}
+        for s in main:
+            effect, points, needed = found["accuracy", setting(*s[:2]), arm, "true"], 100 * per_seed(tables, *s), NONE
+            if not effect.why:
+                spread = points[arm] - points["true"]
+                seeds = plan(spread, margin=MARGIN, goal="equivalence", comparisons=effect.together).seeds
+                needed = str(seeds)
+            row[_key(s)] = {"outcome": effect.outcome(MARGIN), "needed": needed}
+        rows.append(row)
+    return rows
 
 
-def _equivalences(tables: Tables, settings: Sequence[Setting]) -> list[dict[str, Any]]:
-    """Tabulate each arm's outcome and the seeds needed, by setting."""
-    return [
-        {"arm": arm}
-        | {j["key"]: {"outcome": j["outcome"], "needed": j["needed"]} for j in _judge(tables, arm, settings)}
-        for arm in COMPARED
-    ]
-
-
-def _outcomes(tables: Tables, settings: Sequence[Setting]) -> dict[str, dict[str, Any]]:
+def _outcomes(found: Effects, main: Sequence[Setting]) -> dict[str, dict[str, Any]]:
     """Count for each arm the settings in which it is equivalent to the true shared units, different, or undecided."""
-    found = {}
+    counted = {}
     for arm in (*COMPARED, *BY_THEOREM):
-        judged = _judge(tables, arm, settings)
-        counts = {o: sum(j["outcome"] == o for j in judged) for o in ("equivalent", "different", "undecided")}
-        gaps = [j["points"] for j in judged]
-        found[arm] = {
-            "theorem": arm in BY_THEOREM,
+        judged = [found["accuracy", setting(*s[:2]), arm, "true"] for s in main]
+        outcomes, gaps = [effect.outcome(MARGIN) for effect in judged], [effect.mean for effect in judged]
+        counted[arm] = {
             "settings": len(judged),
-            **counts,
+            **{name: outcomes.count(name) for name in ("equivalent", "different", "undecided")},
             "lowest": fixed(np.min(gaps), 2),
             "deepest": fixed(-np.min(gaps), 2),
             "highest": fixed(np.max(gaps), 2),
         }
-    return found
+    return counted
 
 
-def _differences(tables: Tables, base: Setting) -> list[dict[str, Any]]:
-    """Tabulate paired differences to the true shared units at one setting, with Holm-adjusted p-values of the tests."""
-    table = per_seed(tables, *base)
-    arms = [arm for arm in ARMS if arm in table and arm != "true"]
-    found = [difference_of(table[arm], table["true"]) for arm in arms]
-    tests = [float("nan") if arm in BY_THEOREM else d.p for arm, d in zip(arms, found, strict=True)]
+def _differences(found: Effects, base: str) -> list[dict[str, Any]]:
+    """Tabulate differences to the true shared units at one setting."""
+    here = [e for e in found.values() if (e.metric, e.setting, e.second) == ("accuracy", base, "true")]
     return rounded(
         [
             {
-                "arm": arm,
-                "difference": times(100, limits(d)),
-                "correlation": fixed(d.correlation, 2),
-                "p": "same law" if arm in BY_THEOREM else p_value(p),
+                "arm": e.first,
+                "difference": e.estimate,
+                "correlation": fixed(e.correlation, 2),
+                "p": "same law" if e.first in BY_THEOREM else p_value(e.p),
             }
-            for arm, d, p in zip(arms, found, holm(tests), strict=True)
+            for e in sorted(here, key=lambda e: list(ARMS).index(e.first))
         ],
         difference=2,
     )
 
 
-def _log_loss(tables: Tables, settings: Sequence[Setting]) -> dict[str, int]:
-    """Count the settings in which true shared units have a smaller, and a larger, log-loss than Local (jointly 95%)."""
-    found = [
-        difference_of(table["true"], table["Local"], level=1 - 0.05 / len(settings))
-        for table in (per_seed(tables, *s, "log_loss") for s in settings)
-    ]
-    return {"smaller": sum(d.high < 0 for d in found), "larger": sum(d.low > 0 for d in found), "of": len(found)}
+def _log_loss(found: Effects, main: Sequence[Setting]) -> dict[str, int]:
+    """Count the settings in which true shared units have a smaller, and a larger, log-loss than Local."""
+    each = [found["log-loss", setting(*s[:2]), "true", "Local"] for s in main]
+    return {"smaller": sum(e.high < 0 for e in each), "larger": sum(e.low > 0 for e in each), "of": len(each)}
 
 
 def _tuning(tuning: pd.DataFrame) -> list[dict[str, Any]]:
@@ -303,42 +243,42 @@ def figures(tables: Tables) -> dict[str, Figure]:
 def _accuracy_figure(tables: Tables) -> Figure:
     """Draw every arm's difference to the true shared units, one panel per setting, in rows as the paper's Figure 6.
 
-    The axis is linear within one point, the largest margin of equivalence, and logarithmic beyond.
+    The axis is linear within one point and logarithmic beyond.
     """
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH, style
 
-    main, control = _settings(tables)
+    (main, control), found = settings(tables), effects(tables)
     above = [s for s in main if s[1] == TUNED_AT[1]]
     below = [s for s in main if s not in above]
     shown = [arm for arm in ARMS if arm != "true"]
     columns = max(len(above) + 1, len(below))
     with style():
         figure, axes = plt.subplots(2, columns, figsize=(WIDTH, 4.8), sharey=True, squeeze=False, layout="constrained")
-        for row, settings in zip(axes, ([*above, control], below), strict=True):
-            for axis, s in zip(row, settings, strict=False):
-                _differences_panel(axis, per_seed(tables, *s), shown)
+        for row, places in zip(axes, ([*above, control], below), strict=True):
+            for axis, s in zip(row, places, strict=False):
+                _differences_panel(axis, found, setting(*s[:2]), shown)
                 axis.set_title(("control of sharing:\n" if s == control else "") + setting(*s[:2]))
-            for axis in row[len(settings) :]:
+            for axis in row[len(places) :]:
                 axis.set_visible(False)
             row[0].set_yticks(range(len(shown)), shown)
             row[0].set_ylim(len(shown) - 0.5, -0.5)
-        figure.supxlabel("test accuracy less that under the true units, percentage points", fontsize=8)
+        figure.supxlabel("test accuracy minus that under the true units, percentage points", fontsize=8)
     return figure
 
 
-def _differences_panel(axis: Axes, table: pd.DataFrame, shown: Sequence[str]) -> None:
-    """Draw the arms' differences to the true shared units at one setting, with 95% intervals."""
+def _differences_panel(axis: Axes, found: Effects, where: str, shown: Sequence[str]) -> None:
+    """Draw the arms' differences to the true shared units at one setting."""
     for height, arm in enumerate(shown):
-        if arm in table:
-            mean, low, high = times(100, limits(difference_of(table[arm], table["true"])))
+        if ("accuracy", where, arm, "true") in found:
+            mean, low, high = found["accuracy", where, arm, "true"].estimate
             yardstick = family(arm) == arm
             axis.plot([low, high], [height] * 2, color="black", lw=1.0)
             axis.plot(
                 mean, height, "s" if yardstick else "o", color="black", mfc="black" if yardstick else "white", ms=3.5
             )
-    axis.axvspan(-1, 1, color="0.92", lw=0, zorder=0)
+    axis.axvspan(-MARGIN, MARGIN, color="0.92", lw=0, zorder=0)
     axis.axvline(0, color="0.6", lw=0.6, zorder=0)
     axis.set_xscale("symlog", linthresh=1.0, linscale=0.6)
     axis.set_xlim(-45, 2)

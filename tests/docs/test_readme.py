@@ -89,8 +89,8 @@ def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
     tables = {file.stem: pd.read_csv(file) for file in folder.glob("*.csv")}
     found, config = findings(tables), json.loads((folder / "config.json").read_text())
     local, control = found["Local"], found["control"]
-    assert f"no more than {-local.mean:.2f} points" in PAGE
-    assert f"(95% interval {-local.high:.2f} to {-local.low:.2f})" in PAGE
+    assert f"gains {-local.mean:.2f} points" in PAGE
+    assert f"(95% limits {-local.high:.2f} to {-local.low:.2f})" in PAGE
     assert f"worth {control.mean:.1f} points ({control.low:.1f} to {control.high:.1f})" in PAGE
     assert config["samples"] == 8 * config["control_samples"]
 

@@ -1,5 +1,6 @@
 """Figures 6 and 7 as printed: which populations are used, exact limit cases, and planted truths that must be found."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import fedstat as fs
 from simulations.catalogue import entries
+from simulations.decompositions import effects
 from simulations.decompositions import numbers as told
 from simulations.decompositions import study as decompositions
 from simulations.split import study as split
@@ -104,29 +106,54 @@ def test_every_arm_of_the_papers_size_can_be_built():
 
 
 def planted(shift):
-    """Tables in which each arm has the true decomposition's accuracy plus `shift`, by arm."""
+    """Tables in which each arm has the true decomposition's metrics plus `shift`, by arm."""
     rng = np.random.default_rng(0)
-    rows = []
-    for p, alpha in ((0.5, 0.4), (0.8, 0.4)):
+
+    def rows(place, arms):
         for seed in range(6):
             base = rng.normal(0.8, 0.02)
-            for arm in decompositions.ARMS:
+            for arm, metric in itertools.product(arms, decompositions.METRICS):
                 value = base + shift.get(arm, 0.0) + rng.normal(0, 1e-4)
-                for metric in decompositions.METRICS:
-                    rows.append({"arm": arm, "seed": seed, "metric": metric, "value": value, "p": p, "alpha": alpha})
-    return {"accuracy": pd.DataFrame(rows).assign(outputs="as written", samples=20)}
+                yield {"arm": arm, "seed": seed, "metric": metric, "value": value, **place}
+
+    settings = [{"outputs": "as written", "p": p, "alpha": 0.4} for p in (0.5, 0.8)]
+    settings.append({"outputs": "centred", "p": 0.5, "alpha": 0.4})
+    cell = {"p": 0.5, "alpha": 0.4, "samples": 20, "noise": 0.5}
+    return {
+        "accuracy": pd.DataFrame([row for place in settings for row in rows(place, decompositions.ARMS)]),
+        "control": pd.DataFrame(rows(cell, decompositions.CONTROL_ARMS)),
+    }
 
 
 def test_planted_differences_are_found_with_their_signs():
-    tables = planted({"random, every round": -0.05, "Local": 0.02, "FedAvg": -0.1})
-    rows = {row["key"]: row for row in told._outcomes(tables, told.places(tables))}
-    assert {key: row["equivalent"] for key, row in rows.items() if key in ("static", "dynamic")} == {
-        "static": 2,
-        "dynamic": 2,
-    }
+    tables = planted({"random, every round": -0.05, "Local": 0.02, "FedAvg": -0.1, "complement": -0.03})
+    found = told.effects(tables)
+    rows = {row["key"]: row for row in told._outcomes(found, told.places(tables))}
+    assert [rows[key]["equivalent"] for key in ("static", "dynamic", "dynamic, code")] == [2, 2, 2]
     for arm, points in (("random, every round", "−5.00"), ("Local", "2.00")):
         assert rows[arm]["different"] == 2
         assert rows[arm]["p = 0.5, α = 0.4"]["points"][:3] == points[:3]
+    seen = told._seen(found)
+    assert (seen["complement"], seen["random"], seen["of"]) == (1, 0, 1)
+    assert float(seen["unseen"]["most"]) < 0.1
+
+
+def test_an_interval_is_the_one_that_compare_makes():
+    """Over the populations of all settings, and with centred output weights."""
+    tables = planted({"random, every round": -0.05})
+    found, every = told.effects(tables), "random, every round"
+    for metric, (factor, _, _) in told.METRICS.items():
+        table = factor * effects.pooled(tables, metric)[[*told.COMPARED, "true"]].rename_axis("seed")
+        design = fs.inference.Design(clients="new", data="drawn")
+        if metric != "accuracy":  # by accuracy the settings belong to the same question
+            rows = table.reset_index().melt("seed", var_name="method", value_name="mse").assign(client=0)
+            row = fs.compare(rows, control="true", design=design).differences.loc[f"{every} − true"]
+            effect = found[metric, told.POOLED, every, "true"]
+            assert (effect.mean, effect.low, effect.high) == pytest.approx(tuple(row[["difference", "low", "high"]]))
+    centred = effects.by_arm(tables, "centred", effects.TUNED_AT)
+    d = fs.inference.paired_difference(100 * centred[every], 100 * centred["true"])
+    effect = found["accuracy", told.CENTRED, every, "true"]
+    assert (effect.low, effect.high, effect.p) == pytest.approx((d.low, d.high, d.p))
 
 
 def test_bands_hold_for_all_rounds_and_arms_together():

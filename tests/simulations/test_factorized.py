@@ -169,7 +169,8 @@ def planted(means, spread=0.5, seeds=3):
                 value = (mean + common + rng.normal(0, spread)) / 100
                 where = {**cell.columns, "seed": seed, "arm": arm, "metric": "accuracy", "value": value}
                 rows.append(where)
-    return {"values": pd.DataFrame(rows)}
+    values = pd.DataFrame(rows)
+    return {"values": values, "curves": values.rename(columns={"value": "accuracy"}).assign(round=1)}
 
 
 def test_planted_advantages_are_found_where_they_are_and_nowhere_else():
@@ -179,10 +180,10 @@ def test_planted_advantages_are_found_where_they_are_and_nowhere_else():
     found = judged.works(tables)
     assert found == {**{arm: [] for arm in FACTORIZED}, "Factorized-FL β, code": [PERMUTED]}
     signs = {name: finding.sign for name, finding in numbers.findings(tables).items()}
-    assert signs[f"FedAvg less Stand-Alone: {judged.key(DOMAINS)}"] == "more"
-    assert signs[f"Factorized-FL α, text less Stand-Alone: {judged.key(DOMAINS)}"] == "more"
-    assert signs[f"Factorized-FL α, text less FedAvg: {judged.key(DOMAINS)}"] == "unclear"
-    assert signs[f"Factorized-FL α, code less FedAvg: {judged.key(DOMAINS)}"] == "less"
+    assert signs[f"FedAvg - Stand-Alone: {judged.key(DOMAINS)}"] == "more"
+    assert signs[f"Factorized-FL α, text - Stand-Alone: {judged.key(DOMAINS)}"] == "more"
+    assert signs[f"Factorized-FL α, text - FedAvg: {judged.key(DOMAINS)}"] == "unclear"
+    assert signs[f"Factorized-FL α, code - FedAvg: {judged.key(DOMAINS)}"] == "less"
 
 
 def test_what_permuting_labels_changes_is_told_from_nothing():
@@ -195,7 +196,7 @@ def test_what_permuting_labels_changes_is_told_from_nothing():
     joined = tables["values"].join(shift, on=["seed", "labels"])
     tables["values"] = joined.assign(value=joined["value"] - joined["shift"] + 0.4).drop(columns="shift")
     tables["values"]["value"] += np.random.default_rng(0).normal(0, 1e-4, len(joined))
-    rows = {row["arm"]: row["outcome"] for row in numbers._robust(judged.robustness(tables), judged.cells(tables))}
+    rows = {row["arm"]: row["outcome"] for row in numbers._robust(judged.effects(tables), judged.cells(tables))}
     assert rows.pop("FedAvg") == "different"
     assert set(rows.values()) == {"equivalent"}
 
@@ -206,11 +207,13 @@ def test_the_papers_own_numbers_agree_with_the_paper():
     assert value["Factorized-FL β"] == 56.61
     assert judged.of_paper(cell)["sd"]["Factorized-FL α"] == 1.03
     arms = {arm: value[judged.method_of(arm)] for arm in PRIVATE}
-    found = judged.agreement(planted({cell: arms}, spread=1e-3), cell, "text")
+    tables = planted({cell: arms}, spread=1e-3)
+    found = judged.agreement(tables, judged.effects(tables), cell, "text")
     assert (found["value"], found["of"]) == (6, 6)
     assert found["sign"]["same"] == 5
     assert (found["order"]["same"] >= 14, found["order"]["opposite"]) == (True, 0)  # one pair is .02 points apart
-    upside_down = judged.agreement(planted({cell: {arm: -v for arm, v in arms.items()}}, spread=1e-3), cell, "text")
+    tables = planted({cell: {arm: -v for arm, v in arms.items()}}, spread=1e-3)
+    upside_down = judged.agreement(tables, judged.effects(tables), cell, "text")
     assert upside_down["sign"]["same"] == 0
     assert judged.earlier_as_printed() == (22, 24)  # as FF-11 has it
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 
 import fedstat as fs
 from fedstat.federated.client.network import build
@@ -204,14 +205,14 @@ def test_planted_differences_are_told_as_such():
     found = told.findings(evidence(planted(scale)))
     signs = {key: finding.sign for key, finding in found.items()}
     for a in ("0.1", "0.5"):
-        assert signs[f"{CODE} less Local, {a}"] == signs[f"{CODE} less FedAvg, {a}"] == "more"
-        assert signs[f"{TEXT} less Local, {a}"] == "less"
-        assert signs[f"{TEXT} less FedAvg, {a}"] == "more"
-        assert found[f"{CODE} less Local, {a}"].mean == pytest.approx(5, abs=0.5)
+        assert signs[f"{CODE} − Local, {a}"] == signs[f"{CODE} − FedAvg, {a}"] == "more"
+        assert signs[f"{TEXT} − Local, {a}"] == "less"
+        assert signs[f"{TEXT} − FedAvg, {a}"] == "more"
+        assert found[f"{CODE} − Local, {a}"].mean == pytest.approx(5, abs=0.5)
         assert signs[f"table 3, {a}"] == "more"
         assert signs[f"table 5, {CODE}, {a}"] == "less"
         assert signs[f"table 5, Local, {a}"] == "unclear"
-        assert signs[f"{rate_arm(CODE)} less FedAvg, {a}"] == "less"
+        assert signs[f"{rate_arm(CODE)} − FedAvg, {a}"] == "less"
     assert signs["table 4, Local"] == "unclear"
     assert signs["table 4, FedAvg"] == "more"
     assert signs["table 2, choice"] == "more"
@@ -222,7 +223,24 @@ def test_planted_differences_are_told_as_such():
     assert found["figure 6, code, in all"].mean == pytest.approx(0.5, rel=0.05)
     assert signs["table 6, order"] == signs["table 6, σ"] == "less"
     assert signs["table 6, accuracy"] == "more"
-    assert {signs[f"samples, {CODE} less Local, 0.5, {n}"] for n in (50, 100, 150)} == {"more"}
+    assert {signs[f"samples, {CODE} − Local, 0.5, {n}"] for n in (50, 100, 150)} == {"more"}
+
+
+def test_limits_allow_for_the_images_that_seeds_have_in_common():
+    tables = evidence(planted(SCALES["desk"]))
+    found = told.findings(tables)["table 3, 0.1"]
+    rows = tables["accuracy"].query("metric == 'accuracy' and dirichlet == 0.1 and train == 100")
+    wide = 100 * rows.pivot(index="seed", columns="arm", values="value")
+    d = wide[CODE] - wide[SIMULTANEOUS]
+    shared = 0.25 * 80 / 180  # correlation of two seeds: a quarter of the images, times the share of test images
+    half = stats.t.isf(0.05 / 2 / 2, 4) * d.std() * np.sqrt(1 / 5 + shared / (1 - shared))
+    assert (found.mean, found.low, found.high) == pytest.approx((d.mean(), d.mean() - half, d.mean() + half))
+
+
+@pytest.mark.parametrize("scale", ["smoke", "quick"])
+def test_no_pair_is_asked_about_twice_where_ablations_coincide(scale):
+    found = told.findings(evidence(planted(SCALES[scale])))
+    assert found["table 6, random start"].mean == pytest.approx(found["figure 5, rise"].mean)
 
 
 def test_the_chapters_numbers_follow_planted_tables_and_name_what_proves():
@@ -235,7 +253,12 @@ def test_the_chapters_numbers_follow_planted_tables_and_name_what_proves():
     assert len(layout.ratios) == 9
     assert layout.ratios[0.6, 0.6] == CODE
     assert list(layout.epochs) == [0, 1, 2, 3, 4, 5]
-    assert [t["counts"]["code"]["above"] for t in found["worlds"][0]["differences"]] == [10, 10, 10]
+    (world,) = found["worlds"]
+    assert [t["counts"]["code"]["above"] for t in world["differences"]] == [10, 10, 10]
+    assert world["above_both"]["code"]["at"] == ["0.1", "0.5"]
+    assert len(world["above_both"]["code"]["sizes"]) == 6
+    assert world["above_both"]["text"]["at"] == []
+    assert {row["other"] for row in world["above_both"]["text"]["not"]} == {"Local"}
     keys = told.findings(tables).keys()
     for line in found["proof"]:
         assert set(line["findings"]) <= keys
