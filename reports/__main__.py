@@ -9,6 +9,7 @@ import time
 from datetime import date
 from pathlib import Path
 
+from fedstat._files import atomic_file
 from fedstat._warnings import plain_warnings
 from fedstat._workers import kept_workers
 from fedstat.report import typeset
@@ -66,6 +67,8 @@ def main() -> int:
     made = content(options.scale, out if anew else None, out / "shown", shown, claims, fresh)
     for form in dict.fromkeys(options.format):
         typeset(TEMPLATE, made.data, made.files, out / f"report.{form}", day=options.date)
+    with atomic_file(out / "effects.csv") as path:
+        made.effects.to_csv(path, index=False)
     if found := worth_reading(made):
         print("Worth reading first:\n")
         for number, words in enumerate(found, 1):

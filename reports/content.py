@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fedstat._environment import environment
 from fedstat._workers import run_jobs
 from fedstat.methods import available
@@ -19,11 +21,15 @@ from reports.claims import entries
 from simulations import catalogue
 from simulations.captions import alone, plain
 from simulations.contract import Finding, second_look
-from simulations.studies import chapter, draw, record, tell
+from simulations.studies import chapter, draw, effects, record, tell
 from theory_checks import COMMITTED
 
 PARTS = tuple(Path(__file__).parent / name for name in ("front.typ", "ledger.typ"))
 LEFT_OUT = Fresh("left out")
+#: The largest share of false discoveries among the differences that the findings lead with.
+RATE = 0.05
+#: A study's record, its files by the names under which the template finds them, and its effects.
+Told = tuple[dict[str, Any], dict[str, Path], pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,15 @@ class Content:
         What the template imports and shows, by the names under which it does.
     failed : list of str
         What could not be made, why, and the command that shows it, a line each.
+    effects : DataFrame
+        Every difference that the chapters report, a row each, and which of them survive the control of false
+        discoveries over all.
     """
 
     data: dict[str, Any]
     files: dict[str, Path]
     failed: list[str]
+    effects: pd.DataFrame
 
 
 def content(
@@ -75,34 +85,77 @@ def content(
     data["catalogue"] = [
         {"paper": entry.paper, "study": entry.study, **asdict(entry.shown)} for entry in catalogue.entries()
     ]
-    data["studies"], data["proofs"], data["ranking"] = [], [], RANKING
+    data["studies"], data["proofs"] = [], []
+    differences = dict[str, pd.DataFrame]()
     told = [partial(_told, name, folder, shown / name, fresh.get(name, LEFT_OUT)) for name in studies]
     for name, made in zip(studies, run_jobs("chapters", told, few=3), strict=True):
         if isinstance(made, str):
             failed.append(f"the chapter of {name} is left out: {made}")
             continue
-        one, own = made
+        one, own, differences[name] = made
         if one["fresh"]["state"] == "failed":
             failed.append(f"{name}: {one['fresh']['why']} ({one['fresh']['command']})")
         data["proofs"] += [proof(one, printed) for printed in one.pop("proof", [])]
         data["studies"].append(one)
         files |= own
     data["chooser"] = chooser(available())
-    return Content(data, files, failed)
+    told = discoveries(differences)
+    data["discoveries"] = counts(told)
+    lasting = {study["name"] for study in data["discoveries"]["studies"] if study["survive"]}
+    # what rests on a difference that survives goes first; claims have no place in this count and keep theirs
+    data["ranking"] = sorted(RANKING, key=lambda name: name in differences and name not in lasting)
+    return Content(data, files, failed, told)
+
+
+def discoveries(differences: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Join the effects of all studies, and mark those that survive Benjamini and Hochberg's rule over all of them.
+
+    Parameters
+    ----------
+    differences : mapping of str to DataFrame
+        The table of effects by study.
+
+    Returns
+    -------
+    DataFrame
+        Their rows with the columns ``study`` and ``survives``; an effect without a p-value does not survive.
+    """
+    from statsmodels.stats.multitest import multipletests
+
+    held = [table.assign(study=name) for name, table in differences.items() if len(table)]
+    if not held:
+        return pd.DataFrame(columns=["study", "question", "p", "survives"])
+    found = pd.concat(held, ignore_index=True)
+    known = found["p"].notna()
+    found["survives"] = False
+    if known.any():
+        found.loc[known, "survives"] = multipletests(found.loc[known, "p"], RATE, method="fdr_bh")[0]
+    return found[["study", *(name for name in found if name != "study")]]
+
+
+def counts(effects: pd.DataFrame) -> dict[str, Any]:
+    """Return the number of questions, of differences and of those that survive, in all and by study."""
+
+    def count(rows: pd.DataFrame) -> dict[str, int]:
+        questions = len(rows[["study", "question"]].drop_duplicates())
+        return {"questions": questions, "of": len(rows), "survive": int(rows["survives"].sum())}
+
+    studies = [{"name": str(name), **count(rows)} for name, rows in effects.groupby("study", sort=False)]
+    return {**count(effects), "rate": f"{100 * RATE:g}", "studies": studies}
 
 
 def worth_reading(made: Content, number: int = 3) -> list[str]:
     """Return what the first studies of the ranking found, in plain text."""
     by_name = {one["name"]: one for one in made.data["studies"]}
     found = []
-    for one in [by_name[name] for name in RANKING if name in by_name][:number]:
+    for one in [by_name[name] for name in made.data["ranking"] if name in by_name][:number]:
         pictures = {path[1:]: made.files[path[1:]] for path in one["figures"].values()}
         (message,) = alone(one, pictures, "<message>")
         found.append(f"{one['about']['title']}. {' '.join(plain(message).split())}")
     return found
 
 
-def _told(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> tuple[dict[str, Any], dict[str, Path]] | str:
+def _told(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> Told | str:
     """Do as `_study`, or return in words why that failed."""
     try:
         return _study(name, folder, shown, fresh)
@@ -110,8 +163,8 @@ def _told(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> tuple[di
         return words_of(error)
 
 
-def _study(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> tuple[dict[str, Any], dict[str, Path]]:
-    """Return a study's record, and its chapter and figures; the chapter is typeset alone, to see that it can be.
+def _study(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> Told:
+    """Return a study's record, its chapter and figures, and its effects; the chapter is typeset alone, to see it can.
 
     Committed tables make the chapter where there are any, and the fresh run stands beside as a second look.
 
@@ -135,7 +188,7 @@ def _study(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> tuple[d
     found = record(name, numbers, findings, pictures)
     alone(found, pictures, "<message>")
     found |= {"committed": source == committed, "second": second, "fresh": asdict(fresh)}
-    return found, {f"{name}.typ": chapter(name), **pictures}
+    return found, {f"{name}.typ": chapter(name), **pictures}, effects(name, tables).table()
 
 
 def proof(study: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:

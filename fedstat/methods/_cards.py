@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 TABLE = Path(__file__).parent / "cards.csv"
 #: The data sets of the bench, which are columns of the table.
 CELLS = ("digits", "images", "roles")
+#: What the outcomes on these data sets speak of.
+SPEAKS_OF = (
+    "Where a method came out speaks of other runs: of other clients with other samples like these (digits, images), "
+    "and of the same 20 roles; 'not resolved' does not mean equal."
+)
 #: What is the client's, in the order of the table: the kinds of methods.
 KINDS = ("one model for all", "part of the network", "added part", "whole model", "mixed models")
 
@@ -48,8 +53,9 @@ class Variant:
     needs : str
         What must be there or given, in words; empty if nothing is.
     came_out : mapping of str to str
-        By data set of the study `bench` the side of Local and of FedAvg on which the method's accuracy lies, at equal
-        budgets and by simultaneous intervals; a data set is missing where the variant was not measured.
+        By data set of the study `bench` the side of Local and of FedAvg on which the method's accuracy lies at equal
+        budgets: "above both" by an intersection-union test, the others by simultaneous intervals; a data set is missing
+        where the variant was not measured.
 
     Examples
     --------
@@ -132,7 +138,7 @@ class Cards(dict[str, Card]):
     def __repr__(self) -> str:
         table, place = self.table, {kind: i for i, kind in enumerate(KINDS)}  # other kinds come last
         shown = table.sort_values("kind", key=lambda kinds: kinds.map(place), kind="stable").drop(columns="kind")
-        return shown.fillna("").to_string(float_format=lambda share: f"{share:.2f}")
+        return f"{shown.fillna('').to_string(float_format=lambda share: f'{share:.2f}')}\n\n{SPEAKS_OF}"
 
 
 def cards(methods: Mapping[str, type[Method]]) -> Cards:

@@ -10,9 +10,11 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.bench import compared
-from simulations.bench.compared import CELLS, budgets, by_seed, controls, costs, differences
+from simulations.bench.compared import CELLS, budgets, by_seed, controls, costs, own_controls
+from simulations.bench.effects import LONGER, MARGIN, against
 from simulations.bench.outcomes import CONTROLS
 from simulations.contract import Finding
+from simulations.effects import Effect, Effects
 from simulations.estimates import mean_of, strict_mean
 from simulations.showing import NONE, fixed, greek, rounded, span
 
@@ -30,13 +32,14 @@ def sizes(cell: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def of_cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]:
+def of_cell(tables: Tables, cell: str, asked: Effects, came_out: pd.DataFrame) -> dict[str, Any]:
     """Return all about a data set."""
     words = came_out[came_out["cell"] == cell].set_index("arm")["outcome"]
     others = words.drop(index=[arm for arm in words.index if arm in controls(tables)])
     table, prices = by_seed(tables, cell), costs(tables, cell)
-    pairs = tables["differences"].loc[tables["differences"]["cell"] == cell, "correlation"].dropna()
-    favourite, width = compared.favourite(tables, cell), compared.margin(tables, cell)
+    joint = against(tables, asked, cell)
+    pairs = pd.Series([effect.correlation for effect in joint.values()]).dropna()
+    favourite = compared.favourite(tables, cell)
     return {
         "cell": cell,
         "name": CELLS[cell],
@@ -47,15 +50,16 @@ def of_cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]
         "majority": fixed(100 * strict_mean(by_seed(tables, cell, "majority_share").to_numpy().ravel()), 1),
         "correlation": span(pairs, 2) if len(pairs) else NONE,
         "of": len(others),
-        "counts": [_count(tables, cell, control, width) for control in CONTROLS],
-        "margin": fixed(width, 1),
-        "longer": _longer(tables, cell),
-        "controls": _between_controls(tables, cell),
+        "counts": [_count(tables, cell, control, joint) for control in CONTROLS],
+        "margin": fixed(MARGIN, 0),
+        "both": _both(tables, joint, others),
+        "longer": _longer(cell, asked),
+        "controls": _between_controls(tables, cell, asked),
         "came_out": [
             {"outcome": str(outcome), "arms": [greek(arm) for arm in own]}
             for outcome, own in others.groupby(others, sort=False).groups.items()
         ],
-        "groups": _groups(tables, cell, words),
+        "groups": _groups(tables, cell, joint, words),
         "estimands": _estimands(tables, cell),
         "front": _front(tables, cell),
         "favourite": greek(favourite) if favourite else NONE,
@@ -63,53 +67,64 @@ def of_cell(tables: Tables, cell: str, came_out: pd.DataFrame) -> dict[str, Any]
     }
 
 
-def _count(tables: Tables, cell: str, control: str, width: float) -> dict[str, Any]:
+def _count(tables: Tables, cell: str, control: str, joint: Mapping[tuple[str, str], Effect]) -> dict[str, Any]:
     """Count the arms above, below and not told apart from one kind of control.
 
-    `equal` are those of the last whose limits lie within `width` points of zero, `half` is the median half-width of
-    the limits, `frugal` the same counts for arms that send no more than FedAvg.
+    `equal` are those shown to be equivalent, `half` is the median half-width of the limits, `find` the median of what
+    could have been found, `frugal` the same counts for arms that send no more than FedAvg.
     """
-    rows = differences(tables, cell)
-    rows = rows[rows.index.get_level_values("control") == control].droplevel("control")
-    rows = rows[~rows.index.isin(controls(tables))]
-    prices = costs(tables, cell).loc[rows.index]
+    found = {arm: effect for (arm, kind), effect in joint.items() if kind == control and arm not in controls(tables)}
+    prices = costs(tables, cell)
     sent = prices["up"] + prices["down"]
-    most = costs(tables, cell)[["up", "down"]].sum(axis=1).reindex(prices["control_fedavg"]).to_numpy()
-    equal = (rows["low"] > -width) & (rows["high"] < width) & (rows["low"] <= 0) & (rows["high"] >= 0)
+    frugal = {arm: e for arm, e in found.items() if sent[arm] <= 1.001 * sent[prices.loc[arm, "control_fedavg"]]}
     return {
         "control": control,
-        **_signs(rows),
-        "equal": int(equal.sum()),
-        "half": fixed(((rows["high"] - rows["low"]) / 2).median(), 1),
-        "frugal": _signs(rows[sent.to_numpy() <= 1.001 * most]),
+        **_signs(found),
+        "equal": sum(effect.outcome(MARGIN) == "equivalent" for effect in found.values()),
+        "half": fixed(float(np.median([(e.high - e.low) / 2 for e in found.values()])), 1),
+        "find": fixed(float(np.median([e.could_find for e in found.values()])), 1),
+        "frugal": _signs(frugal),
     }
 
 
-def _signs(rows: pd.DataFrame) -> dict[str, int]:
-    above, below = int((rows["low"] > 0).sum()), int((rows["high"] < 0).sum())
-    return {"above": above, "below": below, "neither": len(rows) - above - below, "of": len(rows)}
+def _signs(found: Mapping[str, Effect]) -> dict[str, int]:
+    above, below = sum(e.low > 0 for e in found.values()), sum(e.high < 0 for e in found.values())
+    return {"above": above, "below": below, "neither": len(found) - above - below, "of": len(found)}
 
 
-def _between_controls(tables: Tables, cell: str) -> dict[str, str] | None:
-    """Return Local less FedAvg of the smallest budget: whether a data set can tell its controls apart."""
-    found = compared.between_controls(tables, cell)
-    if found is None:
-        return None
-    finding = Finding.of("", found, digits=1)
+def _both(tables: Tables, joint: Mapping[tuple[str, str], Effect], others: pd.Series) -> dict[str, Any]:
+    """Say what "above both" could have shown: the gain over the better control, and the largest that limits allow."""
+    lower = {arm: min((joint[arm, kind] for kind in CONTROLS), key=lambda effect: effect.mean) for arm in others.index}
+    left = [effect for arm, effect in lower.items() if others[arm] != "above both"]
+    return {
+        "find": fixed(float(np.median([effect.could_find for effect in left])), 1) if left else NONE,
+        "most": fixed(max(effect.high for effect in left), 1) if left else NONE,
+    }
+
+
+def _between_controls(tables: Tables, cell: str, asked: Effects) -> dict[str, str] | None:
+    """Return Local - FedAvg of the smallest budget: whether a data set can tell its controls apart."""
+    own = own_controls(tables, cell, budgets(tables, cell)[0][0])
+    key = ("accuracy", cell, own.get("Local", ""), own.get("FedAvg", ""))
+    return _told(asked[key]) if key in asked else None
+
+
+def _longer(cell: str, asked: Effects) -> list[dict[str, str]]:
+    """Return what the next budget of epochs adds to each control: whether training has ended at the smallest."""
+    return [{"control": e.second, **_told(e)} for e in asked.among(LONGER) if e.setting == cell]
+
+
+def _told(effect: Effect) -> dict[str, str]:
+    finding = Finding.of("", effect, digits=1)
     return {"sign": finding.sign, "text": finding.text}
 
 
-def _longer(tables: Tables, cell: str) -> list[dict[str, str]]:
-    """Return what the next budget of epochs adds to each control: whether training has ended at the smallest."""
-    found = {kind: Finding.of("", d, digits=1) for kind, d in compared.longer(tables, cell).items()}
-    return [{"control": kind, "sign": finding.sign, "text": finding.text} for kind, finding in found.items()]
-
-
-def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]:
+def _groups(
+    tables: Tables, cell: str, joint: Mapping[tuple[str, str], Effect], words: pd.Series
+) -> list[dict[str, Any]]:
     """Tabulate a data set's arms by budget of epochs, the most accurate first."""
     wide = {m: by_seed(tables, cell, m) for m in ("accuracy", "balanced_accuracy", "log_loss")}
-    joint, prices = differences(tables, cell), costs(tables, cell)
-    chosen = chosen_for(tables, cell)
+    prices, chosen = costs(tables, cell), chosen_for(tables, cell)
     rows, where = [], []
     groups = budgets(tables, cell)
     for budget, arms in groups:
@@ -119,7 +134,7 @@ def _groups(tables: Tables, cell: str, words: pd.Series) -> list[dict[str, Any]]
                 {
                     "arm": greek(arm),
                     "accuracy": mean_of(100 * wide["accuracy"][arm], within=PER_CENT),
-                    **{c: tuple(joint.loc[(arm, c)]) if (arm, c) in joint.index else None for c in CONTROLS},
+                    **{c: joint[arm, c].estimate if (arm, c) in joint else None for c in CONTROLS},
                     "outcome": str(words.get(arm, NONE)),
                     "balanced": _interval(wide["balanced_accuracy"], arm, 100),
                     "log_loss": _interval(wide["log_loss"], arm, 1),

@@ -20,7 +20,7 @@ import numpy as np
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import Clients, datasets
-from fedstat.inference import Design
+from fedstat.inference.intervals.design import overlap_ratio
 from fedstat.models import Factory
 from simulations.images import images, small_cnn
 
@@ -104,12 +104,15 @@ def offered(cell: Cell) -> tuple[str, ...]:
     return () if cell.name == "roles" else ("convolutions", "norm layers", "numbers")
 
 
-def design(cell: Cell) -> Design:
-    """Say how seeds, clients and data belong together."""
-    if cell.name == "roles":
-        return Design(clients="same", data="drawn")
-    # a few images of very many are other images under every seed
-    return Design(clients="new", data="fixed" if cell.samples is None else "drawn")
+def ratio(cell: Cell) -> float:
+    """Return what corrects for the samples that two seeds have in common, as `fedstat.compare` counts them."""
+    if cell.samples is None:
+        common = 1.0
+    elif cell.name == "roles":
+        common = cell.samples / np.bincount(_texts(cell.length, cell.clients)[2]).mean()
+    else:
+        common = cell.samples / len(images("cifar10")[1])
+    return overlap_ratio(TEST, 1 - TEST - VALIDATION, common)
 
 
 def _pictures(cell: Cell, seed: int) -> Clients:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import PairedDifference, Ranks, ranks
+from fedstat.inference import Ranks, ranks
 from simulations.bench.outcomes import CONTROLS
-from simulations.estimates import Estimate, difference_of, mean_of
+from simulations.estimates import Estimate, mean_of
 
 #: The data sets in the order of the chapter, and how sentences name them.
 CELLS = {"digits": "digits", "images": "images of CIFAR-10", "roles": "roles of Shakespeare"}
@@ -39,13 +38,6 @@ def costs(tables: Tables, cell: str) -> pd.DataFrame:
     """Return the costs of a data set's arms, by arm."""
     rows = tables["costs"]
     return rows[rows["cell"] == cell].set_index("arm")
-
-
-def differences(tables: Tables, cell: str) -> pd.DataFrame:
-    """Return the differences in accuracy of a data set, in points, by arm and kind of control, where there are any."""
-    rows = tables["differences"]
-    rows = rows[(rows["cell"] == cell) & (rows["metric"] == "accuracy")].set_index(["arm", "control"])
-    return 100 * rows[["mean", "low", "high"]].dropna()
 
 
 def controls(tables: Tables) -> set[str]:
@@ -102,29 +94,6 @@ def absent(tables: Tables) -> list[tuple[str, str, str]]:
                 why = "lacks seeds" if arm in measured else "diverged" if arm in tried else "not run"
                 found.append((arm, cell, why))
     return found
-
-
-def between_controls(tables: Tables, cell: str) -> PairedDifference | None:
-    """Return Local less FedAvg of the smallest budget in points; None where one of them diverged."""
-    table, own = 100 * by_seed(tables, cell), own_controls(tables, cell, budgets(tables, cell)[0][0])
-    return difference_of(table[own["Local"]], table[own["FedAvg"]]) if len(own) == len(CONTROLS) else None
-
-
-def margin(tables: Tables, cell: str) -> float:
-    """Return the largest difference that counts as none, in points: a tenth of Local less FedAvg, and one at most."""
-    found = between_controls(tables, cell)
-    return 1.0 if found is None else min(1.0, 0.1 * abs(found.mean))
-
-
-def longer(tables: Tables, cell: str) -> dict[str, PairedDifference]:
-    """Return what the next budget of epochs adds to each control, in points, by kind; empty for a single budget."""
-    groups, table = budgets(tables, cell), 100 * by_seed(tables, cell)
-    if len(groups) < 2:
-        return {}
-    first, second = (own_controls(tables, cell, budget) for budget, _ in groups[:2])
-    level = 1 - (1 - LEVEL) / len(CONTROLS)
-    both = [kind for kind in CONTROLS if kind in first and kind in second]
-    return {kind: difference_of(table[second[kind]], table[first[kind]], level=level) for kind in both}
 
 
 # --- ranks -----------------------------------------------------------------------------------------------------
@@ -233,23 +202,7 @@ def undominated(tables: Tables, cell: str) -> pd.DataFrame:
     return every[front(spent.to_numpy(), table.mean().to_numpy())].sort_values("spent", kind="stable")
 
 
-# --- readings and tuning ---------------------------------------------------------------------------------------
-
-
-def reading_differences(
-    tables: Tables, cell: str, pairs: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], tuple[Estimate, float]]:
-    """Return, for each pair of readings that was run, the difference in points with joint limits, and the correlation.
-
-    The pairs of one data set are a family of their own.
-    """
-    table = 100 * by_seed(tables, cell)
-    there = [(a, b) for a, b in pairs if a in table and b in table]
-    found = {}
-    for a, b in there:
-        d = difference_of(table[a], table[b], level=1 - (1 - LEVEL) / len(there))
-        found[a, b] = ((d.mean, d.low, d.high), d.correlation)
-    return found
+# --- tuning ---------------------------------------------------------------------------------------------------
 
 
 def validated(tables: Tables, cell: str) -> pd.Series:
@@ -269,23 +222,6 @@ def favourite(tables: Tables, cell: str) -> str | None:
     table = validated(tables, cell)
     table = table[[arm for arm in table.index if arm in arms]].dropna()
     return str(table.idxmax()) if len(table) else None
-
-
-def favourite_less(tables: Tables, cell: str) -> dict[str, tuple[str, Estimate]]:
-    """Return, by kind, the favourite's control and its accuracy less that, in points, with limits that hold for both.
-
-    The choice is made on other seeds, so that the arms it was chosen from do not count.
-    """
-    arm, table = favourite(tables, cell), 100 * by_seed(tables, cell)
-    if arm is None:
-        return {}
-    found = {}
-    for kind in CONTROLS:
-        control = str(costs(tables, cell).loc[arm, f"control_{kind.lower()}"])
-        if control in table and control != arm:
-            d = difference_of(table[arm], table[control], level=1 - (1 - LEVEL) / len(CONTROLS))
-            found[kind] = (control, (d.mean, d.low, d.high))
-    return found
 
 
 def optimism(tables: Tables, cell: str) -> Estimate | None:

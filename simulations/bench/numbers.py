@@ -11,52 +11,43 @@ from fedstat._tables import Tables
 from fedstat.inference.formatting import p_value
 from simulations.bench import compared
 from simulations.bench.by_cell import PER_CENT, chosen_for, of_cell, sizes
-from simulations.bench.compared import CELLS, by_seed, cells, controls, differences
-from simulations.bench.outcomes import outcomes
+from simulations.bench.compared import CELLS, by_seed, cells, controls
+from simulations.bench.effects import READINGS, against, effects, outcomes
 from simulations.bench.pictures import figures
 from simulations.contract import Finding
+from simulations.effects import Effect, Effects
 from simulations.estimates import mean_of
 from simulations.showing import NONE, fixed, greek, rounded, span
 
-__all__ = ["figures", "findings", "numbers"]
+__all__ = ["effects", "figures", "findings", "numbers"]
 
 #: The arms of the papers' proving experiments, which meet here.
 PROVING = ("FedDecomp code", "Factorized-FL beta, code", "FedFac dynamic", "FilterDecomp personal")
-#: Readings of one method, two and two.
-READINGS = (
-    ("FedFac dynamic", "FedFac code"),
-    ("Factorized-FL alpha, text", "Factorized-FL alpha, code"),
-    ("Factorized-FL beta, text", "Factorized-FL beta, code"),
-    ("FedDecomp text", "FedDecomp code"),
-    ("FilterDecomp personal", "FilterDecomp personal, own head"),
-    ("FilterDecomp fast/slow", "FilterDecomp fast/slow, alpha"),
-)
 
 
 # --- findings --------------------------------------------------------------------------------------------------
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
-    """Return the papers' arms less Local, what validation preferred less both controls, and readings' differences."""
-    found: dict[str, Finding] = {}
+    """Return what validation preferred beside its better control, the papers' arms minus Local, and readings."""
+    asked, found = effects(tables), dict[str, Finding]()
     for cell in cells(tables):
+        joint = against(tables, asked, cell)
         favourite = compared.favourite(tables, cell)
-        for kind, (control, estimate) in compared.favourite_less(tables, cell).items():
-            words = f"accuracy of {favourite} (preferred by validation) less that of {control}, {CELLS[cell]}"
-            found[f"{cell} favourite less {kind}"] = _points(words, estimate)
-        joint = differences(tables, cell)
+        if own := [effect for (arm, _), effect in joint.items() if arm == favourite]:
+            better = min(own, key=lambda effect: effect.mean)
+            found[f"{cell} favourite"] = _points(f"{favourite} (preferred by validation) - {better.second}", better)
         for arm in PROVING:
-            if (arm, "Local") in joint.index:
-                words = f"accuracy of {arm} less that of Local, {CELLS[cell]}"
-                found[f"{cell} {arm} less Local"] = _points(words, joint.loc[(arm, "Local")])
-        for (a, b), (estimate, _) in compared.reading_differences(tables, cell, READINGS).items():
-            found[f"{cell} {a} less {b}"] = _points(f"accuracy of {a} less {b}, {CELLS[cell]}", estimate)
+            if (arm, "Local") in joint:
+                found[f"{cell} {arm} - Local"] = _points(f"{arm} - Local", joint[arm, "Local"])
+        for a, b in READINGS:
+            if ("accuracy", cell, a, b) in asked:
+                found[f"{cell} {a} - {b}"] = _points(f"{a} - {b}", asked["accuracy", cell, a, b])
     return found
 
 
-def _points(what: str, estimate: Any) -> Finding:
-    mean, low, high = (float(value) for value in estimate)
-    return Finding.of(greek(what), (mean, low, high), unit="points", digits=1)
+def _points(what: str, effect: Effect) -> Finding:
+    return Finding.of(greek(f"accuracy, {what}, {CELLS[effect.setting]}"), effect, digits=1)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------
@@ -64,16 +55,16 @@ def _points(what: str, estimate: Any) -> Finding:
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arms of each data set in words and tables, ranks over data sets, bytes, readings and tuning."""
-    there = cells(tables)
-    came_out = outcomes(tables["differences"])
+    there, asked = cells(tables), effects(tables)
+    came_out = outcomes(tables, asked)
     size = {cell["name"]: sizes(cell) for cell in config["cells"]}
     return {
-        "cells": [{**size[cell], **of_cell(tables, cell, came_out)} for cell in there],
-        "outcomes": came_out[came_out["cell"].isin(there)].to_dict("records"),
+        "cells": [{**size[cell], **of_cell(tables, cell, asked, came_out)} for cell in there],
+        "outcomes": came_out.to_dict("records"),
         "controls": [greek(arm) for arm in compared.every_arm(tables) if arm in controls(tables)],
         "absent": _absent(tables),
         "ranks": _ranks(tables),
-        "readings": _readings(tables),
+        "readings": _readings(tables, asked),
         "beside": _beside(tables),
         "tuning": [_tuning(tables, cell) for cell in there],
     }
@@ -150,12 +141,15 @@ def _rank_table(tables: Tables) -> list[dict[str, str]]:
 # --- readings, other models, tuning ----------------------------------------------------------------------------
 
 
-def _readings(tables: Tables) -> list[dict[str, Any]]:
-    """Tabulate readings of one method side by side: both accuracies, and their difference in joint limits."""
+def _readings(tables: Tables, asked: Effects) -> list[dict[str, Any]]:
+    """Tabulate readings of one method side by side: both accuracies, and their difference."""
     found = []
     for cell in cells(tables):
         table = 100 * by_seed(tables, cell)
-        for (a, b), (estimate, correlation) in compared.reading_differences(tables, cell, READINGS).items():
+        for a, b in READINGS:
+            if ("accuracy", cell, a, b) not in asked:
+                continue
+            effect = asked["accuracy", cell, a, b]
             found.append(
                 {
                     "cell": CELLS[cell],
@@ -163,9 +157,9 @@ def _readings(tables: Tables) -> list[dict[str, Any]]:
                     "second": greek(b),
                     "of_first": mean_of(table[a], within=PER_CENT),
                     "of_second": mean_of(table[b], within=PER_CENT),
-                    "difference": estimate,
-                    "correlation": fixed(correlation, 2),
-                    "sign": _points("", estimate).sign,
+                    "difference": effect.estimate,
+                    "correlation": fixed(effect.correlation, 2),
+                    "sign": _points("", effect).sign,
                 }
             )
     return rounded(found, of_first=1, of_second=1, difference=1)

@@ -9,7 +9,8 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.bench import compared
-from simulations.bench.compared import CELLS, budgets, by_seed, cells, differences
+from simulations.bench.compared import CELLS, budgets, by_seed, cells
+from simulations.bench.effects import against, effects
 from simulations.bench.outcomes import CONTROLS
 from simulations.estimates import half_widths
 from simulations.showing import greek
@@ -46,24 +47,25 @@ def _forest(tables: Tables, cell: str) -> Figure:
 
     from fedstat.report.figures import WIDTH
 
-    joint = differences(tables, cell)
+    joint = against(tables, effects(tables), cell)
     lines: list[tuple[str | None, str]] = []
     for budget, arms in budgets(tables, cell):
         lines.append((None, f"epochs × {compared.epochs_of(tables, cell, budget)}"))
         lines += [(arm, greek(arm)) for arm in arms]
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 0.7 + 0.155 * len(lines)), sharey=True, layout="constrained")
-    end = _end(joint[["low", "high"]].abs().to_numpy())
+    end = _end(np.array([[abs(e.low), abs(e.high)] for e in joint.values()]))
     for axis, control in zip(axes, CONTROLS, strict=True):
         for height, (arm, _) in enumerate(lines):
             if arm is None:
                 axis.axhline(height, color="0.85", lw=5, zorder=0)
-            elif (arm, control) in joint.index:
-                _interval(axis, height, *joint.loc[(arm, control)])
+            elif (arm, control) in joint:
+                effect = joint[arm, control]
+                _interval(axis, height, effect.mean, effect.low, effect.high)
             else:
                 axis.plot(0, height, "|", color="0.25", ms=7)
         axis.axvline(0, color="0.5", lw=0.6, zorder=0)
         _points_axis(axis, end)
-        axis.set_title(f"less {control} of the same budget")
+        axis.set_title(f"minus {control} of the same budget")
     axes[0].set_yticks(range(len(lines)), [label for _, label in lines], fontsize=7)
     for (arm, _), label in zip(lines, axes[0].get_yticklabels(), strict=True):
         label.set_fontstyle("italic" if arm is None else "normal")

@@ -13,9 +13,8 @@ import pandas as pd
 
 import fedstat as fs
 from fedstat._tables import Tables
-from fedstat.inference import simultaneous
 from simulations.bench.arms import BUDGETS, CONTROLS, Arm, arms, controls
-from simulations.bench.cells import Cell, design, network, offered, populate, split_layers
+from simulations.bench.cells import Cell, network, offered, populate, ratio, split_layers
 from simulations.parts import Part, complete, run_parts
 from simulations.rates import tried
 
@@ -135,6 +134,7 @@ def measure(trial: Trial, smaller: Sequence[float] = ()) -> Tables:
         **sent,
         "clients": cell.clients,
         "rounds": cell.rounds,
+        "test_to_train": ratio(cell),
     }
     columns = ["cell", "arm", "estimand", "own", "seed", "metric", "value"]
     return {"accuracy": accuracy.assign(**who)[columns], "costs": pd.DataFrame([{**who, **told}])}
@@ -229,48 +229,3 @@ def tuned(
 
 
 _TUNING = ["cell", "arm", "lr", "setting", "seed", "accuracy", "chosen", "end"]
-
-
-# --- what is compared ------------------------------------------------------------------------------------------
-
-
-def per_seed(accuracy: pd.DataFrame, metric: str = "accuracy") -> pd.DataFrame:
-    """Return primary summaries of the arms' own estimands in one cell: one row per seed, one column per arm."""
-    rows = accuracy[accuracy["own"] & (accuracy["metric"] == metric)]
-    return rows.pivot(index="seed", columns="arm", values="value")[list(dict.fromkeys(rows["arm"]))]
-
-
-def differences(cell: Cell, accuracy: pd.DataFrame, costs: pd.DataFrame) -> pd.DataFrame:
-    """Return each arm's difference in accuracy to Local and to FedAvg of its own budget, paired on seeds.
-
-    Limits hold together for all arms against one kind of control, as `fedstat.inference.simultaneous` makes them. An
-    arm that diverged, or whose control did, has no numbers.
-
-    Parameters
-    ----------
-    cell : Cell
-        The cell, which knows the design.
-    accuracy, costs : DataFrame
-        The cell's rows of the study's tables.
-    """
-    wide = per_seed(accuracy)
-    whole = [arm for arm in wide if wide[arm].notna().all()]
-    values = wide[whole].to_numpy().T[..., None]
-    rows = []
-    for kind in CONTROLS:
-        pairs = [(r.arm, getattr(r, f"control_{kind.lower()}")) for r in costs.itertuples()]
-        pairs = [(arm, control) for arm, control in pairs if arm != control]
-        known = [pair for pair in pairs if pair[0] in whole and pair[1] in whole]
-        found: dict[str, dict[str, float]] = {}
-        if known and len(wide) > 1:
-            places = [[whole.index(label) for label in pair] for pair in known]
-            f = simultaneous(values, places, design=design(cell), level=LEVEL)
-            # runs that are equal under every seed have no spread, and their difference is known
-            low, high = (np.where(np.isnan(side), f.estimate, side) for side in (f.low, f.high))
-            fields = {"mean": f.estimate, "low": low, "high": high, "correlation": f.correlation, "seeds": f.n}
-            found = {arm: {name: v[k] for name, v in fields.items()} for k, (arm, _) in enumerate(known)}
-        none = {**dict.fromkeys(("mean", "low", "high", "correlation"), np.nan), "seeds": 0}
-        told = {"cell": cell.name, "control": kind, "metric": "accuracy"}
-        rows += [{"arm": arm, **told, **found.get(arm, none)} for arm, _ in pairs]
-    columns = ["cell", "arm", "control", "metric", "mean", "low", "high", "correlation", "seeds"]
-    return pd.DataFrame(rows)[columns].astype({"seeds": int})

@@ -25,7 +25,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from simulations.bench.arms import CONTROLS
 from simulations.bench.cells import Cell, digits
-from simulations.bench.runs import Trial, differences, every_arm, measure, tuned
+from simulations.bench.runs import Trial, every_arm, measure, tuned
 from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
@@ -130,9 +130,8 @@ def run_cell(scale: Scale, cell: Cell, out: Path) -> Tables:
         parts.append(Part(f"bench-{asked.slug}", asked, partial(measure, asked, smaller)))
     results = run_parts(parts, out, f"bench, {cell.name}: results")
     place = {label: k for k, label in enumerate(labels)}
-    tables = {name: t.sort_values("arm", key=lambda arms: arms.map(place), kind="stable", ignore_index=True)
-              for name, t in {**results, "tuning": tuning}.items()}  # fmt: skip
-    return {**tables, "differences": differences(cell, tables["accuracy"], tables["costs"])}
+    return {name: t.sort_values("arm", key=lambda arms: arms.map(place), kind="stable", ignore_index=True)
+            for name, t in {**results, "tuning": tuning}.items()}  # fmt: skip
 
 
 def evidence(tables: Tables) -> Tables:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedstat._tables import Tables
-from simulations.bench.outcomes import outcomes
+from simulations.bench.effects import effects, outcomes
 
 #: The word for an arm whose training diverged at all rates, or under some seed.
 DIVERGED = "diverged"
@@ -53,17 +53,17 @@ ARMS = {
 def came_out(tables: Tables) -> dict[str, dict[str, str]]:
     """Return for each arm, by data set, the side of its controls on which its accuracy lies.
 
-    Controls are Local and FedAvg of the arm's own budget, and limits hold together for all arms of a data set against
-    one kind of control. An arm that was tuned or run and has no limits has diverged, unless it is its own control.
+    Controls are Local and FedAvg of the arm's own budget. An arm that was tuned or run and has no limits has diverged,
+    unless it is its own control.
 
     Parameters
     ----------
     tables : mapping of str to DataFrame
-        The study's tables ``differences``, ``costs`` and ``tuning``.
+        The study's tables ``accuracy``, ``costs`` and ``tuning``.
     """
     costs, tuning = tables["costs"], tables["tuning"]
     found: dict[str, dict[str, str]] = {}
-    for row in outcomes(tables["differences"]).itertuples():
+    for row in outcomes(tables, effects(tables)).itertuples():
         found.setdefault(str(row.arm), {})[str(row.cell)] = str(row.outcome)
     ran = [(str(row.cell), str(row.arm)) for row in costs[costs["up"].notna()].itertuples()]
     for row in tuning[["cell", "arm"]].drop_duplicates().itertuples():

@@ -12,18 +12,19 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import Design
+from fedstat.inference.intervals.design import overlap_ratio
 from simulations.beside import beside_printed
 from simulations.effects import LEVEL, Effects, Question, above_all
 from simulations.factorized.arms import ARMS, FACTORIZED, READINGS
 from simulations.factorized.cells import Cell
 from simulations.published import printed
 
-#: Every seed draws training and test images anew from the same ones, and deals them to new clients; by whether clients
-#: belong to domains. Test images are counted once: on one data set all clients have the same 400 beside 2,400 training
-#: images, in domains 1,000 are tested beside as many.
+#: Every seed draws 2,400 training images anew from the same ones, and deals them to new clients. On one data set all
+#: clients test on the same 400 images, and two seeds have .37 of their images in common; in domains all seeds have the
+#: same 1,000 test images, and it is .48. By whether clients belong to domains; at desk scale.
 DESIGNS = {
-    domains: Design(clients="new", data="resplit", test_to_train=test / 2400)
-    for domains, test in ((False, 400), (True, 1000))
+    domains: Design(clients="new", data="resplit", test_to_train=overlap_ratio(test, 2400, common))
+    for domains, test, common in ((False, 400, 0.37), (True, 1000, 0.48))
 }
 ACCURACY, AT_THE_END = "accuracy", "accuracy at the last round"
 LABELS = "permuted labels against standard ones"

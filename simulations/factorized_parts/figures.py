@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
+from simulations.effects import LEVEL, Effect
 from simulations.estimates import mean_of
 from simulations.factorized_parts.arms import BASES, OF_A_DOMAIN, SWITCHES
-from simulations.factorized_parts.compared import LEVEL, Difference, Lead
+from simulations.factorized_parts.compared import Lead
 from simulations.showing import greek
 
 if TYPE_CHECKING:
@@ -125,15 +126,15 @@ def _curves(axis: Axes, table: pd.DataFrame, lines: Mapping[str, tuple[str, str]
                 axis.plot([rounds[place] + 0.12 * shift] * 2, reach, color="0.45", lw=0.7)
 
 
-def components(panels: Mapping[str, Sequence[Difference]], about: Mapping[str, str]) -> Figure:
+def components(panels: Mapping[str, Sequence[Effect]], about: Mapping[str, str]) -> Figure:
     """Draw the differences of panels g, h, i and k as a forest."""
     labels = [f"7{panel}" for panel in panels]
-    groups = [[(f"{greek(d.arm)} − {greek(d.control)}", d) for d in several] for several in panels.values()]
+    groups = [[(f"{greek(d.first)} − {greek(d.second)}", d) for d in several] for several in panels.values()]
     titles = [f"{label}: {about[panel]}" for label, panel in zip(labels, panels, strict=True)]
     return _forest(groups, titles, "difference in test accuracy, points")
 
 
-def readings(several: Sequence[Difference]) -> Figure:
+def readings(several: Sequence[Effect]) -> Figure:
     """Draw what each part of the reading changes, a panel for each form of Factorized-FL."""
     import matplotlib.pyplot as plt
 
@@ -141,11 +142,11 @@ def readings(several: Sequence[Difference]) -> Figure:
 
     with style():
         figure, axes = plt.subplots(1, len(BASES), figsize=(WIDTH, 1.9), sharex=True, sharey=True, layout="constrained")
-        names = [name for name in SWITCHES if any(d.arm.endswith(f": {name}") for d in several)]
+        names = [name for name in SWITCHES if any(d.first.endswith(f": {name}") for d in several)]
         for axis, base in zip(axes, BASES, strict=True):
             for height, name in enumerate(names):
                 for d in several:
-                    if d.arm == f"{base}: {name}":
+                    if d.first == f"{base}: {name}":
                         _interval(axis, d, height)
             axis.axvline(0, color="0.6", lw=0.6, zorder=0)
             code = "text" not in base
@@ -159,12 +160,12 @@ def readings(several: Sequence[Difference]) -> Figure:
 def leads(several: Sequence[Lead]) -> Figure:
     """Draw each form's lead over the best control, by setting."""
     settings = list(dict.fromkeys(lead.setting for lead in several))
-    groups = [[(greek(lead.arm), lead) for lead in several if lead.setting == s] for s in settings]
+    groups = [[(greek(lead.effect.first), lead.effect) for lead in several if lead.setting == s] for s in settings]
     words = [s if s == "domains" else f"digits, {s}" for s in settings]
-    return _forest(groups, words, "test accuracy less that of the best control, points")
+    return _forest(groups, words, "test accuracy minus that of the best control, points")
 
 
-def _forest(groups: Sequence[Sequence[tuple[str, Difference | Lead]]], titles: Sequence[str], label: str) -> Figure:
+def _forest(groups: Sequence[Sequence[tuple[str, Effect]]], titles: Sequence[str], label: str) -> Figure:
     """Draw intervals in groups under one another; filled marks leave out zero."""
     import matplotlib.pyplot as plt
 
@@ -191,7 +192,7 @@ def _forest(groups: Sequence[Sequence[tuple[str, Difference | Lead]]], titles: S
     return figure
 
 
-def _interval(axis: Axes, found: Difference | Lead, height: float) -> None:
+def _interval(axis: Axes, found: Effect, height: float) -> None:
     clear = found.low > 0 or found.high < 0
     axis.plot([found.low, found.high], [height] * 2, color="0.25", lw=0.9)
     axis.plot(found.mean, height, "o", color="0.25", mfc="0.25" if clear else "white", ms=3.5)

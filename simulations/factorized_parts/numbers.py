@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
+from simulations.effects import LEVEL, Effect, Effects
 from simulations.estimates import mean_of, times
 from simulations.factorized_parts import figures as drawn
 from simulations.factorized_parts.arms import BASES, CLIENTS, OF_A_DOMAIN
 from simulations.factorized_parts.compared import (
+    AGAINST,
     CONTROLS,
-    LEVEL,
-    Difference,
+    COSINE,
+    SIMILARITIES,
+    SWITCHED,
     Lead,
     against_controls,
     components,
-    differences,
+    effects,
     leads,
     per_seed,
-    switches,
+    settings,
 )
-from simulations.factorized_parts.study import METRICS, SINGLE_SETTING
-from simulations.showing import NONE, fixed, greek, rounded
+from simulations.factorized_parts.study import DOMAIN_SETTING, METRICS, SINGLE_SETTING
+from simulations.showing import NONE, fixed, greek, rounded, sought
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIRST_CELL = "non-iid"
 #: The share of a client's domain among others, which blind matching reaches.
 CHANCE = (OF_A_DOMAIN - 1) / (CLIENTS - 1)
-#: What is asked of similarities in the last round: name, words, minuend, subtrahend, border and unit.
-SIMILARITIES = {
-    "u_over_v": ("cosine of u less that of v, clients of different domains", "u_between", "v_between"),
-    "u_domain": ("cosine of u within domains less that between them", "u_within", "u_between"),
-    "v_domain": ("cosine of v within domains less that between them", "v_within", "v_between"),
-}
 PANELS = {"g": "components", "h": "rank", "i": "least similarity", "k": "factors and networks"}
 
 
@@ -48,51 +44,45 @@ PANELS = {"g": "components", "h": "rank", "i": "least similarity", "k": "factors
 
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return all quantities that words rest on, as far as their arms ran."""
-    found = {f"lead {lead.setting}: {lead.arm}": _lead(lead) for lead in leads(tables)}
-    for setting, several in against_controls(tables).items():
-        found |= {f"control {setting}: {d.arm} - {d.control}": _difference(d, setting) for d in several}
-    found |= {f"switch {d.arm}": _difference(d, f"digits, {FIRST_CELL}") for d in switches(tables, FIRST_CELL)}
-    for panel, several in components(tables).items():
-        found |= {f"7{panel} {d.arm} - {d.control}": _difference(d, "domains") for d in several}
-    found |= {f"7j {d.arm}": _difference(d, "one client") for d in _single(tables)}
-    return found | _similarities(tables)
+    known = effects(tables)
+    found = {
+        f"control {setting}: {e.first} - {e.second}": _difference(e)
+        for setting in settings(tables)
+        for several in against_controls(known, setting).values()
+        for e in several
+    }
+    found |= {f"switch {e.first}": _difference(e) for e in known.among(SWITCHED)}
+    for panel, several in components(known).items():
+        found |= {
+            f"7{panel} {e.first} - {e.second}": _difference(e) for e in several if (e.first, e.second) not in AGAINST
+        }
+    found |= {f"7j {e.first}": _difference(e) for e in known.among(SINGLE_SETTING)}
+    return found | _similarities(tables, known)
 
 
-def _difference(d: Difference, setting: str) -> Finding:
-    what = f"accuracy of {greek(d.arm)} less that of {greek(d.control)}, {setting}"
-    return Finding.of(what, (d.mean, d.low, d.high), unit="points", digits=1)
+def _difference(e: Effect) -> Finding:
+    where = e.setting if e.setting in (DOMAIN_SETTING, SINGLE_SETTING) else f"digits, {e.setting}"
+    return Finding.of(f"accuracy of {greek(e.first)} minus that of {greek(e.second)}, {where}", e, digits=1)
 
 
-def _lead(lead: Lead) -> Finding:
-    what = f"accuracy of {greek(lead.arm)} less that of the best of {', '.join(lead.controls)}, {lead.setting}"
-    return Finding.of(what, (lead.mean, lead.low, lead.high), unit="points", digits=1)
-
-
-def _single(tables: Tables) -> list[Difference]:
-    wide = per_seed(tables, SINGLE_SETTING)
-    return differences(wide, [(arm, "regular") for arm in wide if arm != "regular"])
-
-
-def _similarities(tables: Tables) -> dict[str, Finding]:
-    """Return what u and v have in common in the last round, and whom matching found in all of them, one family."""
+def _similarities(tables: Tables, known: Effects) -> dict[str, Finding]:
+    """Return what u and v have in common in the last round, and whom matching found in all of them."""
     table = tables["similarity"]
     arms = list(dict.fromkeys(table["arm"]))
-    level = 1 - (1 - LEVEL) / (len(arms) * (len(SIMILARITIES) + 2))
+    shares = {"nearest": "three most similar clients", "matched": "neighbours"}
     found = {}
     for arm in arms:
-        rows = table[table["arm"] == arm]
-        last = rows[rows["round"] == rows["round"].max()].set_index("seed")
         for key, (words, first, second) in SIMILARITIES.items():
-            found[f"{key} {arm}"] = Finding.of(
-                f"{words}, {greek(arm)}, last round", mean_of(last[first] - last[second], level), digits=4
-            )
-        over_rounds = rows.groupby("seed")
-        for key, words in {"nearest": "three most similar clients", "matched": "neighbours"}.items():
+            what = f"{words}, {greek(arm)}, last round"
+            found[f"{key} {arm}"] = Finding.of(what, known[COSINE, arm, first, second], digits=4)
+        over_rounds = table[table["arm"] == arm].groupby("seed")
+        for key, words in shares.items():
             share = over_rounds[key].mean(skipna=False).dropna()
             if len(share) > 1:
                 found[f"{key} {arm}"] = Finding.of(
                     f"share of a client's {words} that are of its domain, {greek(arm)}, all rounds",
-                    mean_of(share, level, within=(0.0, 1.0)), border=CHANCE, digits=3,
+                    mean_of(share, 1 - (1 - LEVEL) / (len(arms) * len(shares)), within=(0.0, 1.0)), border=CHANCE,
+                    digits=3,
                 )  # fmt: skip
     return found
 
@@ -102,17 +92,24 @@ def _similarities(tables: Tables) -> dict[str, Finding]:
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of the chapter, who leads where, and what matching did."""
-    every = list(leads(tables))
-    ahead = [lead for lead in every if lead.low > 0]
+    known = effects(tables)
+    every = leads(tables, known)
+    behind = [lead.effect for lead in every if not lead.ahead and lead.effect.high < 0]
+    unfound = [lead.effect for lead in every if not lead.ahead]
+    switches = known.among(SWITCHED)
     return {
-        "settings": [_setting(tables, setting) for setting in against_controls(tables)],
+        "settings": [_setting(tables, known, setting) for setting in settings(tables)],
         "leads": [_shown_lead(lead) for lead in every],
-        "ahead": [{"setting": lead.setting, "arm": greek(lead.arm)} for lead in ahead],
-        "behind": sum(lead.high < 0 for lead in every),
-        "open": sum(lead.low <= 0 <= lead.high for lead in every),
-        "switches": _switch_rows(tables),
-        "panels": [_panel(panel, several) for panel, several in components(tables).items()],
-        "single": _single_rows(tables),
+        "ahead": [{"setting": lead.setting, "arm": greek(lead.effect.first)} for lead in every if lead.ahead],
+        "behind": len(behind),
+        "open": len(unfound) - len(behind),
+        "unfound": sought(unfound, 1) | {"lead": fixed(max((e.high for e in unfound), default=math.nan), 1)},
+        "switches": _shown(switches),
+        "switches_unfound": sought([e for e in switches if _sign(e) == "unclear"], 1),
+        "panels": [
+            {"panel": panel, "about": PANELS[panel], "rows": _shown(some)} for panel, some in components(known).items()
+        ],
+        "single": _single_rows(tables, known),
         "matching": _matching(tables),
         "chance": fixed(CHANCE, 3),
         "rates": _rates(tables),
@@ -121,19 +118,19 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown_lead(lead: Lead) -> dict[str, Any]:
-    shown = rounded([{"lead": (lead.mean, lead.low, lead.high)}], lead=1)[0]["lead"]
-    return {"setting": lead.setting, "arm": greek(lead.arm), "lead": shown}
+    shown = rounded([{"lead": lead.effect.estimate}], lead=1)[0]["lead"]
+    return {"setting": lead.setting, "arm": greek(lead.effect.first), "lead": shown}
 
 
-def _setting(tables: Tables, setting: str) -> dict[str, Any]:
+def _setting(tables: Tables, known: Effects, setting: str) -> dict[str, Any]:
     """Return the table of the arms that compete in one setting, with their differences to the controls."""
-    found = against_controls(tables)[setting]
+    found = against_controls(known, setting)
     wide = {metric: per_seed(tables, setting, metric) for metric in (*METRICS, "bytes_up", "bytes_down")}
     lr = tables["runs"][tables["runs"]["setting"] == setting].groupby("arm")["lr"].first()
     rows = []
     for arm in (a for a in (*CONTROLS, *BASES) if a in wide["accuracy"]):
         less: dict[str, Any] = dict.fromkeys(CONTROLS)
-        less |= {d.control: (d.mean, d.low, d.high) for d in found if d.arm == arm}
+        less |= {e.second: e.estimate for e in found.get(arm, [])}
         rows.append(
             {
                 "arm": greek(arm),
@@ -154,29 +151,22 @@ def _setting(tables: Tables, setting: str) -> dict[str, Any]:
     return {"name": setting, "rows": shown, "majority": majority, "seeds": len(wide["accuracy"])}
 
 
-def _switch_rows(tables: Tables) -> list[dict[str, Any]]:
-    return _shown(switches(tables, FIRST_CELL))
-
-
-def _panel(panel: str, several: Sequence[Difference]) -> dict[str, Any]:
-    return {"panel": panel, "about": PANELS[panel], "rows": _shown(several)}
-
-
-def _shown(several: Sequence[Difference]) -> list[dict[str, Any]]:
-    rows = [{**asdict(d), "difference": (d.mean, d.low, d.high)} for d in several]
-    signs = ["more" if d.low > 0 else "less" if d.high < 0 else "unclear" for d in several]
-    shown = rounded(rows, difference=1)
-    keys = ("arm", "control")
+def _shown(several: Sequence[Effect]) -> list[dict[str, Any]]:
+    rows = rounded([{"difference": e.estimate} for e in several], difference=1)
     return [
-        {**{key: greek(row[key]) for key in keys}, "difference": row["difference"], "sign": sign}
-        for row, sign in zip(shown, signs, strict=True)
+        {"arm": greek(e.first), "control": greek(e.second), **row, "sign": _sign(e)}
+        for e, row in zip(several, rows, strict=True)
     ]
 
 
-def _single_rows(tables: Tables) -> list[dict[str, Any]]:
+def _sign(e: Effect) -> str:
+    return "more" if e.low > 0 else "less" if e.high < 0 else "unclear"
+
+
+def _single_rows(tables: Tables, known: Effects) -> list[dict[str, Any]]:
     """Return accuracy and size of one client's models; sizes are means over seeds."""
     wide = per_seed(tables, SINGLE_SETTING)
-    less = {d.arm: (d.mean, d.low, d.high) for d in _single(tables)}
+    less = {e.first: e.estimate for e in known.among(SINGLE_SETTING)}
     sizes = tables["sizes"].groupby("arm", sort=False)[["numbers", "not_zero", "mu_zero"]].mean()
     regular = float(sizes.loc["regular", "numbers"])
     rows = [
@@ -227,13 +217,14 @@ def _rates(tables: Tables) -> dict[str, Any]:
 
 def figures(tables: Tables) -> dict[str, Figure]:
     """Draw similarities and matching, the components, the mixed readings, leads, and one client's models."""
+    known = effects(tables)
     found = {
         "similarity": drawn.similarity(tables),
         "matching": drawn.matching(tables, CHANCE),
-        "readings": drawn.readings(switches(tables, FIRST_CELL)),
-        "leads": drawn.leads(list(leads(tables))),
+        "readings": drawn.readings(known.among(SWITCHED)),
+        "leads": drawn.leads(leads(tables, known)),
         "single": drawn.single(tables, per_seed(tables, SINGLE_SETTING)),
     }
-    if several := components(tables):
+    if several := components(known):
         found["components"] = drawn.components(several, PANELS)
     return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,32 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import Comparison, Design, TimeToTarget, compare, to_target
+from fedstat.inference.intervals.design import overlap_ratio
 from simulations.beside import beside_printed
-from simulations.estimates import Estimate, joint_of, mean_of, means_by, missing, undefined
+from simulations.effects import Effect, Effects, Question
+from simulations.estimates import Estimate, means_by, missing, undefined
 from simulations.filterdecomp.arms import ESTIMAND, GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 from simulations.published import printed
 
-#: Every seed draws its images from the same ones, and deals them to new clients.
-DESIGN = Design(clients="new", data="drawn")
+#: Every seed draws 1,200 training images anew from the same ones, and deals them to new clients; 1,017 test images are
+#: those of all seeds, so that two have .51 of their images in common. At desk scale.
+DESIGN = Design(clients="new", data="resplit", test_to_train=overlap_ratio(1017, 1200, 0.51))
+PERSONAL_ACCURACY, LATE_ACCURACY = "personal accuracy", "global accuracy, last ten rounds"
+EQUAL_ROUNDS, EQUAL_NUMBERS = "global accuracy at equal rounds", "global accuracy at equal numbers sent"
+VARIANCE, ERROR = "log variance of the aggregate", "log mean squared error of the aggregate"
+OWN, RELATIVE = "log variance, each on its own way", "log variance over squared size, each on its own way"
+PRODUCT, AVERAGE = "product of averages", "average of products"
+#: The number of atoms that spans all filters, with which others are compared.
+ATOMS = "9"
+#: What varies in Figures 3a and 3c.
+VARIED = {"Figure 3a": "local epochs", "Figure 3c": "participants"}
+Pairs = list[tuple[str, str]]
 #: The arm of the paper's Table 1 that it calls "Ours".
 PRINTED_AS = {"Ours": OURS}
 PRINTED_SEEDS = 3
 #: Rounds to a target: this share of FedAvg's own mean accuracy in the last ten rounds, a rule fixed before the runs.
 SHARE = 0.9
 LAST = 10
-_FULL = 100.0  # points; a difference of accuracies lies within so many
 
 
 def table_cells(tables: Tables) -> list[str]:
@@ -87,27 +100,84 @@ def figure_3(tables: Tables, shown: str, arm: str) -> pd.DataFrame:
     return by_seed({**tables, "values": some}, shown, place(tables), column=column).dropna(axis=1)
 
 
-def joint(table: pd.DataFrame, pairs: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, Any], Estimate]:
-    """Compare pairs of columns in points, paired on seeds, with 95% limits that hold together.
+def both_at(tables: Tables, shown: str) -> dict[str, pd.DataFrame]:
+    """Return the accuracy of FedAvg and FilterDecomp in Figure 3a or 3c by what varies, as far as both ran."""
+    ours, theirs = (figure_3(tables, shown, arm) for arm in ("FilterDecomp", "FedAvg"))
+    return {
+        f"{x} {VARIED[shown]}": pd.DataFrame({"FilterDecomp": ours[x], "FedAvg": theirs[x]}).dropna()
+        for x in theirs
+        if x in ours
+    }
 
-    Limits are cut off where differences of shares end.
-    """
-    found = joint_of(table, pairs, DESIGN)
-    cut = {pair: (mean, max(low, -_FULL), min(high, _FULL)) for pair, (mean, low, high) in found.items()}
-    return {pair: found[pair] if math.isnan(limits[1]) else limits for pair, limits in cut.items()}
+
+def turn(tables: Tables, shown: str) -> tuple[str, str] | None:
+    """Return the largest number of Figure 3a and the one before, or of 3c and the least; None with fewer than two."""
+    at = list(both_at(tables, shown))
+    return (at[-1], at[-2 if shown == "Figure 3a" else 0]) if len(at) > 1 else None
 
 
-def personal_differences(tables: Tables, cell: str) -> dict[tuple[str, str], Estimate]:
-    """Compare both personal forms of FilterDecomp with each other arm of Table 1, and with each other."""
+def effects(tables: Tables) -> Effects:
+    """Return the differences of personal and global accuracy, and those of logarithms of variances."""
+    return Effects(question for question in _questions(tables) if any(question.pairs.values()))
+
+
+def _questions(tables: Tables) -> Iterator[Question]:
+    def points(words: str, metric: str, values: Mapping[str, pd.DataFrame], pairs: Mapping[str, Pairs]) -> Question:
+        return Question(words, metric, values, pairs, DESIGN, "points")
+
+    first = {short(cell): by_seed(tables, "Table 1", cell) for cell in table_cells(tables)}
     others = [arm for arm in PERSONAL if arm not in (OURS, OURS_HEAD)]
-    pairs = [(ours, arm) for ours in (OURS, OURS_HEAD) for arm in others] + [(OURS_HEAD, OURS)]
-    return joint(by_seed(tables, "Table 1", cell), pairs)
+    personal: Pairs = [*product((OURS, OURS_HEAD), others), (OURS_HEAD, OURS)]
+    yield points("personal filters against the other methods", PERSONAL_ACCURACY, first, _at_all(first, personal))
+    second = {short(cell): _by_atoms(tables, cell) for cell in table_cells(tables)}
+    fewer = {cell: [(m, ATOMS) for m in table if m != ATOMS and ATOMS in table] for cell, table in second.items()}
+    yield points("numbers of atoms against nine", PERSONAL_ACCURACY, second, fewer)
+    for words, table, values, known in (
+        ("the order of the methods", "table_1", first, _at_all(first, personal)),
+        ("the order of the numbers of atoms", "table_2", second, fewer),
+    ):
+        for cell in table_cells(tables):
+            where = short(cell)
+            names = [name for name in of_paper(table, cell).index if name in values[where]]
+            rest = [pair for pair in combinations(names, 2) if not {pair, pair[::-1]} & set(known[where])]
+            yield points(f"{words}, {where}", PERSONAL_ACCURACY, {where: values[where]}, {where: rest})
+    curves = {
+        short(cell): by_seed(tables, figure_of(tables, cell), cell).reindex(columns=list(GLOBAL))
+        for cell in curve_cells(tables)
+    }
+    against = [("FilterDecomp", other) for other in GLOBAL if other != "FilterDecomp"]
+    yield points("FilterDecomp’s global model against the others", LATE_ACCURACY, curves, _at_all(curves, against))
+    for shown, name in VARIED.items():
+        at = both_at(tables, shown)
+        yield points(f"FilterDecomp against FedAvg by {name}", shown, at, _at_all(at, [("FilterDecomp", "FedAvg")]))
+        if pair := turn(tables, shown):
+            by_arm = {
+                arm: pd.DataFrame({number: table[arm] for number, table in at.items()})
+                for arm in ("FedAvg", "FilterDecomp")
+            }
+            yield points(f"more {name}", shown, by_arm, _at_all(by_arm, [pair]))
+    for metric, values in variances(tables).items():
+        pair = (PRODUCT, AVERAGE) if metric in (VARIANCE, ERROR) else ("FilterDecomp", "FedAvg")
+        yield Question(metric, metric, values, _at_all(values, [pair]), DESIGN)
+    rows = sending(tables)
+    late, equal = {"": late_accuracy(rows)}, {"": at_equal_numbers(rows)}
+    fast = [(arm, "FedAvg") for arm in SENDING if arm in late[""]]
+    yield points("fewer numbers sent, at equal rounds", EQUAL_ROUNDS, late, {"": fast})
+    yield points("at equal numbers sent", EQUAL_NUMBERS, equal, {"": [("FilterDecomp", "FedAvg"), *fast]})
 
 
-def global_differences(tables: Tables, cell: str) -> dict[tuple[str, str], Estimate]:
-    """Compare FilterDecomp's global model with FedAvg's and FedProx's, in the mean of the last ten rounds."""
-    table = by_seed(tables, figure_of(tables, cell), cell).reindex(columns=list(GLOBAL))
-    return joint(table, [("FilterDecomp", other) for other in GLOBAL if other != "FilterDecomp"])
+def at_equal_rounds(found: Effects, tables: Tables, arm: str) -> Effect:
+    """Return the difference of an arm to FedAvg at equal rounds; that of FilterDecomp is one of Figures 2 and 5."""
+    ours = arm == "FilterDecomp"
+    return found[LATE_ACCURACY if ours else EQUAL_ROUNDS, short(place(tables)) if ours else "", arm, "FedAvg"]
+
+
+def _at_all(settings: Iterable[str], pairs: Pairs) -> dict[str, Pairs]:
+    return {setting: pairs for setting in settings}
+
+
+def _by_atoms(tables: Tables, cell: str) -> pd.DataFrame:
+    return atoms_by_seed(tables, cell).rename(columns=str)
 
 
 def curves(tables: Tables, cell: str) -> pd.DataFrame:
@@ -140,10 +210,11 @@ def rounds_to_target(tables: Tables, cell: str) -> TimeToTarget | None:
 # --- variance of the aggregate ------------------------------------------------------------------------------------
 
 
-def geometric(logs: pd.Series, of: int = 1) -> Estimate:
-    """Return a geometric mean over seeds and its limits, which hold together at 95% for so many (Bonferroni)."""
-    mean, low, high = np.exp(mean_of(logs, 1 - 0.05 / of))
-    return float(mean), float(low), float(high)
+def geometric(effect: Effect) -> Estimate:
+    """Return a ratio and its limits: a difference of logarithms, taken back."""
+    if effect.why:
+        return undefined(effect.why, math.exp(effect.mean))
+    return math.exp(effect.mean), math.exp(effect.low), math.exp(effect.high)
 
 
 def moments(tables: Tables, clients: int, arm: str, layer: str | None = None) -> pd.DataFrame:
@@ -153,31 +224,37 @@ def moments(tables: Tables, clients: int, arm: str, layer: str | None = None) ->
     return rows.groupby(["seed", "round"])[["plain", "decomposed", "bias", "energy"]].sum(skipna=False)
 
 
-def variance_ratio(tables: Tables, clients: int, layer: str | None = None, *, error: bool = False) -> pd.Series:
-    """Return the log of variance (or mean squared error) of the product of averages over the variance of the average.
+def variances(tables: Tables) -> dict[str, dict[str, pd.DataFrame]]:
+    """Return logarithms of variances, means over rounds by seed: by metric, then by participants and layer.
 
-    Of the same trained clients, FilterDecomp's; mean over rounds, by seed.
+    `VARIANCE` and `ERROR` (mean squared error) are those of both aggregates of FilterDecomp's clients; `OWN` compares
+    the two methods on their own trajectories, `RELATIVE` after division by the squared norm of their mean filters.
     """
-    found = moments(tables, clients, "FilterDecomp", layer)
-    above = found["decomposed"] + (found["bias"] if error else 0)
-    return _mean_log(above / found["plain"])
+    clients = [int(m) for m in dict.fromkeys(tables["spread"]["clients"])]
+    layers: list[str | None] = [*sorted(tables["spread"]["layer"].unique()), None]
+    found: dict[str, dict[str, pd.DataFrame]] = {metric: {} for metric in (VARIANCE, ERROR, OWN, RELATIVE)}
+    for m, layer in product(clients, layers):
+        ours = moments(tables, m, "FilterDecomp", layer)
+        for metric, above in ((VARIANCE, ours["decomposed"]), (ERROR, ours["decomposed"] + ours["bias"])):
+            found[metric][at_layer(m, layer)] = _mean_logs({PRODUCT: above, AVERAGE: ours["plain"]})
+    ours, theirs = (moments(tables, clients[0], arm) for arm in ("FilterDecomp", "FedAvg"))
+    own = {"FilterDecomp": ours["decomposed"], "FedAvg": theirs["plain"]}
+    found[OWN][""] = _mean_logs(own)
+    found[RELATIVE][""] = _mean_logs(
+        {arm: own[arm] / of["energy"] for arm, of in zip(own, (ours, theirs), strict=True)}
+    )
+    return found
 
 
-def own_ratio(tables: Tables, clients: int, *, relative: bool) -> pd.Series:
-    """Return the log of FilterDecomp's variance over FedAvg's, each on its own trajectory; mean over rounds, by seed.
-
-    With `relative` each is divided by the squared norm of its mean filters.
-    """
-    ours, theirs = (moments(tables, clients, arm) for arm in ("FilterDecomp", "FedAvg"))
-    ratio = ours["decomposed"] / theirs["plain"]
-    if relative:
-        ratio = ratio * theirs["energy"] / ours["energy"]
-    return _mean_log(ratio)
+def at_layer(clients: int, layer: str | None) -> str:
+    """Name the number of participants and the layer, or all layers."""
+    return f"{clients} participants, {layer or 'all layers'}"
 
 
-def _mean_log(ratio: pd.Series) -> pd.Series:
-    """Average logs over rounds, by seed; NaN where a ratio is not positive."""
-    return np.log(ratio.where(ratio > 0)).groupby("seed").mean(skipna=False)
+def _mean_logs(columns: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """Average logarithms over rounds, by seed; NaN where a value is not positive."""
+    table = pd.DataFrame(columns)
+    return np.log(table.where(table > 0)).groupby("seed").mean(skipna=False)
 
 
 # --- what travels -------------------------------------------------------------------------------------------------
@@ -226,18 +303,24 @@ def printed_name(cell: str) -> str:
     return {"2 classes a client": "CIFAR10 (100,2)", "5 classes a client": "CIFAR10 (100,5)"}.get(short(cell), cell)
 
 
-def agreement(tables: Tables, cell: str, arms: Sequence[str] = ()) -> dict[str, Any] | None:
+def agreement(tables: Tables, found: Effects, cell: str, arms: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return Table 1's column beside ours, for some arms or all; None for a cell that is not printed."""
     theirs, ours = of_paper("table_1", cell), by_seed(tables, "Table 1", cell).dropna()
     if theirs.empty:
         return None
     known = [arm for arm in theirs.index if arm in ours and (not arms or arm in arms)]
-    return beside_printed(theirs.loc[known], ours, control="FedAvg + FT")
+    return beside_printed(
+        theirs.loc[known], ours, control="FedAvg + FT",
+        difference=lambda a, b: found[PERSONAL_ACCURACY, short(cell), a, b],
+    )  # fmt: skip
 
 
-def atoms_agreement(tables: Tables, cell: str) -> dict[str, Any] | None:
+def atoms_agreement(tables: Tables, found: Effects, cell: str) -> dict[str, Any] | None:
     """Return Table 2's column beside ours; None for a cell that is not printed."""
-    ours, theirs = atoms_by_seed(tables, cell), of_paper("table_2", cell)
-    ours.columns = [str(name) for name in ours.columns]
+    ours, theirs = _by_atoms(tables, cell), of_paper("table_2", cell)
     known = [name for name in theirs.index if name in ours]
-    return beside_printed(theirs.loc[known], ours, control="9") if len(known) > 1 else None
+    if len(known) < 2:
+        return None
+    return beside_printed(
+        theirs.loc[known], ours, control=ATOMS, difference=lambda a, b: found[PERSONAL_ACCURACY, short(cell), a, b]
+    )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
-from simulations.estimates import Estimate, mean_of
+from simulations.effects import Effects
+from simulations.estimates import mean_of
 from simulations.filterdecomp import judged, pictures
 from simulations.filterdecomp.arms import DITTO, GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
-from simulations.showing import NONE, fixed, rounded
+from simulations.filterdecomp.judged import effects
+from simulations.showing import NONE, fixed, rounded, sought
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,99 +25,91 @@ METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
 ALIKE = (0.9, 1.1)
 #: The arms of the proof line, with the printed name of ours.
 PROOF = ("FedAvg + FT", "FedPer", OURS)
-_POINTS = "points"
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return the quantities on whose sign the chapter's words rest."""
-    return {**_tables_1_and_2(tables), **_curves(tables), **_figure_3(tables), **_sending(tables)}
+    known = effects(tables)
+    found = dict(_differences(known, judged.PERSONAL_ACCURACY, "{} - {}: {}")) | _curves(tables, known)
+    return found | _figure_3(tables, known) | _variance_ratios(tables, known) | _sending(tables, known)
 
 
-def _points(found: Mapping[tuple[Any, Any], Estimate], what: str, name: str) -> dict[str, Finding]:
-    """Return findings of differences in points; `what` and `name` are filled with the first and the second arm."""
-    return {
-        name.format(a, b): Finding.of(what.format(a, b), estimate, unit=_POINTS, digits=1)
-        for (a, b), estimate in found.items()
-    }
+def _differences(known: Effects, metric: str, name: str) -> Iterator[tuple[str, Finding]]:
+    """Yield the differences of a metric that do not ask for the order of methods alone."""
+    for e in known.values():
+        if e.metric == metric and not e.question.startswith("the order"):
+            words = f"{metric} of {e.first} minus {e.second}, {e.setting}"
+            if e.second == judged.ATOMS:
+                words = f"{metric} with {e.first} atoms minus {e.second}, {e.setting}"
+            key = (
+                f"atoms {e.first}: {e.setting}"
+                if e.second == judged.ATOMS
+                else name.format(e.first, e.second, e.setting)
+            )
+            yield key, Finding.of(words, e, digits=1)
 
 
-def _tables_1_and_2(tables: Tables) -> dict[str, Finding]:
-    found: dict[str, Finding] = {}
-    for cell in judged.table_cells(tables):
-        where = judged.short(cell)
-        found |= _points(
-            judged.personal_differences(tables, cell), f"personal accuracy of {{}} less {{}}, {where}",
-            f"{{}} less {{}}: {where}",
-        )  # fmt: skip
-        atoms = judged.atoms_by_seed(tables, cell)
-        if 9 in atoms and len(atoms.columns) > 1:
-            pairs = judged.joint(atoms, [(m, 9) for m in atoms if m != 9])
-            found |= _points(pairs, f"personal accuracy with {{}} atoms less {{}}, {where}", f"atoms {{}}: {where}")
-    return found
-
-
-def _curves(tables: Tables) -> dict[str, Finding]:
-    found: dict[str, Finding] = {}
+def _curves(tables: Tables, known: Effects) -> dict[str, Finding]:
+    found = dict(_differences(known, judged.LATE_ACCURACY, "global, {} - {}: {}"))
     for cell in judged.curve_cells(tables):
-        where = judged.short(cell)
-        found |= _points(
-            judged.global_differences(tables, cell), f"global accuracy of {{}} less {{}}, last ten rounds, {where}",
-            f"global, {{}} less {{}}: {where}",
-        )  # fmt: skip
-        times = judged.rounds_to_target(tables, cell)
+        where, times = judged.short(cell), judged.rounds_to_target(tables, cell)
         for row in [] if times is None else times.differences.to_dict("records"):
             if row["method"] == "FilterDecomp" and np.isfinite(row["low"]):
-                what = f"rounds of FilterDecomp less FedAvg's until {judged.SHARE:.0%} of FedAvg's accuracy, {where}"
+                what = f"rounds of FilterDecomp minus FedAvg's until {judged.SHARE:.0%} of FedAvg's accuracy, {where}"
                 found[f"rounds: {where}"] = Finding.of(
                     what, (row["difference"], row["low"], row["high"]), unit="rounds", digits=1
                 )
     return found
 
 
-def _figure_3(tables: Tables) -> dict[str, Finding]:
+def _figure_3(tables: Tables, known: Effects) -> dict[str, Finding]:
     found = {}
-    for shown, name in (("Figure 3a", "epochs"), ("Figure 3c", "participants")):
-        both = {arm: judged.figure_3(tables, shown, arm) for arm in ("FedAvg", "FilterDecomp")}
-        at = [x for x in both["FedAvg"] if x in both["FilterDecomp"]]
-        wide = both["FedAvg"][at].join(both["FilterDecomp"][at], lsuffix=" FedAvg", rsuffix=" ours").dropna()
-        pairs = judged.joint(wide, [(f"{x} ours", f"{x} FedAvg") for x in at])
-        for x, estimate in zip(at, pairs.values(), strict=True):
-            what = f"global accuracy of FilterDecomp less FedAvg, {x} {'local ' * (name == 'epochs')}{name}"
-            found[f"{name} {x}"] = Finding.of(what, estimate, unit=_POINTS, digits=1)
-        if len(at) > 1:
-            turns = {
-                arm: judged.joint(table, [(at[-1], at[-2 if name == "epochs" else 0])]) for arm, table in both.items()
-            }
-            for arm, turn in turns.items():
-                ((to, since), estimate) = next(iter(turn.items()))
-                what = f"global accuracy of {arm} with {to} {name} less with {since}"
-                found[f"more {name}: {arm}"] = Finding.of(what, estimate, unit=_POINTS, digits=1)
-    for m in _sizes(tables):
-        words = f"over the variance of the average, the same clients, {m} participants"
-        for key, error in (("variance", False), ("error", True)):
-            what = "variance" if key == "variance" else "mean squared error"
-            estimate = judged.geometric(judged.variance_ratio(tables, m, error=error), 2 * len(_sizes(tables)))
-            found[f"{key} {m}"] = Finding.of(
-                f"{what} of the product of averages {words}", estimate, border=1.0, digits=4
-            )
-    first = _sizes(tables)[0]
-    for key, relative in (("own", False), ("own, relative", True)):
-        estimate = judged.geometric(judged.own_ratio(tables, first, relative=relative), 2)
-        words = ", relative to its size" if relative else ""
-        what = f"variance of FilterDecomp's aggregate over FedAvg's, each on its own way{words}"
-        found[key] = Finding.of(what, estimate, border=1.0, digits=2)
+    for shown, varied in judged.VARIED.items():
+        name = varied.removeprefix("local ")
+        for at in judged.both_at(tables, shown):
+            what = f"global accuracy of FilterDecomp minus FedAvg, {at}"
+            found[f"{name} {at.split()[0]}"] = Finding.of(what, known[shown, at, "FilterDecomp", "FedAvg"], digits=1)
+        if pair := judged.turn(tables, shown):
+            for arm in ("FedAvg", "FilterDecomp"):
+                what = f"global accuracy of {arm} with {pair[0]} minus that with {pair[1]}"
+                found[f"more {name}: {arm}"] = Finding.of(what, known[shown, arm, *pair], digits=1)
     return found
 
 
-def _sending(tables: Tables) -> dict[str, Finding]:
-    rows = judged.sending(tables)
-    late, equal = judged.late_accuracy(rows), judged.at_equal_numbers(rows)
-    others = [arm for arm in ("FilterDecomp", *SENDING) if arm in late]
-    late, equal = (table.reindex(columns=["FedAvg", *others]) for table in (late, equal))
-    pairs = [(arm, "FedAvg") for arm in others]
-    found = _points(judged.joint(late, pairs), "global accuracy of {} less {}, equal rounds", "rounds, {} less {}")
-    equal_pairs = judged.joint(equal, pairs)
-    return found | _points(equal_pairs, "global accuracy of {} less {}, equal numbers sent", "numbers, {} less {}")
+def _variance_ratios(tables: Tables, known: Effects) -> dict[str, Finding]:
+    found = {}
+    for m in _sizes(tables):
+        for key, metric, what in (
+            ("variance", judged.VARIANCE, "variance"),
+            ("error", judged.ERROR, "mean squared error"),
+        ):
+            words = f"{what} of the product of averages over the variance of the average, the same clients"
+            ratio = judged.geometric(known[metric, judged.at_layer(m, None), judged.PRODUCT, judged.AVERAGE])
+            found[f"{key} {m}"] = Finding.of(f"{words}, {m} participants", ratio, border=1.0, digits=4)
+    for key, metric, of in (("own", judged.OWN, ""), ("own, relative", judged.RELATIVE, ", relative to its size")):
+        what = f"variance of FilterDecomp's aggregate over FedAvg's, each on its own way{of}"
+        ratio = judged.geometric(known[metric, "", "FilterDecomp", "FedAvg"])
+        found[key] = Finding.of(what, ratio, border=1.0, digits=2)
+    return found
+
+
+def _sending(tables: Tables, known: Effects) -> dict[str, Finding]:
+    found = {}
+    for arm in _senders(tables):
+        both = {
+            "rounds": judged.at_equal_rounds(known, tables, arm),
+            "numbers": known[judged.EQUAL_NUMBERS, "", arm, "FedAvg"],
+        }
+        for kind, effect in both.items():
+            words = f"global accuracy of {arm} minus FedAvg, equal {kind}{' sent' * (kind == 'numbers')}"
+            found[f"{kind}, {arm} - FedAvg"] = Finding.of(words, effect, digits=1)
+    return found
+
+
+def _senders(tables: Tables) -> list[str]:
+    """Return FilterDecomp and the arms that send fewer numbers, as far as they ran."""
+    late = judged.late_accuracy(judged.sending(tables))
+    return [arm for arm in ("FilterDecomp", *SENDING) if arm in late]
 
 
 def _sizes(tables: Tables) -> list[int]:
@@ -126,11 +120,15 @@ def _sizes(tables: Tables) -> list[int]:
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the chapter prints."""
     cells, own = judged.table_cells(tables), judged.curve_cells(tables)
-    known = findings(tables)
+    known, words = effects(tables), findings(tables)
+
+    def unfound(question: str) -> dict[str, str]:
+        return sought([e for e in known.among(question) if e.low <= 0 <= e.high], 1)
+
     return {
         "cells": [{"key": judged.short(c), "seeds": len(judged.by_seed(tables, "Table 1", c).dropna())} for c in cells],
         "personal": [_row(tables, "Table 1", cells, arm) for arm in PERSONAL],
-        "agreement": _agreements(tables, cells),
+        "agreement": _agreements(tables, known, cells),
         "atoms": _atoms(tables, cells),
         "others": [arm for arm in PERSONAL if arm not in (OURS, OURS_HEAD)],
         "curve_cells": [{"key": judged.short(c), "shown": judged.figure_of(tables, c)} for c in own],
@@ -141,8 +139,14 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "place": judged.short(judged.place(tables)),
         "epochs": _figure_3_rows(tables, "Figure 3a", GLOBAL),
         "participants": _figure_3_rows(tables, "Figure 3c", ("FedAvg", "FilterDecomp")),
-        "variances": _variances(tables),
-        "alike": all(ALIKE[0] <= known[f"variance {m}"].low and known[f"variance {m}"].high <= ALIKE[1]
+        "variances": _variances(tables, known),
+        "unfound": {"personal": unfound("personal filters against the other methods"),
+                    "global": unfound("FilterDecomp’s global model against the others"),
+                    "atoms": unfound("numbers of atoms against nine"),
+                    "epochs": unfound("FilterDecomp against FedAvg by local epochs"),
+                    "participants": unfound("FilterDecomp against FedAvg by participants"),
+                    "sending": unfound("at equal numbers sent")},
+        "alike": all(ALIKE[0] <= words[f"variance {m}"].low and words[f"variance {m}"].high <= ALIKE[1]
                      for m in _sizes(tables)),
         "averaged": _sizes(tables)[0],
         "sending": _sent(tables),
@@ -155,7 +159,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "tuning": _tuning(tables),
         "ends": _ends(tables["tuning"]),
         "share": f"{judged.SHARE:.0%}",
-        "proof": _proof(tables, config, known),
+        "proof": _proof(tables, known, config, words),
     }  # fmt: skip
 
 
@@ -182,12 +186,12 @@ def _row(tables: Tables, shown: str, cells: Sequence[str], arm: str) -> dict[str
     return row
 
 
-def _agreements(tables: Tables, cells: Sequence[str]) -> list[dict[str, Any]]:
+def _agreements(tables: Tables, known: Effects, cells: Sequence[str]) -> list[dict[str, Any]]:
     found = []
     for cell in cells:
         for table, one in (
-            ("Table 1", judged.agreement(tables, cell)),
-            ("Table 2", judged.atoms_agreement(tables, cell)),
+            ("Table 1", judged.agreement(tables, known, cell)),
+            ("Table 2", judged.atoms_agreement(tables, known, cell)),
         ):
             if one is not None:
                 found.append({"table": table, "cell": judged.short(cell), **one})
@@ -254,7 +258,7 @@ def _figure_3_rows(tables: Tables, shown: str, arms: Sequence[str]) -> list[dict
     ]
 
 
-def _variances(tables: Tables) -> list[dict[str, Any]]:
+def _variances(tables: Tables, known: Effects) -> list[dict[str, Any]]:
     """Tabulate the ratio of variances and of errors of the same trained clients, by layer and number of clients."""
     rows = []
     layers: list[str | None] = [*sorted(tables["spread"]["layer"].unique()), None]
@@ -264,8 +268,10 @@ def _variances(tables: Tables) -> list[dict[str, Any]]:
                 {
                     "participants": f"{m}",
                     "layer": layer or "all",
-                    "variance": judged.geometric(judged.variance_ratio(tables, m, layer)),
-                    "error": judged.geometric(judged.variance_ratio(tables, m, layer, error=True)),
+                    **{
+                        name: judged.geometric(known[metric, judged.at_layer(m, layer), judged.PRODUCT, judged.AVERAGE])
+                        for name, metric in (("variance", judged.VARIANCE), ("error", judged.ERROR))
+                    },
                 }
             )
     return rounded(rows, variance=5, error=5)
@@ -284,8 +290,7 @@ def _sent(tables: Tables) -> list[dict[str, Any]]:
             "late": mean_of(late[arm], within=(0.0, 100.0)),
             "equal": mean_of(equal[arm], within=(0.0, 100.0)),
         }
-        for arm in ("FedAvg", "FilterDecomp", *SENDING)
-        if arm in late
+        for arm in ("FedAvg", *_senders(tables))
     ]
     return rounded(found, late=1, equal=1)
 
@@ -324,7 +329,9 @@ def _ends(tuning: pd.DataFrame) -> list[str]:
     return [f"{arm} ({judged.short(cell)})" for arm, cell in ends.groupby(["arm", "cell"], sort=False).groups]
 
 
-def _proof(tables: Tables, config: Mapping[str, Any], known: Mapping[str, Finding]) -> list[dict[str, Any]]:
+def _proof(
+    tables: Tables, known: Effects, config: Mapping[str, Any], words: Mapping[str, Finding]
+) -> list[dict[str, Any]]:
     """Return the proof line: personal atoms against fine-tuning and a private head, in the first cell."""
     cell = judged.table_cells(tables)[0]
     where, said = judged.short(cell), judged.of_paper("table_1", cell)
@@ -341,8 +348,8 @@ def _proof(tables: Tables, config: Mapping[str, Any], known: Mapping[str, Findin
             f"{fixed(said['value'][OURS], 2)} per cent beside {fixed(said['value']['FedAvg + FT'], 2)} of FedAvg with "
             f"fine-tuning and {fixed(said['value']['FedPer'], 2)} of FedPer"
         )
-    names = {f"{OURS} less {other}: {where}": f"less {other}" for other in PROOF if other != OURS}
+    names = {f"{OURS} - {other}: {where}": f"minus {other}" for other in PROOF if other != OURS}
     return [
-        {"what": what, "findings": [key for key in names if key in known], "names": names, "printed": printed,
-         "beside": judged.agreement(tables, cell, PROOF)}
+        {"what": what, "findings": [key for key in names if key in words], "names": names, "printed": printed,
+         "beside": judged.agreement(tables, known, cell, PROOF)}
     ]  # fmt: skip

@@ -156,21 +156,21 @@ def _variance(tables: Tables) -> Figure:
 
 
 def _personal(tables: Tables) -> Figure:
-    """Draw Table 1 as differences: both personal forms less the other methods, limits that hold together in a panel."""
+    """Draw Table 1 as differences: both personal forms minus the other methods, with limits that hold together."""
+    known = judged.effects(tables)
     cells = judged.table_cells(tables)
     figure, axes = _axes(len(cells), 2.9, sharey=True)
     others = [arm for arm in PERSONAL if arm not in (OURS, OURS_HEAD)]
     for axis, cell in zip(axes, cells, strict=True):
-        found = judged.personal_differences(tables, cell)
         for shift, arm, mark, fill in ((-0.15, OURS, "o", "black"), (0.15, OURS_HEAD, "s", "white")):
             for k, other in enumerate(others):
-                mean, low, high = found[arm, other]
+                mean, low, high = known[judged.PERSONAL_ACCURACY, judged.short(cell), arm, other].estimate
                 axis.plot([low, high], [k + shift] * 2, color="black", lw=0.8)
                 axis.plot(mean, k + shift, mark, color="black", mfc=fill, ms=3.8, label=arm if k == 0 else None)
         axis.axvline(0, color="black", lw=0.5)
         axis.set_title(judged.short(cell))
         axis.set_xlabel("points of personal accuracy")
-    axes[0].set_yticks(range(len(others)), [f"less {other}" for other in others])
+    axes[0].set_yticks(range(len(others)), [f"− {other}" for other in others])
     axes[0].invert_yaxis()
     _legend_above(figure, axes[0], 2)
     return figure

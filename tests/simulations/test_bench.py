@@ -12,6 +12,7 @@ from fedstat.federated.client.network import build
 from fedstat.tuning import runner
 from simulations.bench import cells, runs
 from simulations.bench.arms import CONTROLS, LEFT_OUT, absent, arms, controls
+from simulations.bench.effects import against, effects
 from simulations.bench.study import FIRST_TUNING_SEED, SCALES, Scale, run_cell
 from tests.support.named import NAMED
 
@@ -181,10 +182,9 @@ def test_an_arm_that_diverges_is_reported_with_a_smaller_rate_or_without_numbers
     assert lost["accuracy"]["value"].isna().all()
     whole = [runs.measure(runs.Trial(SMALL, arm, 0.1, "", (1, 2), "cpu")) for arm in CONTROLS]
     tables = {name: pd.concat([some[name] for some in (*whole, lost)]) for name in lost}
-    found = runs.differences(SMALL, tables["accuracy"], tables["costs"]).set_index(["arm", "control"])
-    assert found.loc["FedPer", "mean"].isna().all()
-    assert (found.loc["FedPer", "seeds"] == 0).all()
-    assert found.loc[("FedAvg", "Local"), "mean"] == -found.loc[("Local", "FedAvg"), "mean"]
+    found = effects(tables)
+    assert not any("FedPer" in key for key in found)
+    assert ("accuracy", "digits", "FedAvg", "Local") in found
 
 
 # --- what is compared ------------------------------------------------------------------------------------------
@@ -201,20 +201,21 @@ def test_planted_differences_are_found_within_budget_and_null_ones_are_not_claim
     for label, arm in every.items():
         level = 0.4 + budget[runs.BUDGETS[arm.models]] + planted.get(label, 0.0)
         values = level + common + rng.normal(scale=0.005, size=cell.seeds)
-        rows += [(label, seed, value, True, "accuracy") for seed, value in enumerate(values)]
-        costs.append({"arm": label, **{f"control_{k.lower()}": c for k, c in controls(label, arm).items()}})
-    accuracy = pd.DataFrame(rows, columns=["arm", "seed", "value", "own", "metric"])
-    found = runs.differences(cell, accuracy, pd.DataFrame(costs))
-    for kind, own in found.groupby("control"):
-        own = own.set_index("arm")
-        assert set(own.index) == set(every) - {
-            label for label, arm in every.items() if controls(label, arm)[kind] == label
-        }
-        clear = (own["low"] > 0) | (own["high"] < 0)
-        assert set(own.index[clear]) == set(planted)
-        for label, truth in planted.items():
-            assert own.loc[label, "low"] < truth < own.loc[label, "high"]
-        assert own.loc["FedPer", "correlation"] > 0.9
+        rows += [(label, seed, value, True, "accuracy", cell.name) for seed, value in enumerate(values)]
+        told = {f"control_{k.lower()}": c for k, c in controls(label, arm).items()}
+        longer = {"budget": runs.BUDGETS[arm.models], "times": arm.models, "test_to_train": 0.02}
+        costs.append({"arm": label, "cell": cell.name, **told, **longer})
+    accuracy = pd.DataFrame(rows, columns=["arm", "seed", "value", "own", "metric", "cell"])
+    tables = {"accuracy": accuracy, "costs": pd.DataFrame(costs)}
+    found = against(tables, effects(tables), cell.name)
+    assert set(found) == {
+        (label, kind) for label, arm in every.items() for kind, other in controls(label, arm).items() if other != label
+    }
+    for kind in CONTROLS:
+        clear = {arm for (arm, of), effect in found.items() if of == kind and (effect.low > 0 or effect.high < 0)}
+        assert clear == set(planted)
+        assert all(found[arm, kind].low < 100 * truth < found[arm, kind].high for arm, truth in planted.items())
+        assert found["FedPer", kind].correlation > 0.9
 
 
 def test_only_an_arms_own_estimand_has_all_metrics():
@@ -339,9 +340,8 @@ def test_the_tables_have_the_columns_that_chapter_and_chooser_read(tmp_path, mon
         "accuracy": ["cell", "arm", "estimand", "own", "seed", "metric", "value"],
         "costs": [
             "cell", "arm", "lr", "setting", "epochs", "times", "budget", "control_local", "control_fedavg", "up",
-            "down", "state", "clients", "rounds",
+            "down", "state", "clients", "rounds", "test_to_train",
         ],
-        "differences": ["cell", "arm", "control", "metric", "mean", "low", "high", "correlation", "seeds"],
     }  # fmt: skip
     costs = tables["costs"].set_index("arm")
     network = build(cells.network(SMALL), np.random.default_rng(0))

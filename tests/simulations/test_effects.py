@@ -11,6 +11,7 @@ from scipy import stats
 
 import fedstat as fs
 from fedstat.inference import Design
+from reports.content import counts, discoveries
 from simulations.effects import Effects, Question, above_all
 
 DESIGN = Design(clients="new", data="drawn")
@@ -82,3 +83,19 @@ def test_exceeding_both_controls_errs_as_rarely_as_it_may() -> None:
         found = Effects([question(table, [("Ditto", "Local"), ("Ditto", "FedAvg")])])
         wrong += above_all({"Ditto": list(found.values())})["Ditto"] < 0.05
     assert stats.binomtest(wrong, 400, 0.05).pvalue > 1e-3
+
+
+def test_false_discoveries_are_controlled_over_all_studies() -> None:
+    """A pure null beside a study of clear differences: what survives of the null is what the rate allows."""
+    rng = np.random.default_rng(1)
+    names = [f"M{i}" for i in range(20)]
+    null = pd.DataFrame(rng.normal(0, 1, (6, 21)), columns=["FedAvg", *names])
+    clear = null + np.r_[0.0, np.full(20, 50.0)]
+    pairs = [(name, "FedAvg") for name in names]
+    tables = {name: Effects([question(table, pairs)]).table() for name, table in {"a": null, "b": clear}.items()}
+    found = discoveries(tables)
+    survive = found.groupby("study")["survives"].sum()
+    assert survive["b"] == 20
+    assert survive["a"] <= 3
+    told = counts(found)
+    assert (told["questions"], told["of"], told["survive"]) == (2, 40, survive.sum())

@@ -15,7 +15,7 @@ from fedstat.federated.method import State
 from fedstat.methods import FactorizedFL
 from fedstat.methods.factorizedfl import ReadingPart
 from simulations.factorized_parts.arms import BASES, CELLS, SWITCHES, cell_arms, domain_arms, network, single_arms
-from simulations.factorized_parts.compared import leads
+from simulations.factorized_parts.compared import effects, leads
 from simulations.factorized_parts.numbers import findings, numbers
 from simulations.factorized_parts.study import SCALES, evidence, heat, nearest, same_domain, similarity
 from simulations.factorized_parts.variants import (
@@ -104,7 +104,8 @@ EFFECTS = {
 def test_planted_leads_and_parts_are_found_and_nothing_else():
     tables = planted(EFFECTS)
     found = findings(tables)
-    assert {name for name, f in found.items() if name.startswith("lead") and f.sign == "more"} == {"lead iid: beta"}
+    ahead = [(lead.setting, lead.effect.first) for lead in leads(tables, effects(tables)) if lead.ahead]
+    assert ahead == [("iid", "beta")]
     parts = {name: f.sign for name, f in found.items() if name.startswith("switch") and f.sign != "unclear"}
     assert parts == {"switch alpha: fill": "less", "switch beta, text: momentum": "more"}
     assert found["7g random three - three most similar"].sign == "less"
@@ -126,7 +127,7 @@ def test_planted_domains_are_matched_and_chance_is_chance():
 
 def test_no_lead_is_claimed_against_the_better_control():
     tables = planted({"Local": -0.05, "FedPer": -0.05, "FedAvg": 0.05})
-    ahead = {(lead.setting, lead.arm) for lead in leads(tables) if lead.low > 0}
+    ahead = {(lead.setting, lead.effect.first) for lead in leads(tables, effects(tables)) if lead.ahead}
     assert ahead == {(cell, base) for cell in CELLS if CELLS[cell][1] for base in BASES}  # where no FedAvg runs
 
 

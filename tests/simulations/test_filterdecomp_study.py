@@ -254,16 +254,16 @@ def test_planted_differences_are_told(sign):
     found, words = numbers.findings(tables), {1: "more", -1: "less"}[sign]
     cell = "2 classes a client"
     for other in ("FedAvg + FT", "FedPer", "Local"):
-        assert found[f"{OURS} less {other}: {cell}"].sign == words
-        assert found[f"{OURS_HEAD} less {other}: {cell}"].sign == "unclear"
-    assert found[f"global, FilterDecomp less FedAvg: {cell}"].sign == words
+        assert found[f"{OURS} - {other}: {cell}"].sign == words
+        assert found[f"{OURS_HEAD} - {other}: {cell}"].sign == "unclear"
+    assert found[f"global, FilterDecomp - FedAvg: {cell}"].sign == words
     assert found["epochs 30"].sign == found["participants 10"].sign == words
     assert found["variance 5"].sign == words
     assert found["variance 5"].mean == pytest.approx(2.0**sign, rel=0.02)
     assert found["error 5"].mean == pytest.approx(2.0**sign + 0.1, rel=0.02)
     assert found[f"atoms 3: {cell}"].mean == pytest.approx(-6, abs=0.5)
     assert found["more participants: FedAvg"].mean == pytest.approx(8, abs=0.5)
-    assert found["rounds, FilterDecomp less FedAvg"].sign == words
+    assert found["rounds, FilterDecomp - FedAvg"].sign == words
 
 
 def test_a_slower_method_needs_more_rounds():

@@ -127,8 +127,8 @@ def simultaneous(
     methods of the pairs (`method_variances`), and the pair takes the narrower of two intervals: the moderated one, at
     0.7 of its share of the error rate (0.35 below 5 seeds), and its own, widened by 5%. So nothing that other methods
     do makes an interval wider than that, and two methods that nearly agree keep what pairing gives them. "auto" does so
-    for 8 methods or more under the same seeds, three or more, if the data are not resplit and no method's errors are
-    constant; a note says whether, and why not.
+    for 8 methods or more under the same seeds, three or more, if no method's errors are constant; a note says whether,
+    and why not.
 
     Coverage is measured in ``docs/coverage.md``.
 
@@ -183,7 +183,7 @@ def simultaneous(
             raise ValueError("moderated=True does not go with over='clients'. Use moderated='auto' or False.")
     else:
         methods = np.unique(chosen)
-        reason = unmoderated_because(runs[methods], design)
+        reason = unmoderated_because(runs[methods])
         if moderated is True and reason:
             raise ValueError(f"moderated=True is not possible: {reason}. Use moderated='auto' or False.")
         use = moderated is not False and not reason
@@ -278,10 +278,8 @@ def limits(found: Contrasts, level: float, rule: Rule) -> Limits:
     return Limits(found.estimate - half, found.estimate + half, p, np.asarray(alone), se, df)
 
 
-def unmoderated_because(runs: np.ndarray, design: Design) -> str:
+def unmoderated_because(runs: np.ndarray) -> str:
     """Return why the variances of these methods are not moderated, in words; "" if they can be; runs (M, S)."""
-    if design.data == "resplit":
-        return "splits of the same data are correlated"
     if len(runs) < MIN_METHODS:
         return f"a prior on variances needs at least {MIN_METHODS} methods"
     if np.isnan(runs).any():

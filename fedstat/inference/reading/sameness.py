@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from fedstat.inference.formatting import listed
-from fedstat.inference.intervals.design import Design
+from fedstat.inference.intervals.design import Design, overlap_ratio
 
 #: In what runs may differ where ``across`` names it.
 ACROSS = ("data", "participants", "rounds")
@@ -106,15 +106,28 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
     if same("train", "validation", "test", "names"):
         return Design(clients="same", data="fixed")
     held = [name for name in ("train", "validation", "test") if clients is not None and name in clients]
-    sketches = [set(str(of.get("sketch", "")).split()) for of in prints.values()]
-    common = any(one & other for one, other in combinations(sketches, 2))
-    if clients is None or not clients[held].to_numpy().sum() or not (same("train_pool") or same("pool") or common):
+    common = 1.0 if same("pool") else _in_common([set(str(of.get("sketch", "")).split()) for of in prints.values()])
+    if clients is None or not clients[held].to_numpy().sum() or not (same("train_pool") or common):
         return Design(clients="new", data="drawn")
     whose: Literal["same", "new"] = "same" if same("names", "held") else "new"
     test = clients["test"].sum() if "test" in clients else 0
     if same("train_pool") or not test:
         return Design(clients=whose, data="fixed")
-    return Design(clients=whose, data="resplit", test_to_train=float(test / clients["train"].sum()))
+    ratio = overlap_ratio(float(test), float(clients["train"].sum()), common)
+    return Design(clients=whose, data="resplit", test_to_train=ratio)
+
+
+def _in_common(sketches: Sequence[set[str]]) -> float:
+    """Estimate the share of its samples that a seed has in common with another, mean over pairs of seeds.
+
+    Of the smallest hashes of two sets together those in both are a sample of their union.
+    """
+    found = []
+    for one, other in combinations(sketches, 2):
+        least = sorted(one | other)[: max(len(one), len(other))]
+        both = sum(h in one and h in other for h in least) / max(len(least), 1)
+        found.append(2 * both / (1 + both))
+    return sum(found) / len(found)
 
 
 def held_sources(configs: Mapping[str, Mapping[str, Any]]) -> str:

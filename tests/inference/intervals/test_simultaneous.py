@@ -203,7 +203,6 @@ def test_the_narrower_of_two_intervals_is_taken_as_promised():
 
 
 @pytest.mark.parametrize(("change", "reason"), [
-    ({"design": Design("same", "resplit", test_to_train=0.5)}, "splits of the same data are correlated"),
     ({"values": table(7)}, "a prior on variances needs at least 8 methods"),
     ({"values": table(9, 2)}, "it takes at least 3 seeds"),
     ({"values": np.where(np.arange(9)[:, None, None] == 3, np.array([[[1.0], [np.nan], [2.0]]]), table(9, 3))},
