@@ -117,7 +117,7 @@ def proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
                 f"{setup['epochs']} epochs",
                 "findings": [f"{arm} − {other}, {a:g}" for arm in QUESTION[2:] for other in QUESTION[:2]],
                 "names": {
-                    f"{arm} − {other}, {a:g}": f"{arm.removeprefix('FedDecomp ')} − {other}"
+                    f"{arm} − {other}, {a:g}": f"{arm.removeprefix('FedDecomp ')} minus {other}"
                     for arm in QUESTION[2:]
                     for other in QUESTION[:2]
                 },

@@ -3,49 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import fairness
 from simulations.beside import beside_printed
 from simulations.contract import Finding
-from simulations.estimates import Estimate, difference_of, margin_of, mean_of, means_by, outcome_of
-from simulations.fedfac.per_seed import (
-    AGAINST,
-    FACTOR,
-    by_seed,
-    groups,
-    joint,
-    pooled,
-    settings_of,
+from simulations.effects import Effects
+from simulations.estimates import mean_of
+from simulations.fedfac.effects import (
+    COMPETITORS,
+    LOSS,
+    MARGIN,
+    MASKED,
+    NEW,
+    QUESTION,
+    SPREAD,
+    VERSIONS,
+    effects,
+    lead,
+    over,
+    short,
+    spreads,
+    summaries,
 )
+from simulations.fedfac.per_seed import AGAINST, FACTOR, by_seed, groups, masked, pooled, settings_of
 from simulations.fedfac.pictures import figures
 from simulations.fedfac.runs import AFTERWARDS, ARMS, CURVES, RULES
 from simulations.published import printed
-from simulations.showing import NONE, fixed, mean_sd, rounded, span
+from simulations.showing import NONE, fixed, mean_sd, rounded, sought, span
 
-__all__ = ["figures", "findings", "numbers"]
+__all__ = ["effects", "figures", "findings", "numbers"]
 
 PAPER = "fedsplit"
-#: What the message compares FedFac with.
-QUESTION = ("FedPer", "random split", "layer split")
-COMPETITORS = ("FedAvg", "FedProx", "FedPer", "LG-FedAvg", "FedEM", "FedRep")
 PER_CENT = (0.0, 100.0)
-
-
-# --- tables by seed --------------------------------------------------------------------------------------------
-
-
-def masked(
-    tables: Tables, setting: str, arm: str = "FedFac dynamic", metric: str = "weighted_accuracy"
-) -> pd.DataFrame:
-    """Return the accuracy of masked models, by seed."""
-    rows = tables["masking"]
-    rows = rows[(rows["setting"] == setting) & (rows["metric"] == metric) & (rows["arm"] == arm)]
-    return rows.pivot(index="seed", columns="masked", values="value")
 
 
 # --- findings --------------------------------------------------------------------------------------------------
@@ -53,118 +46,42 @@ def masked(
 
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return the quantities on which words rest, by group."""
-    found: dict[str, Finding] = {}
+    found, every = dict[str, Finding](), effects(tables)
     for group in groups(tables):
-        where = "mean over the partitions of CIFAR-10’s images" if group == "images" else "digits"
-        found |= {f"{group} {key}": value for key, value in _of_group(tables, group, where).items()}
+        found |= {f"{group} {key}": value for key, value in _of_group(tables, every, group).items()}
     return found
 
 
-def _finding(what: str, estimate: Estimate, unit: str = "points", digits: int = 1) -> Finding:
-    return Finding.of(what, estimate, unit=unit, digits=digits)
+def _of_group(tables: Tables, every: Effects, group: str) -> dict[str, Finding]:
+    where = over(tables, group)
+    dynamic, often = "FedFac dynamic", "random split, every round"
 
+    def told(a: str, b: str, metric: str = "accuracy", words: str = "", digits: int = 1) -> Finding:
+        what = words or f"{metric}, {a} − {b}"
+        return Finding.of(f"{what}, {where}", every[metric, where, a, b], digits=digits)
 
-def _plain(a: pd.Series, b: pd.Series) -> Estimate:
-    difference = difference_of(a, b)
-    return difference.mean, difference.low, difference.high
-
-
-def _of_group(tables: Tables, group: str, where: str) -> dict[str, Finding]:
-    accuracy = 100 * pooled(tables, group)
-    found = {}
-    # one family, that of the table and the figure: a sentence must not resolve what they leave undecided
-    for (arm, other), estimate in joint(accuracy, [(arm, other) for arm in FACTOR for other in AGAINST]).items():
-        found[f"{arm} less {other}"] = _finding(f"accuracy, {arm} less {other}, {where}", estimate)
-    often = "random split, every round"
-    found["every round"] = found[f"FedFac dynamic less {often}"]
-    found["redrawn"] = _finding(
-        f"accuracy, {often} less random split, {where}", _plain(accuracy[often], accuracy["random split"])
-    )
-    for (_, other), estimate in joint(accuracy, [("FedFac dynamic", b) for b in ("Local", "FedAvg")]).items():
-        found[f"control {other}"] = _finding(f"accuracy, FedFac dynamic less {other}, {where}", estimate)
-    loss = pooled(tables, group, "log_loss")
-    for (_, other), estimate in joint(loss, [("FedFac dynamic", other) for other in QUESTION]).items():
-        found[f"log-loss {other}"] = _finding(f"log-loss, FedFac dynamic less {other}, {where}", estimate, "nats", 2)
-    found["tuned"] = _finding(
-        f"accuracy, FedFac dynamic less FedAvg+, {where}", _plain(accuracy["FedFac dynamic"], accuracy["FedAvg+"])
-    )
-    return (
-        found
-        | _curve_findings(tables, group, where)
-        | _client_findings(tables, group, where)
-        | _late_findings(tables, group, where)
-    )
-
-
-def _late_findings(tables: Tables, group: str, where: str) -> dict[str, Finding]:
-    """Return what is measured after the last round: new clients, and masked units."""
-    new = 100 * pooled(tables, group, table="newcomers")
-    masks = 100 * pd.concat([masked(tables, s) for s in settings_of(tables, group)]).groupby("seed").mean(skipna=False)
-    pairs = {"new, ensemble": ("Ensemble", "LocalTrain"), "new, tuned": ("Ensemble", "FedAvg+")}
-    words = "accuracy at new clients"
-    found = {key: _finding(f"{words}, {a} less {b}, {where}", _plain(new[a], new[b])) for key, (a, b) in pairs.items()}
-    found["masking"] = _finding(
-        f"accuracy, personal units masked less shared units masked, {where}",
-        _plain(masks["personal masked"], masks["shared masked"]),
-    )
+    found = {f"{arm} − {other}": told(arm, other) for arm, other in product(FACTOR, AGAINST)}
+    found["every round"] = found[f"{dynamic} − {often}"]
+    found["redrawn"] = told(often, "random split")
+    found |= {f"control {other}": told(dynamic, other) for other in ("Local", "FedAvg")}
+    found |= {f"log-loss {other}": told(dynamic, other, "log-loss", digits=2) for other in QUESTION}
+    found["tuned"] = told(dynamic, "FedAvg+")
+    settings = settings_of(tables, group)
+    for setting in settings:
+        what = f"training loss, mean over rounds, {dynamic} − FedAvg, {setting}"
+        found[f"loss {short(setting)}"] = Finding.of(what, every[LOSS, setting, dynamic, "FedAvg"])
+    if len(settings) > 1:
+        first, last = settings[0], settings[-1]
+        words = f"the same at {short(first)} − at {short(last)}"
+        found["loss by heterogeneity"] = told(lead(first), lead(last), LOSS, words, 2)
+    for other in ("FedAvg", "FedPer", "Local"):
+        words = f"{SPREAD}, test noise removed, {dynamic} − {other}"
+        found[f"spread {other}"] = told(dynamic, other, SPREAD, words)
+    for key, other in (("new, ensemble", "LocalTrain"), ("new, tuned", "FedAvg+")):
+        found[key] = told("Ensemble", other, NEW)
+    words = "accuracy, personal units masked − shared units masked"
+    found["masking"] = told("personal masked", "shared masked", MASKED, words)
     return found
-
-
-def _curve_findings(tables: Tables, group: str, where: str) -> dict[str, Finding]:
-    """Return differences of the training loss, averaged over all rounds, to FedAvg."""
-    gaps = {}
-    for setting in settings_of(tables, group):
-        rows = tables["curves"]
-        rows = rows[(rows["setting"] == setting) & (rows["split"] == "train")]
-        wide = means_by(rows, "arm", "value")
-        gaps[setting] = wide["FedFac dynamic"] - wide["FedAvg"]
-    names = list(gaps)
-    level = 1 - 0.05 / len(names)
-    found = {}
-    for setting in names:
-        d = difference_of(gaps[setting], 0 * gaps[setting], level=level)
-        found[f"loss {_short(setting)}"] = Finding.of(
-            f"training loss, mean over rounds, FedFac dynamic less FedAvg, {setting}", d,
-            unit="nats",
-        )  # fmt: skip
-    if len(names) > 1:
-        found["loss by heterogeneity"] = _finding(
-            f"the same at {_short(names[0])} less at {_short(names[-1])}", _plain(gaps[names[0]], gaps[names[-1]]),
-            "nats", 2,
-        )  # fmt: skip
-    return found
-
-
-def _short(setting: str) -> str:
-    return setting.rpartition(", ")[2] or setting
-
-
-def spreads(tables: Tables, setting: str) -> pd.DataFrame:
-    """Return each arm's standard deviation over clients without the noise of the test, and raw, by seed."""
-    rows = tables["clients"][tables["clients"]["setting"] == setting]
-    found = []
-    for seed, own in rows.groupby("seed"):
-        for arm in (arm for arm in ARMS if arm in own and own[arm].notna().all()):
-            if not np.isfinite(own[arm]).all():
-                found.append({"seed": seed, "arm": arm, **dict.fromkeys(("raw", "shrunken", "noise only"), np.nan)})
-                continue
-            table = fairness([own[arm].to_numpy()], [own["test"].to_numpy()]).table
-            sd = table[table["measure"] == "sd"].set_index("version")["mean"]
-            found.append({"seed": seed, "arm": arm, **{v: 100 * sd[v] for v in ("raw", "shrunken", "noise only")}})
-    return pd.DataFrame(found)
-
-
-def _client_findings(tables: Tables, group: str, where: str) -> dict[str, Finding]:
-    """Return the difference of the spread over clients between FedFac and FedAvg, and Local."""
-    tables_ = [spreads(tables, setting) for setting in settings_of(tables, group)]
-    mean = means_by(pd.concat(tables_), "arm", "shrunken")
-    return {
-        f"spread {other}": _finding(
-            f"standard deviation over clients, test noise removed, FedFac dynamic less {other}, {where}",
-            _plain(mean["FedFac dynamic"], mean[other]),
-        )
-        for other in ("FedAvg", "FedPer", "Local")
-    }
 
 
 # --- the proving experiment ------------------------------------------------------------------------------------
@@ -178,11 +95,11 @@ def _proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     main = groups(tables)[0]
     own = [cell for cell in config["cells"] if cell["name"] in settings_of(tables, main)]
     names = {
-        f"{main} {arm} less {other}": f"{arm.removeprefix('FedFac ')}, less {words}"
+        f"{main} {arm} − {other}": f"{arm.removeprefix('FedFac ')} minus {words}"
         for other, words in {"FedPer": "FedPer", "random split": "a random split"}.items()
         for arm in PROVING
     }
-    settings = ", ".join(_short(cell["name"]) for cell in own)
+    settings = ", ".join(short(cell["name"]) for cell in own)
     return [
         {
             "what": f"{own[0]['clients']} clients, {own[0]['name'].rpartition(', ')[0]}, mean of {settings}, "
@@ -219,7 +136,7 @@ def _printed_gaps(settings: Sequence[str]) -> str:
             eighth[s, "factor analysis"] - eighth[s, "random split"] for s in settings if (s, "random split") in eighth
         ],
     }
-    return ", ".join(f"dynamic, less {other}: {span(gap, 1)} points" for other, gap in gaps.items() if gap)
+    return ", ".join(f"dynamic minus {other}: {span(gap, 1)} points" for other, gap in gaps.items() if gap)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------
@@ -228,7 +145,7 @@ def _printed_gaps(settings: Sequence[str]) -> str:
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of the chapter."""
     main = groups(tables)[0]
-    every = settings_of(tables)
+    every, found = settings_of(tables), effects(tables)
     cells = {cell["name"]: cell for cell in config["cells"]}
     return {
         "main": main,
@@ -243,10 +160,11 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "tuning": _tuning(tables["tuning"]),
         "accuracy": _by_setting(tables, every, "accuracy"),
         "metrics": _metrics(tables, main),
-        "differences": {group: _differences(tables, group) for group in groups(tables)},
+        "differences": {group: _differences(found, over(tables, group)) for group in groups(tables)},
         "printed_2": _table_2(tables, config),
-        "counts": {arm: _counts(tables, main, arm) for arm in ("FedFac dynamic", "FedFac code")},
-        "best": _best(tables, main),
+        "margin": f"{MARGIN:g}",
+        "counts": {arm: _counts(tables, found, main, arm) for arm in VERSIONS},
+        "best": _best(tables, found, main),
         "spread": _spread(tables, main),
         "new": _new(tables, every),
         "printed_3": _table_3(tables, config),
@@ -304,22 +222,17 @@ def _metrics(tables: Tables, group: str) -> list[dict[str, Any]]:
     return rounded(rows, accuracy=1, balanced=1, log_loss=2)
 
 
-def _differences(tables: Tables, group: str) -> dict[str, Any]:
-    """Tabulate all FedFac arms against all comparators, with joint limits, outcome and correlation of the pairs."""
-    points = 100 * pooled(tables, group)
-    pairs = [(arm, other) for arm in FACTOR for other in AGAINST]
-    width = margin_of(points)
-    rows = []
-    for (arm, other), estimate in joint(points, pairs).items():
-        a, b = points[arm], points[other]
-        outcome = outcome_of(a, b, estimate, width, 0.05 / len(pairs))
-        rows.append(
-            {
-                "arm": arm, "other": other, "difference": estimate, "outcome": outcome,
-                "correlation": fixed(difference_of(a, b).correlation, 2),
-            }
-        )  # fmt: skip
-    return {"rows": rounded(rows, difference=1), "margin": fixed(width, 1), "pairs": len(pairs)}
+def _differences(every: Effects, where: str) -> dict[str, Any]:
+    """Tabulate all FedFac arms against all comparators, with outcome and correlation of the pairs."""
+    found = [every["accuracy", where, arm, other] for arm, other in product(FACTOR, AGAINST)]
+    rows = [
+        {
+            "arm": effect.first, "other": effect.second, "difference": effect.estimate,
+            "outcome": effect.outcome(MARGIN), "correlation": fixed(effect.correlation, 2),
+        }
+        for effect in found
+    ]  # fmt: skip
+    return {"rows": rounded(rows, difference=1), "pairs": len(found), **sought(found, 1)}
 
 
 def _beside(
@@ -365,23 +278,25 @@ def _table_2(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     return _beside(config, "table_2", names, "FedAvg", lambda s: 100 * by_seed(tables, s, "weighted_accuracy"))
 
 
-def _counts(tables: Tables, group: str, arm: str) -> dict[str, int]:
-    """Count the competitors that an arm beats, in all settings of a group: limits joint over the competitors."""
-    signs = []
-    for setting in settings_of(tables, group):
-        found = joint(100 * by_seed(tables, setting), [(arm, other) for other in COMPETITORS])
-        signs += ["more" if low > 0 else "less" if high < 0 else "unclear" for _, low, high in found.values()]
-    return {"of": len(signs), **{sign: signs.count(sign) for sign in ("more", "less", "unclear")}}
+def _counts(tables: Tables, every: Effects, group: str, arm: str) -> dict[str, Any]:
+    """Count the competitors that an arm is above and below, in all settings of a group."""
+    found = [every["accuracy", s, arm, other] for s in settings_of(tables, group) for other in COMPETITORS]
+    more, less = [e for e in found if e.low > 0], [e for e in found if e.high < 0]
+    unclear = [e for e in found if e.low <= 0 <= e.high]
+    return {"of": len(found), "more": len(more), "less": len(less), "unclear": len(unclear), **sought(unclear, 1)}
 
 
-def _best(tables: Tables, group: str) -> list[dict[str, Any]]:
+def _best(tables: Tables, every: Effects, group: str) -> list[dict[str, Any]]:
     """Tabulate the paper's summary, the best ten rounds in a row, beside the last ten, in per cent."""
     best, last = (
         100 * pooled(tables, group, metric) for metric in ("weighted_accuracy, best ten rounds", "weighted_accuracy")
     )
+    where = over(tables, group)
     rows = [
-        {"arm": arm, "best": mean_of(best[arm], within=PER_CENT),
-         "last": mean_of(last[arm], within=PER_CENT), "more": _plain(best[arm], last[arm])}
+        {
+            "arm": arm, "best": mean_of(best[arm], within=PER_CENT), "last": mean_of(last[arm], within=PER_CENT),
+            "more": every["weighted accuracy", where, *summaries(arm)].estimate,
+        }
         for arm in CURVES
     ]  # fmt: skip
     return rounded(rows, best=1, last=1, more=1)

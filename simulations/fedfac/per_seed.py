@@ -1,17 +1,12 @@
-"""The FedFac study's tables by seed and arm, and intervals that hold together."""
+"""The FedFac study's tables by seed and arm."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design
-from simulations.estimates import Estimate, by_run, joint_of
+from simulations.estimates import by_run
 
-#: Seeds deal the same images anew, and the sentence is about other deals and runs.
-DESIGN = Design(clients="new", data="fixed")
 FACTOR = ("FedFac dynamic", "FedFac static", "FedFac code", "FedFac agreement")
 AGAINST = ("FedPer", "random split", "random split, every round", "layer split")
 #: How often the training loss is compared, for bands that hold together over rounds.
@@ -43,6 +38,10 @@ def pooled(tables: Tables, group: str, metric: str = "accuracy", table: str = "a
     return pd.concat(wide, keys=range(len(wide))).groupby("seed").agg(lambda v: v.mean(skipna=False))
 
 
-def joint(wide: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Estimate]:
-    """Return differences of pairs of arms, with limits that hold together at 95%."""
-    return joint_of(wide[[*{name: None for pair in pairs for name in pair}]].dropna(), pairs, DESIGN)
+def masked(
+    tables: Tables, setting: str, arm: str = "FedFac dynamic", metric: str = "weighted_accuracy"
+) -> pd.DataFrame:
+    """Return the accuracy of masked models, by seed."""
+    rows = tables["masking"]
+    rows = rows[(rows["setting"] == setting) & (rows["metric"] == metric) & (rows["arm"] == arm)]
+    return rows.pivot(index="seed", columns="masked", values="value")

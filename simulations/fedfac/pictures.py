@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedstat._tables import Tables
-from simulations.estimates import half_widths, margin_of
-from simulations.fedfac.per_seed import AGAINST, FACTOR, MARKS, groups, joint, pooled, settings_of
+from simulations.estimates import half_widths
+from simulations.fedfac.effects import MARGIN, effects, over
+from simulations.fedfac.per_seed import AGAINST, FACTOR, MARKS, groups, settings_of
 from simulations.fedfac.runs import ARMS
 
 if TYPE_CHECKING:
@@ -24,28 +25,25 @@ def figures(tables: Tables) -> dict[str, Figure]:
 
 
 def _question(tables: Tables) -> Figure:
-    """Draw FedFac's arms less what they are compared with, by group."""
+    """Draw FedFac's arms − what they are compared with, by group."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH
 
-    shown = groups(tables)
+    shown, found = groups(tables), effects(tables)
     figure, axes = plt.subplots(1, len(shown), figsize=(WIDTH, 2.6), sharey=True, squeeze=False, layout="constrained")
     marks = ("o", "s", "^", "D")
     for axis, group in zip(axes[0], shown, strict=True):
-        points = 100 * pooled(tables, group)
-        found = joint(points, [(arm, other) for arm in FACTOR for other in AGAINST])
-        width = margin_of(points)
-        axis.axvspan(-width, width, color="0.88", lw=0)
+        axis.axvspan(-MARGIN, MARGIN, color="0.88", lw=0)
         axis.axvline(0, color="black", lw=0.6)
         for i, other in enumerate(AGAINST):
             for j, arm in enumerate(FACTOR):
-                mean, low, high = found[arm, other]
+                mean, low, high = found["accuracy", over(tables, group), arm, other].estimate
                 y = -i - 0.18 * (j - 1.5)
                 axis.plot([low, high], [y, y], color="black", lw=0.8)
                 fill = "black" if j % 2 == 0 else "white"
                 axis.plot(mean, y, marks[j], color="black", mfc=fill, ms=4, label=arm if i == 0 else None)
-        axis.set_yticks([-i for i in range(len(AGAINST))], [f"less {other}" for other in AGAINST])
+        axis.set_yticks([-i for i in range(len(AGAINST))], [f"− {other}" for other in AGAINST])
         axis.set_title("images of CIFAR-10, mean over π" if group == "images" else "digits, π = 0.1")
         axis.set_xlabel("difference in accuracy (points)")
     handles, labels = axes[0][0].get_legend_handles_labels()

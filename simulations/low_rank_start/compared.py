@@ -1,21 +1,16 @@
-"""The study's tables by seed and level of dose, and intervals that hold together."""
+"""The study's tables by seed and level of dose."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design, PairedDifference
-from simulations.estimates import Estimate, difference_of, joint_of
-from simulations.low_rank_start.runs import CONTROLS, Arm
+from simulations.low_rank_start.runs import Arm
 from simulations.low_rank_start.study import Scale
 
-#: Seeds deal the same images anew, and the sentences are about other deals and runs.
-DESIGN = Design(clients="new", data="fixed")
 Kind = Literal["paper", "tuned"]
 #: Accuracy in points of a run that diverged: its clients guess one of ten classes by chance.
 CHANCE = 10.0
@@ -91,14 +86,6 @@ def ratios(tables: Tables, setting: str, curve: Arm, kind: Kind) -> pd.DataFrame
     return pd.DataFrame(every)
 
 
-def less_controls(tables: Tables, setting: str, curve: Arm, kind: Kind) -> dict[tuple[float, str], Estimate]:
-    """Return a curve's accuracy less each control's, with limits that hold together over levels and controls."""
-    values = response(tables, setting, curve, kind)
-    controls = pd.DataFrame({name: points(tables, setting, Arm(name)) for name in CONTROLS})
-    table = values.join(controls)
-    return joint_of(table, [(level, control) for level in values for control in CONTROLS], DESIGN)
-
-
 def dose_of(tables: Tables, setting: str) -> pd.Series:
     """Return the geometric mean of the weights' doses, by level."""
     rows = tables["doses"]
@@ -116,8 +103,3 @@ def best_level(tables: Tables, setting: str) -> float:
 def inner_level(tables: Tables) -> float:
     """Return the first level above the code's: the response is told by the steps to it and on to the text's."""
     return levels_of(tables)[1]
-
-
-def joint_differences(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> list[PairedDifference]:
-    """Return paired differences with limits that hold together, by Bonferroni."""
-    return [difference_of(a, b, level=1 - 0.05 / len(pairs)) for a, b in pairs]

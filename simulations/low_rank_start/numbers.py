@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import PairedDifference, clopper_pearson
+from fedstat.inference import clopper_pearson
 from simulations.contract import Finding
-from simulations.estimates import difference_of, margin_of, mean_of, times
+from simulations.effects import Effects
+from simulations.estimates import mean_of, times
 from simulations.low_rank_start.compared import (
     Kind,
     at,
@@ -19,9 +20,7 @@ from simulations.low_rank_start.compared import (
     curves_of,
     dose_of,
     inner_level,
-    joint_differences,
     kinds_of,
-    less_controls,
     levels_of,
     points,
     ratios,
@@ -31,111 +30,98 @@ from simulations.low_rank_start.compared import (
     share_diverged,
     tuned_rate,
 )
-from simulations.low_rank_start.pictures import figures as figures
+from simulations.low_rank_start.effects import (
+    CODE,
+    LARGEST,
+    MARGIN,
+    OUTPUT,
+    RATES,
+    TEXT,
+    above_both,
+    candidates,
+    effects,
+    over_better,
+    same_dose,
+    step,
+    steps,
+    where,
+)
+from simulations.low_rank_start.pictures import figures
 from simulations.low_rank_start.runs import CONTROLS, METRICS, Arm
-from simulations.showing import NONE, fixed, rounded
+from simulations.showing import NONE, fixed, rounded, sought
 
-RATES: dict[Kind, str] = {"paper": "at the paper’s rate", "tuned": "at tuned rates"}
-CODE, TEXT = Arm(reading="code"), Arm(reading="text")
-OUTPUT = Arm(route="output")
+__all__ = ["effects", "figures", "findings", "numbers"]
+
+#: Makes a finding of what is told, of a setting, and of the two that are compared.
+Points = Callable[[str, str, str, str], Finding]
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return what the readings, the dose, the arrangement and the route decide, in points of accuracy."""
+    every = effects(tables)
+
+    def points_of(what: str, place: str, first: str, second: str) -> Finding:
+        return Finding.of(what, every["accuracy", place, first, second], digits=1)
+
     found: dict[str, Finding] = {}
     for setting in settings_of(tables):
-        for kind in kinds_of(tables):
-            found |= dict(_dose(tables, setting, kind))
-        found |= dict(_same_dose(tables, setting))
-        found |= dict(_best(tables, setting))
-    return found | dict(_between(tables))
+        found |= dict(_dose(tables, points_of, setting))
+        found |= dict(_same_dose(tables, points_of, setting))
+        found |= dict(_best(tables, points_of, setting))
+    return found | dict(_between(tables, points_of))
 
 
-def _points(what: str, difference: PairedDifference) -> Finding:
-    return Finding.of(what, difference, unit="points", digits=1)
+def _dose(tables: Tables, points_of: Points, setting: str) -> Iterator[tuple[str, Finding]]:
+    """Yield the text's reading − the code's, and the two steps from the code's dose to the text's."""
+    words = {"first": "first dose above the code’s − the code’s", "second": "text’s dose − that dose"}
+    for kind in kinds_of(tables):
+        place = where(setting, kind)
+        what = f"text’s reading − the code’s, {place}"
+        yield f"readings {setting} {kind}", points_of(what, place, at(TEXT, 1.0).label, CODE.label)
+        for name, pair in steps(tables).items():
+            what = f"{words[name]}, code’s arrangement, {place}"
+            yield f"{name} {setting} {kind}", points_of(what, place, *pair)
 
 
-def _dose(tables: Tables, setting: str, kind: Kind) -> Iterator[tuple[str, Finding]]:
-    """Yield the text's reading less the code's, and the two steps from the code's dose to the text's."""
-    where = f"{setting}, {RATES[kind]}"
-    readings = [points(tables, setting, at(TEXT, 1.0), kind), points(tables, setting, at(CODE, 0.0), kind)]
-    yield (
-        f"readings {setting} {kind}",
-        _points(f"text’s reading less the code’s, {where}", difference_of(*readings)),
-    )
-    values, inner = response(tables, setting, CODE, kind), inner_level(tables)
-    both = joint_differences([(values[inner], values[0.0]), (values[1.0], values[inner])])
-    for name, words, difference in zip(
-        ("first", "second"), ("first dose above the code’s less the code’s", "text’s dose less that dose"), both,
-        strict=True,
-    ):  # fmt: skip
-        yield f"{name} {setting} {kind}", _points(f"{words}, code’s arrangement, {where}", difference)
-
-
-def _same_dose(tables: Tables, setting: str) -> Iterator[tuple[str, Finding]]:
-    """Yield route less route and arrangement less arrangement at the same dose; each family holds together.
+def _same_dose(tables: Tables, points_of: Points, setting: str) -> Iterator[tuple[str, Finding]]:
+    """Yield route − route and arrangement − arrangement at the same dose.
 
     The code's arrangement keeps its factor before the product where the dose comes by the start; the text's has none.
     """
-    levels = levels_of(tables)
-    code = response(tables, setting, CODE, "paper")
     for name, curve, words in (
-        ("route", OUTPUT, "by the output less by the start"),
-        ("arrangement", TEXT, "text’s arrangement less the code’s"),
+        ("route", OUTPUT, "by the output − by the start"),
+        ("arrangement", TEXT, "text’s arrangement − the code’s"),
     ):
-        other = response(tables, setting, curve, "paper")
-        moving = [level for level in levels if _moves(other[level] - code[level])]
-        for level, difference in zip(moving, joint_differences([(other[v], code[v]) for v in moving]), strict=True):
-            what = f"{words} at the same dose (level {level:.3g}), {setting}, at the paper’s rate"
-            yield f"{name} {setting} {level:.3g}", _points(what, difference)
+        place = where(setting, "paper")
+        for level, pair in same_dose(tables, setting, curve).items():
+            what = f"{words} at the same dose (level {level:.3g}), {place}"
+            yield f"{name} {setting} {level:.3g}", points_of(what, place, *pair)
 
 
-def _moves(values: pd.Series) -> bool:
-    """Say whether a difference spreads over seeds: not where both arms diverged under all, or are the same runs."""
-    return bool(values.nunique(dropna=False) > 1)
+def _best(tables: Tables, points_of: Points, setting: str) -> Iterator[tuple[str, Finding]]:
+    """Yield the chosen dose and the code's − both controls, − one another, and all − the largest class."""
+    place, arms = where(setting, kinds_of(tables)[-1]), candidates(tables, setting)
+    words = {"best": "FedDecomp at the chosen dose", "default": "the code’s reading"}
+    for name, arm in arms.items():
+        for control in CONTROLS:
+            what = f"{words[name]} − {control}, each at its tuned rate, {setting}"
+            yield f"{name} {setting} {control}", points_of(what, place, arm, control)
+    if arms["best"] != arms["default"]:
+        what = f"{words['best']} − {words['default']}, each at its tuned rate, {setting}"
+        yield f"best {setting} default", points_of(what, place, arms["best"], arms["default"])
+    for name, arm in {**arms, **{control: control for control in CONTROLS}}.items():
+        what = f"{words.get(name, name)} − the share of the client’s largest class, {setting}"
+        yield f"guess {setting} {name}", points_of(what, place, arm, LARGEST)
 
 
-def _best(tables: Tables, setting: str) -> Iterator[tuple[str, Finding]]:
-    """Yield the chosen dose and the code's less both controls, which hold together, and less one another."""
-    level = best_level(tables, setting)
-    arms = {"best": "FedDecomp at the chosen dose", "default": "the code’s reading"}
-    values = {"best": points(tables, setting, at(CODE, level)), "default": points(tables, setting, CODE)}
-    controls = {name: points(tables, setting, Arm(name)) for name in CONTROLS}
-    for arm, words in arms.items():
-        pairs = [(values[arm], controls[name]) for name in CONTROLS]
-        for name, difference in zip(CONTROLS, joint_differences(pairs), strict=True):
-            what = f"{words} less {name}, each at its tuned rate, {setting}"
-            yield f"{arm} {setting} {name}", _points(what, difference)
-    if level:
-        what = f"FedDecomp at the chosen dose less the code’s reading, each at its tuned rate, {setting}"
-        yield f"best {setting} default", _points(what, difference_of(values["best"], values["default"]))
-    largest = 100 * runs_of(tables, setting, Arm("Local"))["majority_share"]
-    every = {**values, **controls}
-    guesses = joint_differences([(own, largest) for own in every.values()])
-    for name, difference in zip(every, guesses, strict=True):
-        what = f"{arms.get(name, name)} less the share of the client’s largest class, {setting}"
-        yield f"guess {setting} {name}", _points(what, difference)
-
-
-def _between(tables: Tables) -> Iterator[tuple[str, Finding]]:
-    """Yield the two steps of the last setting less those of the first: is the response the same?
-
-    Limits are Welch's, since the settings share nothing, and hold together over the two steps at a rate.
-    """
-    from scipy import stats
-
-    settings = settings_of(tables)
-    if len(settings) < 2:
-        return
-    inner = inner_level(tables)
-    for kind in kinds_of(tables):
-        first, last = (response(tables, s, CODE, kind) for s in (settings[0], settings[-1]))
-        for name, high, low in (("first", inner, 0.0), ("second", 1.0, inner)):
-            a, b = last[high] - last[low], first[high] - first[low]
-            limits = stats.ttest_ind(a, b, equal_var=False).confidence_interval(1 - 0.05 / 2)
-            what = f"{name} step of the dose: {settings[-1]} less {settings[0]}, {RATES[kind]} (Welch)"
-            estimate = float(a.mean() - b.mean()), float(limits.low), float(limits.high)
-            yield f"between {name} {kind}", Finding.of(what, estimate, unit="points", digits=1)
+def _between(tables: Tables, points_of: Points) -> Iterator[tuple[str, Finding]]:
+    """Yield the two steps of the last setting − those of the first: is the response the same?"""
+    first, last = settings_of(tables)[0], settings_of(tables)[-1]
+    for kind in kinds_of(tables) if first != last else ():
+        for name in steps(tables):
+            what = f"{name} step of the dose: {last} − {first}, {RATES[kind]}"
+            place = where("both data sets", kind)
+            yield f"between {name} {kind}", points_of(what, place, step(name, last), step(name, first))
 
 
 # --- what the chapter prints -----------------------------------------------------------------------------------
@@ -143,17 +129,18 @@ def _between(tables: Tables) -> Iterator[tuple[str, Finding]]:
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the doses of both readings, the responses, where divergence begins, and the chosen dose."""
-    settings = settings_of(tables)
+    settings, every = settings_of(tables), effects(tables)
     return {
         "settings": [_setting(config, name) for name in settings],
         "tuned": len(kinds_of(tables)) > 1,
         "seeds": int(tables["runs"]["seed"].nunique()),
         "tuning_seeds": int(tables["tuning"]["seed"].nunique()),
         "doses": _doses(tables),
-        "rows": [row for name in settings for row in _rows(tables, name, kinds_of(tables)[-1])],
+        "rows": [row for name in settings for row in _rows(tables, every, name)],
         "metrics": [row for name in settings for row in _metrics(tables, name)],
         "begins": [_begins(tables, name, kind) for name in settings for kind in kinds_of(tables)],
-        "chosen": [_chosen(tables, name) for name in settings],
+        "margin": f"{MARGIN:g}",
+        "chosen": [_chosen(tables, every, name) for name in settings],
         "rates": [_rates(tables, name) for name in settings],
         "inner": [_dose_text(dose_of(tables, name)[inner_level(tables)]) for name in settings],
         "same": {name: _count(tables, name) for name in ("route", "arrangement")},
@@ -197,24 +184,25 @@ def _dose_text(value: float) -> str:
     return np.format_float_positional(float(f"{value:.2g}"), trim="-")
 
 
-def _rows(tables: Tables, setting: str, kind: Kind) -> list[dict[str, str]]:
-    """Tabulate the responses: accuracy, less Local and less FedAvg, seeds that diverged, and the ratio."""
-    rows = []
+def _rows(tables: Tables, every: Effects, setting: str) -> list[dict[str, str]]:
+    """Tabulate the responses: accuracy, − Local and − FedAvg, seeds that diverged, and the ratio."""
+    rows, kind = [], kinds_of(tables)[-1]
     for curve in curves_of(kind):
         values, shares = response(tables, setting, curve, kind), share_diverged(tables, setting, curve, kind)
-        less, ratio = less_controls(tables, setting, curve, kind), ratios(tables, setting, curve, kind)
+        ratio = ratios(tables, setting, curve, kind)
         for level in values:
             if curve.route == "output" and not level:
                 continue  # the same runs as by the start
             arm, n = at(curve, level), len(values)
             lr = tuned_rate(tables, setting, arm) if kind == "tuned" else None
+            minus = {c: every["accuracy", where(setting, kind), arm.label, c].estimate for c in CONTROLS}
             rows.append(
                 {
                     "setting": setting, "kind": RATES[kind], "reading": arm.reading, "route": arm.route,
                     "level": f"{level:.3g}", "dose": _dose_text(dose_of(tables, setting)[level]),
                     "lr": NONE if lr is None else f"{lr:g}",
                     "accuracy": mean_of(values[level], within=(0, 100)),
-                    "Local": less[level, "Local"], "FedAvg": less[level, "FedAvg"],
+                    **minus,
                     "diverged": f"{round(shares[level] * n)} of {n}", "ratio": _ratio_text(ratio[level]),
                 }
             )  # fmt: skip
@@ -272,26 +260,21 @@ def _begins(tables: Tables, setting: str, kind: Kind) -> dict[str, Any]:
     return {"setting": setting, "kind": RATES[kind], "curves": found}
 
 
-def _chosen(tables: Tables, setting: str) -> dict[str, str]:
+def _chosen(tables: Tables, every: Effects, setting: str) -> dict[str, Any]:
     """Return the dose that was chosen, its rate, its accuracy on tuning and fresh seeds, and what pairing gave."""
-    level = best_level(tables, setting)
-    arm = at(CODE, level)
+    level, place = best_level(tables, setting), where(setting, kinds_of(tables)[-1])
+    arm, best = at(CODE, level), candidates(tables, setting)["best"]
     rows = tables["tuning"]
     rows = rows[(rows["setting"] == setting) & rows["best"] & rows["chosen"]]
-    fresh = points(tables, setting, arm)
-    paired = {name: difference_of(fresh, points(tables, setting, Arm(name))) for name in CONTROLS}
+    better = over_better(every, place, best)
     return {
         "setting": setting, "level": f"{level:.3g}", "dose": _dose_text(dose_of(tables, setting)[level]),
         "lr": f"{tuned_rate(tables, setting, arm):g}", "validation": fixed(100 * rows["accuracy"].mean(), 1),
-        "fresh": fixed(fresh.mean(), 1), "default": "yes" if level == 0 else "no",
-        "end": "yes" if level == levels_of(tables)[-1] else "no", "margin": fixed(margin(tables, setting), 1),
-        **{name: fixed(difference.correlation, 2) for name, difference in paired.items()},
+        "fresh": fixed(points(tables, setting, arm).mean(), 1), "default": "yes" if level == 0 else "no",
+        "end": "yes" if level == levels_of(tables)[-1] else "no",
+        "both": (setting, "best") in above_both(tables, every), "better": better.second, **sought([better], 1),
+        **{control: fixed(every["accuracy", place, best, control].correlation, 2) for control in CONTROLS},
     }  # fmt: skip
-
-
-def margin(tables: Tables, setting: str) -> float:
-    """Return the margin of equivalence: a tenth of the gap between FedAvg and Local, one point at most."""
-    return margin_of(pd.DataFrame({name: points(tables, setting, Arm(name)) for name in CONTROLS}))
 
 
 def _rates(tables: Tables, setting: str) -> dict[str, Any]:

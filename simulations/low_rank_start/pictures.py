@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedstat._tables import Tables
+from simulations.effects import Effects
 from simulations.estimates import half_widths, mean_of
 from simulations.low_rank_start.compared import (
     Kind,
+    at,
     curves_of,
     dose_of,
     kinds_of,
-    less_controls,
     points,
     ratios,
     response,
     settings_of,
     share_diverged,
 )
+from simulations.low_rank_start.effects import effects, where
 from simulations.low_rank_start.runs import CONTROLS, Arm
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
     from fedstat.report.figures import style
 
     with style():
-        return {"response": _response(tables), "differences": _differences(tables)}
+        return {"response": _response(tables), "differences": _differences(tables, effects(tables))}
 
 
 def _columns(tables: Tables) -> list[tuple[str, Kind]]:
@@ -111,8 +113,8 @@ def _one_curve(tables: Tables, setting: str, kind: Kind, curve: Arm, axes: tuple
         top.plot(dose[place], values[reading].mean(), "o", color="black", mfc="none", ms=9, mew=0.8)
 
 
-def _differences(tables: Tables) -> Figure:
-    """Draw accuracy less Local and less FedAvg, with limits that hold together over doses and both controls."""
+def _differences(tables: Tables, every: Effects) -> Figure:
+    """Draw accuracy − Local and − FedAvg over doses."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH
@@ -124,12 +126,12 @@ def _differences(tables: Tables) -> Figure:
     for i, (setting, kind) in enumerate(columns):
         for curve in curves_of(kind):
             line, mark, fill, label = LOOKS[curve.reading, curve.route]
-            found = less_controls(tables, setting, curve, kind)
             shares = share_diverged(tables, setting, curve, kind)
             levels = list(shares.index[shares == 0])  # the others would hide what is compared
             dose = _spread(dose_of(tables, setting)[levels].to_numpy(), curve)
             for axis, control in zip(axes[:, i], CONTROLS, strict=True):
-                mean, low, high = np.array([found[level, control] for level in levels]).T
+                shown = [every["accuracy", where(setting, kind), at(curve, level).label, control] for level in levels]
+                mean, low, high = np.array([effect.estimate for effect in shown]).T
                 axis.plot(
                     dose, mean, line, color="black", marker=mark, mfc=fill, ms=3.5, lw=0.9,
                     label=label,
@@ -141,7 +143,7 @@ def _differences(tables: Tables) -> Figure:
         axes[0, i].set_title(f"{setting},\n{TITLES[kind]}", fontsize=8)
         axes[1, i].set_xlabel("dose")
     for axis, control in zip(axes[:, 0], CONTROLS, strict=True):
-        axis.set_ylabel(f"less {control} (points)")
+        axis.set_ylabel(f"− {control} (points)")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=7, ncol=3, loc="outside lower center")
     return figure

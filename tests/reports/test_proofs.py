@@ -46,7 +46,7 @@ def test_an_experiment_is_told_by_its_findings():
         (
             "fedfac",
             {"FedPer", "a random split"},
-            "dynamic, less FedPer: 2.8 to 6.8 points, dynamic, less a random split: 1.2 to 2.4 points",
+            "dynamic minus FedPer: 2.8 to 6.8 points, dynamic minus a random split: 1.2 to 2.4 points",
             15,
         ),
     ],
@@ -55,6 +55,6 @@ def test_committed_experiments_hold_methods_against_their_rivals(name, rivals, p
     _, numbers, findings = tell(name, COMMITTED / name)
     (one,) = numbers["proof"]
     assert {*one["findings"]} == {*one["names"]} <= {*findings}
-    assert {words.partition(" less ")[2] for words in one["names"].values()} == rivals
+    assert {words.partition(" minus ")[2] for words in one["names"].values()} == rivals
     assert one["printed"] == printed
     assert sum(record["of"] for record in one["beside"]) == values
