@@ -10,6 +10,7 @@ from scipy import stats
 
 import fedstat as fs
 from fedstat._tables import read_tables
+from simulations.contract import Finding
 from simulations.effects import Effects
 from simulations.split import effects as split
 from simulations.split.study import per_seed
@@ -69,3 +70,11 @@ def test_a_question_of_many_arms_is_what_compare_makes_of_it(every: dict[str, Ef
         assert effect.setting == where
         row = told.loc[f"{effect.first} − true", ["difference", "low", "high", "p (t)"]]
         assert (effect.mean, effect.low, effect.high, effect.p) == pytest.approx(tuple(row))
+
+
+def test_where_nothing_is_shown_it_is_said_what_would_have_been(every: dict[str, Effects]) -> None:
+    unclear, clear = (every["split"]["accuracy", split.OVER, arm, "true"] for arm in ("static", "Local"))
+    said = Finding.of("it", unclear).record()["power"]
+    assert f"{unclear.could_find:.2f} would" in said
+    assert f"{unclear.at_most:.2f} at most" in said
+    assert Finding.of("it", clear).record()["power"] == ""
