@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
+from simulations.agreement.effects import PAIRS, contributions, effects, of_statistic, started
 from simulations.agreement.study import ARMS, KAPPA, LOOKS, PER_KAPPA, per_seed, places_of
 from simulations.contract import Finding
-from simulations.estimates import Estimate, difference_of, limits, mean_of
+from simulations.estimates import mean_of
 from simulations.showing import rounded, setting, span
 
 if TYPE_CHECKING:
@@ -33,25 +34,27 @@ ASKED = {
 }
 #: Methods that choose units by themselves.
 CHOSEN = ("communality", "eigenvectors", "agreement", "random")
-#: What is compared with as many units drawn once, and the text's statistic with the authors'.
-PAIRS = (("communality", "random"), ("eigenvectors", "random"), ("communality", "eigenvectors"))
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return AUC on true parameters and after training, mean over settings, and accuracy under the units found."""
-    truth, found = tables["truth"], {}
+    truth, differences = tables["truth"], effects(tables)
+    found: dict[str, Finding] = {}
     for name, (statistic, parameters) in ASKED.items():
-        values = _asked(truth, statistic, parameters).groupby("seed")["auc"].mean(skipna=False)
+        values = of_statistic(truth, statistic, parameters).groupby("seed")["auc"].mean(skipna=False)
         what = f"AUC of {statistic}, {parameters} parameters, mean over the settings"
         found[name] = Finding.of(what, mean_of(values, within=SHARE), border=0.5, digits=3)
-    for kappa in _contributions(truth):
-        at = {name: _asked(truth, name, "true", kappa).groupby("seed")["auc"].mean(skipna=False) for name in PER_KAPPA}
+    for kappa in contributions(truth):
+        at = {
+            name: of_statistic(truth, name, "true", kappa).groupby("seed")["auc"].mean(skipna=False)
+            for name in PER_KAPPA
+        }
         for name, values in at.items():
             what = f"AUC of {name}, contribution {kappa:g}, true parameters, mean over the settings"
             found[f"{name} {kappa:g}"] = Finding.of(what, mean_of(values, within=SHARE), border=0.5, digits=3)
-        what = f"AUC of communality less that of eigenvectors, contribution {kappa:g}, true parameters"
-        found[f"communality less eigenvectors {kappa:g}"] = Finding.of(
-            what, difference_of(at["communality"], at["eigenvectors"]), digits=3
+        what = f"AUC of communality − that of eigenvectors, contribution {kappa:g}, true parameters"
+        found[f"communality − eigenvectors {kappa:g}"] = Finding.of(
+            what, differences["AUC", f"contribution {kappa:g}", "communality", "eigenvectors"], digits=3
         )
     noise = tables["noise"]
     for (statistic, looked_at), words in LOOKS.items():
@@ -61,18 +64,16 @@ def findings(tables: Tables) -> dict[str, Finding]:
             values = rows.groupby("seed")["auc"].mean(skipna=False)
             what = f"AUC of {words} after a round from the {start} start, mean over settings and noise"
             found[f"{statistic} {looked_at} {start}"] = Finding.of(what, mean_of(values, within=SHARE), border=0.5)
-    for p, alpha, n, start in places_of(tables["accuracy"]):
-        table = per_seed(tables, p, alpha, n, start)
+    for p, alpha, _, start in places_of(tables["accuracy"]):
+        where = started(start, p, alpha)
         for arm in CHOSEN:
-            what = f"accuracy under '{arm}' less the true units, {start} start, {setting(p, alpha)}"
-            found[f"{arm} {start} {p} {alpha}"] = Finding.of(
-                what, difference_of(table[arm], table["true"]), 100, "points", digits=1
-            )
+            what = f"accuracy under '{arm}' − the true units, {where}"
+            effect = differences["accuracy", where, arm, "true"]
+            found[f"{arm} {start} {p} {alpha}"] = Finding.of(what, effect, digits=1)
         for one, other in PAIRS:
-            what = f"accuracy under '{one}' less '{other}', {start} start, {setting(p, alpha)}"
-            found[f"{one} less {other} {start} {p} {alpha}"] = Finding.of(
-                what, difference_of(table[one], table[other]), 100, "points", digits=1
-            )
+            what = f"accuracy under '{one}' − '{other}', {where}"
+            effect = differences["accuracy", where, one, other]
+            found[f"{one} − {other} {start} {p} {alpha}"] = Finding.of(what, effect, digits=1)
     return found
 
 
@@ -82,14 +83,14 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "kappa": f"{KAPPA:g}",
         "contributions": [
             {"key": f"communality {k:g}", "eigenvectors": f"eigenvectors {k:g}", "at": f"{k:g}"}
-            for k in _contributions(tables["truth"])
+            for k in contributions(tables["truth"])
         ],
         "by_kappa": _by_kappa(tables["truth"]),
         "resolved": _resolved(tables["noise"], "agreement", "changes", "common"),
         "gains": [
             {
-                "key": f"communality less random {start} {p} {alpha}",
-                "eigenvectors": f"eigenvectors less random {start} {p} {alpha}",
+                "key": f"communality − random {start} {p} {alpha}",
+                "eigenvectors": f"eigenvectors − random {start} {p} {alpha}",
                 "start": start,
                 "setting": setting(p, alpha),
             }
@@ -98,13 +99,10 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "truth": _truth(tables["truth"]),
         "ranges": _ranges(tables["noise"]),
         "accuracy": _accuracy(tables),
+        "together": len(effects(tables).among("each arm against the true units")),
         "seeds": tables["truth"]["seed"].nunique(),
         "trained_seeds": tables["accuracy"]["seed"].nunique(),
     }
-
-
-def _contributions(truth: pd.DataFrame) -> list[float]:
-    return sorted(truth["kappa"].dropna().unique())
 
 
 def _resolved(noise: pd.DataFrame, statistic: str, looked_at: str, start: str) -> dict[str, Any]:
@@ -119,17 +117,11 @@ def _resolved(noise: pd.DataFrame, statistic: str, looked_at: str, start: str) -
     }
 
 
-def _asked(truth: pd.DataFrame, statistic: str, parameters: str, kappa: float = KAPPA) -> pd.DataFrame:
-    """Choose the rows of a statistic, of those that depend on the contribution at one of them."""
-    rows = truth[(truth["statistic"] == statistic) & (truth["parameters"] == parameters)]
-    return rows if statistic == "agreement" else rows[rows["kappa"] == kappa]
-
-
 def _truth(truth: pd.DataFrame) -> list[dict[str, Any]]:
     """Tabulate AUC beside that of permuted parameters, and units on their true side when cut at the true number."""
     rows = []
     for (p, alpha), group in truth.groupby(["p", "alpha"]):
-        found = {name: _asked(group, *look) for name, look in ASKED.items()}
+        found = {name: of_statistic(group, *look) for name, look in ASKED.items()}
         rows.append(
             {
                 "setting": setting(p, alpha),
@@ -146,9 +138,9 @@ def _truth(truth: pd.DataFrame) -> list[dict[str, Any]]:
 def _by_kappa(truth: pd.DataFrame) -> list[dict[str, str]]:
     """Return the range over settings of both statistics' mean AUC, by contribution."""
     rows = []
-    for kappa in _contributions(truth):
+    for kappa in contributions(truth):
         means = {
-            name: _asked(truth, name, "true", kappa).groupby(["p", "alpha"])["auc"].mean(skipna=False)
+            name: of_statistic(truth, name, "true", kappa).groupby(["p", "alpha"])["auc"].mean(skipna=False)
             for name in PER_KAPPA
         }
         rows.append({"at": f"{kappa:g}", **{name: span(values, 2) for name, values in means.items()}})
@@ -167,21 +159,17 @@ def _ranges(noise: pd.DataFrame) -> list[dict[str, str]]:
 
 def _accuracy(tables: Tables) -> list[dict[str, Any]]:
     """Tabulate accuracy, and its differences to the true units and to Local, by setting and start."""
-    rows = []
+    rows, found = [], effects(tables)
     for p, alpha, n, start in places_of(tables["accuracy"]):
-        table = 100 * per_seed(tables, p, alpha, n, start)
-
-        def less(arm: str, other: str, table: pd.DataFrame = table) -> Estimate | None:
-            return None if arm == other else limits(difference_of(table[arm], table[other]))
-
+        table, where = 100 * per_seed(tables, p, alpha, n, start), started(start, p, alpha)
         rows += [
             {
-                "setting": f"{start} start, {setting(p, alpha)}, n = {n}",
+                "setting": f"{where}, n = {n}",
                 "first": arm == next(iter(ARMS)),
                 "units": words,
                 "accuracy": mean_of(table[arm], within=PER_CENT),
-                "true": less(arm, "true"),
-                "local": less(arm, "Local"),
+                "true": None if arm == "true" else found["accuracy", where, arm, "true"].estimate,
+                "local": None if arm == "Local" else found["accuracy", where, arm, "Local"].estimate,
             }
             for arm, words in ARMS.items()
         ]
@@ -203,7 +191,7 @@ def _recovery_figure(truth: pd.DataFrame) -> Figure:
 
     from fedstat.report.figures import WIDTH, style
 
-    kappas = _contributions(truth)
+    kappas = contributions(truth)
     labels = [*(f"{k:g}".lstrip("0") for k in kappas), "true", "placebo"]
     places = np.array([*range(len(kappas)), len(kappas) + 0.3, len(kappas) + 1.8])
     shares = sorted(truth["p"].unique())
@@ -232,8 +220,8 @@ def _recovery_panel(
     looks = zip((-0.16, 0.0, 0.16), "os^", ("-", "--", ":"), ("white", "0.25", "0.7"), strict=True)
     for alpha, (shift, marker, line, fill) in zip(sorted(truth["alpha"].unique()), looks, strict=False):
         rows = truth[truth["alpha"] == alpha]
-        kinds = [_asked(rows, statistic, "true", kappa) for kappa in kappas]
-        kinds += [_asked(rows, "agreement", name) for name in ("true", "permuted")]
+        kinds = [of_statistic(rows, statistic, "true", kappa) for kappa in kappas]
+        kinds += [of_statistic(rows, "agreement", name) for name in ("true", "permuted")]
         mean, low, high = np.array([mean_of(kind["auc"]) for kind in kinds]).T
         at = places + shift
         axis.vlines(at, low, high, color="0.25", lw=0.8)
@@ -281,27 +269,26 @@ def _noise_figure(noise: pd.DataFrame) -> Figure:
 
 
 def _accuracy_figure(tables: Tables) -> Figure:
-    """Draw every arm's difference to the true shared units, with 95% intervals, a panel per setting and start."""
+    """Draw every arm's difference to the true shared units, a panel per setting and start."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH, style
 
-    places = places_of(tables["accuracy"])
+    places, found = places_of(tables["accuracy"]), effects(tables)
     shown = [label for label in ARMS if label != "true"]
     with style():
         figure, axes = plt.subplots(
             1, len(places), figsize=(WIDTH, 2.3), sharey=True, squeeze=False, layout="constrained"
         )
         for axis, (p, alpha, samples, start) in zip(axes.flat, places, strict=True):
-            table = per_seed(tables, p, alpha, samples, start)
             for height, label in enumerate(shown):
-                d = difference_of(table[label], table["true"])
-                axis.plot([100 * d.low, 100 * d.high], [height] * 2, color="0.25", lw=1.0)
+                mean, low, high = found["accuracy", started(start, p, alpha), label, "true"].estimate
+                axis.plot([low, high], [height] * 2, color="0.25", lw=1.0)
                 fill = "0.25" if label in ("FedAvg", "Local") else "white"
-                axis.plot(100 * d.mean, height, "o", color="0.25", mfc=fill, ms=3.5)
+                axis.plot(mean, height, "o", color="0.25", mfc=fill, ms=3.5)
             axis.axvline(0, color="0.6", lw=0.6, zorder=0)
             axis.set_title(f"{start} start\n{setting(p, alpha)}\nn = {samples}")
         axes[0, 0].set_yticks(range(len(shown)), shown)
         axes[0, 0].set_ylim(len(shown) - 0.5, -0.5)
-        figure.supxlabel("test accuracy less that under the true units, percentage points", fontsize=8)
+        figure.supxlabel("test accuracy minus that under the true units, percentage points", fontsize=8)
     return figure

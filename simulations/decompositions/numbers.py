@@ -417,7 +417,7 @@ def _control_figure(tables: Tables) -> Figure:
                 e = found["accuracy", in_words(cell), "true", other]
                 axis.plot([e.low, e.high], [height + shift] * 2, color="black", lw=0.9)
                 axis.plot(e.mean, height + shift, mark, color="black", mfc=fill, ms=3.8,
-                          label=f"minus {other}" if height == 0 else None)  # fmt: skip
+                          label=f"− {other}" if height == 0 else None)  # fmt: skip
         axis.axvline(0, color="0.6", lw=0.6)
         names = [f"α = {alpha:g}, n = {n},\nnoise {noise:g}" for _, alpha, n, noise in cells]
         axis.set_yticks(range(len(cells)), names)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from fedstat._tables import Tables
-from fedstat.inference.intervals.moderated import MIN_METHODS, moderate_variances
 from simulations.contract import Finding
+from simulations.effects import DRAWN, LEVEL, Effects, Question, above_all
 from simulations.estimates import mean_of, strict_mean
 from simulations.phase.study import CONTROL, DESIGN, SKEW, YARDSTICKS
 from simulations.showing import NONE, fixed, rounded
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 #: 'Level' with the better yardstick: within so many points.
 MARGIN = 1.0
-LEVEL = 0.95
 CELL = ["samples", "p", "alpha"]
 LINE = ["samples", "alpha"]
 SPLITS = ("random split", "FedFac")
@@ -38,84 +37,94 @@ PER_CENT = (0.0, 100.0)
 # --- the statistic ---------------------------------------------------------------------------------------------
 
 
-def outcome(low: float, high: float, margin: float = MARGIN) -> Outcome:
-    """Classify a gain by its simultaneous limits, in points.
+def effects(tables: Tables) -> Effects:
+    """Return each split's accuracy minus Local's and FedAvg's in every cell: one question for the grid, one for images.
 
-    The limits are the smaller of two lower and the smaller of two upper limits: a split that pays beats both
-    yardsticks, one that harms loses to one of them, and a level one lies within the margin of the better.
+    Images count as drawn: of sixty thousand training images two seeds have next to none in common. Of the test images
+    they have a fifth, for which the limits do not allow.
     """
-    if np.isnan(low):
-        return "undefined"
-    if low > 0:
+    return Effects(
+        [
+            question("the split against Local and FedAvg", tables["grid"], CELL, ["split"]),
+            question("splits against Local and FedAvg on images", tables["images"], LINE, SPLITS),
+        ]
+    )
+
+
+def question(words: str, table: pd.DataFrame, keys: Sequence[str], splits: Sequence[str]) -> Question:
+    """Ask how splits compare with both yardsticks in all cells of a table."""
+    values = {
+        _cell(dict(zip(keys, cell, strict=True))): 100 * rows.pivot(index="seed", columns="arm", values="accuracy")
+        for cell, rows in table.groupby(list(keys), sort=False)
+    }
+    pairs = list(product(splits, YARDSTICKS))
+    return Question(words, "accuracy", values, {cell: pairs for cell in values}, DRAWN, "points")
+
+
+def outcome(low: float, high: float, inner: tuple[float, float], p: float) -> Outcome:
+    """Classify a gain over the better yardstick, in points.
+
+    Parameters
+    ----------
+    low, high : float
+        The smaller of two lower and the smaller of two upper limits.
+    inner : (float, float)
+        The same of the limits by which an equivalence is judged.
+    p : float
+        Of "the split beats both yardsticks", adjusted for the number of cells.
+    """
+    if math.isnan(low):
+        return "undecided"
+    if p < 1 - LEVEL:
         return "pays"
     if high < 0:
         return "harms"
-    return "level" if low > -margin and high < margin else "undecided"
+    return "level" if inner[0] > -MARGIN and inner[1] < MARGIN else "undecided"
 
 
-def gains(table: pd.DataFrame, keys: Sequence[str], splits: Sequence[str], level: float = LEVEL) -> pd.DataFrame:
+def gains(found: Effects, cells: pd.DataFrame, splits: Sequence[str]) -> pd.DataFrame:
     """Return the gain of each split over the better yardstick in every cell, with simultaneous limits, in points.
 
     The gain is the smaller of the mean differences to Local and to FedAvg, each paired on seeds. Its limits are the
     smaller of the two lower and of the two upper limits of these differences, in one family over all cells, splits and
     both yardsticks: where all of those hold, these hold, since the smaller of two numbers grows with both. The
-    yardstick is chosen by means over seeds; chosen anew in every seed it would have noise on its side.
-
-    The limits are Bonferroni's. Variances of the differences to one yardstick are moderated over cells, by a prior that
-    never weighs more than the data. (`simultaneous` would moderate the variances of methods and lose what pairing
-    within a cell gains, since cells of one seed differ in their data.)
+    yardstick is chosen by means over seeds; chosen anew in every seed it would have noise on its side. A split pays
+    where it beats both yardsticks (an intersection-union test over the cells), and does harm where a difference to one
+    of them has limits below zero.
 
     Returns
     -------
     DataFrame
-        One row per cell and split: the keys, ``arm``, ``mean``, ``low``, ``high``, ``outcome``, and the differences to
-        ``Local`` and ``FedAvg``. Where a run is missing these are NaN, and the limits of one run are.
+        One row per cell and split: the cell, ``arm``, ``mean``, ``low``, ``high``, ``outcome``, the differences to
+        ``Local`` and ``FedAvg``, and which gain would have been found with 80% power, ``could_find``. Where a run is
+        missing these are NaN, and the limits of one run are.
     """
-    wide = 100 * table.pivot(index="seed", columns=[*keys, "arm"], values="accuracy")
-    cells = list(dict.fromkeys(name[:-1] for name in wide.columns))
-    rows = [(cell, split) for cell in cells for split in splits]
-    means: list[np.ndarray] = []
-    halves: list[np.ndarray] = []
-    for other in YARDSTICKS:
-        differences = np.array([wide[(*cell, split)] - wide[(*cell, other)] for cell, split in rows])
-        means.append(differences.mean(axis=1))
-        halves.append(_half_widths(differences, 1 - (1 - level) / len(YARDSTICKS) / len(rows)))
-    mean, half = np.array(means), np.array(halves)
-    result = pd.DataFrame([cell for cell, _ in rows], columns=list(keys)).assign(
-        arm=[split for _, split in rows], mean=mean.min(axis=0), low=(mean - half).min(axis=0),
-        high=(mean + half).min(axis=0),
-    )  # fmt: skip
-    result["outcome"] = [outcome(a, b) for a, b in zip(result["low"], result["high"], strict=True)]
-    return result.assign(**dict(zip(YARDSTICKS, mean, strict=True)))
-
-
-def _half_widths(differences: np.ndarray, level: float) -> np.ndarray:
-    """Return half-widths of t intervals, each at `level`, with moderated variances; differences (P, S).
-
-    Runs that are equal under all seeds have none: there the difference is known.
-    """
-    seeds = differences.shape[1]
-    if seeds < 2:
-        return np.full(len(differences), np.nan)
-    variances = differences.var(axis=1, ddof=1)
-    spread = variances > 1e-20
-    half = np.where(np.isnan(variances), np.nan, 0.0)
-    if spread.sum() < MIN_METHODS:
-        half[spread] = stats.t.isf((1 - level) / 2, seeds - 1) * np.sqrt(variances[spread] / seeds)
-        return half
-    found = moderate_variances(variances[spread], seeds - 1, most=seeds - 1)
-    half[spread] = stats.t.isf((1 - level) / 2, found.df) * np.sqrt(found.variances / seeds)
-    return half
+    places = [(dict(cell), split) for cell, split in product(cells.drop_duplicates().to_dict("records"), splits)]
+    each = [[found["accuracy", _cell(cell), split, other] for other in YARDSTICKS] for cell, split in places]
+    p = above_all({f"{_cell(cell)}, {split}": both for (cell, split), both in zip(places, each, strict=True)})
+    rows = []
+    for (cell, split), both, above in zip(places, each, p.values(), strict=True):
+        means, low, high = np.array([(e.mean, e.low, e.high) for e in both]).T
+        inner = np.min([e.inner for e in both], axis=0)
+        rows.append(
+            {
+                **cell, "arm": split, "mean": means.min(), "low": low.min(), "high": high.min(),
+                "outcome": "undefined" if np.isnan(means).any() else outcome(low.min(), high.min(), inner, above),
+                **dict(zip(YARDSTICKS, means, strict=True)),
+                "could_find": both[int(means.argmin())].could_find,
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def grid_gains(tables: Tables) -> pd.DataFrame:
     """Return the gains on the generator."""
-    return gains(tables["grid"], CELL, ["split"])
+    return gains(effects(tables), tables["grid"][CELL], ["split"])
 
 
 def image_gains(tables: Tables) -> pd.DataFrame:
     """Return the gains on images."""
-    return gains(tables["images"], LINE, SPLITS)
+    return gains(effects(tables), tables["images"][LINE], SPLITS)
 
 
 def _at(grid: pd.DataFrame, cell: Sequence[float]) -> pd.Series:
@@ -129,9 +138,12 @@ def _extreme(grid: pd.DataFrame, *, largest: bool) -> pd.Series:
     return grid.loc[grid["mean"].idxmax() if largest else grid["mean"].idxmin()]
 
 
-def _cell(row: pd.Series) -> str:
+def _cell(row: Mapping[str, float] | pd.Series) -> str:
+    """Name a cell of the grid, or a place on the line of images."""
     if pd.isna(row["samples"]):
         return "a gain is missing"
+    if "p" not in row:
+        return f"Dirichlet {row['alpha']:g}, {row['samples']:g} samples"
     return f"{row['samples']:g} samples, p = {row['p']:g}, α = {row['alpha']:g}"
 
 
@@ -154,13 +166,14 @@ def findings(tables: Tables) -> dict[str, Finding]:
     for skew, samples, arm in product(sorted(line["alpha"].unique()), ends, SPLITS):
         row = line[(line["alpha"] == skew) & (line["samples"] == samples) & (line["arm"] == arm)].iloc[0]
         place = "fewest" if samples == ends[0] else "most"
-        words = f"{arm} less the better of Local and FedAvg, images, Dirichlet {skew:g}, {samples:g} samples"
+        words = f"{arm} − the better of Local and FedAvg, images, Dirichlet {skew:g}, {samples:g} samples"
         found[f"{arm} {skew:g} {place}"] = _finding(words, row)
     return found
 
 
 def _finding(what: str, row: pd.Series) -> Finding:
-    return Finding.of(what, (float(row["mean"]), float(row["low"]), float(row["high"])), unit="points", digits=1)
+    found = Finding.of(what, (float(row["mean"]), float(row["low"]), float(row["high"])), unit="points", digits=1)
+    return replace(found, could_find=float(row["could_find"]))
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,8 +191,8 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "harmed": _where(grid[grid["outcome"] == "harms"]),
         "worst": {"cell": _cell(worst), "points": fixed(worst["mean"], 1)},
         "margin": f"{MARGIN:g}",
+        "unclear": {"grid": _unclear(grid), "images": _unclear(line)},
         "half": fixed(float(((grid["high"] - grid["low"]) / 2).median(skipna=False)), 1),
-        "image_half": fixed(float(((line["high"] - line["low"]) / 2).median(skipna=False)), 1),
         "comparisons": {"grid": len(YARDSTICKS) * len(grid), "images": len(YARDSTICKS) * len(line)},
         "seeds": {name: tables[name]["seed"].nunique() for name in ("grid", "images")},
         "samples": [f"{n:g}" for n in sorted(grid["samples"].unique())],
@@ -197,6 +210,12 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "control": f"{CONTROL[0]} samples, p = {CONTROL[1]:g}, α = {CONTROL[2]:g}",
         "design": f"{DESIGN[0]} samples, p = {DESIGN[1]:g}, α = {DESIGN[2]:g}",
     }  # fmt: skip
+
+
+def _unclear(table: pd.DataFrame) -> dict[str, str]:
+    """Return which gain would have been found, in the median of the undecided cells, and the largest possible there."""
+    some = table[table["outcome"] == "undecided"]
+    return {"could": fixed(some["could_find"].median(), 1), "most": fixed(some["high"].max(), 1)}
 
 
 def _counts(table: pd.DataFrame) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Ask when splitting pays: the split less the better of Local and FedAvg, over the conditions of a federation.
+"""Ask when splitting pays: the split minus the better of Local and FedAvg, over the conditions of a federation.
 
 On the FedFac paper's generator the study varies the samples per client, the share of shared units and the share of
 shared inputs; on real images the samples per client at three strengths of label skew. Within a seed, and for the

@@ -10,7 +10,8 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.factor.stability import plot_units
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of, note
+from simulations.effects import DRAWN, Effects, Question
+from simulations.estimates import mean_of, note
 from simulations.resampling.study import LOOKS, MEDIAN
 from simulations.showing import fixed, rounded, setting, span
 
@@ -23,14 +24,36 @@ KAPPAS = {
     "halves": "two halves of the clients",
     "start": "all clients and the common start alone",
 }
+RULES = "two contributions"
 RANGE = (-1.0, 1.0)
 #: Agreement beyond chance below this is called weak: more is at least moderate (Landis and Koch 1977).
 WEAK = 0.4
 
 
+def effects(tables: Tables) -> Effects:
+    """Return κ of resamples minus that of the control, and κ of two contributions minus that of two halves."""
+    by_seed, resamples, rules = _by_seed(tables), f"κ of {KAPPAS['kappa']}", _rules(tables)
+    drawn = pd.DataFrame({look: by_seed.loc[look, "kappa"] for look in LOOKS})
+    chosen = pd.DataFrame(
+        {RULES: _of_seeds(rules[rules["look"] == "weights"]), KAPPAS["halves"]: by_seed.loc["weights", "halves"]}
+    )
+    return Effects(
+        [
+            Question(
+                "resampled clients against the control", resamples, {"": drawn},
+                {"": [(look, "noise") for look in LOOKS if look != "noise"]}, DRAWN,
+            ),
+            Question(
+                "two contributions against two halves", "κ", {LOOKS["weights"]: chosen},
+                {LOOKS["weights"]: [(RULES, KAPPAS["halves"])]}, DRAWN,
+            ),
+        ]
+    )  # fmt: skip
+
+
 def findings(tables: Tables) -> dict[str, Finding]:
-    """Return κ of halves, of the start and of two contributions, and κ of resamples less that of the control."""
-    by_seed = _median(tables["grid"]).groupby(["look", "seed"])[list(KAPPAS)].mean(skipna=False)
+    """Return κ of halves, of the start and of two contributions, and κ of resamples minus that of the control."""
+    by_seed, differences = _by_seed(tables), effects(tables)
     found = {}
     for look, words in LOOKS.items():
         for measure in ("halves", "start"):
@@ -43,14 +66,16 @@ def findings(tables: Tables) -> dict[str, Finding]:
         pair = rules[(rules["look"] == "weights") & (rules["first"] == first) & (rules["second"] == second)]
         what = f"κ of contributions {first:g} and {second:g}, {LOOKS['weights']}"
         found[f"rules {first:g} {second:g}"] = Finding.of(what, mean_of(_of_seeds(pair), within=RANGE))
-    d = difference_of(_of_seeds(rules[rules["look"] == "weights"]), by_seed.loc["weights", "halves"])
-    found["rules less halves"] = Finding.of(f"κ of two contributions less that of two halves, {LOOKS['weights']}", d)
+    effect = differences["κ", LOOKS["weights"], RULES, KAPPAS["halves"]]
+    found["rules − halves"] = Finding.of(f"κ of two contributions − that of two halves, {LOOKS['weights']}", effect)
     for contribution, rows in _median(tables["grid"]).query("look == 'changes'").groupby("contribution"):
         what = f"κ of {KAPPAS['start']}, {LOOKS['changes']}, contribution {contribution:g}"
         found[f"start changes {contribution:g}"] = Finding.of(what, mean_of(rows["start"], within=RANGE))
     for look in ("weights", "changes"):
-        d = difference_of(by_seed.loc[look, "kappa"], by_seed.loc["noise", "kappa"])
-        found[f"kappa {look}"] = Finding.of(f"κ of {KAPPAS['kappa']}, {LOOKS[look]}, less the control's", d)
+        what = f"κ of {KAPPAS['kappa']}"
+        found[f"kappa {look}"] = Finding.of(
+            f"{what}, {LOOKS[look]} − the control's", differences[what, "", look, "noise"]
+        )
     return found
 
 
@@ -87,6 +112,11 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "contributions": ", ".join(f"{c:g}" for c in config["contributions"]),
         "seeds": tables["grid"]["seed"].nunique(),
     }
+
+
+def _by_seed(tables: Tables) -> pd.DataFrame:
+    """Return means at the median cut over settings and contributions, by what is analysed and seed."""
+    return _median(tables["grid"]).groupby(["look", "seed"])[list(KAPPAS)].mean(skipna=False)
 
 
 def _median(table: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,8 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of
+from simulations.effects import DRAWN, Effects, Question
+from simulations.estimates import mean_of
 from simulations.showing import rounded, setting, span
 from simulations.stability.study import ARMS, MEASURES
 
@@ -24,18 +25,30 @@ ALMOST_PERFECT = 0.8
 LITTLE = 0.9
 #: The first rounds, which the late ones are compared with.
 EARLY = 6
+LATE, FIRST = "last rounds", f"rounds 2 to {EARLY}"
 WORDS = {
     "agreement": "share of units keeping their state",
     "kappa": "agreement beyond chance (κ) of consecutive rounds",
 }
 
 
-def findings(tables: Tables) -> dict[str, Finding]:
-    """Return each arm's late agreement, against what is called nearly all or almost perfect, and its change.
+def effects(tables: Tables) -> Effects:
+    """Return each arm's late agreement of consecutive rounds minus that of the first rounds.
 
-    The early rounds are known as means over seeds: the change has an interval over settings.
+    The first rounds are known as means over seeds: the change has limits over settings, which stand in the place of
+    seeds.
     """
-    found = {}
+    change = {
+        words: pd.DataFrame({LATE: _means(tables, arm)["agreement"], FIRST: _early(tables, arm)})
+        for arm, words in ARMS.items()
+    }
+    pairs = {words: [(LATE, FIRST)] for words in change}
+    return Effects([Question("whether agreement changes", WORDS["agreement"], change, pairs, DRAWN)])
+
+
+def findings(tables: Tables) -> dict[str, Finding]:
+    """Return each arm's late agreement, against what is called nearly all or almost perfect, and its change."""
+    found, changes = {}, effects(tables)
     for measure, border in (("agreement", NEARLY_ALL), ("kappa", ALMOST_PERFECT)):
         for arm, words in ARMS.items():
             values = _late(tables, arm).groupby("seed")[measure].mean(skipna=False)
@@ -43,13 +56,12 @@ def findings(tables: Tables) -> dict[str, Finding]:
             what = f"{WORDS[measure]} by {words}, mean over the settings"
             found[f"{measure} {arm}"] = Finding.of(what, estimate, border=border, digits=3)
     for arm, words in ARMS.items():
-        late = _late(tables, arm).groupby(["p", "alpha"])["agreement"].mean(skipna=False)
-        what = f"{WORDS['agreement']} by {words}, last rounds less rounds 2 to {EARLY}, interval over the settings"
-        early = f"{WORDS['agreement']} by {words}, rounds 2 to {EARLY}, interval over the settings"
+        early = f"{WORDS['agreement']} by {words}, {FIRST}, interval over the settings"
         found[f"early {arm}"] = Finding.of(
             early, mean_of(_early(tables, arm), within=MEASURES["agreement"]), border=LITTLE, digits=3
         )
-        found[f"drift {arm}"] = Finding.of(what, difference_of(late, _early(tables, arm)), digits=3)
+        what = f"{WORDS['agreement']} by {words}, {LATE} − {FIRST}, interval over the settings"
+        found[f"drift {arm}"] = Finding.of(what, changes[WORDS["agreement"], words, LATE, FIRST], digits=3)
     return found
 
 
@@ -62,7 +74,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
             estimates = {m: mean_of(values[m], within=range_) for m, range_ in MEASURES.items()}
             rows.append({"setting": setting(p, alpha), "by": words, "first": arm == next(iter(ARMS)), **estimates})
     for arm, words in ARMS.items():
-        means = _late(tables, arm).groupby(["p", "alpha"])[list(MEASURES)].mean(skipna=False)
+        means = _means(tables, arm)
         ranges.append({"arm": arm, "by": words, **{measure: span(means[measure], 2) for measure in MEASURES}})
         ranges[-1]["early"] = span(_early(tables, arm), 2)
         ranges[-1]["changing"] = span(config["units"] * (1 - means["agreement"]), 0)
@@ -77,6 +89,11 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _late(tables: Tables, arm: str) -> pd.DataFrame:
     return tables["late"][tables["late"]["arm"] == arm]
+
+
+def _means(tables: Tables, arm: str) -> pd.DataFrame:
+    """Return means over seeds of the late agreement, raw and beyond chance, by setting."""
+    return _late(tables, arm).groupby(["p", "alpha"])[list(MEASURES)].mean(skipna=False)
 
 
 def _early(tables: Tables, arm: str) -> pd.Series:

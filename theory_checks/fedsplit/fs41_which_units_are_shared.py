@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import product
 
 from fedstat._tables import Tables
-from fedstat.claims import Claim, Evidence, Studies, all_of, within
-from fedstat.inference import equivalence, paired_difference, plan
-from simulations.estimates import margin_of
+from fedstat.claims import Claim, Evidence, Studies, all_of
+from fedstat.inference import plan
+from simulations.decompositions import effects as decompositions
+from simulations.effects import Effects
+from simulations.split import effects as split
+from simulations.split.effects import MARGIN
 from theory_checks.fedsplit.split_design import (
     CONFIRMED,
     DESIGN,
     INFINITY,
     as_written,
-    differences,
+    exceeds,
     in_words,
+    judged,
+    nearly_equal,
     points,
     settings,
 )
@@ -34,36 +38,34 @@ RANDOM = {
 }
 
 
-def _nearly_equal(tables: Tables, arms: Sequence[str], comparisons: int) -> list[Evidence]:
-    """Equivalence with the true split in every setting, in percentage points: an intersection-union test.
-
-    Support comes from the two one-sided tests (a 90% interval within the margin); refutation needs an interval at
-    the level that keeps 95% over all `comparisons` of the claim.
-    """
+def _nearly_equal(found: Effects, tables: Tables, arms: Sequence[str]) -> list[Evidence]:
+    """Equivalence with the true split in every setting, in percentage points."""
     parts = []
     for setting in settings(tables):
         table = points(tables, setting)
         for arm in arms:
-            e = equivalence(table[arm], table["true"], margin=margin_of(table))
-            wide = paired_difference(table[arm], table["true"], level=1 - 0.05 / comparisons)
-            low, high, level = (e.low, e.high, 0.9) if e.outcome == "equivalent" else (wide.low, wide.high, wide.level)
-            needed = "no spread between seeds"
-            if not math.isnan(e.p):
-                seeds = plan(table[arm] - table["true"], margin=e.margin, goal="equivalence").seeds
-                needed = f"{seeds} seeds needed, {e.n} there"
-            what = f"{arm} less true at {in_words(setting)} (points; {needed})"
-            parts.append(within(low, high, (-e.margin, e.margin), cases=len(table), what=what, level=level))
+            effect, needed = found["accuracy", in_words(setting), arm, "true"], "no spread between seeds"
+            if not effect.why:
+                spread = table[arm] - table["true"]
+                seeds = plan(spread, margin=MARGIN, goal="equivalence", comparisons=effect.together).seeds
+                needed = f"{seeds} seeds needed, {effect.seeds} there"
+            parts.append(nearly_equal(effect, note=f"; {needed}"))
     return parts
 
 
-def _figure_6(tables: Tables, random: str, dynamic: str = "dynamic", much: float = 1.0) -> Evidence:
-    """Static and dynamic nearly equal to the true split, and the random one worse by more than `much` margins."""
-    comparisons = 3 * len(settings(tables))
-    equal = _nearly_equal(tables, ("static", dynamic), comparisons)
-    worse = differences(
-        tables, random, ("true",), lambda table: (-INFINITY, 0.0 - much * margin_of(table)), comparisons
-    )
-    return all_of([*equal, *worse])
+def _figure_6(found: Effects, tables: Tables, random: str, dynamic: str = "dynamic", much: float = MARGIN) -> Evidence:
+    """Static and dynamic nearly equal to the true split, and the random one worse by more than `much` points."""
+    equal = _nearly_equal(found, tables, ("static", dynamic))
+    return all_of([*equal, *exceeds(found, tables, random, ("true",), (-INFINITY, -much))])
+
+
+def _in_split(tables: Tables, random: str, dynamic: str = "dynamic", much: float = MARGIN) -> Evidence:
+    return _figure_6(split.effects(tables), tables, random, dynamic, much)
+
+
+def _in_decompositions(studies: Studies, dynamic: str) -> Evidence:
+    found = decompositions.effects(studies["decompositions"])
+    return _figure_6(found, as_written(studies), "random, every round", dynamic)
 
 
 def _shifted(tables: Tables, arm: str, by: float) -> Tables:
@@ -73,8 +75,6 @@ def _shifted(tables: Tables, arm: str, by: float) -> Tables:
     return {**tables, "accuracy": rows}
 
 
-#: What makes a cell of the positive control.
-PLACE = ["p", "alpha", "samples", "noise"]
 _SEES = "a difference of the margin, with a probability of 80% if there are as many seeds as stand as needed"
 
 FS41 = Claim(
@@ -84,10 +84,10 @@ FS41 = Claim(
     words="The true, oracle, static and dynamic splits are nearly equal in accuracy, a random split is much worse.",
     statement='A_"true" approx A_"oracle" approx A_"static" approx A_"dynamic" >> A_"random"',
     severity="unstated condition",
-    assumptions="'nearly equal' is equivalence within a tenth of the gap between FedAvg and Local, one point "
-    "at most, and 'much worse' is worse by more than that; that the oracle's split and one random draw have "
-    "the true split's law is a theorem and not tested. The paper says 'weights or gradients' of the analysis, and "
-    "'by random guess' of the random split, so that no combination is nearest; " + DESIGN,
+    assumptions=f"'nearly equal' is equivalence within {MARGIN:g} points, and 'much worse' is worse by more than "
+    "that; that the oracle's split and one random draw have the true split's law is a theorem and not tested. The "
+    "paper says 'weights or gradients' of the analysis, and 'by random guess' of the random split, so that no "
+    "combination is nearest; " + DESIGN,
     sensitivity=_SEES,
     flaw="Hidden units start exchangeable, so a split that is drawn once has one law whichever units it names; "
     "only a split that keeps changing can be worse, and equality says nothing of factor analysis.",
@@ -98,7 +98,7 @@ FS41 = Claim(
 
 def _reading(random: str, dynamic: str) -> Callable[[Studies], Evidence]:
     def check(studies: Studies) -> Evidence:
-        return _figure_6(studies["split"], random, dynamic)
+        return _in_split(studies["split"], random, dynamic)
 
     return check
 
@@ -111,12 +111,12 @@ for (_analysis, _dynamic), (_when, _random) in product(DYNAMIC.items(), RANDOM.i
     "dynamic analysis of the clients' weights, random split drawn in every round, 'much worse' read as worse at all"
 )
 def worse_at_all(studies: Studies) -> Evidence:
-    return _figure_6(studies["split"], "random, every round", much=0.0)
+    return _in_split(studies["split"], "random, every round", much=0.0)
 
 
 @FS41.reading("output weights as written: dynamic analysis of the clients' weights, random split drawn in every round")
 def written(studies: Studies) -> Evidence:
-    return _figure_6(as_written(studies), "random, every round")
+    return _in_decompositions(studies, "dynamic")
 
 
 @FS41.reading(
@@ -124,33 +124,31 @@ def written(studies: Studies) -> Evidence:
     "round"
 )
 def written_code(studies: Studies) -> Evidence:
-    return _figure_6(as_written(studies), "random, every round", "dynamic, code")
+    return _in_decompositions(studies, "dynamic, code")
 
 
 @FS41.mutant("FedAvg in the place of the random split, static FedFac five points worse than it is")
 def five_points_worse(studies: Studies) -> Evidence:
-    return _figure_6(_shifted(studies["split"], "static", -0.05), "FedAvg")
+    return _in_split(_shifted(studies["split"], "static", -0.05), "FedAvg")
 
 
 @FS41.control("FedAvg in the place of the random split")
 def fedavg(studies: Studies) -> Evidence:
-    return _figure_6(studies["split"], "FedAvg")
+    return _in_split(studies["split"], "FedAvg")
 
 
 def _identified(studies: Studies, better: str, worse: str) -> Evidence:
     """One decomposition worse than another by a point and more, where networks start at the truth plus least noise."""
-    cells = list(
-        studies["decompositions"]["control"].query("metric == 'accuracy' and noise == noise.min()").groupby(PLACE)
+    tables = studies["decompositions"]
+    found, cells = decompositions.effects(tables), decompositions.control_cells(tables)
+    least = min(noise for *_, noise in cells)
+    places = [decompositions.in_words(cell) for cell in cells if cell[-1] == least]
+    return all_of(
+        [
+            judged(found["accuracy", place, worse, better], (-INFINITY, -1.0), where=f"{place}, units identified")
+            for place in places
+        ]
     )
-    parts = []
-    for (p, alpha, samples, noise), rows in cells:
-        table = 100 * rows.pivot(index="seed", columns="arm", values="value")
-        d = paired_difference(table[worse], table[better], level=1 - 0.05 / len(cells))
-        what = (
-            f"{worse} less {better}, units identified, {in_words((p, alpha, samples))}, n = {samples}, noise {noise:g}"
-        )
-        parts.append(within(d.low, d.high, (-INFINITY, -1.0), cases=d.n, what=f"{what} (points)", level=d.level))
-    return all_of(parts)
 
 
 @FS41.control("units identified by their start: the complement of the true split in the place of the random one")
@@ -165,10 +163,9 @@ def swapped(studies: Studies) -> Evidence:
 
 def _corrected_figure_6(tables: Tables, arm: str) -> Evidence:
     """The arm nearly equal to the true split, and a split drawn anew in every round worse."""
-    comparisons = 2 * len(settings(tables))
-    equal = _nearly_equal(tables, (arm,), comparisons)
-    worse = differences(tables, "random, every round", ("true",), lambda _: (-INFINITY, 0.0), comparisons)
-    return all_of([*equal, *worse])
+    found = split.effects(tables)
+    equal = _nearly_equal(found, tables, (arm,))
+    return all_of([*equal, *exceeds(found, tables, "random, every round", ("true",), (-INFINITY, 0.0))])
 
 
 FS41C = Claim(
@@ -178,7 +175,7 @@ FS41C = Claim(
     words="Static FedFac nearly equals the true split; a split drawn anew in every round is worse.",
     statement='A_"true" approx A_"static" > A_"random in every round"',
     severity="false",
-    assumptions="'nearly equal' is equivalence within a tenth of the gap between FedAvg and Local, one point at most, "
+    assumptions=f"'nearly equal' is equivalence within {MARGIN:g} points, "
     "and 'worse' is worse at all; which units a fixed split names cannot matter, so this says nothing of factor "
     "analysis; " + DESIGN + "; " + CONFIRMED,
     sensitivity=_SEES,

@@ -6,17 +6,21 @@ from collections.abc import Sequence
 
 from fedstat._tables import Tables
 from fedstat.claims import Claim, Evidence, Studies, all_of
-from theory_checks.fedsplit.split_design import DESIGN, INFINITY, as_written, differences, settings
+from simulations.decompositions import effects as decompositions
+from simulations.effects import Effects
+from simulations.split import effects as split
+from theory_checks.fedsplit.split_design import DESIGN, as_written, exceeds
+
+BOTH = ("FedAvg", "Local")
 
 
-def _beats(studies: Studies, arm: str, others: Sequence[str] = ("FedAvg", "Local")) -> Evidence:
+def _beats(studies: Studies, arm: str, others: Sequence[str] = BOTH) -> Evidence:
     """The arm's accuracy exceeds the others', in every setting."""
-    return _ahead(studies["split"], arm, others)
+    return _ahead(split.effects(studies["split"]), studies["split"], arm, others)
 
 
-def _ahead(tables: Tables, arm: str, others: Sequence[str]) -> Evidence:
-    comparisons = len(others) * len(settings(tables))
-    return all_of(differences(tables, arm, others, lambda _: (0.0, INFINITY), comparisons))
+def _ahead(found: Effects, tables: Tables, arm: str, others: Sequence[str]) -> Evidence:
+    return all_of(exceeds(found, tables, arm, others))
 
 
 FS43 = Claim(
@@ -53,7 +57,7 @@ def dynamic_code(studies: Studies) -> Evidence:
 
 @FS43.reading("the true split, output weights as written")
 def written(studies: Studies) -> Evidence:
-    return _ahead(as_written(studies), "true", ("FedAvg", "Local"))
+    return _ahead(decompositions.effects(studies["decompositions"]), as_written(studies), "true", BOTH)
 
 
 @FS43.reading("the true split, against FedAvg alone", natural=False)

@@ -1,6 +1,7 @@
 """FS-45: whether what FedFac gains is due to factor analysis.
 
-Nothing is trained here. Intervals are widened (Bonferroni) to keep 95% over all comparisons of a reading.
+Nothing is trained here. Differences that the study reports have its intervals; others are widened (Bonferroni) to keep
+95% over all comparisons of a reading.
 """
 
 from __future__ import annotations
@@ -10,25 +11,25 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.claims import Claim, Evidence, Studies, all_of, missing, within
 from fedstat.inference import equivalence, paired_difference
-from simulations.agreement import study as agreement
-from simulations.estimates import margin_of
-from theory_checks.fedsplit.split_design import DESIGN, INFINITY, in_words, points, settings
+from simulations.agreement import effects as agreement
+from simulations.agreement.study import places_of
+from simulations.split.effects import MARGIN
+from theory_checks.fedsplit.split_design import DESIGN, INFINITY, in_words, judged, points, settings
 
 #: Accuracies in percentage points, one row per seed and one column per arm, by a setting in words.
 Settings = dict[str, pd.DataFrame]
+#: The margin on real images, in points.
+ON_IMAGES = 1.0
 
 
-def _more(found: Settings, arm: str, others: tuple[str, ...], margins: float = 1.0) -> Evidence:
-    """The arm's accuracy exceeds the others' by more than so many margins, in every setting.
-
-    A margin is a tenth of the gap between FedAvg and Local, one point at most.
-    """
+def _more(found: Settings, arm: str, others: tuple[str, ...], margin: float = MARGIN) -> Evidence:
+    """The arm's accuracy exceeds the others' by more than the margin, in every setting."""
     level, parts = 1 - 0.05 / (len(others) * len(found)), []
     for where, table in found.items():
         for other in others:
             d = paired_difference(table[arm], table[other], level=level)
-            region, what = (margins * margin_of(table), INFINITY), f"{arm} less {other} at {where} (points)"
-            parts.append(within(d.low, d.high, region, cases=d.n, what=what, level=level))
+            what = f"{arm} − {other} at {where} (points)"
+            parts.append(within(d.low, d.high, (margin, INFINITY), cases=d.n, what=what, level=level))
     return all_of(parts)
 
 
@@ -38,14 +39,13 @@ def _random_start(studies: Studies) -> Settings:
     return {in_words(setting): points(tables, setting) for setting in settings(tables)}
 
 
-def _start(studies: Studies, start: str) -> Settings:
-    """Return the settings in which networks start at the generator's parameters plus noise."""
+def _start(studies: Studies, start: str) -> Evidence:
+    """Judge the communality's units where networks start at the generator's parameters plus noise."""
     tables = studies["agreement"]
-    return {
-        in_words((p, alpha, n)): 100 * agreement.per_seed(tables, p, alpha, n, at)
-        for p, alpha, n, at in agreement.places_of(tables["accuracy"])
-        if at == start
-    }
+    found = agreement.effects(tables)
+    places = [agreement.started(at, p, a) for p, a, _, at in places_of(tables["accuracy"]) if at == start]
+    each = [found["accuracy", place, "communality", "random"] for place in places]
+    return all_of([judged(effect, (MARGIN, INFINITY)) for effect in each])
 
 
 def _images(studies: Studies, arm: str, others: tuple[str, ...]) -> Evidence:
@@ -60,7 +60,7 @@ def _images(studies: Studies, arm: str, others: tuple[str, ...]) -> Evidence:
         str(where): 100 * group.pivot(index="seed", columns="arm", values="value").dropna()
         for where, group in rows.groupby("setting")
     }
-    return _more(found, arm, others)
+    return _more(found, arm, others, ON_IMAGES)
 
 
 FS45 = Claim(
@@ -70,10 +70,11 @@ FS45 = Claim(
     words="What FedFac gains over FedPer, or over a given split of layers, is due to factor analysis.",
     statement='A_"FedFac" - A_"random split of the same size" > epsilon',
     severity="false",
-    assumptions="what is due to factor analysis is lost where as many units are drawn at random. ε is a tenth of the "
-    "gap between FedAvg and Local, one point at most. Where a network starts at random, fixed splits that are chosen "
-    "without looking at its weights have one law whichever units they name (FS-41); FedFac looks at weights, which is "
-    "why this is measured. Networks that start at the true parameters plus noise can gain; no user has such a start",
+    assumptions="what is due to factor analysis is lost where as many units are drawn at random. ε is "
+    f"{MARGIN:g} points on the generator, {ON_IMAGES:g} point on images. Where a network starts at random, fixed "
+    "splits that are chosen without looking at its weights have one law whichever units they name (FS-41); FedFac "
+    "looks at weights, which is why this is measured. Networks that start at the true parameters plus noise can gain; "
+    "no user has such a start",
     sensitivity="the half-widths of the intervals, some tenths of a point on the generator",
     flaw="Hidden units start exchangeable, so which of them a fixed split names does not matter; how many of them, and "
     "in which layers, does.",
@@ -112,7 +113,7 @@ def random_start(studies: Studies) -> Evidence:
     natural=False,
 )
 def own_start(studies: Studies) -> Evidence:
-    return _more(_start(studies, "own"), "communality", ("random",))
+    return _start(studies, "own")
 
 
 @FS45.reading(
@@ -121,7 +122,7 @@ def own_start(studies: Studies) -> Evidence:
     natural=False,
 )
 def common_start(studies: Studies) -> Evidence:
-    return _more(_start(studies, "common"), "communality", ("random",))
+    return _start(studies, "common")
 
 
 def _moved(found: Settings, arm: str, by: float) -> Settings:
@@ -143,8 +144,8 @@ def _equal(tables: Tables, arm: str) -> Evidence:
     parts = []
     for setting in settings(tables):
         table = points(tables, setting)
-        e = equivalence(table[arm], table["random, once"], margin=margin_of(table))
-        what = f"{arm} less random, once, at {in_words(setting)} (points)"
+        e = equivalence(table[arm], table["random, once"], margin=MARGIN)
+        what = f"{arm} − random, once at {in_words(setting)} (points)"
         parts.append(within(e.low, e.high, (-e.margin, e.margin), cases=e.n, what=what, level=0.9))
     return all_of(parts)
 

@@ -1,19 +1,21 @@
 """What statements about trained networks are judged on: tables of the split study and of that of decompositions.
 
-They are about section 4.3 of the FedSplit/FedFac paper. Nothing is trained here. Many comparisons are made at once, so
-intervals are widened (Bonferroni) to keep 95% over all comparisons of a reading; equivalences claimed together are an
-intersection-union test and need no widening.
+They are about section 4.3 of the FedSplit/FedFac paper. Nothing is trained here. Differences that a study reports have
+that study's intervals. Those that only a claim asks about are widened (Bonferroni) to keep 95% over all comparisons of
+a reading; equivalences claimed together are an intersection-union test and need no widening.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.claims import Evidence, Studies, within
 from fedstat.inference import paired_difference
+from simulations.effects import Effect, Effects
+from simulations.split.effects import MARGIN
 from simulations.split.study import CONTROL, per_seed, settings_of
 
 INFINITY = float("inf")
@@ -47,19 +49,35 @@ def points(tables: Tables, setting: tuple[float, float, int]) -> pd.DataFrame:
     return 100 * per_seed(tables, *setting)
 
 
-def differences(
-    tables: Tables,
-    arm: str,
-    others: Sequence[str],
-    region: Callable[[pd.DataFrame], tuple[float, float]],
-    comparisons: int,
+def judged(effect: Effect, region: tuple[float, float], *, where: str = "", note: str = "") -> Evidence:
+    """Judge a difference that a study reports, against a claimed region."""
+    what = f"{effect.first} − {effect.second} at {where or effect.setting} ({effect.unit}{note})"
+    return within(effect.low, effect.high, region, cases=effect.seeds, what=what)
+
+
+def nearly_equal(effect: Effect, *, note: str = "") -> Evidence:
+    """Judge equivalence within the margin: supported by the limits for it, refuted by those of the difference."""
+    low, high = effect.inner if effect.outcome(MARGIN) == "equivalent" else (effect.low, effect.high)
+    what = f"{effect.first} − {effect.second} at {effect.setting} ({effect.unit}{note})"
+    level = 0.9 if (low, high) == effect.inner else 0.95
+    return within(low, high, (-MARGIN, MARGIN), cases=effect.seeds, what=what, level=level)
+
+
+def exceeds(
+    found: Effects, tables: Tables, arm: str, others: Sequence[str], region: tuple[float, float] = (0.0, INFINITY)
 ) -> list[Evidence]:
-    """Judge the arm's accuracy less the others', in every setting, in percentage points, against a claimed region."""
-    parts = []
-    for setting in settings(tables):
-        table = points(tables, setting)
+    """Judge the arm's accuracy minus the others', in every setting, in percentage points, against a claimed region.
+
+    A pair that is not among the effects has limits of its own, which hold for all settings and others.
+    """
+    every, parts = settings(tables), []
+    for setting in every:
         for other in others:
-            d = paired_difference(table[arm], table[other], level=1 - 0.05 / comparisons)
-            what = f"{arm} less {other} at {in_words(setting)} (points)"
-            parts.append(within(d.low, d.high, region(table), cases=d.n, what=what, level=d.level))
+            if ("accuracy", in_words(setting), arm, other) in found:
+                parts.append(judged(found["accuracy", in_words(setting), arm, other], region))
+                continue
+            table = points(tables, setting)
+            d = paired_difference(table[arm], table[other], level=1 - 0.05 / (len(others) * len(every)))
+            what = f"{arm} − {other} at {in_words(setting)} (points)"
+            parts.append(within(d.low, d.high, region, cases=d.n, what=what, level=d.level))
     return parts
