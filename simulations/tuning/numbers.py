@@ -214,9 +214,9 @@ def _optimism(tables: Tables, known: Effects) -> Iterator[tuple[str, Finding]]:
             what = f"{split} accuracy of the value chosen by it, tuning seeds minus fresh seeds, {named(setting)}"
             estimate = times(100, _excess(tables, setting, trial, split))
             yield f"optimism {name} {named(setting)}", Finding.of(what, estimate, unit="points", digits=1)
-        pair = (role(tables, setting, name) for name in ("chosen", "runner-up"))
+        chosen, second = (role(tables, setting, name) for name in ("chosen", "runner-up"))
         what = f"test accuracy of the chosen values minus the runner-up under fresh seeds, {named(setting)}"
-        yield f"resolved {named(setting)}", Finding.of(what, known[FRESH, named(setting), *pair], digits=1)
+        yield f"resolved {named(setting)}", Finding.of(what, known[FRESH, named(setting), chosen, second], digits=1)
     for split in ("test", "validation"):
         values = _mean_over(tables, list(ORDER), one_run, split)
         what = f"by how much a value looks better under the one seed whose {split} samples choose it than under others"
