@@ -269,7 +269,7 @@ def _factor_rows(tables: Tables, found: Mapping[str, Finding]) -> list[dict[str,
 
 
 def _accuracy_rows(tables: Tables, found: Mapping[str, Finding]) -> list[dict[str, Any]]:
-    """Tabulate the reference's metrics right after a mean, and accuracy less that alone."""
+    """Tabulate the reference's metrics right after a mean, and accuracy minus that alone."""
     accuracy, rows = tables["accuracy"], []
     for arm in (ALONE, *PARTNERS):
         share = {m: _reference(accuracy, "after", m)[arm] for m in ("accuracy", "balanced_accuracy", "majority_share")}
