@@ -11,7 +11,8 @@ import pandas as pd
 from fedstat._tables import Tables
 from simulations.aggregation.study import GROUPS, PARTICIPANTS, STARTS, TRUTH, over_seeds
 from simulations.contract import Finding
-from simulations.estimates import difference_of, limits, mean_of, times
+from simulations.effects import DRAWN, Effects, Question
+from simulations.estimates import mean_of, times
 from simulations.showing import rounded
 
 if TYPE_CHECKING:
@@ -20,8 +21,32 @@ if TYPE_CHECKING:
 
 #: Variances whose ratio lies between these are the same within a tenth.
 ALIKE = (0.9, 1.1)
+RISK, APART = "excess risk late in training", "decomposed"
 #: Where the variances come from.
 SOURCES = ("formula", "sampling", "training")
+
+
+def at(participants: int) -> str:
+    """Name a number of participants."""
+    return f"{participants} participants"
+
+
+def effects(tables: Tables) -> Effects:
+    """Return the differences of excess risk between the aggregates, and between numbers of participants."""
+    risks = 1000 * _risks(tables)
+    by_number = {at(m): risks.loc[m] for m in PARTICIPANTS}
+    by_aggregate = {
+        words: pd.DataFrame({number: table[aggregate] for number, table in by_number.items()})
+        for aggregate, words in (("FedAvg", "FedAvg"), (APART, "averages apart"))
+    }
+    few, many = map(at, PARTICIPANTS)
+    return Effects(
+        Question(words, RISK, values, {setting: [pair] for setting in values}, DRAWN, "thousandths")
+        for words, values, pair in (
+            ("averages apart against FedAvg", by_number, (APART, "FedAvg")),
+            ("more participants", by_aggregate, (many, few)),
+        )
+    )
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
@@ -33,15 +58,14 @@ def findings(tables: Tables) -> dict[str, Finding]:
             estimate = over_seeds(ratios.loc[[(start, most, "formula")], what])
             quantity = f"{text} of the product of averages over the variance of the average, {words}, m = {most}"
             found[f"{what} {start}"] = Finding.of(quantity, estimate, border=1.0, digits=3)
-    risks = _risks(tables)
+    known = effects(tables)
     for m in PARTICIPANTS:
-        d = difference_of(risks.loc[m, "decomposed"], risks.loc[m, "FedAvg"])
-        found[f"risk {m}"] = Finding.of(f"excess risk apart less FedAvg's, {m} participants", d, 1000, "thousandths")
+        effect = known[RISK, at(m), APART, "FedAvg"]
+        found[f"risk {m}"] = Finding.of(f"excess risk apart minus FedAvg's, {m} participants", effect)
     few, many = PARTICIPANTS
-    for aggregate, words in (("FedAvg", "FedAvg"), ("decomposed", "averages apart")):
-        d = difference_of(risks.loc[many, aggregate], risks.loc[few, aggregate])
-        what = f"excess risk of {words}, {many} participants less {few}"
-        found[f"more {aggregate}"] = Finding.of(what, d, 1000, "thousandths")
+    for aggregate, words in (("FedAvg", "FedAvg"), (APART, "averages apart")):
+        what = f"excess risk of {words}, {many} participants minus {few}"
+        found[f"more {aggregate}"] = Finding.of(what, known[RISK, words, at(many), at(few)])
     return found
 
 
@@ -60,12 +84,12 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         for m in GROUPS
     ]
     common = [over_seeds(ratios.loc[[("common", m, "formula")], "ratio"]) for m in GROUPS]
-    risks = _risks(tables)
+    risks, known = _risks(tables), effects(tables)
     late = [
         {
             "participants": f"{m}",
             **{a: times(1000, mean_of(risks.loc[m, a])) for a in ("FedAvg", "decomposed")},
-            "difference": times(1000, limits(difference_of(risks.loc[m, "decomposed"], risks.loc[m, "FedAvg"]))),
+            "difference": known[RISK, at(m), APART, "FedAvg"].estimate,
         }
         for m in PARTICIPANTS
     ]

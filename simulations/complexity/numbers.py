@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from fedstat._tables import Tables
 from simulations.complexity.study import LABELS
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of, note
+from simulations.effects import DRAWN, Effects, Question
+from simulations.estimates import mean_of, note
 from simulations.showing import fixed, rounded, total
 
 if TYPE_CHECKING:
@@ -19,17 +20,34 @@ RANGE = (-1.0, 1.0)
 DIGITS = {"linear": (3, 4), "relu": (3, 4), "random": (1, 3)}
 
 
+def finest_and_coarsest(tables: Tables) -> tuple[str, str]:
+    """Name the largest and the smallest number of clients."""
+    clients = tables["repeats"]["clients"]
+    return f"{clients.max()} clients", f"{clients.min()} clients"
+
+
+def effects(tables: Tables) -> Effects:
+    """Return what dealing a sample most finely does to the loss, by labels."""
+    repeats = tables["repeats"].assign(clients=lambda t: t["clients"].astype(str) + " clients")
+    losses = {
+        str(labels): rows.pivot(index="seed", columns="clients", values="loss")
+        for labels, rows in repeats.groupby("labels", sort=False)
+    }
+    pairs = {labels: [finest_and_coarsest(tables)] for labels in losses}
+    return Effects([Question("the loss of the finest partition", "loss", losses, pairs, DRAWN)])
+
+
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return rank correlations of term and loss, and what dealing more finely does to the loss."""
-    found = {}
+    found, known, ends = {}, effects(tables), finest_and_coarsest(tables)
     for labels, words in LABELS.items():
         ranks = tables["ranks"].loc[tables["ranks"]["labels"] == labels, "correlation"]
         what = f"rank correlation of term and loss over partitions, {words}"
         found[f"rank {labels}"] = Finding.of(what, mean_of(ranks, within=RANGE))
-        loss = tables["repeats"].query("labels == @labels").pivot(index="seed", columns="clients", values="loss")
-        most, least = loss.columns.max(), loss.columns.min()
-        d = difference_of(loss[most], loss[least])
-        found[f"loss {labels}"] = Finding.of(f"loss with {most} clients less with {least}, {words}", d, digits=3)
+        effect = known["loss", labels, *ends]
+        found[f"loss {labels}"] = Finding.of(
+            f"loss with {ends[0]} minus that with {ends[1]}, {words}", effect, digits=3
+        )
     return found
 
 

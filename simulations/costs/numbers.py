@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import interval
+from fedstat.inference import Design, interval
 from simulations.beside import beside_printed
 from simulations.contract import Finding
 from simulations.costs.study import CONTROL
-from simulations.estimates import Estimate, mean_of
+from simulations.effects import Effect, Effects, Question
+from simulations.estimates import Estimate, undefined
 from simulations.published import printed
 from simulations.showing import NONE, fixed, span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+#: Turns take the methods one after another, on the same clients with the same data.
+TURNS = Design(clients="same", data="fixed")
+CLOCKS = ("processor", "wall")
 #: What the paper calls each arm.
 PAPER = {
     "FedProx": "FedProx", "FedPer": "FedPer", "LG-FedAvg": "LG-FedAvg", "FedEM": "FedEM",
@@ -37,16 +42,20 @@ def seconds(tables: Tables, clock: str) -> pd.DataFrame:
     return first.pivot(index="repeat", columns="arm", values=clock)
 
 
-def ratios(tables: Tables, clock: str) -> pd.DataFrame:
-    """Return the time of every arm's turn over FedAvg's of the same number: turns by arms."""
-    taken = seconds(tables, clock)
-    return taken.div(taken[CONTROL], axis=0)[list(PAPER)]
+def effects(tables: Tables) -> Effects:
+    """Return differences of the logarithms of processor and wall time over turns: to FedAvg, and for the order."""
+    logs = {clock: {"": np.log(seconds(tables, clock))} for clock in CLOCKS}
+    to_control = {"": [(arm, CONTROL) for arm in PAPER]}
+    order = {"": list(combinations(BESIDE, 2))}
+    asked = [(f"{clock} time over FedAvg’s", clock, to_control) for clock in CLOCKS]
+    asked.append(("the order of the methods", "processor", order))
+    return Effects(Question(words, clock, logs[clock], pairs, TURNS) for words, clock, pairs in asked)
 
 
-def ratio(values: pd.Series, level: float = 0.95) -> Estimate:
-    """Return the geometric mean of ratios with its limits."""
-    mean, low, high = np.exp(mean_of(np.log(values), level)).tolist()
-    return mean, low, high
+def ratio(effect: Effect) -> Estimate:
+    """Return a ratio of times and its limits: a difference of logarithms, taken back."""
+    mean, low, high = np.exp(effect.estimate).tolist()
+    return undefined(effect.why, mean) if effect.why else (mean, low, high)
 
 
 def counts(tables: Tables) -> pd.DataFrame:
@@ -74,22 +83,22 @@ def findings(tables: Tables) -> dict[str, Finding]:
     The border is FedAvg, and for FedProx also what the paper prints.
     """
     found, theirs = {}, row(tables)
-    times, exact = ratios(tables, "processor"), counts(tables)
-    level = 1 - 0.05 / times.shape[1]
+    known, exact = effects(tables), counts(tables)
+    times = {arm: ratio(known["processor", "", arm, CONTROL]) for arm in PAPER}
     for arm in times:
         what = f"processor time of {arm} over FedAvg"
-        found[f"time {arm}"] = Finding.of(what, ratio(times[arm], level), border=1.0)
+        found[f"time {arm}"] = Finding.of(what, times[arm], border=1.0)
         value = float(exact.loc[arm, "arithmetic"])
         value = 1.0 if abs(value - 1) < 0.002 else value  # the server's average differs by what is shared
         found[f"arithmetic {arm}"] = Finding.of(f"arithmetic of {arm} over FedAvg", (value, value, value), border=1.0)
     what = "processor time of FedProx over FedAvg, beside the printed ratio"
-    found["printed FedProx"] = Finding.of(what, ratio(times["FedProx"], level), border=theirs["FedProx"])
+    found["printed FedProx"] = Finding.of(what, times["FedProx"], border=theirs["FedProx"])
     return found
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table of costs, and the three answers beside the printed row."""
-    processor, wall, exact, theirs = ratios(tables, "processor"), ratios(tables, "wall"), counts(tables), row(tables)
+    known, exact, theirs = effects(tables), counts(tables), row(tables)
     every = pd.DataFrame(printed("fedsplit", "table_7")).astype({"ratio": float})
     rows = []
     for arm, name in PAPER.items():
@@ -98,8 +107,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
                 "arm": arm,
                 "printed": fixed(theirs[name], 2),
                 "span": span(every.loc[every["method"] == name, "ratio"], 2),
-                "processor": interval(ratio(processor[arm], 1 - 0.05 / len(PAPER)), 2),
-                "wall": interval(ratio(wall[arm], 1 - 0.05 / len(PAPER)), 2),
+                **{clock: interval(ratio(known[clock, "", arm, CONTROL]), 2) for clock in CLOCKS},
                 "arithmetic": fixed(exact.loc[arm, "arithmetic"], 2),
                 "bytes": fixed(exact.loc[arm, "bytes"], 2),
                 "before": fixed(exact.loc[arm, "before"], 1) if exact.loc[arm, "before"] else NONE,
@@ -112,10 +120,16 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     )
     return {
         "rows": rows,
-        "agreement": beside_printed(table, ours[list(table.index)], control=CONTROL, digits=2),
+        "agreement": beside_printed(
+            table,
+            ours[list(table.index)],
+            control=CONTROL,
+            digits=2,
+            difference=lambda a, b: known["processor", "", a, b],
+        ),
         "row": str(tables["times"]["printed"].iloc[0]),
         "setting": str(tables["times"]["setting"].iloc[0]),
-        "repeats": len(processor),
+        "repeats": len(taken),
         "seconds": fixed(taken[CONTROL].mean(), 2),
         "arithmetic": {arm: fixed(exact.loc[arm, "arithmetic"], 2) for arm in PAPER},
         "theirs": {name: fixed(value, 2) for name, value in theirs.items()},
@@ -132,13 +146,13 @@ def figures(tables: Tables) -> dict[str, Figure]:
 
     from fedstat.report.figures import WIDTH, style
 
-    processor, exact = ratios(tables, "processor"), counts(tables)
+    known, exact = effects(tables), counts(tables)
     every = pd.DataFrame(printed("fedsplit", "table_7")).astype({"ratio": float})
     with style():
         figure, axis = plt.subplots(figsize=(WIDTH, 3.3), layout="constrained")
         for place, (arm, name) in enumerate(PAPER.items()):
             shown = every.loc[every["method"] == name, "ratio"]
-            mean, low, high = ratio(processor[arm], 1 - 0.05 / len(PAPER))
+            mean, low, high = ratio(known["processor", "", arm, CONTROL])
             first = place == 0
             axis.plot(shown, np.full(len(shown), place + 0.24), "|", color="0.45", ms=7, mew=0.9,
                       label="printed, a mark per setting" if first else None)  # fmt: skip

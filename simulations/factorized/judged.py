@@ -86,16 +86,16 @@ def _questions(tables: Tables) -> Iterator[Question]:
                 (arm, "Stand-Alone") for arm in EARLIER if arm in table
             ],
         }
-        for words, pairs in asked.items():
-            yield _question(words, ACCURACY, values, {name: pairs(table) for name, table in values.items()}, domains)
+        for words, ask in asked.items():
+            yield _question(words, ACCURACY, values, {name: ask(table) for name, table in values.items()}, domains)
         words = f"Factorized-FL against FedAvg at the last round, {where}"
         yield _question(
             words, AT_THE_END, last, {name: [(arm, "FedAvg") for arm in FACTORIZED] for name in last}, domains
         )
         for name, table in values.items():
-            known = {pair for pairs in asked.values() for pair in pairs(table)}
-            pairs = [pair for pair in as_printed(table) if not {pair, pair[::-1]} & known]
-            yield _question(f"the order of the methods, {name}", ACCURACY, {name: table}, {name: pairs}, domains)
+            known = {pair for ask in asked.values() for pair in ask(table)}
+            rest = [pair for pair in as_printed(table) if not {pair, pair[::-1]} & known]
+            yield _question(f"the order of the methods, {name}", ACCURACY, {name: table}, {name: rest}, domains)
     yield _labels(tables)
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import PairedDifference
+from fedstat.inference import Design
 from simulations.beside import beside_printed
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of, missing, times, undefined
+from simulations.effects import Effects, Question, to_the_better
+from simulations.estimates import mean_of, missing, times, undefined
 from simulations.published import printed
 from simulations.showing import NONE, fixed, rounded
 from simulations.tuning.study import MEASURES, ORDER
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 COLUMNS = dict(zip(ORDER, ("layers", "tau", "kappa"), strict=True))
 PRINTED = {"layers": ("table_4", "layer"), "tau": ("table_5", "threshold"), "kappa": ("table_6", "contribution")}
 WORDS = {"layers": "the layer", "tau": "the cut", "kappa": "the contribution"}
+#: All images are split and dealt anew under every seed: a fifth for testing, a fifth of the rest for validation.
+DESIGN = Design(clients="new", data="resplit", test_to_train=0.2 / 0.64)
+ACCURACY, FRESH = "test accuracy", "test accuracy under fresh seeds"
+GAIN, INFLUENCE = "gain from the smallest to the largest tau", "influence"
+INFLUENCES = [("layers", "tau"), ("tau", "kappa")]
 Setting = tuple[int, str]
 
 
@@ -75,7 +82,7 @@ def role(tables: Tables, setting: Setting, name: str) -> str:
 def spread(values: pd.DataFrame) -> pd.Series:
     """Return, for each seed, by how much the value that the other seeds call best exceeds the one they call worst.
 
-    The largest mean less the smallest grows with noise and with the number of values; this does not.
+    The largest mean minus the smallest grows with noise and with the number of values; this does not.
     """
     found = {}
     for seed in values.index:
@@ -107,13 +114,55 @@ def _mean_over(tables: Tables, names: list[str], what: Any, split: str) -> pd.Se
     return pd.concat(parts, axis=1).mean(axis=1, skipna=False)
 
 
-def _against_zero(values: pd.Series) -> PairedDifference:
-    """Return the mean over seeds with limits; none where nothing spreads."""
-    return difference_of(values, np.zeros(len(values)))
+def ends(name: str, values: pd.DataFrame) -> tuple[str, str]:
+    """Name the largest and the smallest value of a step."""
+    return arm(name, values.columns[-1]), arm(name, values.columns[0])
+
+
+def arm(name: str, value: Any) -> str:
+    """Name a value of a step."""
+    return f"{name} = {_value(name, value)}"
+
+
+def effects(tables: Tables) -> Effects:
+    """Return the differences of values in each step, of gains and of influences, and of choices under fresh seeds."""
+    return Effects(question for question in _questions(tables) if any(question.pairs.values()))
+
+
+def _questions(tables: Tables) -> Iterator[Question]:
+    every = {name: {named(s): _points_by(name, step(tables, s, name, split="test")) for s in settings(tables)}
+             for name in ORDER}  # fmt: skip
+    deepest = {s: [(table.columns[-1], one) for one in table.columns[:-1]] for s, table in every["layers"].items()}
+    yield Question("the deepest layer against the others", ACCURACY, every["layers"], deepest, DESIGN, "points")
+    for name in ("tau", "kappa"):
+        values = every[name]
+        pairs = {s: [(table.columns[-1], table.columns[0])] for s, table in values.items()}
+        yield Question(f"the largest {name} against the smallest", ACCURACY, values, pairs, DESIGN, "points")
+        first = named(settings(tables)[0])
+        printed_too = [arm(name, v) for v in paper(name)[name].unique()]
+        shared = [pair for pair in combinations([one for one in values[first] if one in printed_too], 2)]
+        rest = [pair for pair in shared if pair[::-1] not in pairs[first]]
+        yield Question(
+            f"the order of values of {name}", ACCURACY, {first: values[first]}, {first: rest}, DESIGN, "points"
+        )
+    text = [named(setting) for setting in settings(tables) if setting[1] == "text"]
+    gains = pd.DataFrame({s: every["tau"][s].iloc[:, -1] - every["tau"][s].iloc[:, 0] for s in text})
+    by = {"": [(text[0], text[-1])] if len(text) > 1 else []}
+    yield Question("the cut by heterogeneity", GAIN, {"": gains}, by, DESIGN, "points")
+    found = pd.DataFrame({name: 100 * _mean_over(tables, [name], spread, "test") for name in ORDER})
+    yield Question("the order of influence", INFLUENCE, {"": found}, {"": INFLUENCES}, DESIGN, "points")
+    chosen = {s: (role(tables, s, "chosen"), role(tables, s, "runner-up")) for s in settings(tables)}
+    fresh = {named(s): 100 * scores(tables, s, split="test", seeds="fresh") for s in settings(tables)}
+    resolved = {named(s): [pair] for s, pair in chosen.items()}
+    yield Question("choices against runners-up", FRESH, fresh, resolved, DESIGN, "points")
+
+
+def _points_by(name: str, values: pd.DataFrame) -> pd.DataFrame:
+    return 100 * values.set_axis([arm(name, v) for v in values], axis=1)
 
 
 def _excess(tables: Tables, setting: Setting, trial: str, split: str) -> tuple[float, float, float]:
-    """Return a trial's score under the tuning seeds less that under the fresh ones, with Welch's limits."""
+    """Return a trial's score under the tuning seeds minus that under the fresh ones, with Welch's limits."""
     from scipy import stats
 
     before = scores(tables, setting, split=split)[trial]
@@ -128,59 +177,50 @@ def _excess(tables: Tables, setting: Setting, trial: str, split: str) -> tuple[f
 
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return the paper's patterns as differences of test accuracies in points, and the optimism of choices."""
-    return dict(_patterns(tables)) | dict(_influence(tables)) | dict(_optimism(tables))
+    known = effects(tables)
+    return dict(_patterns(tables, known)) | dict(_influence(tables, known)) | dict(_optimism(tables, known))
 
 
-def _patterns(tables: Tables) -> Iterator[tuple[str, Finding]]:
-    unit = "points"
+def _patterns(tables: Tables, known: Effects) -> Iterator[tuple[str, Finding]]:
     for setting in settings(tables):
-        layers = step(tables, setting, "layers", split="test")
-        deepest, others = layers.columns[-1], list(layers.columns[:-1])
-        level = 1 - 0.05 / len(others)
-        found = [difference_of(layers[deepest], layers[one], level=level) for one in others]
-        closest = min(found, key=lambda d: d.mean)
-        what = f"test accuracy with the deepest layer less the best of the others, {named(setting)}"
-        yield f"deepest {named(setting)}", Finding.of(what, closest, 100, unit, 1)
+        where = named(setting)
+        layers = [arm("layers", one) for one in step(tables, setting, "layers", split="test")]
+        closest = to_the_better(known[ACCURACY, where, layers[-1], one] for one in layers[:-1])
+        what = f"test accuracy with the deepest layer minus the best of the others, {where}"
+        yield f"deepest {where}", Finding.of(what, closest, digits=1)
         for name in ("tau", "kappa"):
-            values = step(tables, setting, name, split="test")
-            d = difference_of(values.iloc[:, -1], values.iloc[:, 0])
-            what = f"test accuracy at the largest {name} less that at the smallest, {named(setting)}"
-            yield f"{name} {named(setting)}", Finding.of(what, d, 100, unit, 1)
-    text = [setting for setting in settings(tables) if setting[1] == "text"]
-    if len(text) > 1:
-        first, last = (step(tables, setting, "tau", split="test") for setting in (text[0], text[-1]))
-        d = difference_of(first.iloc[:, -1] - first.iloc[:, 0], last.iloc[:, -1] - last.iloc[:, 0])
-        what = f"gain from the smallest to the largest tau at {named(text[0])}, less that at {named(text[-1])}"
-        yield "tau by heterogeneity", Finding.of(what, d, 100, unit, 1)
+            effect = known[ACCURACY, where, *ends(name, step(tables, setting, name, split="test"))]
+            what = f"test accuracy at the largest {name} minus that at the smallest, {where}"
+            yield f"{name} {where}", Finding.of(what, effect, digits=1)
+    for effect in known.among("the cut by heterogeneity"):
+        what = f"gain from the smallest to the largest tau at {effect.first}, minus that at {effect.second}"
+        yield "tau by heterogeneity", Finding.of(what, effect, digits=1)
 
 
-def _influence(tables: Tables) -> Iterator[tuple[str, Finding]]:
-    found = {name: _mean_over(tables, [name], spread, "test") for name in ORDER}
-    for name, values in found.items():
-        what = f"test accuracy of the best value less the worst, told by the other seeds: {WORDS[name]}"
-        yield f"influence {name}", Finding.of(what, _against_zero(values), 100, "points", 1)
-    for one, other in (("layers", "tau"), ("tau", "kappa")):
-        what = f"influence of {WORDS[one]} less that of {WORDS[other]}"
-        d = difference_of(found[one], found[other])
-        yield f"influence {one} over {other}", Finding.of(what, d, 100, "points", 1)
+def _influence(tables: Tables, known: Effects) -> Iterator[tuple[str, Finding]]:
+    for name in ORDER:
+        values = _mean_over(tables, [name], spread, "test")
+        what = f"test accuracy of the best value minus the worst, told by the other seeds: {WORDS[name]}"
+        yield f"influence {name}", Finding.of(what, mean_of(values), 100, "points", 1)
+    for one, other in INFLUENCES:
+        what = f"influence of {WORDS[one]} minus that of {WORDS[other]}"
+        yield f"influence {one} over {other}", Finding.of(what, known[INFLUENCE, "", one, other], digits=1)
 
 
-def _optimism(tables: Tables) -> Iterator[tuple[str, Finding]]:
+def _optimism(tables: Tables, known: Effects) -> Iterator[tuple[str, Finding]]:
     for setting in settings(tables):
         for name, split in (("chosen", "validation"), ("by test", "test")):
             trial = role(tables, setting, name)
-            what = f"{split} accuracy of the value chosen by it, tuning seeds less fresh seeds, {named(setting)}"
+            what = f"{split} accuracy of the value chosen by it, tuning seeds minus fresh seeds, {named(setting)}"
             estimate = times(100, _excess(tables, setting, trial, split))
             yield f"optimism {name} {named(setting)}", Finding.of(what, estimate, unit="points", digits=1)
-        first, second = (role(tables, setting, name) for name in ("chosen", "runner-up"))
-        fresh = scores(tables, setting, split="test", seeds="fresh")
-        d = difference_of(fresh[first], fresh[second])
-        what = f"test accuracy of the chosen values less the runner-up under fresh seeds, {named(setting)}"
-        yield f"resolved {named(setting)}", Finding.of(what, d, 100, "points", 1)
+        chosen, second = (role(tables, setting, name) for name in ("chosen", "runner-up"))
+        what = f"test accuracy of the chosen values minus the runner-up under fresh seeds, {named(setting)}"
+        yield f"resolved {named(setting)}", Finding.of(what, known[FRESH, named(setting), chosen, second], digits=1)
     for split in ("test", "validation"):
         values = _mean_over(tables, list(ORDER), one_run, split)
         what = f"by how much a value looks better under the one seed whose {split} samples choose it than under others"
-        yield f"one run {split}", Finding.of(what, _against_zero(values), 100, "points", 1)
+        yield f"one run {split}", Finding.of(what, mean_of(values), 100, "points", 1)
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,7 +233,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "paper_settings": [s.removeprefix("CIFAR-100, ") for s in paper("tau")["setting"].unique()],
         "steps": [{"name": name, "words": WORDS[name], "rows": _rows(tables, name)} for name in ORDER],
         "choices": [_choice(tables, setting) for setting in settings(tables)],
-        "agreement": {name: _beside(tables, name) for name in ("tau", "kappa")},
+        "agreement": {name: _beside(tables, effects(tables), name) for name in ("tau", "kappa")},
         "deepest": str(step(tables, first, "layers", split="test").columns[-1]),
         "rates": [
             {"arm": str(row.arm), "lr": f"{row.lr:g}", "end": bool(row.end)}
@@ -270,7 +310,7 @@ def _points(estimate: tuple[float, float, float]) -> str:
     return str(rounded([{"e": times(100, estimate)}], e=1)[0]["e"])
 
 
-def _beside(tables: Tables, name: str) -> dict[str, Any] | None:
+def _beside(tables: Tables, known: Effects, name: str) -> dict[str, Any] | None:
     """Compare the paper's most heterogeneous setting with ours, by the text; None if the grids have less in common."""
     rows = paper(name)
     one = rows[rows["setting"] == rows["setting"].iloc[0]]
@@ -280,7 +320,11 @@ def _beside(tables: Tables, name: str) -> dict[str, Any] | None:
     theirs = theirs.loc[[v for v in theirs.index if v in ours]]
     if len(theirs) < 2:
         return None
-    return beside_printed(theirs, ours[list(theirs.index)], control=str(theirs.index[0]))
+    where = named(settings(tables)[0])
+    return beside_printed(
+        theirs, ours[list(theirs.index)], control=str(theirs.index[0]),
+        difference=lambda a, b: known[ACCURACY, where, f"{name} = {a}", f"{name} = {b}"],
+    )  # fmt: skip
 
 
 def figures(tables: Tables) -> dict[str, Figure]:

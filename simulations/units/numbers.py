@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import PairedDifference, clopper_pearson, interval
+from fedstat.inference import Design, clopper_pearson, interval
 from simulations.contract import Finding
-from simulations.estimates import Estimate, difference_of, limits, mean_of
+from simulations.effects import Effects, Question
+from simulations.estimates import Estimate, mean_of
 from simulations.showing import fixed, rounded
 from simulations.units.study import IMAGES, NEAR_TWO, PARTITIONS, STARTS, VALUES
 
@@ -36,6 +37,9 @@ MEASURES: dict[str, tuple[str, tuple[float, float], int]] = {
 Reading = tuple[str, str, str]
 #: The reading of the heat maps of the issue before: one start, a common probe set, means over images.
 MAIN: Reading = ("common", "probe", "mean")
+#: The same images are dealt to new clients under every seed, and outputs are taken of given test images.
+DESIGN = Design(clients="new", data="fixed")
+PEAKS = "peak of entropies"
 #: Readings under which units have finite entropies, and whose intervals hold together.
 READINGS: tuple[Reading, ...] = tuple(product(STARTS, IMAGES, [v for v in VALUES if v != "single, rectified"]))
 _TOGETHER = 1 - 0.05 / len(READINGS)
@@ -50,42 +54,62 @@ def name(reading: Reading) -> str:
     return ", ".join(reading)
 
 
+def effects(tables: Tables) -> Effects:
+    """Return the differences of one-label and iid clients by measure, by reading where each asks, and by training."""
+    pair = [("one label", "iid")]
+    spread = {name(r): _wide(tables, r)["high_sd"] for r in READINGS if r[2] != "mean, far"}
+    gaps = {name(r): _peaks(_wide(tables, r)) for r in READINGS}
+    main, wide = name(MAIN), _wide(tables, MAIN)
+    return Effects(
+        [
+            # the standard deviations of "mean, far" are those of "mean"
+            Question("spread of outputs, by reading", "high_sd", spread, {r: pair for r in spread}, DESIGN),
+            Question("distance of the peaks, by reading", PEAKS, gaps, {r: pair for r in gaps}, DESIGN),
+            *(
+                Question(f"{measure}, main reading", measure, {main: wide[measure]}, {main: pair}, DESIGN)
+                for measure in MEASURES
+                if measure != "high_sd"
+            ),
+            Question("training", "q50", {"iid": _by_epochs(tables)}, {"iid": [("last epochs", "first")]}, DESIGN),
+        ]
+    )
+
+
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return the main reading's differences, and for every reading what the paper says of Figure 2."""
-    found, quantity = {}, ""
-    wide = _wide(tables, MAIN)
+    found, quantity, known = {}, "", effects(tables)
     for measure, (words, _, digits) in MEASURES.items():
         quantity = quantity if words.startswith("the same") else words.partition(",")[0]
-        what = f"{words.replace('the same', quantity)}: one-label less iid clients"
-        found[measure] = Finding.of(what, _difference(wide, measure), digits=digits)
+        what = f"{words.replace('the same', quantity)}: one-label minus iid clients"
+        found[measure] = Finding.of(what, known[measure, name(MAIN), "one label", "iid"], digits=digits)
     found["training"] = Finding.of(
-        "median entropy of iid clients: last epochs less first (nats)", _by_epochs(tables), digits=2
+        "median entropy of iid clients: last epochs minus first (nats)",
+        known["q50", "iid", "last epochs", "first"],
+        digits=2,
     )
     for reading in READINGS:
-        found |= _of_reading(tables, reading)
+        found |= _of_reading(tables, known, reading)
     return found
 
 
-def _of_reading(tables: Tables, reading: Reading) -> dict[str, Finding]:
+def _of_reading(tables: Tables, known: Effects, reading: Reading) -> dict[str, Finding]:
     """Return whether iid entropies lie near or below zero, and whether one-label ones have a second, higher peak."""
     wide, words = _wide(tables, reading), ", ".join(reading)
     low = mean_of(wide["near_zero"]["iid"], _TOGETHER, within=SHARE)
-    gap = difference_of(wide["highest"]["one label"], wide["main"]["iid"], level=_TOGETHER)
+    gap = known[PEAKS, words, "one label", "iid"]
     share = _rejected(wide["dip_p"]["one label"])
     found = {
         f"low, {words}": Finding.of(f"{words}: share of units near or below zero, iid clients", low, border=0.5),
         f"gap, {words}": Finding.of(
-            f"{words}: uppermost peak of one-label less main peak of iid clients (nats)", limits(gap),
-            border=NEAR_TWO[0],
+            f"{words}: uppermost peak of one-label minus main peak of iid clients (nats)", gap, border=NEAR_TWO[0],
         ),
         f"peaks, {words}": Finding.of(
             f"{words}: share of seeds in which one-label entropies are not unimodal", share, border=_ALPHA
         ),
     }  # fmt: skip
-    if reading[2] != "mean, far":  # its standard deviations are those of "mean"
-        sd = difference_of(wide["high_sd"]["one label"], wide["high_sd"]["iid"], level=_TOGETHER)
-        what = f"{words}: 90% quantile of the standard deviation, one-label less iid"
-        found[f"spread, {words}"] = Finding.of(what, sd)
+    if (key := ("high_sd", words, "one label", "iid")) in known:
+        what = f"{words}: 90% quantile of the standard deviation, one-label minus iid"
+        found[f"spread, {words}"] = Finding.of(what, known[key])
     return found
 
 
@@ -97,11 +121,12 @@ def _rejected(p: pd.Series) -> Estimate:
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of measures and readings, and counts over readings."""
-    wide, found = _wide(tables, MAIN), findings(tables)
+    wide, found, known = _wide(tables, MAIN), findings(tables), effects(tables)
     rows = []
     for measure, (words, range_, digits) in MEASURES.items():
         values = {key: mean_of(wide[measure][partition], within=range_) for key, partition in _KEYS.items()}
-        rows += rounded([{"what": words, **values, "difference": limits(_difference(wide, measure))}], **_same(digits))
+        difference = known[measure, name(MAIN), "one label", "iid"].estimate
+        rows += rounded([{"what": words, **values, "difference": difference}], **_same(digits))
     last = _last(tables)
     return {
         "rows": rows,
@@ -192,15 +217,16 @@ def _wide(tables: Tables, reading: Reading) -> pd.DataFrame:
     return chosen.drop(columns=["start", "images", "value", "epochs"]).pivot(index="seed", columns="partition")
 
 
-def _difference(wide: pd.DataFrame, measure: str) -> PairedDifference:
-    return difference_of(wide[measure]["one label"], wide[measure]["iid"])
+def _peaks(wide: pd.DataFrame) -> pd.DataFrame:
+    """Return by seed the uppermost peak of one-label clients, and the main peak of iid clients."""
+    return pd.DataFrame({"one label": wide["highest"]["one label"], "iid": wide["main"]["iid"]})
 
 
-def _by_epochs(tables: Tables) -> PairedDifference:
-    """Return how much the median entropy of iid clients moves by training, in the main reading."""
+def _by_epochs(tables: Tables) -> pd.DataFrame:
+    """Return by seed the median entropy of iid clients after the first and the last epochs, in the main reading."""
     table = tables["summary"].set_index(["start", "images", "value", "partition"]).sort_index().loc[(*MAIN, "iid")]
     medians = table.pivot(index="seed", columns="epochs", values="q50").sort_index(axis=1)
-    return difference_of(medians.iloc[:, -1], medians.iloc[:, 0])
+    return medians.iloc[:, [0, -1]].set_axis(["first", "last epochs"], axis=1)
 
 
 def figures(tables: Tables) -> dict[str, Figure]:

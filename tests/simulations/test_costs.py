@@ -54,11 +54,11 @@ def test_a_planted_ratio_is_found_under_the_noise_of_turns():
             taken = level * true * rng.lognormal(sigma=0.05)
             rows.append({"repeat": repeat, "arm": arm, "processor": taken, "wall": taken})
     times = pd.DataFrame(rows).assign(setting="made", printed="CIFAR-10, π = 0.1")
-    table = numbers.ratios({"times": times}, "processor")
-    _, low, high = numbers.ratio(table["FedEM"], 1 - 0.05 / 9)
+    known = numbers.effects({"times": times})
+    _, low, high = numbers.ratio(known["processor", "", "FedEM", study.CONTROL])
     assert low < 3.0 < high
     assert high / low < 1.2
-    assert numbers.ratio(table["FedRep, half the epochs each"])[2] < 1
+    assert numbers.ratio(known["processor", "", "FedRep, half the epochs each", study.CONTROL])[2] < 1
     assert numbers.row({"times": times})["FedRep"] == 0.6683
 
 

@@ -131,7 +131,7 @@ def test_what_is_planted_is_found():
     tables = _tables()
     found = numbers.findings(tables)
     main = " ".join(numbers.MAIN)
-    assert found[f"permuted less other {main}"].mean == pytest.approx(0.2, abs=0.01)
+    assert found[f"permuted - other {main}"].mean == pytest.approx(0.2, abs=0.01)
     assert {found[f"{name} {main}"].sign for name in numbers.ORDER} == {"more"}
     counts = numbers._counted(found)
     assert all(c["as_stated"] == c["closer"] == c["of"] and c["farther"] == 0 for c in counts.values())
@@ -144,7 +144,7 @@ def test_what_is_planted_is_found():
 def test_what_is_not_there_is_not_found():
     found = numbers.findings(_tables(slope_u=0.0, order=(0.1, 0.3, 0.3, 0.3), drop=0.0))
     main = " ".join(numbers.MAIN)
-    assert found[f"permuted less other {main}"].sign == found[f"domain less permuted {main}"].sign == "unclear"
+    assert found[f"permuted - other {main}"].sign == found[f"domain - permuted {main}"].sign == "unclear"
     counts = numbers._counted(found)
     assert sum(c["closer"] for c in counts.values()) <= 1
     assert {found[f"after {arm}"].sign for arm in numbers.PARTNERS} == {"unclear"}
