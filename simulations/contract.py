@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from fedstat.inference import PairedDifference, interval, number
+from fedstat.inference import interval, number
 from simulations.effects import Effect
-from simulations.estimates import Estimate, limits, reason, times
+from simulations.estimates import Estimate, reason, times
 
 Sign = Literal["more", "less", "unclear", "undefined"]
 #: What a second look says of a finding: the same, the opposite, no longer resolved, resolved only now; or there is no
@@ -128,7 +128,7 @@ class Finding:
     def of(
         cls,
         what: str,
-        estimate: Effect | Estimate | PairedDifference,
+        estimate: Effect | Estimate,
         factor: float = 1.0,
         unit: str = "",
         digits: int = 2,
@@ -139,7 +139,7 @@ class Finding:
         if isinstance(estimate, Effect):
             p, could_find = estimate.p if border == 0 else math.nan, factor * estimate.could_find
             unit, estimate = estimate.unit, estimate.estimate
-        found = times(factor, limits(estimate) if isinstance(estimate, PairedDifference) else estimate)
+        found = times(factor, estimate)
         why = reason(found) or (_NO_LIMITS if math.isnan(sum(found)) else "")
         return cls(what, *found, border=border, unit=unit, digits=digits, why=why, p=p, could_find=could_find)
 

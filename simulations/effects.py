@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat.inference import Design, simultaneous
-from fedstat.inference.intervals.family import Family
+from fedstat.inference.comparing.differences import detectable
 from fedstat.inference.intervals.paired import NO_SPREAD
 from simulations.estimates import Estimate, missing, undefined
 
@@ -238,7 +238,7 @@ def _answers(question: Question) -> Iterator[Effect]:
             question, one, len(whole), int(family.n[k]), no_limits if np.isnan(family.low[k]) else "",
             mean=float(family.estimate[k]), low=float(family.low[k]), high=float(family.high[k]),
             inner=(float(inner.low[k]), float(inner.high[k])), p=float(family.p_single[k]),
-            correlation=float(family.correlation[k]), could_find=_could_find(family, k),
+            correlation=float(family.correlation[k]), could_find=detectable(family, k, math.inf),
         )  # fmt: skip
 
 
@@ -248,16 +248,6 @@ def _effect(question: Question, one: tuple[str, str, str], together: int, seeds:
         metric=question.metric, setting=setting, first=first, second=second, unit=question.unit,
         question=question.words, together=together, design=question.design, seeds=seeds, why=why, **found,
     )  # fmt: skip
-
-
-def _could_find(family: Family, k: int) -> float:
-    """Return the difference at which an interval leaves out zero with a power of 80% (noncentral t)."""
-    from scipy import special
-
-    if np.isnan(family.low[k]):
-        return math.nan
-    needed = (family.high[k] - family.estimate[k]) / family.se[k]
-    return float(family.se[k] * special.nctdtrinc(family.df[k], 1 - POWER, needed))
 
 
 def _row(effect: Effect) -> dict[str, Any]:

@@ -8,26 +8,18 @@ left are never averaged in its place, since what is missing is not missing by ch
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from fedstat.inference import (
-    Design,
-    PairedDifference,
-    clopper_pearson,
-    equivalence,
     mean_interval,
-    paired_difference,
-    simultaneous,
 )
-from fedstat.inference.intervals.paired import NO_SPREAD
 
 #: Mean, lower and upper limit.
 Estimate = tuple[float, float, float]
@@ -40,13 +32,6 @@ class Undefined(tuple[float, float, float]):
     """An estimate without limits, and in most cases without a mean: these are NaN, and `why` says the reason."""
 
     why: str
-
-
-@dataclass(frozen=True)
-class Difference(PairedDifference):
-    """A paired difference; `why` says the reason if it has no limits."""
-
-    why: str = ""
 
 
 @contextmanager
@@ -125,53 +110,6 @@ def half_widths(values: ArrayLike, together: int = 1, level: float = 0.95) -> np
     return np.asarray(stats.t.isf((1 - level) / 2 / together, n - 1) * table.std().to_numpy() / np.sqrt(n))
 
 
-def difference_of(a: ArrayLike, b: ArrayLike, *, level: float = 0.95, within: tuple[float, float] = REAL) -> Difference:
-    """Compare value by value, as `fedstat.inference.paired_difference`, where that is defined."""
-    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if why := missing(a, b):
-        mean, low, high = undefined(why)
-    elif len(x) < 2:
-        why = "one pair has no limits"
-        mean, low, high = undefined(why, float(x[0] - y[0]))
-    else:
-        found = paired_difference(x, y, level=level, within=within)
-        return Difference(**vars(found), why=NO_SPREAD if math.isnan(found.low) else "")
-    return Difference(mean, low, high, sd=math.nan, correlation=math.nan, p=math.nan, n=len(x), level=level, why=why)
-
-
-def joint_of(
-    wide: pd.DataFrame,
-    pairs: Sequence[tuple[Name, Name]],
-    design: Design,
-    *,
-    level: float = 0.95,
-    moderated: bool | Literal["auto"] = False,
-) -> dict[tuple[Name, Name], Estimate]:
-    """Compare pairs of columns with limits that hold together, as `fedstat.inference.simultaneous`, where defined.
-
-    Parameters
-    ----------
-    wide : DataFrame
-        One row per seed.
-    pairs : sequence of (name, name)
-        Columns, the first less the second.
-    design, level, moderated
-        As there. Limits hold together for all pairs without a missing value.
-    """
-    gone = {pair: why for pair in pairs if (why := missing(wide[pair[0]], wide[pair[1]]))}
-    found: dict[tuple[Name, Name], Estimate] = {pair: undefined(why) for pair, why in gone.items()}
-    if whole := [pair for pair in pairs if pair not in gone]:
-        names = list(dict.fromkeys(name for pair in whole for name in pair))
-        places = [(names.index(a), names.index(b)) for a, b in whole]
-        family = simultaneous(
-            wide[names].to_numpy(dtype=float).T[:, :, None], places, design=design, level=level, moderated=moderated
-        )
-        why = "one pair has no limits" if len(wide) < 2 else NO_SPREAD
-        for pair, mean, low, high in zip(whole, family.estimate, family.low, family.high, strict=True):
-            found[pair] = undefined(why, float(mean)) if np.isnan(low) else (float(mean), float(low), float(high))
-    return {pair: found[pair] for pair in pairs}
-
-
 def by_run(rows: pd.DataFrame, columns: str, values: str = "value") -> pd.DataFrame:
     """Return one row per seed, NaN where nothing ran and infinity where a run left no number.
 
@@ -183,57 +121,6 @@ def by_run(rows: pd.DataFrame, columns: str, values: str = "value") -> pd.DataFr
 def means_by(rows: pd.DataFrame, columns: str, values: str) -> pd.DataFrame:
     """Return means by seed (rows) and the labels of a column, NaN where one of the averaged values is."""
     return rows.groupby(["seed", columns])[values].mean(skipna=False).unstack()
-
-
-def share_of(hits: ArrayLike, level: float = 0.95) -> Estimate:
-    """Return the share of values that are true, with exact limits (Clopper and Pearson's), where there are any values.
-
-    Parameters
-    ----------
-    hits : array_like of bool or float, shape (n,)
-        NaN where it is not known.
-    level : float
-        Confidence level, in (0, 1).
-    """
-    x = np.asarray(hits, dtype=float)
-    if why := missing(hits):
-        return undefined(why)
-    return float(x.mean()), *clopper_pearson(int(x.sum()), len(x), level)
-
-
-def margin_of(points: pd.DataFrame) -> float:
-    """Return the margin of equivalence: a tenth of the gap between FedAvg and Local, one point at most; NaN if unknown.
-
-    Parameters
-    ----------
-    points : DataFrame
-        Accuracies in percentage points; the two arms are among its columns.
-    """
-    gap = abs(float(points["FedAvg"].mean(skipna=False)) - float(points["Local"].mean(skipna=False)))
-    return min(1.0, gap / 10) if math.isfinite(gap) else math.nan
-
-
-def outcome_of(a: pd.Series, b: pd.Series, difference: Estimate, margin: float, alpha: float = 0.05) -> str:
-    """Say whether two arms are "equivalent" within the margin, "different", "undecided", or "undefined" without a mean.
-
-    They are "different" if `difference` has limits on one side of zero. Without limits or a margin nothing is decided.
-    """
-    mean, low, high = difference
-    if math.isnan(mean):
-        return "undefined"
-    if math.isnan(low):
-        return "undecided"
-    if margin > 0 and equivalence(a, b, margin=margin, alpha=alpha).outcome == "equivalent":
-        return "equivalent"
-    return "different" if low > 0 or high < 0 else "undecided"
-
-
-def limits(difference: PairedDifference) -> Estimate:
-    """Return a paired difference as mean and confidence limits."""
-    if math.isnan(difference.low):
-        why = difference.why if isinstance(difference, Difference) else NO_SPREAD
-        return undefined(why, difference.mean)
-    return difference.mean, difference.low, difference.high
 
 
 def times(factor: float, estimate: Estimate) -> Estimate:

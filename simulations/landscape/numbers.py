@@ -10,7 +10,8 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of, means_by
+from simulations.effects import DRAWN, Effects, Question
+from simulations.estimates import mean_of, means_by
 from simulations.showing import rounded
 
 if TYPE_CHECKING:
@@ -25,56 +26,63 @@ RATIOS = {"spread": "root mean square distance from the aggregate", "farthest": 
 DIFFERENCES = {"excess": "mean loss above the aggregate's", "worst": "largest loss above the aggregate's"}
 
 
-def findings(tables: Tables) -> dict[str, Finding]:
-    """Return differences in training loss, what virtual clients come to beside local ones, and what the plane holds.
-
-    Intervals hold together for the losses (two), and for the measures of virtual clients (four).
-    """
-    return {**_losses(tables["curves"]), **_virtual(tables["close"]), **_held(tables["plane"])}
-
-
-def _losses(curves: pd.DataFrame) -> dict[str, Finding]:
-    """Compare the training losses up to the round from which the paper sees a difference, and after it."""
-    found, last = {}, int(curves["round"].max())
-    turn = min(TURN, last // 2)
-    for name, first, final in (("early", 1, turn), ("late", turn + 1, last)):
-        rows = curves[curves["round"].between(first, final)]
-        table = means_by(rows, "arm", "loss")
-        d = difference_of(table[OURS], table[CONTROL], level=1 - (1 - LEVEL) / 2)
-        words = f"training loss of {OURS} less {CONTROL}'s, mean over rounds {first} to {final}"
-        found[name] = Finding.of(words, d, unit="nats", digits=4)
-    return found
-
-
-def _virtual(close: pd.DataFrame) -> dict[str, Finding]:
-    """Compare virtual with local clients, means over the close rounds of each seed."""
-    level = 1 - (1 - LEVEL) / (len(RATIOS) + len(DIFFERENCES))
-    rows = (
-        close[close["arm"] == OURS]
-        .groupby(["seed", "kind"])[[*RATIOS, *DIFFERENCES]]
-        .mean(skipna=False)
-        .unstack("kind")
-        .sort_index(axis=1)
+def effects(tables: Tables) -> Effects:
+    """Return differences in training loss, between virtual and local clients, and of projections."""
+    losses, virtual, plane = _losses(tables["curves"]), _virtual(tables["close"]), tables["plane"]
+    logs = {name: np.log(virtual[name]) for name in RATIOS}
+    kinds, ends = [("virtual", "local")], [("projected", "end")]
+    projected = {str(arm): rows.set_index("seed")[["projected", "end"]] for arm, rows in plane.groupby("arm")}
+    return Effects(
+        Question(words, metric, values, dict.fromkeys(values, pairs), DRAWN, unit)
+        for words, metric, values, pairs, unit in (
+            ("the training loss, early and late", "training loss", losses, [(OURS, CONTROL)], "nats"),
+            ("how far virtual clients lie", "logarithm", logs, kinds, ""),
+            ("how bad virtual clients are", "loss", {name: virtual[name] for name in DIFFERENCES}, kinds, "nats"),
+            ("what a projection loses", "loss of the last network", projected, ends, "nats"),
+        )
     )
+
+
+def findings(tables: Tables) -> dict[str, Finding]:
+    """Return differences in training loss, what virtual clients come to beside local ones, and what the plane holds."""
+    asked, curves = effects(tables), tables["curves"]
     found = {}
+    for name, (first, final) in _periods(curves).items():
+        words = f"training loss of {OURS} minus {CONTROL}'s, mean over rounds {first} to {final}"
+        found[name] = Finding.of(words, asked["training loss", name, OURS, CONTROL], digits=4)
     for name, words in RATIOS.items():
-        ratio = np.log(rows[name, "virtual"] / rows[name, "local"])
-        mean, low, high = np.exp(mean_of(ratio.to_numpy(), level)).tolist()
+        effect = asked["logarithm", name, "virtual", "local"]
+        mean, low, high = np.exp(effect.estimate).tolist()
         found[name] = Finding.of(f"{words}, virtual over local clients", (mean, low, high), border=1.0, digits=3)
     for name, words in DIFFERENCES.items():
-        d = difference_of(rows[name, "virtual"], rows[name, "local"], level=level)
-        found[name] = Finding.of(f"{words}, virtual less local clients", d, unit="nats", digits=3)
+        effect = asked["loss", name, "virtual", "local"]
+        found[name] = Finding.of(f"{words}, virtual minus local clients", effect, digits=3)
+    held = tables["plane"].groupby("seed")["held"].mean(skipna=False)
+    found["held"] = Finding.of("share of the way that the plane holds", mean_of(held, LEVEL), border=0.5)
+    for effect in asked.among("what a projection loses"):
+        words = f"loss of the last followed network's projection minus its own, {effect.setting}"
+        found[f"projected {effect.setting}"] = Finding.of(words, effect, digits=3)
     return found
 
 
-def _held(plane: pd.DataFrame) -> dict[str, Finding]:
-    held = plane.groupby("seed")["held"].mean(skipna=False)
-    found = {"held": Finding.of("share of the way that the plane holds", mean_of(held, LEVEL), border=0.5)}
-    for arm, rows in plane.groupby("arm"):
-        d = difference_of(rows["projected"], rows["end"], level=LEVEL)
-        words = f"loss of the last followed network's projection less its own, {arm}"
-        found[f"projected {arm}"] = Finding.of(words, d, unit="nats", digits=3)
-    return found
+def _periods(curves: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """Return the rounds up to which the paper sees no difference in the loss, and those after."""
+    last = int(curves["round"].max())
+    turn = min(TURN, last // 2)
+    return {"early": (1, turn), "late": (turn + 1, last)}
+
+
+def _losses(curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {
+        name: means_by(curves[curves["round"].between(*rounds)], "arm", "loss")
+        for name, rounds in _periods(curves).items()
+    }
+
+
+def _virtual(close: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return what is measured of virtual and local clients by seed, means over the close rounds, by measure."""
+    rows = close[close["arm"] == OURS].groupby(["seed", "kind"])[[*RATIOS, *DIFFERENCES]].mean(skipna=False)
+    return {name: rows[name].unstack("kind") for name in (*RATIOS, *DIFFERENCES)}
 
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +106,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "first": f"{min(config['close'])}",
         "last": f"{max(config['close'])}",
         "seeds": f"{config['seeds']}",
-        "turn": f"{min(TURN, int(tables['curves']['round'].max()) // 2)}",
+        "turn": f"{_periods(tables['curves'])['early'][1]}",
         "rounds": f"{int(tables['curves']['round'].max())}",
     }
 

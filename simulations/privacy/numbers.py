@@ -11,19 +11,18 @@ import pandas as pd
 from fedstat._tables import Tables
 from simulations.beside import beside_printed
 from simulations.contract import Finding
-from simulations.estimates import difference_of, mean_of, times
-from simulations.privacy.per_seed import FOUND, How, by_seed, joint, rows, several, stages
+from simulations.estimates import mean_of, times
+from simulations.privacy.effects import APART, AVERAGE, LAST, MANY, MEAN, ONE, OTHERS, REPEATED, effects, target
+from simulations.privacy.per_seed import FOUND, How, by_seed, rows, several, stages
 from simulations.privacy.pictures import figures
 from simulations.privacy.study import ARMS
 from simulations.published import printed
 from simulations.showing import fixed, rounded
 
-__all__ = ["figures", "findings", "numbers"]
+__all__ = ["effects", "figures", "findings", "numbers"]
 
-OTHERS = tuple(arm for arm in ARMS if arm != "FedAvg")
 #: What a smooth network's gradient must give away at least, in decibels.
 RECOVERED = 30.0
-_FAMILY = "limits hold together over four"
 _ALL = (-np.inf, np.inf)
 _RANGES = {"psnr": _ALL, "printed": _ALL, "most": _ALL, "most_printed": _ALL, "ssim": (-1.0, 1.0)}
 #: The rows of the tables: arm, attack, and what they are called.
@@ -76,77 +75,43 @@ def _named(config: Mapping[str, Any]) -> str:
 
 def findings(tables: Tables) -> dict[str, Finding]:
     """Return the quantities on whose sign the chapter's words rest."""
-    last, many = stages(tables)[-1], several(tables)
-    one = by_seed(rows(tables, steps=1))
-    final = by_seed(rows(tables, steps=1, stage=last))
-    more = by_seed(rows(tables, steps=many, stage=last))
+    asked, last, many = effects(tables), stages(tables)[-1], several(tables)
     fresh = by_seed(rows(tables, steps=1, stage=0))["FedAvg", "guessing"]
-    average = ("FedAvg", "guessing")
     found = {
         "positive": Finding.of(
             "PSNR of an image behind one step of an untrained FedAvg", mean_of(fresh), unit="dB", digits=1,
             border=RECOVERED,
         ),
-        "negative": _difference(
-            "PSNR from a random gradient less the mean image's", final, ("FedAvg", "random gradient")
-        ),
-        "many above mean": _difference(f"PSNR of FedAvg's images after {many} steps less the mean image's", more),
-        "one above mean": _difference("PSNR of FedAvg's images after one step less the mean image's", one),
-        "cosine": _difference(
-            "PSNR by cosine, total variation and Adam less squared distance and L-BFGS, one step",
-            final, ("FedAvg", "cosine"), average,
-        ),
-        "steps": Finding.of(
-            f"PSNR of FedAvg's images after {many} steps less after one",
-            difference_of(more[average], final[average]), unit="dB", digits=1,
-        ),
     }  # fmt: skip
-    if len(stages(tables)) > 1:
-        first = by_seed(rows(tables, steps=1, stage=stages(tables)[0]))
-        found["stage"] = Finding.of(
-            f"PSNR of FedAvg's images after {last} rounds less after {stages(tables)[0]}, one step",
-            difference_of(final[average], first[average]), unit="dB", digits=1,
-        )  # fmt: skip
-    of, known = "PSNR from {0}'s messages", "PSNR from {0}'s messages if personal leaves are known"
-    families = [
-        ("{0} less FedAvg", f"{of} less FedAvg's, one step", one, "guessing", average),
-        ("{0} knowing", f"{known}, less guessed, one step", one, "knowing", None),
-        ("{0} known less FedAvg", f"{known}, less FedAvg's, one step", one, "knowing", average),
-        ("{0} less FedAvg many", f"{of} less FedAvg's, {many} steps", more, "guessing", average),
-    ]
-    if ("FedAvg", "simulating") in more:
-        some = rows(tables, steps=many, stage=last)
-        again = by_seed(some[some["client"].isin(some[some["attack"] == "simulating"]["client"])])
-        found["simulating"] = _difference(
-            f"PSNR of FedAvg's images if {many} steps are repeated, less if they are taken for one",
-            again, ("FedAvg", "simulating"), average,
-        )  # fmt: skip
-        repeated, less = f"{of}, {many} steps repeated", ("FedAvg", "simulating")
-        families += [
-            ("{0} less FedAvg repeated", f"{repeated}, less FedAvg's", again, "simulating", less),
-            (
-                "{0} knowing repeated",
-                f"{known}, less guessed, {many} steps repeated",
-                again,
-                "simulating, knowing",
-                None,
-            ),
-        ]
-    for key, words, wide, attack, control in families:
-        guessed = "simulating" if attack.startswith("simulating") else "guessing"
-        pairs = [((arm, attack), control or (arm, guessed)) for arm in OTHERS]
-        for ((arm, _), _), limits in joint(wide, pairs).items():
-            found[key.format(arm)] = Finding.of(f"{words.format(arm)} ({_FAMILY})", limits, unit="dB", digits=1)
+
+    def add(key: str, words: str, setting: str, first: str, second: str) -> None:
+        if ("PSNR", setting, first, second) in asked:
+            found[key] = Finding.of(words, asked["PSNR", setting, first, second], digits=1)
+
+    images = "PSNR of FedAvg's images"
+    again, gradient = target("FedAvg", "simulating"), target("FedAvg", "random gradient")
+    add("negative", "PSNR from a random gradient minus the mean image's", LAST, gradient, MEAN)
+    add("many above mean", f"{images} after {many} steps minus the mean image's", MANY, AVERAGE, MEAN)
+    add("one above mean", f"{images} after one step minus the mean image's", ONE, AVERAGE, MEAN)
+    words = "PSNR by cosine, total variation and Adam minus squared distance and L-BFGS, one step"
+    add("cosine", words, LAST, target("FedAvg", "cosine"), AVERAGE)
+    add("steps", f"{images} after {many} steps minus after one", APART, "several", "one")
+    words = f"{images} after {last} rounds minus after {stages(tables)[0]}, one step"
+    add("stage", words, APART, "late", "early")
+    words = f"{images} if {many} steps are repeated, minus if they are taken for one"
+    add("simulating", words, REPEATED, again, AVERAGE)
+    for arm in OTHERS:
+        of, known = f"PSNR from {arm}'s messages", f"PSNR from {arm}'s messages if personal leaves are known"
+        knowing, repeated = target(arm, "knowing"), f"{many} steps repeated"
+        add(f"{arm} less FedAvg", f"{of} minus FedAvg's, one step", ONE, target(arm), AVERAGE)
+        add(f"{arm} knowing", f"{known}, minus guessed, one step", ONE, knowing, target(arm))
+        add(f"{arm} known less FedAvg", f"{known}, minus FedAvg's, one step", ONE, knowing, AVERAGE)
+        add(f"{arm} less FedAvg many", f"{of} minus FedAvg's, {many} steps", MANY, target(arm), AVERAGE)
+        one = target(arm, "simulating")
+        add(f"{arm} less FedAvg repeated", f"{of}, {repeated}, minus FedAvg's", REPEATED, one, again)
+        words = f"{known}, minus guessed, {repeated}"
+        add(f"{arm} knowing repeated", words, REPEATED, target(arm, "simulating, knowing"), one)
     return found
-
-
-def _difference(
-    what: str,
-    wide: pd.DataFrame,
-    of: tuple[str, str] = ("FedAvg", "guessing"),
-    less: tuple[str, str] = ("FedAvg", "mean image"),
-) -> Finding:
-    return Finding.of(what, difference_of(wide[of], wide[less]), unit="dB", digits=1)
 
 
 def _record(finding: Finding) -> dict[str, Any]:

@@ -1,20 +1,13 @@
-"""The privacy study's table by seed: means and maxima over a seed's images, and intervals that hold together."""
+"""The privacy study's table by seed: means and maxima over a seed's images."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.inference import Design
-from simulations.estimates import Estimate, joint_of
 
-#: Seeds deal the same images anew, and the sentence is about other deals and runs.
-DESIGN = Design(clients="new", data="fixed")
-#: What is compared: an arm and an attack on its messages.
-Target = tuple[str, str]
 How = Literal["mean", "max"]
 #: Where an image counts as found: the PSNR that rounding to bytes leaves, 10 log10(12 * 255^2) decibels. Beyond it
 #: only the optimiser's last digits differ, and they would rule the means.
@@ -46,8 +39,3 @@ def several(tables: Tables) -> int:
 def by_seed(table: pd.DataFrame, measure: str = "psnr", how: How = "mean") -> pd.DataFrame:
     """Return one row per seed and one column per arm and attack: the mean or the maximum over the seed's images."""
     return table.groupby(["seed", "arm", "attack"])[measure].agg(how, skipna=False).unstack(["arm", "attack"])
-
-
-def joint(wide: pd.DataFrame, pairs: Sequence[tuple[Target, Target]]) -> dict[tuple[Target, Target], Estimate]:
-    """Return differences of pairs, with limits that hold together at 95%."""
-    return joint_of(wide, pairs, DESIGN)

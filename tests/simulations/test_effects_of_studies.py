@@ -11,14 +11,12 @@ import pytest
 import fedstat as fs
 from fedstat._tables import read_tables
 from fedstat.inference import mean_interval
+from simulations import NAMES
 from simulations.factorized import judged
 from simulations.studies import effects, evidence, handed_over
 
 RESULTS = Path(__file__).parents[2] / "reports" / "results"
-STUDIES = (
-    "factorized", "factorized_parts", "filterdecomp", "filters", "updates", "units", "tuning", "aggregation",
-    "complexity", "costs",
-)  # fmt: skip
+STUDIES = [name for name in NAMES if (RESULTS / name).is_dir() and hasattr(handed_over(name), "effects")]
 
 
 def committed(name):
