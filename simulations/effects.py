@@ -19,14 +19,12 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from fedstat.inference import Design, simultaneous
+from fedstat.inference import Design, holm, simultaneous
 from fedstat.inference.comparing.differences import detectable
 from fedstat.inference.intervals.paired import NO_SPREAD
 from simulations.estimates import Estimate, missing, undefined
 
 LEVEL = 0.95
-#: A gain that a study could have found is found with this probability.
-POWER = 0.8
 #: Clients and samples come anew with every seed.
 DRAWN = Design(clients="new", data="drawn")
 Outcome = Literal["equivalent", "different", "undecided", "undefined"]
@@ -199,13 +197,11 @@ def above_all(of: Mapping[str, Sequence[Effect]]) -> dict[str, float]:
     ----------
     Berger (1982), Technometrics 24.
     """
-    from statsmodels.stats.multitest import multipletests
-
     sides = {
         name: max((e.p / 2 if e.mean > 0 else 1 - e.p / 2) if np.isfinite(e.p) else 1.0 for e in effects)
         for name, effects in of.items()
     }
-    adjusted = multipletests(list(sides.values()), method="holm")[1] if sides else []
+    adjusted = holm(list(sides.values())) if sides else []
     return dict(zip(sides, map(float, adjusted), strict=True))
 
 
