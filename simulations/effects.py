@@ -201,7 +201,7 @@ def above_all(of: Mapping[str, Sequence[Effect]]) -> dict[str, float]:
         name: max((e.p / 2 if e.mean > 0 else 1 - e.p / 2) if np.isfinite(e.p) else 1.0 for e in effects)
         for name, effects in of.items()
     }
-    adjusted = holm(list(sides.values())) if sides else []
+    adjusted = holm(list(sides.values())) if sides else np.zeros(0)
     return dict(zip(sides, map(float, adjusted), strict=True))
 
 
