@@ -13,6 +13,8 @@ from fedstat.claims import Claim, Evidence, Studies, all_of, missing, within
 from fedstat.inference import equivalence, paired_difference
 from simulations.agreement import effects as agreement
 from simulations.agreement.study import places_of
+from simulations.fedfac import effects as fedfac
+from simulations.fedfac.per_seed import groups
 from simulations.split.effects import MARGIN
 from theory_checks.fedsplit.split_design import DESIGN, INFINITY, in_words, judged, points, settings
 
@@ -22,14 +24,14 @@ Settings = dict[str, pd.DataFrame]
 ON_IMAGES = 1.0
 
 
-def _more(found: Settings, arm: str, others: tuple[str, ...], margin: float = MARGIN) -> Evidence:
+def _more(found: Settings, arm: str, others: tuple[str, ...]) -> Evidence:
     """The arm's accuracy exceeds the others' by more than the margin, in every setting."""
     level, parts = 1 - 0.05 / (len(others) * len(found)), []
     for where, table in found.items():
         for other in others:
             d = paired_difference(table[arm], table[other], level=level)
             what = f"{arm} − {other} at {where} (points)"
-            parts.append(within(d.low, d.high, (margin, INFINITY), cases=d.n, what=what, level=level))
+            parts.append(within(d.low, d.high, (MARGIN, INFINITY), cases=d.n, what=what, level=level))
     return all_of(parts)
 
 
@@ -49,18 +51,16 @@ def _start(studies: Studies, start: str) -> Evidence:
 
 
 def _images(studies: Studies, arm: str, others: tuple[str, ...]) -> Evidence:
-    """Judge real images, as soon as the tables of the study `fedfac` are there."""
+    """Judge real images by the study's own intervals, as soon as the tables of the study `fedfac` are there."""
     try:
-        rows = studies["fedfac"]["accuracy"]
+        tables = studies["fedfac"]
     except FileNotFoundError:
         return missing("the tables of the study fedfac, which python -m simulations fedfac makes")
-    asked = {"FedAvg", "Local", arm, *others}  # others ran under fewer seeds
-    rows = rows[(rows["metric"] == "accuracy") & rows["arm"].isin(asked)]
-    found = {
-        str(where): 100 * group.pivot(index="seed", columns="arm", values="value").dropna()
-        for where, group in rows.groupby("setting")
-    }
-    return _more(found, arm, others, ON_IMAGES)
+    found = fedfac.effects(tables)
+    places = [fedfac.over(tables, group) for group in groups(tables)]
+    return all_of(
+        [judged(found["accuracy", place, arm, other], (ON_IMAGES, INFINITY)) for place in places for other in others]
+    )
 
 
 FS45 = Claim(
