@@ -59,6 +59,14 @@ def summaries(arm: str) -> Pair:
     return f"{arm}, best ten rounds", f"{arm}, last ten rounds"
 
 
+def splits(tables: Tables, group: str) -> Question:
+    """Ask what FedFac gains over FedPer and over other splits, under the seeds that all of them have."""
+    where = over(tables, group)
+    known = (100 * pooled(tables, group))[[*FACTOR, *AGAINST]].dropna()
+    words = f"FedFac against FedPer and other splits ({group})"
+    return Question(words, "accuracy", {where: known}, {where: list(product(FACTOR, AGAINST))}, DESIGN, "points")
+
+
 def _questions(tables: Tables, group: str) -> Iterator[Question]:
     """Yield a group's questions; a pair is asked about by the first that names it."""
     where, every = over(tables, group), settings_of(tables, group)
@@ -83,7 +91,8 @@ def _questions(tables: Tables, group: str) -> Iterator[Question]:
             yield Question(f"{words} ({group})", metric, known, of, design, unit)
 
     dynamic = "FedFac dynamic"
-    yield from ask("FedFac against FedPer and other splits", list(product(FACTOR, AGAINST)))
+    asked |= {(where, pair) for pair in product(FACTOR, AGAINST)}
+    yield splits(tables, group)
     yield from ask("drawing the random split anew", [("random split, every round", "random split")])
     yield from ask("the controls of sharing", [(dynamic, "Local"), (dynamic, "FedAvg")])
     yield from ask("fine-tuning", [(dynamic, "FedAvg+")])

@@ -13,6 +13,7 @@ from fedstat.claims import Claim, Evidence, Studies, all_of, missing, within
 from fedstat.inference import equivalence, paired_difference
 from simulations.agreement import effects as agreement
 from simulations.agreement.study import places_of
+from simulations.effects import Effects
 from simulations.fedfac import effects as fedfac
 from simulations.fedfac.per_seed import groups
 from simulations.split.effects import MARGIN
@@ -56,7 +57,7 @@ def _images(studies: Studies, arm: str, others: tuple[str, ...]) -> Evidence:
         tables = studies["fedfac"]
     except FileNotFoundError:
         return missing("the tables of the study fedfac, which python -m simulations fedfac makes")
-    found = fedfac.effects(tables)
+    found = Effects(fedfac.splits(tables, group) for group in groups(tables))
     places = [fedfac.over(tables, group) for group in groups(tables)]
     return all_of(
         [judged(found["accuracy", place, arm, other], (ON_IMAGES, INFINITY)) for place in places for other in others]
