@@ -14,7 +14,7 @@ from simulations.bench.compared import CELLS, budgets, by_seed, controls, costs,
 from simulations.bench.effects import LONGER, MARGIN, against
 from simulations.bench.outcomes import CONTROLS
 from simulations.contract import Finding
-from simulations.effects import Effect, Effects
+from simulations.effects import Effect, Effects, to_the_better
 from simulations.estimates import mean_of, strict_mean
 from simulations.showing import NONE, fixed, greek, rounded, span
 
@@ -52,7 +52,7 @@ def of_cell(tables: Tables, cell: str, asked: Effects, came_out: pd.DataFrame) -
         "of": len(others),
         "counts": [_count(tables, cell, control, joint) for control in CONTROLS],
         "margin": fixed(MARGIN, 0),
-        "both": _both(tables, joint, others),
+        "both": _both(joint, others),
         "longer": _longer(cell, asked),
         "controls": _between_controls(tables, cell, asked),
         "came_out": [
@@ -81,8 +81,8 @@ def _count(tables: Tables, cell: str, control: str, joint: Mapping[tuple[str, st
         "control": control,
         **_signs(found),
         "equal": sum(effect.outcome(MARGIN) == "equivalent" for effect in found.values()),
-        "half": fixed(float(np.median([(e.high - e.low) / 2 for e in found.values()])), 1),
-        "find": fixed(float(np.median([e.could_find for e in found.values()])), 1),
+        "half": _median([(e.high - e.low) / 2 for e in found.values()]),
+        "find": _median([e.could_find for e in found.values()]),
         "frugal": _signs(frugal),
     }
 
@@ -92,14 +92,20 @@ def _signs(found: Mapping[str, Effect]) -> dict[str, int]:
     return {"above": above, "below": below, "neither": len(found) - above - below, "of": len(found)}
 
 
-def _both(tables: Tables, joint: Mapping[tuple[str, str], Effect], others: pd.Series) -> dict[str, Any]:
+def _both(joint: Mapping[tuple[str, str], Effect], others: pd.Series) -> dict[str, Any]:
     """Say what "above both" could have shown: the gain over the better control, and the largest that limits allow."""
-    lower = {arm: min((joint[arm, kind] for kind in CONTROLS), key=lambda effect: effect.mean) for arm in others.index}
-    left = [effect for arm, effect in lower.items() if others[arm] != "above both"]
-    return {
-        "find": fixed(float(np.median([effect.could_find for effect in left])), 1) if left else NONE,
-        "most": fixed(max(effect.high for effect in left), 1) if left else NONE,
-    }
+    left = [
+        to_the_better([joint[arm, kind] for kind in CONTROLS])
+        for arm in others.index
+        if others[arm] != "above both" and all((arm, kind) in joint for kind in CONTROLS)
+    ]
+    most = [effect.high for effect in left if np.isfinite(effect.high)]
+    return {"find": _median([e.could_find for e in left]), "most": fixed(max(most), 1) if most else NONE}
+
+
+def _median(values: list[float]) -> str:
+    known = [value for value in values if np.isfinite(value)]
+    return fixed(float(np.median(known)), 1) if known else NONE
 
 
 def _between_controls(tables: Tables, cell: str, asked: Effects) -> dict[str, str] | None:
