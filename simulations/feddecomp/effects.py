@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -93,7 +94,8 @@ def _questions(tables: Tables, layout: Layout) -> Iterator[Question]:
     yield from _asked(layout, "a pre-trained start", {layout.first: changes}, pairs)
     far = {layout.first: _distances(tables, layout)}
     yield from _asked(layout, "distances from a pre-trained start", far, distance_pairs(layout), DISTANCE, "")
-    logs = pd.DataFrame({arm: np.log(spreads(tables, layout, arm).mean(axis=1)) for arm in sum(SPREAD.values(), ())})
+    means = {arm: spreads(tables, layout, arm).mean(axis=1, skipna=False) for arm in sum(SPREAD.values(), ())}
+    logs = pd.DataFrame({arm: np.log(mean).fillna(math.inf) for arm, mean in means.items()})
     pairs = [(alternating, other) for alternating, *others in SPREAD.values() for other in others]
     yield from _asked(layout, "spread in turns or at once", {layout.first: logs}, pairs, SPREAD_LOG, "")
 
@@ -107,7 +109,10 @@ def _asked(
     unit: str = "points",
     train: int | None = None,
 ) -> Iterator[Question]:
-    """Yield a question about the pairs that ran, on the seeds that all of its arms have; none if there is no pair."""
+    """Yield a question about the pairs that ran, on the seeds that all of its arms have; none if there is no pair.
+
+    In `wide` NaN stands where nothing ran, and infinity where a run left no number.
+    """
     values, asked = {}, {}
     for a, table in wide.items():
         there = [pair for pair in pairs if set(pair) <= set(table.dropna(axis=1, how="all"))]
@@ -140,7 +145,7 @@ def _ranks(wide: pd.DataFrame, layout: Layout) -> pd.DataFrame:
         found |= dict(zip(RANKS[name], (means.iloc[:, -1], means.iloc[:, 0]), strict=True))
         found[f"effect of {name}"] = (means.iloc[:, -1] - means.iloc[:, 0]).abs()
     found |= {CODE: wide[CODE], "other ranks": wide.drop(columns=CODE).mean(axis=1)}
-    return pd.DataFrame(found)
+    return pd.DataFrame(found).fillna(math.inf)  # the difference of two runs without a number
 
 
 def epoch_pairs(layout: Layout) -> list[Pair]:
@@ -175,8 +180,12 @@ def _starts(wide: pd.DataFrame, layout: Layout) -> tuple[pd.DataFrame, list[Pair
     if "start" in pairs:
         top, random = pairs["start"]
         none, begun = layout.warm[min(layout.warm)], pairs["random start"][1]
-        wide = wide.assign(**{PRETRAINED: wide[top] - wide[none], RANDOM: wide[random] - wide[begun]})
+        wide = wide.assign(**{PRETRAINED: _change(wide, top, none), RANDOM: _change(wide, random, begun)})
     return wide, [pair for pair in pairs.values() if pair not in epoch_pairs(layout)]
+
+
+def _change(wide: pd.DataFrame, a: str, b: str) -> pd.Series:
+    return (wide[a] - wide[b])[wide[[a, b]].notna().all(axis=1)].fillna(math.inf)
 
 
 def distance_pairs(layout: Layout) -> list[Pair]:
@@ -192,4 +201,4 @@ def _far(part: str, epochs: int) -> str:
 def _distances(tables: Tables, layout: Layout) -> pd.DataFrame:
     far = {e: moved(tables, layout, arm) for e, arm in layout.warm.items()}
     parts = {"σ": "sigma", "τ": "tau"}
-    return pd.DataFrame({_far(part, e): far[e][column] for e in far for part, column in parts.items()})
+    return pd.DataFrame({_far(part, e): far[e][column].fillna(math.inf) for e in far for part, column in parts.items()})
