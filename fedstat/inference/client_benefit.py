@@ -36,7 +36,7 @@ class Benefit:
     Attributes
     ----------
     method, against : str
-        The effect is the value of `method` less that of `against`.
+        The effect is the value of `method` minus that of `against`.
     effects : DataFrame
         ``estimate`` with limits ``low`` and ``high``, in the unit of the metric (shares are not in percent). With the
         same clients under every seed the rows are "mean", "sd between clients", "sd between clients, at least" (less
@@ -171,7 +171,7 @@ def who_benefits(
     >>> hospitals = pd.DataFrame({"beds": 100 + 1000 * gain})
     >>> design = fs.inference.Design(clients="same", data="drawn")
     >>> print(fs.inference.who_benefits(table, modifiers=hospitals, design=design))
-    Ditto less FedAvg, accuracy (more is better): 12 clients, the same under each of 5 seeds.
+    Ditto minus FedAvg, accuracy (more is better): 12 clients, the same under each of 5 seeds.
     Mean effect on clients like these: 4.9 points [3.5, 6.4].
     The effect differs between clients: sd 2.1 points [1.4, 3.7]; F(11, 44) = 9.05, p < 0.001.
     At a new client the effect is expected between 0.1 and 9.8 points (95% prediction interval).
@@ -214,7 +214,7 @@ def who_benefits(
         effects[["low", "high"]] = effects[["low", "high"]].clip(-1, 1)
     slopes = _slopes(d, columns, same, level)
     said = _Words(effects, scores.of_shares, level)
-    who = f"{first} less {second}, {scores.metric}{_direction(scores)}"
+    who = f"{first} minus {second}, {scores.metric}{_direction(scores)}"
     sentences = [*(said.crossed(who, d.shape, tests) if same else said.nested(who, d)), *said.modifiers(slopes)]
     notes = _notes(scores, d, design, same, noise, slopes.index, columns)
     return Benefit(first, second, effects, slopes, *tests, same, level, tuple(sentences), notes, scores.of_shares)

@@ -19,7 +19,7 @@ class PerFedAvg(Method):
     """Clients learn shared weights that are good after one gradient step on a client's data.
 
     The method minimises the mean over clients of ``L_k(w - a grad L_k(w))``. Each local step uses independent batches
-    D, D', D'': with ``v = grad L(w - a grad L(w; D); D')`` it moves w along v (first-order), or along v less ``a``
+    D, D', D'': with ``v = grad L(w - a grad L(w; D); D')`` it moves w along v (first-order), or along v minus ``a``
     times the Hessian on D'' times v, by a central difference of gradients (Hessian-free; Fallah et al. 2020,
     "Personalized Federated Learning with Theoretical Guarantees", Algorithm 1 and section 5).
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def infer_label(observation: Observation) -> int:
     """Return the label of the one sample behind a gradient (iDLG, Zhao et al. 2020).
 
-    Under cross-entropy the gradient in the head's bias is the predicted probabilities less the true class, so that it
+    Under cross-entropy the gradient in the head's bias is the predicted probabilities minus the true class, so that it
     is negative at the true class alone. Without a bias the rows of the head's weight are taken, each of which is that
     number times the features: the true class is the row whose inner products with all others are not positive. With
     several samples, or after several steps, the answer would be a guess.

@@ -93,7 +93,7 @@ class Observation:
     start : dict of Tensor
         What the client received.
     update : dict of Tensor
-        What it sent back less what it received; NaN at elements that it does not send.
+        What it sent back minus what it received; NaN at elements that it does not send.
     gradient : dict of Tensor
         By leaf that trains, what the update comes to per unit of learning rate: after one step exactly the gradient
         (up to rounding), after several their mean.

@@ -110,7 +110,7 @@ def linear_limit(
     h_shared, h_personal : ndarray, shape (N, N)
         Limit kernels; rows are sorted by client, with n = N / C samples each.
     residual : ndarray, shape (N,)
-        Predictions less labels at the start, sorted alike.
+        Predictions minus labels at the start, sorted alike.
     eta_g, eta_l : float
         Global and local step sizes.
     local_steps, clients, rounds : int

@@ -19,7 +19,7 @@ def psnr(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> float:
     x, y : ndarray
         Images, or stacks of them, of one shape.
     data_range : float
-        Largest less smallest possible value: 1 for images in [0, 1], 255 for bytes.
+        Largest minus smallest possible value: 1 for images in [0, 1], 255 for bytes.
 
     Returns
     -------

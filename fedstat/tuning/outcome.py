@@ -43,14 +43,14 @@ class Check:
     fresh : tuple of float
         The chosen trial's mean over the fresh seeds, with limits.
     optimism : tuple of float
-        By how much tuning made the choice look better than it is: `tuned` less the mean of `fresh`, the other way round
-        where less is better; with Welch's limits, since no seed of one side belongs to a seed of the other. Where the
-        data are the same they speak of these data alone.
+        By how much tuning made the choice look better than it is: `tuned` minus the mean of `fresh`, the other way
+        round where less is better; with Welch's limits, since no seed of one side belongs to a seed of the other.
+        Where the data are the same they speak of these data alone.
     difference : PairedDifference or None
-        The chosen trial less the runner-up under the fresh seeds, paired. None below two seeds.
+        The chosen trial minus the runner-up under the fresh seeds, paired. None below two seeds.
     test_optimism : tuple of float or None
-        As `optimism`, of the trial that test samples would have chosen: its test score under the tuning seeds less that
-        under the fresh ones.
+        As `optimism`, of the trial that test samples would have chosen: its test score under the tuning seeds minus
+        that under the fresh ones.
 
     Examples
     --------

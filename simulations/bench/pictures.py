@@ -42,7 +42,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
 
 
 def _forest(tables: Tables, cell: str) -> Figure:
-    """Draw each arm less its controls of equal budget, grouped by budget; filled where the limits leave out zero."""
+    """Draw each arm minus its controls of equal budget, grouped by budget; filled where the limits leave out zero."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH

@@ -15,8 +15,8 @@ import numpy as np
 SAMPLES, DIMENSION, FEATURES = 40, 5, 3
 #: The differences, in words.
 LEARNERS = {
-    "centroid": "accuracy, nearest centroid of all clients less each one's own",
-    "ridge": "squared error, ridge regression on all clients less on each one's own",
+    "centroid": "accuracy, nearest centroid of all clients minus each one's own",
+    "ridge": "squared error, ridge regression on all clients minus on each one's own",
     "random features": "the same, but the shared regression is on random features that each seed draws",
     "one client": "the same, but the shared regression is the first client's",
 }
@@ -73,7 +73,7 @@ def _centroid(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarr
 def ridge(
     rng: np.random.Generator, learners: str, x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray
 ) -> np.ndarray:
-    """Return the squared error of ridge regression on shared samples less that on each client's own."""
+    """Return the squared error of ridge regression on shared samples minus that on each client's own."""
     seen, seen_test = x, x_test
     if learners == "random features":
         drawn = rng.standard_normal((len(x), 1, DIMENSION, FEATURES))

@@ -124,7 +124,7 @@ def draw(shape: str, rng: np.random.Generator, replicates: int, methods: int, se
 
 
 def pairs_of(family: str, methods: int) -> np.ndarray:
-    """Return the pairs of a family, shape (P, 2): all others less the first, or all."""
+    """Return the pairs of a family, shape (P, 2): all others minus the first, or all."""
     if family == "all":
         return np.argwhere(np.tri(methods, k=-1, dtype=bool))
     others = np.arange(1, methods)
@@ -212,7 +212,7 @@ def holding(low: np.ndarray, high: np.ndarray) -> dict[str, float]:
 def resplits(scale: Scale, splits: int, ratio: float) -> Tables:
     """Compare the mean of the training samples with a fixed guess as predictors, on splits of one set of samples.
 
-    What is to be covered is the true difference in squared error for training sets of that size, 1 / n less the square
+    What is to be covered is the true difference in squared error for training sets of that size, 1 / n minus the square
     of the guess's error; `ratio` is test_to_train.
     """
     samples, guess = 120, 0.1

@@ -46,7 +46,7 @@ def plane_of(origin: np.ndarray, norms: np.ndarray, networks: np.ndarray) -> Pla
 
     Distances are measured after every filter was divided by its norm, as Li et al. (2018, section 4) scale directions:
     a filter that is ten times as large counts no more, since with ReLU the next layer can undo its size. The directions
-    are the first two right singular vectors of the networks less the origin in these units.
+    are the first two right singular vectors of the networks minus the origin in these units.
 
     Parameters
     ----------

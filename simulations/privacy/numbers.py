@@ -103,12 +103,12 @@ def findings(tables: Tables) -> dict[str, Finding]:
     for arm in OTHERS:
         of, known = f"PSNR from {arm}'s messages", f"PSNR from {arm}'s messages if personal leaves are known"
         knowing, repeated = target(arm, "knowing"), f"{many} steps repeated"
-        add(f"{arm} less FedAvg", f"{of} minus FedAvg's, one step", ONE, target(arm), AVERAGE)
+        add(f"{arm} - FedAvg", f"{of} minus FedAvg's, one step", ONE, target(arm), AVERAGE)
         add(f"{arm} knowing", f"{known}, minus guessed, one step", ONE, knowing, target(arm))
-        add(f"{arm} known less FedAvg", f"{known}, minus FedAvg's, one step", ONE, knowing, AVERAGE)
-        add(f"{arm} less FedAvg many", f"{of} minus FedAvg's, {many} steps", MANY, target(arm), AVERAGE)
+        add(f"{arm} known - FedAvg", f"{known}, minus FedAvg's, one step", ONE, knowing, AVERAGE)
+        add(f"{arm} - FedAvg many", f"{of} minus FedAvg's, {many} steps", MANY, target(arm), AVERAGE)
         one = target(arm, "simulating")
-        add(f"{arm} less FedAvg repeated", f"{of}, {repeated}, minus FedAvg's", REPEATED, one, again)
+        add(f"{arm} - FedAvg repeated", f"{of}, {repeated}, minus FedAvg's", REPEATED, one, again)
         words = f"{known}, minus guessed, {repeated}"
         add(f"{arm} knowing repeated", words, REPEATED, target(arm, "simulating, knowing"), one)
     return found

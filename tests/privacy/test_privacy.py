@@ -454,18 +454,18 @@ def test_the_study_finds_what_was_planted_and_nothing_else() -> None:
     signs = {key: finding.sign for key, finding in found.items()}
     assert signs["positive"] == "more"
     assert signs["negative"] == "less"
-    assert signs["FedDecomp text less FedAvg"] == "less"
+    assert signs["FedDecomp text - FedAvg"] == "less"
     assert signs["FedDecomp text knowing"] == "more"
     assert signs["FedPer knowing"] == "less"
-    for same in ("FedDecomp text known less FedAvg", "FedDecomp code less FedAvg", "FedDecomp code knowing", "steps"):
+    for same in ("FedDecomp text known - FedAvg", "FedDecomp code - FedAvg", "FedDecomp code knowing", "steps"):
         assert signs[same] == "unclear", same
     assert signs["simulating"] == "more"
-    assert signs["FedPer less FedAvg repeated"] == "less"
+    assert signs["FedPer - FedAvg repeated"] == "less"
     assert signs["FedRoD knowing repeated"] == "less"
     assert signs["FedDecomp text knowing repeated"] == "unclear"
     old = tables["images"][~tables["images"]["attack"].str.startswith("simulating")]
     assert findings(tables | {"images": old}).keys() == {key for key in found if not key.endswith(("repeated", "ting"))}
-    assert found["FedDecomp text less FedAvg"].mean == pytest.approx(-8, abs=0.5)
+    assert found["FedDecomp text - FedAvg"].mean == pytest.approx(-8, abs=0.5)
     shown = numbers(tables, {"pool": 2, "dataset": "cifar10", "images": 600})
     assert shown["seeds"] == 6
     assert shown["per_seed"] == 8

@@ -39,7 +39,7 @@ def tabulate_above(
     differences : DataFrame
         What was found of these pairs, in their order.
     level : float
-        1 less the chance that any method is wrongly said to be better.
+        1 minus the chance that any method is wrongly said to be better.
     settings : dict
         Arguments of `fedstat.inference.simultaneous`: design, moderated, and the rule, which tells whether p-values are
         adjusted.

@@ -216,7 +216,7 @@ def clients(
         ax.plot(places, high, ":", color="black", linewidth=1, zorder=5)
     whose = "client of a seed" if new else "client, mean over seeds" if len(scores.seeds) > 1 else "client"
     ax.set_xlabel(f"{whose}, sorted by its difference")
-    names = f"{_name(first, 24)} less {_name(second, 24)}"
+    names = f"{_name(first, 24)} minus {_name(second, 24)}"
     ax.set_ylabel(f"{_unit(scores, points=True)}\n{names}" if len(names) < 34 else _unit(scores, points=True))
     if len(names) >= 34:
         ax.set_title(names, loc="left")

@@ -16,8 +16,8 @@ _REMEDY = (
 def below_majority(accuracy: Scores, share: Scores, level: float) -> list[str]:
     """Return a sentence that names the methods below the majority share, none if there are none.
 
-    A method is named if the upper limit of its accuracy less the share, over seeds, is below zero, all methods together
-    at `level`; under a single seed, if the difference is.
+    A method is named if the upper limit of its accuracy minus the share, over seeds, is below zero, all methods
+    together at `level`; under a single seed, if the difference is.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class Family:
     Attributes
     ----------
     pairs : ndarray of int, shape (P, 2)
-        Each row (i, j): the value of method i less that of j.
+        Each row (i, j): the value of method i minus that of j.
     estimate : ndarray
         Mean differences.
     se, df : ndarray
@@ -150,7 +150,7 @@ def simultaneous(
         Value of each method under each seed at each client, NaN where there is none. A pair uses the clients that both
         methods have under a seed.
     pairs : array_like of int, shape (P, 2)
-        Rows (i, j), for the value of method i less that of j; each two methods once.
+        Rows (i, j), for the value of method i minus that of j; each two methods once.
     design : Design
         How seeds, clients and data belong together.
     level : float

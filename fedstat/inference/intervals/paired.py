@@ -185,7 +185,7 @@ def sign_flip_test(a: ArrayLike, b: ArrayLike, *, draws: int = 99_999, seed: int
     Darwin's fifteen pairs of maize (1876), on which Fisher tried the test first: p = 0.0527, where t gives 0.0497.
 
     >>> from fedstat.inference import paired_difference, sign_flip_test
-    >>> eighths = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]  # of an inch, crossed less selfed
+    >>> eighths = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]  # of an inch, crossed - selfed
     >>> round(sign_flip_test(eighths, [0] * 15), 4), round(paired_difference(eighths, [0] * 15).p, 4)
     (0.0527, 0.0497)
     """

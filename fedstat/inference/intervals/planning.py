@@ -40,7 +40,7 @@ class SampleSize:
     power : float
         Probability of finding the difference if it is as large as `margin`, or the equivalence if there is none.
     level : float
-        1 less the chance of any wrong outcome among all `comparisons`.
+        1 minus the chance of any wrong outcome among all `comparisons`.
     goal : {"difference", "equivalence"}
         What is to be found.
     comparisons : int
