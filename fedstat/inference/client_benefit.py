@@ -19,6 +19,7 @@ from fedstat.inference.formatting import listed, number, p_value
 from fedstat.inference.intervals.crossed import crossed_mean, mean_squares, new_client
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.levels import check_level
+from fedstat.inference.modifiers import carried, given, slopes
 from fedstat.inference.reading.formats.tidy import RUN
 from fedstat.inference.reading.scores import Scores, better
 from fedstat.inference.variance_components import mean_squares_interval
@@ -199,7 +200,7 @@ def who_benefits(
     a, b = pair_values(scores, first, second)
     d = a - b
     same = design.clients == "same" if design else not clients_anew(scores, ~np.isnan(d))
-    columns = _carried(comparison) if modifiers is None else _given(modifiers, scores, ~np.isnan(d), same)
+    columns = carried(comparison) if modifiers is None else given(modifiers, scores, ~np.isnan(d), same)
     if same:  # clients that are always there, under the seeds under which there is anything
         seeds = ~np.isnan(d).all(axis=1)
         kept = np.ix_(seeds, ~np.isnan(d[seeds]).any(axis=0))
@@ -212,12 +213,12 @@ def who_benefits(
     effects, tests = (_crossed if same else _nested)(d, noise, (design and design.test_to_train) or 0.0, level)
     if scores.of_shares:
         effects[["low", "high"]] = effects[["low", "high"]].clip(-1, 1)
-    slopes = _slopes(d, columns, same, level)
+    along = slopes(d, columns, same, level)
     said = _Words(effects, scores.of_shares, level)
     who = f"{first} minus {second}, {scores.metric}{_direction(scores)}"
-    sentences = [*(said.crossed(who, d.shape, tests) if same else said.nested(who, d)), *said.modifiers(slopes)]
-    notes = _notes(scores, d, design, same, noise, slopes.index, columns)
-    return Benefit(first, second, effects, slopes, *tests, same, level, tuple(sentences), notes, scores.of_shares)
+    sentences = [*(said.crossed(who, d.shape, tests) if same else said.nested(who, d)), *said.modifiers(along)]
+    notes = _notes(scores, d, design, same, noise, along.index, columns)
+    return Benefit(first, second, effects, along, *tests, same, level, tuple(sentences), notes, scores.of_shares)
 
 
 def _check(d: np.ndarray, size: float, method: str, against: str) -> None:
@@ -229,41 +230,6 @@ def _check(d: np.ndarray, size: float, method: str, against: str) -> None:
         )
     if not np.nanmax(d) - np.nanmin(d) > _ROUNDING * size:
         raise ValueError(f"{method} and {against} differ by the same amount at all clients under all seeds.")
-
-
-def _carried(comparison: Comparison) -> dict[str, np.ndarray]:
-    """Return what the results tell of their clients, each (S, K)."""
-    scores, found = comparison.scores, dict[str, np.ndarray]()
-    if scores.samples is not None and (np.nan_to_num(scores.samples)[scores.there] > 0).all():
-        found[f"log {scores.split} samples"] = np.log(np.where(scores.there, scores.samples, np.nan))
-    if comparison.majority is not None:
-        found["majority share"] = comparison.majority.values[0]
-    return found
-
-
-def _given(modifiers: pd.DataFrame, scores: Scores, there: np.ndarray, same: bool) -> dict[str, np.ndarray]:
-    """Return the modifiers of a table of clients, each (S, K)."""
-    if not isinstance(modifiers, pd.DataFrame) or modifiers.index.nlevels > 2 or not len(modifiers.columns):
-        raise ValueError("modifiers must be a DataFrame with a column for each, its rows named by client.")
-    by_seed = modifiers.index.nlevels == 2
-    if not (by_seed or same):
-        raise ValueError("modifiers must have rows named by seed and client, since clients are new under every seed.")
-    rows = pd.MultiIndex.from_product([scores.seeds, scores.clients]) if by_seed else pd.Index(scores.clients)
-    if (twice := modifiers.index.duplicated()).any():
-        raise ValueError(f"modifiers must have one row for each client, got two for {modifiers.index[twice][0]}.")
-    found = {}
-    for name, column in modifiers.items():
-        try:
-            values = column.reindex(rows).to_numpy(float)
-        except (TypeError, ValueError):
-            raise ValueError(f"modifiers must be numbers, got {name!r} of type {column.dtype}.") from None
-        cells = np.broadcast_to(values.reshape((-1, len(scores.clients))), there.shape)
-        if (lacking := there & ~np.isfinite(cells)).any():
-            seed, client = np.argwhere(lacking)[0]
-            where = f"client {scores.clients[client]!r}" + f" under seed {scores.seeds[seed]}" * by_seed
-            raise ValueError(f"modifiers must have a finite number for each client, but {name!r} lacks {where}.")
-        found[str(name)] = cells
-    return found
 
 
 def _test_noise(
@@ -346,37 +312,6 @@ def _t(mean: Any, se: Any, df: Any, level: float) -> tuple[float, float, float]:
 def _root(variances: tuple[float, float, float]) -> tuple[float, ...]:
     """Return standard deviations, zero of negative estimates."""
     return tuple(float(v) for v in np.sqrt(np.maximum(variances, 0)))
-
-
-def _slopes(d: np.ndarray, columns: dict[str, np.ndarray], same: bool, level: float) -> pd.DataFrame:
-    """Return the slopes of the effect on each modifier alone, for one standard deviation of it.
-
-    Of the same clients it is the regression of the clients' means over seeds, with K - 2 degrees of freedom; of new
-    clients the mean over seeds of the slopes within each.
-    """
-    from scipy import stats
-
-    rows = {}
-    for name, x in columns.items():
-        y, z = (d.mean(axis=0)[None], x.mean(axis=0)[None]) if same else (d, np.where(np.isnan(d), np.nan, x))
-        z = z - np.nanmean(z, axis=1, keepdims=True)
-        energy, count = np.nansum(z**2, axis=1), (~np.isnan(z)).sum(axis=1)
-        some = energy > _ROUNDING * max(1.0, float(np.nanmax(np.abs(x)))) ** 2
-        if not some.any() or (some.sum() < 2 and not same) or (same and count[0] < 3):
-            continue
-        y, z, sd = y[some], z[some], float(np.sqrt(energy[some].sum() / (count[some] - 1).sum()))
-        slopes = np.nansum(z * y, axis=1) / energy[some] * sd
-        if same:
-            rest = y - y.mean() - z * slopes[:, None] / sd
-            df, se = count[0] - 2, np.sqrt((rest**2).sum() / (count[0] - 2) / (count[0] - 1))
-        else:
-            df, se = len(slopes) - 1, slopes.std(ddof=1) / np.sqrt(len(slopes))
-        rows[name] = (float(slopes.mean()), float(se), float(df), sd)
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=["slope", "se", "df", "sd"], dtype=float)
-    half = stats.t.isf((1 - level) / 2 / max(1, len(table)), table["df"]) * table["se"]
-    p = 2 * stats.t.sf(table["slope"].abs() / table["se"], table["df"])
-    bounds = {"low": table["slope"] - half, "high": table["slope"] + half, "p": np.minimum(1, p * len(table))}
-    return table.assign(**bounds)[["slope", "low", "high", "p", "sd"]]
 
 
 def _notes(

@@ -9,7 +9,7 @@ import pytest
 
 import fedstat as fs
 from simulations.effects import Effects
-from simulations.phase import numbers, study
+from simulations.phase import effects, numbers, study
 from simulations.phase.study import LAYER, SCALES
 
 SMALL = replace(SCALES["smoke"], shift=0)
@@ -67,7 +67,7 @@ def test_every_sample_size_makes_as_many_steps():
      (float("nan"), float("nan"), 1, "undecided")],
 )  # fmt: skip
 def test_the_rule(low, high, p, expected):
-    assert numbers.outcome(low, high, (low + 0.05, high - 0.05), p) == expected
+    assert effects.outcome(low, high, (low + 0.05, high - 0.05), p) == expected
 
 
 def planted(truth, seeds=8, noise=0.002, seed=0):
@@ -87,8 +87,8 @@ def planted(truth, seeds=8, noise=0.002, seed=0):
 
 def gains(table):
     """Return the gains of the split in all cells of a table."""
-    found = Effects([numbers.question("it", table, numbers.CELL, ["split"])])
-    return numbers.gains(found, table[numbers.CELL], ["split"])
+    found = Effects([effects.question("it", table, effects.CELL, ["split"])])
+    return effects.gains(found, table[effects.CELL], ["split"])
 
 
 def test_planted_gains_are_found_where_they_are():
