@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fedstat.inference.comparing.learning import STILL_LEARNING
 from fedstat.methods import Cards, Variant
 from fedstat.methods._cards import CELLS, KINDS
 from simulations.showing import NONE, fixed, greek
@@ -83,6 +84,8 @@ def _signs(label: str, words: str) -> str:
     """
     if words in ("", "diverged"):
         return words or NONE
+    if words == STILL_LEARNING:
+        return "…"
     return " ".join("·" if label == control else _sign(control, words) for control in CONTROLS)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fedstat.inference import interval, number
-from simulations.effects import Effect
+from simulations.effects import UNTRAINED, Effect
 from simulations.estimates import Estimate, reason, times
 
 Sign = Literal["more", "less", "unclear", "undefined"]
@@ -158,6 +158,8 @@ class Finding:
     def text(self) -> str:
         """Format the estimate and its limits, without the unit; where there are none, say why."""
         if self.sign == "undefined":
+            if self.why.startswith(UNTRAINED):
+                return self.why
             known = "undefined" if math.isnan(self.mean) else f"{number(self.mean)} without limits"
             return f"{known}: {self.why}" if self.why else known
         return interval((self.mean, self.low, self.high), self.digits)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,11 +23,14 @@ from fedstat.inference import Design, holm, simultaneous
 from fedstat.inference.comparing.differences import detectable
 from fedstat.inference.intervals.paired import NO_SPREAD
 from simulations.estimates import Estimate, missing, undefined
+from simulations.trained import Untrained
 
 LEVEL = 0.95
 #: Clients and samples come anew with every seed.
 DRAWN = Design(clients="new", data="drawn")
 Outcome = Literal["equivalent", "different", "undecided", "undefined"]
+#: What the reason begins with where a difference is not judged.
+UNTRAINED = "not trained enough"
 #: What tells an effect from all others of its study: metric, setting, and the two that are compared.
 Key = tuple[str, str, str, str]
 
@@ -89,6 +92,8 @@ class Effect:
         Common seeds.
     why : str
         Why it is undefined; "" if it is defined.
+    unjudged : (float, float, float) or None
+        The estimate where it is undefined because an arm is not trained enough to be judged.
     """
 
     metric: str
@@ -108,6 +113,7 @@ class Effect:
     design: Design
     seeds: int
     why: str = ""
+    unjudged: tuple[float, float, float] | None = None
 
     @property
     def estimate(self) -> Estimate:
@@ -133,11 +139,21 @@ class Effect:
         """Return the second minus the first."""
         names = {"first": self.second, "second": self.first}
         sides = {"mean": -self.mean, "low": -self.high, "high": -self.low, "inner": (-self.inner[1], -self.inner[0])}
+        if self.unjudged:
+            mean, low, high = self.unjudged
+            sides["unjudged"] = (-mean, -high, -low)
         return Effect(**{**vars(self), **names, **sides})
 
 
 class Effects(Mapping[Key, Effect]):
     """All effects of a study by metric, setting, first and second; either order of the two is found.
+
+    Parameters
+    ----------
+    questions : iterable of Question
+        What is asked.
+    untrained : mapping of str to mapping of str to str
+        Why arms are not trained enough to be judged, by setting and arm: their differences are undefined.
 
     Raises
     ------
@@ -145,10 +161,11 @@ class Effects(Mapping[Key, Effect]):
         If a pair is asked about twice: it would have two intervals.
     """
 
-    def __init__(self, questions: Iterable[Question]) -> None:
+    def __init__(self, questions: Iterable[Question], untrained: Untrained | None = None) -> None:
         self._found: dict[Key, Effect] = {}
         for question in questions:
             for effect in _answers(question):
+                effect = _judged(effect, (untrained or {}).get(effect.setting, {}))
                 key = (effect.metric, effect.setting, effect.first, effect.second)
                 if key in self:
                     raise ValueError(
@@ -238,6 +255,16 @@ def _answers(question: Question) -> Iterator[Effect]:
         )  # fmt: skip
 
 
+def _judged(effect: Effect, untrained: Mapping[str, str]) -> Effect:
+    """Return an effect as it is, or undefined where an arm is not trained enough."""
+    found = " and ".join(arm for arm in (effect.first, effect.second) if arm in untrained)
+    if not found or effect.why:
+        return effect
+    nothing: dict[str, Any] = dict.fromkeys(("mean", "low", "high", "p", "could_find"), math.nan)
+    seen = (effect.mean, effect.low, effect.high)
+    return replace(effect, **nothing, inner=(math.nan, math.nan), why=f"{UNTRAINED}: {found}", unjudged=seen)
+
+
 def _effect(question: Question, one: tuple[str, str, str], together: int, seeds: int, why: str, **found: Any) -> Effect:
     setting, first, second = one
     return Effect(
@@ -249,7 +276,9 @@ def _effect(question: Question, one: tuple[str, str, str], together: int, seeds:
 def _row(effect: Effect) -> dict[str, Any]:
     design = effect.design
     low, high = effect.inner
+    seen = dict(zip(("mean", "low", "high"), effect.unjudged or (), strict=False))
     return {
-        **{name: value for name, value in vars(effect).items() if name not in ("inner", "design")},
+        **{name: value for name, value in vars(effect).items() if name not in ("inner", "design", "unjudged")},
+        **seen,
         "equivalence_low": low, "equivalence_high": high, "clients": design.clients, "data": design.data,
     }  # fmt: skip

@@ -361,12 +361,14 @@ def dirichlet_draws(
     *,
     train: int = 500,
     held_out: int = 100,
+    apart: bool = False,
     seed: int = 0,
 ) -> Partition:
     """Draw every client's class proportions from Dirichlet(alpha, ..., alpha), then its samples (FedDecomp).
 
-    Clients draw independently of one another, so samples may repeat between them. Within a client a sample comes
-    twice only if more samples are drawn of its class than there are: then each of them comes equally often, up to one.
+    Clients draw independently of one another, so samples may repeat between them, unless they are to be `apart`. Within
+    a client a sample comes twice only if more samples are drawn of its class than there are: then each of them comes
+    equally often, up to one.
 
     Parameters
     ----------
@@ -381,13 +383,15 @@ def dirichlet_draws(
         Concentration: near 0 a client holds one class.
     train, held_out : int
         Training and test samples of each client.
+    apart : bool
+        Whether every sample belongs to one client at most.
     seed : int
         Seed of the draws.
 
     Raises
     ------
     ValueError
-        If a class has no training or no test samples.
+        If a class has no training or no test samples, or too few of them for clients that are apart.
 
     Examples
     --------
@@ -415,8 +419,17 @@ def dirichlet_draws(
         share = rng.dirichlet(np.full(len(labels), alpha))
         for pool, size, parts in zip(pools, (train, held_out), drawn, strict=True):
             counts = rng.multinomial(size, share)
-            mine = [np.resize(rng.permutation(index), n) for index, n in zip(pool, counts, strict=True)]
-            parts.append(np.sort(np.concatenate(mine)))
+            orders = [rng.permutation(index) for index in pool]
+            if apart:
+                for j in np.flatnonzero(counts > [len(order) for order in orders]):
+                    raise ValueError(
+                        f"class {labels[j]} has too few samples for clients that are apart: client {k} draws "
+                        f"{counts[j]}, {len(orders[j])} are left; use fewer clients, fewer samples, or a larger alpha."
+                    )
+                pool[:] = [np.sort(order[n:]) for order, n in zip(orders, counts, strict=True)]
+            parts.append(
+                np.sort(np.concatenate([np.resize(order, n) for order, n in zip(orders, counts, strict=True)]))
+            )
     return Partition(tuple(drawn[0]), tuple(drawn[1]))
 
 

@@ -264,7 +264,7 @@ def _deal(spec: config.Dealing, dataset: Dataset, pool: bool, seed: int) -> Part
             ).within(held)
         case config.DirichletDraws():
             part = fs.data.dirichlet_draws(
-                y, test, spec.clients, spec.alpha, train=spec.train, held_out=spec.held_out, seed=seed
+                y, test, spec.clients, spec.alpha, train=spec.train, held_out=spec.held_out, apart=spec.apart, seed=seed
             )
         case config.Shards():
             part = fs.data.shards(y[held], spec.clients, spec.classes_per_client, seed=seed).within(held)

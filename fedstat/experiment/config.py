@@ -22,7 +22,7 @@ Above the tables
     kind                one of the next, each with keys of its own; required
         "iid"               clients
         "dirichlet"         clients, alpha, min_size (10), tries (100)
-        "dirichlet-draws"   clients, alpha, train (500), held_out (100)
+        "dirichlet-draws"   clients, alpha, train (500), held_out (100), apart (false)
         "shards"            clients, classes_per_client
         "one-label"         clients
         "group"             by (the only grouping), min_size (2)
@@ -180,6 +180,7 @@ class DirichletDraws(Dealing):
     alpha: Positive
     train: Counted = 500
     held_out: Counted = 100
+    apart: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,8 @@ CELLS = ("digits", "images", "roles")
 #: What the outcomes on these data sets speak of.
 SPEAKS_OF = (
     "Where a method came out speaks of other runs: of other clients with other samples like these (digits, images), "
-    "and of the same 20 roles; 'not resolved' does not mean equal."
+    "and of the same 20 roles; 'not resolved' does not mean equal, and 'still learning' that the method or a control "
+    "was not trained enough to be judged."
 )
 #: What is the client's, in the order of the table: the kinds of methods.
 KINDS = ("one model for all", "part of the network", "added part", "whole model", "mixed models")

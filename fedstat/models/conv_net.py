@@ -26,7 +26,7 @@ class ConvNet(nn.Sequential):
     flat : int
         Numbers that reach the dense layers.
     dense : sequence of int
-        Units of the dense layers below the head.
+        Units of the dense layers below the head; there may be none.
     classes : int
         Outputs.
     kernel, padding : int
@@ -62,5 +62,5 @@ class ConvNet(nn.Sequential):
         for i, (fan_in, fan_out) in enumerate(pairwise((flat, *dense)), start=1):
             layers["hidden" if len(dense) == 1 else f"hidden{i}"] = nn.Linear(fan_in, fan_out)
             layers[f"relu{depth + i}"] = nn.ReLU()
-        layers["head"] = nn.Linear(dense[-1], classes)
+        layers["head"] = nn.Linear((flat, *dense)[-1], classes)
         super().__init__(layers)

@@ -89,7 +89,8 @@ def _count(tables: Tables, cell: str, control: str, joint: Mapping[tuple[str, st
 
 def _signs(found: Mapping[str, Effect]) -> dict[str, int]:
     above, below = sum(e.low > 0 for e in found.values()), sum(e.high < 0 for e in found.values())
-    return {"above": above, "below": below, "neither": len(found) - above - below, "of": len(found)}
+    of = sum(not e.unjudged for e in found.values())
+    return {"above": above, "below": below, "neither": of - above - below, "of": of}
 
 
 def _both(joint: Mapping[tuple[str, str], Effect], others: pd.Series) -> dict[str, Any]:

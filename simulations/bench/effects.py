@@ -9,13 +9,17 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import Design
+from fedstat.inference.comparing.learning import STILL_LEARNING
 from simulations.bench.compared import budgets, by_seed, cells, costs, own_controls
 from simulations.bench.outcomes import CONTROLS, outcome
 from simulations.effects import LEVEL, Effect, Effects, Question, above_all
+from simulations.trained import untrained
 
 #: The largest difference in accuracy that counts as none, points; fixed before any run.
 MARGIN = 1.0
 ALPHA = 1 - LEVEL
+#: Digits and images have ten classes, of equal size; per cent.
+CHANCE = 10.0
 #: Readings of one method, two and two.
 READINGS = (
     ("FedFac dynamic", "FedFac code"),
@@ -30,7 +34,20 @@ AGAINST, LONGER = "each arm against {} of its budget", "the next budget of epoch
 
 def effects(tables: Tables) -> Effects:
     """Return all differences in accuracy, in points; the data sets are the settings."""
-    return Effects(question for cell in cells(tables) for question in _questions(tables, cell))
+    every = cells(tables)
+    questions = (question for cell in every for question in _questions(tables, cell))
+    return Effects(questions, {cell: not_trained(tables, cell) for cell in every})
+
+
+def not_trained(tables: Tables, cell: str) -> dict[str, str]:
+    """Return why arms of a data set are not trained enough to be judged.
+
+    Roles speak one language, so that the most frequent character is known to a model for all of them, too.
+    """
+    own = tables["accuracy"][(tables["accuracy"]["cell"] == cell) & tables["accuracy"]["own"]]
+    of_all = () if cell == "roles" else set(own.loc[own["estimand"].isin(["global", "cluster"]), "arm"])
+    accuracy, share = (100 * by_seed(tables, cell, metric) for metric in ("accuracy", "majority_share"))
+    return untrained(accuracy, share, of_all=of_all, chance=CHANCE)
 
 
 def _questions(tables: Tables, cell: str) -> Iterator[Question]:
@@ -79,7 +96,8 @@ def outcomes(tables: Tables, found: Effects) -> pd.DataFrame:
     """Return for each data set and arm where it came out.
 
     "Above both" and "below both" are asked of all methods of a data set together by an intersection-union test; above
-    or below one control is read off the interval of that pair. An arm without a difference is left out.
+    or below one control is read off the interval of that pair. An arm that is not trained enough, or whose control is
+    not, is "still learning". An arm without a difference is left out.
 
     Returns
     -------
@@ -97,5 +115,5 @@ def outcomes(tables: Tables, found: Effects) -> pd.DataFrame:
         for arm, each in of.items():
             sign = int(up.get(arm, 1.0) < ALPHA) - int(down.get(arm, 1.0) < ALPHA)
             signs = {k: sign or int(e.low > 0) - int(e.high < 0) for k, e in each.items()}
-            rows.append((cell, arm, outcome(signs)))
+            rows.append((cell, arm, STILL_LEARNING if any(e.unjudged for e in each.values()) else outcome(signs)))
     return pd.DataFrame(rows, columns=["cell", "arm", "outcome"])

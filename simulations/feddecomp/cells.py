@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedstat._random import stream
 from fedstat.data import Clients
 from fedstat.methods import FedAMP, FedBN, FedCAC, FedDecomp, FedPer, FedRep, FedRoD, PFedGate, PFedSD
 from fedstat.models import Factory
+from fedstat.models.conv_net import ConvNet
 from simulations.images import images, small_cnn
 
 #: Shares of the images that are set aside once, for all seeds: for pre-training, for tuning, for tests.
@@ -51,7 +53,7 @@ class World:
         The data's name in the paper's tables.
     dataset : str
         As `fedstat.data.datasets` names it.
-    network : {"small_cnn", "resnet8", "resnet10"}
+    network : {"small_cnn", "three_conv", "resnet8", "resnet10"}
         The network.
     conv_ratio, dense_ratio : float
         The paper's ranks for these data, R_c and R_l.
@@ -59,16 +61,19 @@ class World:
         Whether each image is averaged over squares of 2 x 2 pixels.
     official : bool
         Whether clients' test samples come from the official test part, and not from a part of our own.
+    apart : bool
+        Whether every image belongs to one client at most.
     """
 
     name: str
     printed: str
     dataset: str
-    network: Literal["small_cnn", "resnet8", "resnet10"]
+    network: Literal["small_cnn", "three_conv", "resnet8", "resnet10"]
     conv_ratio: float = 0.6
     dense_ratio: float = 0.6
     halved: bool = False
     official: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,7 @@ def populate(world: World, setup: Setup, dirichlet: float, train: int, seed: int
     used = np.concatenate([of["train"], held])
     test = np.arange(len(used)) >= len(of["train"])
     parts = fs.data.dirichlet_draws(
-        y[used], test, setup.clients, dirichlet, train=train, held_out=setup.held_out, seed=seed
+        y[used], test, setup.clients, dirichlet, train=train, held_out=setup.held_out, apart=world.apart, seed=seed
     )
     with warnings.catch_warnings():  # skewed labels are the point of these partitions
         warnings.filterwarnings("ignore", message=".*majority class above 95%.*")
@@ -170,6 +175,8 @@ def factory(world: World, shape: tuple[int, ...], classes: int) -> Factory:
     match world.network:
         case "small_cnn":
             return small_cnn(np.empty((0, *shape)), classes, norm=True)
+        case "three_conv":
+            return partial(ConvNet, shape[0], ((16,), (32,), (64,)), 64 * (shape[1] // 8) ** 2, (), classes, norm=True)
         case "resnet8":
             return fs.models.resnet8(classes, channels=shape[0])
         case "resnet10":

@@ -12,17 +12,19 @@ from fedstat._tables import Tables
 from fedstat.inference import Design
 from fedstat.inference.intervals.design import overlap_ratio
 from simulations.effects import Effect, Effects, Question, above_all
-from simulations.feddecomp.cells import ARMS, CODE, QUESTION
-from simulations.feddecomp.per_seed import LOG_LOSS, Layout, by_seed, layouts, moved, spreads
+from simulations.feddecomp.cells import CODE, QUESTION
+from simulations.feddecomp.per_seed import LOG_LOSS, Layout, by_seed, late_gains, layouts, moved, spreads
 from simulations.feddecomp.study import FEDAVG_LOW, LOCAL_LOW, REVERSE, SIMULTANEOUS, SPREAD, rate_arm
+from simulations.trained import untrained
 
 #: The largest difference in accuracy that counts as none, points; fixed before any run.
 MARGIN = 1.0
 #: Test samples of a client, and the share of its samples that a seed has in common with another: of the images at hand,
 #: clients draw a part anew for every seed. At other scales it is less.
 _HELD_OUT, _COMMON = 80, 0.25
+#: Images and digits have ten classes, of equal size; per cent.
+CHANCE = 10.0
 DISTANCE, SPREAD_LOG = "distance", "logarithm of the spread of σ"
-OTHERS = tuple(arm for arm in ARMS if arm not in QUESTION)
 CONTROLS, READINGS = QUESTION[:2], QUESTION[2:]
 Pair = tuple[str, str]
 
@@ -32,7 +34,25 @@ def effects(tables: Tables) -> Effects:
 
     An arm that ran under few seeds is compared under these; concentrations with fewer seeds are questions of their own.
     """
-    return Effects(question for layout in layouts(tables) for question in _questions(tables, layout))
+    worlds = layouts(tables)
+    questions = (question for layout in worlds for question in _questions(tables, layout))
+    return Effects(
+        questions,
+        {
+            setting(layout, a, train): not_trained(tables, layout, a, train)
+            for layout in worlds
+            for a in layout.every
+            for train in layout.samples
+        },
+    )
+
+
+def not_trained(tables: Tables, layout: Layout, dirichlet: float, train: int) -> dict[str, str]:
+    """Return why arms are not trained enough to be judged."""
+    accuracy, share = (by_seed(tables, layout, dirichlet, m, train) for m in ("accuracy", "majority_share"))
+    gain = late_gains(tables, layout, dirichlet, train)
+    of_all = ("FedAvg", FEDAVG_LOW, layout.epochs.get(0, ""), layout.warm.get(0, ""))
+    return untrained(accuracy, share, of_all=of_all, chance=CHANCE, gain=gain, margin=MARGIN)
 
 
 def setting(layout: Layout, dirichlet: float, train: int | None = None) -> str:
@@ -67,9 +87,8 @@ def _mean(effect: Effect) -> float:
 def _questions(tables: Tables, layout: Layout) -> Iterator[Question]:
     """Yield the questions of a world."""
     wide = {a: by_seed(tables, layout, a) for a in layout.every}
-    first = wide[layout.first]
     both = [(arm, other) for arm in READINGS for other in CONTROLS]
-    every = [(arm, other) for arm in READINGS for other in OTHERS]
+    every = [(arm, other) for arm in READINGS for other in layout.others]
     for some, words in ((layout.main, ""), (layout.further, ", further concentrations")):
         yield from _asked(layout, f"FedDecomp against Local and FedAvg{words}", {a: wide[a] for a in some}, both)
         yield from _asked(layout, f"FedDecomp against the other methods{words}", {a: wide[a] for a in some}, every)
@@ -84,6 +103,13 @@ def _questions(tables: Tables, layout: Layout) -> Iterator[Question]:
             yield from _asked(layout, words, fewer, both, train=n)
     at_rate = [(rate_arm(arm), other) for arm in READINGS for other in CONTROLS]
     yield from _asked(layout, "FedDecomp at the paper's rate against Local and FedAvg", main, at_rate)
+    if layout.ablations:
+        yield from _ablations(tables, layout, main)
+
+
+def _ablations(tables: Tables, layout: Layout, main: Mapping[float, pd.DataFrame]) -> Iterator[Question]:
+    """Yield the questions about what FedDecomp is made of."""
+    first = main[layout.first]
     yield from _asked(layout, "in turns or at once", main, [(CODE, SIMULTANEOUS)])
     yield from _asked(layout, "roles exchanged", main, [(REVERSE, CODE), (REVERSE, "Local")])
     low = [(LOCAL_LOW, "Local"), (FEDAVG_LOW, "FedAvg")]

@@ -17,14 +17,13 @@ from simulations.feddecomp.cells import ARMS, CODE, TEXT
 from simulations.feddecomp.effects import (
     CONTROLS,
     MARGIN,
-    OTHERS,
     READINGS,
     above_both,
     effects,
     over_better,
     setting,
 )
-from simulations.feddecomp.per_seed import LOG_LOSS, Layout, by_seed, layouts, moved
+from simulations.feddecomp.per_seed import LOG_LOSS, Layout, by_seed, drawn, layouts, moved
 from simulations.feddecomp.runs import BEST
 from simulations.feddecomp.study import SPREAD, rate_arm
 from simulations.feddecomp.told import findings, prefix
@@ -41,16 +40,11 @@ PER_CENT = (0.0, 100.0)
 
 def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of the chapter, those of each world in a record of its own."""
-    setup, found, every = config["setup"], findings(tables), effects(tables)
+    found, every = findings(tables), effects(tables)
     return {
-        "arms": [{"arm": arm, "words": words} for arm, words in ARMS.items()],
-        "setup": {key: setup[key] for key in ("clients", "train", "held_out", "rounds", "last", "batch", "epochs")}
-        | {key: setup[key] for key in ("lora_epochs", "head_epochs", "body_epochs")},
-        "seeds": {"all": config["seeds"], "few": config["few"], "tuning": config["tuning_seeds"]},
-        "tuned": {"rounds": config["tuning_rounds"], "at": f"{config['tuned_at']:g}", "grid": len(config["rates"]) > 1},
         "worlds": [
-            _world(tables, found, every, layout, world)
-            for layout, world in zip(layouts(tables), config["worlds"], strict=True)
+            _world(tables, found, every, layout, of)
+            for layout, of in zip(layouts(tables), config["experiments"], strict=True)
         ],
         "proof": papers.proof(tables, config),
     }
@@ -64,12 +58,19 @@ def figures(tables: Tables) -> dict[str, Figure]:
 
 
 def _world(
-    tables: Tables, found: Mapping[str, Finding], every: Effects, layout: Layout, world: Mapping[str, Any]
+    tables: Tables, found: Mapping[str, Finding], every: Effects, layout: Layout, of: Mapping[str, Any]
 ) -> dict[str, Any]:
-    data = world["printed"]
-    wide, best = (by_seed(tables, layout, layout.first, metric) for metric in ("accuracy", BEST))
+    data, setup = of["world"]["printed"], of["setup"]
     return {
         "name": layout.world,
+        "network": of["world"]["network"],
+        "drawn": [figure for figure, one in drawn(layouts(tables)).items() if one.world == layout.world],
+        "apart": of["world"]["apart"],
+        "arms": [{"arm": arm, "words": ARMS[arm]} for arm in layout.arms],
+        "setup": {key: setup[key] for key in ("clients", "train", "held_out", "rounds", "last", "batch", "epochs")}
+        | {key: setup[key] for key in ("lora_epochs", "head_epochs", "body_epochs")},
+        "seeds": {"all": of["seeds"], "few": of["few"], "tuning": of["tuning_seeds"]},
+        "tuned": {"rounds": of["tuning_rounds"], "at": f"{of['tuned_at']:g}", "grid": len(of["rates"]) > 1},
         "start": prefix(tables, layout),
         "first": f"{layout.first:g}",
         "main": [f"{a:g}" for a in layout.main],
@@ -79,11 +80,20 @@ def _world(
         "best": _accuracy(tables, layout, BEST),
         "metrics": [{"dirichlet": f"{a:g}", "rows": _metrics(tables, layout, a)} for a in layout.main],
         "margin": f"{MARGIN:g}",
-        "together": len(layout.main) * len(OTHERS) * len(READINGS),
+        "together": len(layout.main) * len(layout.others) * len(READINGS),
         "question": _question(every, layout),
         "above_both": {name: _above_both(every, layout, arm) for name, arm in _SHORT.items()},
         "differences": [_differences(every, layout, a) for a in layout.every],
         "table_1": papers.table_1(tables, layout, data),
+        "paper_rate": _paper_rate(tables, found, layout),
+        "tuning": _tuning(tables["tuning"], layout.world),
+        "ablations": _ablations(tables, found, layout, data) if layout.ablations else None,
+    }  # fmt: skip
+
+
+def _ablations(tables: Tables, found: Mapping[str, Finding], layout: Layout, data: str) -> dict[str, Any]:
+    wide, best = (by_seed(tables, layout, layout.first, metric) for metric in ("accuracy", BEST))
+    return {
         "table_2": papers.table_2(wide, layout, data),
         "table_3": papers.table_3(best, data),
         "table_4": papers.table_4(best, data),
@@ -92,9 +102,7 @@ def _world(
         "spread": _spread(tables, found, layout),
         "table_6": _table_6(tables, layout),
         "warm": _warm(tables, layout),
-        "paper_rate": _paper_rate(tables, found, layout),
-        "tuning": _tuning(tables["tuning"], layout.world),
-    }  # fmt: skip
+    }
 
 
 # --- accuracies ---------------------------------------------------------------------------------------------------
@@ -103,7 +111,7 @@ def _world(
 def _accuracy(tables: Tables, layout: Layout, metric: str) -> list[dict[str, str]]:
     """Tabulate mean (standard deviation over seeds) by arm and concentration, and the majority class."""
     wide = {f"{a:g}": by_seed(tables, layout, a, metric) for a in layout.every}
-    rows = [{"arm": arm, **{key: mean_sd(table[arm]) for key, table in wide.items()}} for arm in ARMS]
+    rows = [{"arm": arm, **{key: mean_sd(table[arm]) for key, table in wide.items()}} for arm in layout.arms]
     share = {f"{a:g}": mean_sd(by_seed(tables, layout, a, "majority_share")["FedAvg"]) for a in layout.every}
     return [*rows, {"arm": "majority class", **share}]
 
@@ -112,7 +120,7 @@ def _metrics(tables: Tables, layout: Layout, dirichlet: float) -> list[dict[str,
     """Tabulate accuracy, the largest over rounds, balanced accuracy (per cent) and log-loss, 95% intervals."""
     named = {"accuracy": "accuracy", "best": BEST, "balanced": "balanced_accuracy", "log_loss": LOG_LOSS}
     wide = {name: by_seed(tables, layout, dirichlet, metric) for name, metric in named.items()}
-    return rounded([_metric_row(arm, wide) for arm in ARMS], accuracy=1, best=1, balanced=1, log_loss=2)
+    return rounded([_metric_row(arm, wide) for arm in layout.arms], accuracy=1, best=1, balanced=1, log_loss=2)
 
 
 def _metric_row(arm: str, wide: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
@@ -162,7 +170,7 @@ def _above_both(every: Effects, layout: Layout, arm: str) -> dict[str, Any]:
 def _differences(every: Effects, layout: Layout, dirichlet: float) -> dict[str, Any]:
     """Tabulate both readings − every other arm of Table 1."""
     where = setting(layout, dirichlet)
-    others = [arm for arm in ARMS if arm not in READINGS]
+    others = [arm for arm in layout.arms if arm not in READINGS]
     found = {(name, other): every["accuracy", where, arm, other] for other in others for name, arm in _SHORT.items()}
     rows = [
         {

@@ -65,10 +65,10 @@ def _printed_at(dirichlet: float) -> str:
 
 def table_1(tables: Tables, layout: Layout, data: str) -> list[dict[str, Any]]:
     """Return Table 1 beside ours by concentration, both as the largest mean over rounds."""
-    found = []
+    found, names = [], {name: arm for name, arm in _NAMES.items() if arm in layout.arms}
     for a in layout.every:
         wide = by_seed(tables, layout, a, BEST)
-        record = beside(printed(PAPER, "table_1"), data, wide, _NAMES, "method", "FedAvg", _printed_at(a))
+        record = beside(printed(PAPER, "table_1"), data, wide, names, "method", "FedAvg", _printed_at(a))
         if record:
             found.append({"dirichlet": f"{a:g}", **record})
     return found
@@ -101,7 +101,8 @@ def table_2(wide: pd.DataFrame, layout: Layout, data: str) -> list[dict[str, str
 
 def proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the study's lines for the report's first pages, one for each main concentration."""
-    layout, world, setup = layouts(tables)[0], config["worlds"][0], config["setup"]
+    layout, (experiment, *_) = layouts(tables)[0], config["experiments"]
+    world, setup = experiment["world"], experiment["setup"]
     rows = printed(PAPER, "table_1")
     found = []
     for a in layout.main:

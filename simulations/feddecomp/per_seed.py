@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from fedstat._tables import Tables
+from fedstat.inference.comparing.learning import late_gain
 from simulations.estimates import by_run
-from simulations.feddecomp.cells import CODE, Setup
+from simulations.feddecomp.cells import ARMS, CODE, QUESTION, Setup
 from simulations.feddecomp.study import SIMULTANEOUS, warm_arm
 
 LOG_LOSS = "log_loss"
@@ -31,10 +33,13 @@ class Layout:
         Training samples of a client where nothing else is said.
     samples : tuple of int
         All numbers of training samples, ascending.
+    arms : tuple of str
+        Those of Table 1 that ran.
     ratios : dict of (float, float) to str
         The arm of each pair of ranks (R_l, R_c).
     epochs, warm : dict of int to str
-        The arm of each number of epochs of the low-rank part, from a random and from a pre-trained start.
+        The arm of each number of epochs of the low-rank part, from a random and from a pre-trained start; none where
+        FedDecomp was not taken apart.
     """
 
     world: str
@@ -42,6 +47,7 @@ class Layout:
     further: tuple[float, ...]
     train: int
     samples: tuple[int, ...]
+    arms: tuple[str, ...]
     ratios: dict[tuple[float, float], str]
     epochs: dict[int, str]
     warm: dict[int, str]
@@ -50,6 +56,16 @@ class Layout:
     def first(self) -> float:
         """The concentration of the ablations."""
         return self.main[0]
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The arms of Table 1 that are neither FedDecomp nor one of its extremes."""
+        return tuple(arm for arm in self.arms if arm not in QUESTION)
+
+    @property
+    def ablations(self) -> bool:
+        """Whether FedDecomp was taken apart."""
+        return bool(self.warm)
 
     @property
     def every(self) -> tuple[float, ...]:
@@ -62,17 +78,27 @@ def layouts(tables: Tables) -> list[Layout]:
     return [_layout(str(world), rows) for world, rows in tables["accuracy"].groupby("world", sort=False)]
 
 
+def drawn(worlds: Sequence[Layout]) -> dict[str, Layout]:
+    """Return which world each figure shows: the first that has what it shows."""
+    apart = next((layout for layout in worlds if layout.ablations), None)
+    sizes = next((layout for layout in worlds if len(layout.samples) > 1), None)
+    found = {"methods": worlds[0], "epochs": apart, "spread": apart, "samples": sizes}
+    return {figure: layout for figure, layout in found.items() if layout}
+
+
 def _layout(world: str, rows: pd.DataFrame) -> Layout:
     names = list(dict.fromkeys(rows["arm"].astype(str)))
-    at_once = rows[rows["arm"] == SIMULTANEOUS]
-    main = tuple(sorted(float(a) for a in at_once["dirichlet"].unique()))
+    whole = rows[rows["arm"] == SIMULTANEOUS] if SIMULTANEOUS in names else rows[rows["arm"] == CODE]
+    main = tuple(sorted(float(a) for a in whole["dirichlet"].unique()))
     further = tuple(sorted(float(a) for a in rows["dirichlet"].unique() if a not in main))
     ratios = {(float(m[1]), float(m[2])): name for name in names if (m := _RANKS.search(name))}
     dense, conv = (sorted({pair[i] for pair in ratios}) for i in (0, 1))
     ratios |= {(a, b): CODE for a in dense for b in conv if (a, b) not in ratios}
-    epochs = {int(m[1]): name for name in names if (m := _EPOCHS.search(name))} | {Setup.lora_epochs: CODE}
+    epochs = {int(m[1]): name for name in names if (m := _EPOCHS.search(name))}
+    epochs |= {Setup.lora_epochs: CODE} if epochs else {}
     return Layout(
-        world, main, further, int(at_once["train"].iloc[0]), tuple(sorted(int(n) for n in rows["train"].unique())),
+        world, main, further, int(whole["train"].iloc[0]), tuple(sorted(int(n) for n in rows["train"].unique())),
+        tuple(arm for arm in ARMS if arm in names),
         dict(sorted(ratios.items())), dict(sorted(epochs.items())),
         {e: warm_arm(e) for e in range(100) if warm_arm(e) in names},
     )  # fmt: skip
@@ -88,6 +114,15 @@ def by_seed(
     return by_run(rows, "arm") * (1 if metric == LOG_LOSS else 100)
 
 
+def late_gains(tables: Tables, layout: Layout, dirichlet: float, train: int) -> pd.DataFrame:
+    """Return the change of accuracy over the last fifth of the rounds, points, by seed and arm; NaN without curves."""
+    rows = tables["curves"]
+    rows = rows[(rows["world"] == layout.world) & (rows["dirichlet"] == dirichlet) & (rows["train"] == train)]
+    wide = rows.pivot(index=["seed", "arm"], columns="round", values="accuracy")
+    gains = pd.Series(100 * late_gain(wide.to_numpy(float), wide.columns.to_numpy(int)), wide.index)
+    return gains.unstack("arm")
+
+
 def moved(tables: Tables, layout: Layout, arm: str) -> pd.DataFrame:
     """Return how far sigma and tau moved under an arm, by seed."""
     rows = tables["moved"]
@@ -98,5 +133,5 @@ def moved(tables: Tables, layout: Layout, arm: str) -> pd.DataFrame:
 def spreads(tables: Tables, layout: Layout, arm: str) -> pd.DataFrame:
     """Return the spread of the clients' sigma, one row per seed and one column per round."""
     rows = tables["curves"]
-    rows = rows[(rows["world"] == layout.world) & (rows["arm"] == arm)]
-    return rows.pivot(index="seed", columns="round", values="spread")
+    here = (rows["world"] == layout.world) & (rows["dirichlet"] == layout.first) & (rows["train"] == layout.train)
+    return rows[here & (rows["arm"] == arm)].pivot(index="seed", columns="round", values="spread")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import pandas as pd
 from fedstat._tables import Tables
 from simulations.effects import Effects
 from simulations.estimates import half_widths, mean_of
-from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
+from simulations.feddecomp.cells import CODE, QUESTION, TEXT
 from simulations.feddecomp.effects import effects, setting
-from simulations.feddecomp.per_seed import Layout, by_seed, layouts, spreads
+from simulations.feddecomp.per_seed import Layout, by_seed, drawn, layouts, spreads
 from simulations.feddecomp.study import SPREAD
 
 if TYPE_CHECKING:
@@ -24,17 +25,16 @@ MARKS = 6
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw Table 1's differences, samples per client, Figure 5 and Figure 6, for the first world."""
+    """Draw Table 1's differences, samples per client, Figure 5 and Figure 6, each for the first world that has them."""
     from fedstat.report.figures import style
 
-    layout, every = layouts(tables)[0], effects(tables)
+    every = effects(tables)
+    how = {
+        "methods": partial(_methods, every), "samples": partial(_samples, every),
+        "epochs": partial(_epochs, tables), "spread": partial(_spread, tables),
+    }  # fmt: skip
     with style():
-        found = {
-            "methods": _methods(every, layout),
-            "epochs": _epochs(tables, layout),
-            "spread": _spread(tables, layout),
-        }
-        return found | ({"samples": _samples(every, layout)} if len(layout.samples) > 1 else {})
+        return {figure: how[figure](layout) for figure, layout in drawn(layouts(tables)).items()}
 
 
 def _methods(every: Effects, layout: Layout) -> Figure:
@@ -43,9 +43,15 @@ def _methods(every: Effects, layout: Layout) -> Figure:
 
     from fedstat.report.figures import WIDTH
 
-    others = [arm for arm in ARMS if arm not in (CODE, TEXT)]
+    others = [arm for arm in layout.arms if arm not in (CODE, TEXT)]
     figure, axes = plt.subplots(
-        1, len(layout.every), figsize=(WIDTH, 3.2), sharey=True, sharex=True, squeeze=False, layout="constrained"
+        1,
+        len(layout.every),
+        figsize=(WIDTH, 1 + 0.22 * len(others)),
+        sharey=True,
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
     )
     for axis, a in zip(axes[0], layout.every, strict=True):
         axis.axvline(0, color="black", lw=0.6)

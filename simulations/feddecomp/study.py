@@ -84,13 +84,13 @@ FAMILY = {
 
 
 @dataclass(frozen=True)
-class Scale:
-    """Size of the study.
+class Experiment:
+    """One world at one size.
 
     Attributes
     ----------
-    worlds : tuple of World
-        Images and networks.
+    world : World
+        Images and network.
     setup : Setup
         Sizes that all arms have in common.
     main, further : tuple of float
@@ -101,6 +101,8 @@ class Scale:
         The grid of learning rates; a single one is taken as it is.
     tuning_seeds, tuning_rounds : int
         For the rates.
+    arms : tuple of str
+        Those of Table 1 that run; nothing else runs if they are not all.
     ratios : tuple of float
         Those of R_l and R_c in Table 2.
     lora_epochs, warm_lora_epochs : tuple of int
@@ -109,59 +111,97 @@ class Scale:
         Further numbers of training samples of a client.
     tuned_at : float
         The concentration at which rates are tuned.
-    shift : int
-        Added to all seeds.
-    device : str
-        Where networks train.
     """
 
-    worlds: tuple[World, ...]
+    world: World
     setup: Setup
     main: tuple[float, ...]
     further: tuple[float, ...]
     seeds: int
     few: int
     rates: tuple[float, ...]
-    tuning_seeds: int
-    tuning_rounds: int
-    ratios: tuple[float, ...]
-    lora_epochs: tuple[int, ...]
-    warm_lora_epochs: tuple[int, ...]
-    samples: tuple[int, ...]
+    tuning_seeds: int = 0
+    tuning_rounds: int = 0
+    arms: tuple[str, ...] = tuple(ARMS)
+    ratios: tuple[float, ...] = ()
+    lora_epochs: tuple[int, ...] = ()
+    warm_lora_epochs: tuple[int, ...] = ()
+    samples: tuple[int, ...] = ()
     tuned_at: float = 0.5
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of the study.
+
+    Attributes
+    ----------
+    experiments : tuple of Experiment
+        What runs, the most telling first.
+    shift : int
+        Added to all seeds.
+    device : str
+        Where networks train.
+    """
+
+    experiments: tuple[Experiment, ...]
     shift: int = 0
     device: str = "cpu"
 
 
+_LARGE = World("60,000 JPEG images of CIFAR-10", "CIFAR-10", "cifar10-jpeg", "three_conv", official=True, apart=True)
 _IMAGES = World("9,085 images of CIFAR-10, halved", "CIFAR-10", "cifar10", "small_cnn", halved=True)
 _DIGITS = World("digits", "", "digits", "small_cnn")
+#: The authors' rate, untuned; FedRep's epochs and the ranks as in the configurations.
+_PAPER = Experiment(
+    World("CIFAR-10", "CIFAR-10", "cifar10", "resnet8", official=True),
+    Setup(40, 500, 100, rounds=300, last=10, batch=100, head_epochs=10, body_epochs=5, warm_epochs=50),
+    (0.1, 0.5), (1.0,), seeds=5, few=3, rates=(PAPER_RATE,), ratios=(0.2, 0.4, 0.6, 0.8, 1.0),
+    lora_epochs=(0, 1, 2, 3, 4, 5), warm_lora_epochs=(0, 1, 2, 3, 4), samples=(250, 1000),
+)  # fmt: skip
 SCALES = {
     "smoke": Scale(
-        (_DIGITS,), Setup(4, 30, 20, rounds=2, last=1, batch=30, warm_epochs=1), (0.5,), (), seeds=2, few=2,
-        rates=(0.03,), tuning_seeds=0, tuning_rounds=0, ratios=(0.2, 0.6), lora_epochs=(0, 2, 5),
-        warm_lora_epochs=(0, 2), samples=(20,), shift=SECOND_LOOK,
+        (
+            Experiment(
+                _DIGITS, Setup(4, 30, 20, rounds=2, last=1, batch=30, warm_epochs=1), (0.5,), (), seeds=2, few=2,
+                rates=(0.03,), ratios=(0.2, 0.6), lora_epochs=(0, 2, 5), warm_lora_epochs=(0, 2), samples=(20,),
+            ),
+        ),
+        shift=SECOND_LOOK,
     ),
     "quick": Scale(
-        (_IMAGES,), Setup(5, 40, 40, rounds=6, last=2, batch=20), (0.1, 0.5), (), seeds=4, few=3, rates=(0.03,),
-        tuning_seeds=0, tuning_rounds=0, ratios=(0.2, 0.6), lora_epochs=(0, 2, 5), warm_lora_epochs=(0, 2, 4),
-        samples=(20,), shift=SECOND_LOOK,
+        (
+            Experiment(
+                _IMAGES, Setup(5, 40, 40, rounds=6, last=2, batch=20), (0.1, 0.5), (), seeds=4, few=3, rates=(0.03,),
+                ratios=(0.2, 0.6), lora_epochs=(0, 2, 5), warm_lora_epochs=(0, 2, 4), samples=(20,),
+            ),
+        ),
+        shift=SECOND_LOOK,
     ),
     "desk": Scale(
-        (_IMAGES,), Setup(10, 100, 80, rounds=20, last=5, batch=25), (0.1, 0.5), (1.0,), seeds=5, few=3,
-        rates=(0.01, 0.03, 0.1), tuning_seeds=3, tuning_rounds=6, ratios=(0.2, 0.6, 1.0),
-        lora_epochs=(0, 1, 2, 3, 4, 5), warm_lora_epochs=(0, 1, 2, 3, 4), samples=(50, 150),
+        (
+            Experiment(
+                _LARGE, Setup(10, 300, 100, rounds=20, last=5, batch=100), (0.1, 0.5, 1.0), (), seeds=5, few=3,
+                rates=(0.01, 0.03, 0.1), tuning_seeds=3, tuning_rounds=20, arms=QUESTION,
+            ),
+            Experiment(
+                _IMAGES, Setup(10, 100, 80, rounds=20, last=5, batch=25), (0.1, 0.5), (1.0,), seeds=5, few=3,
+                rates=(0.01, 0.03, 0.1), tuning_seeds=3, tuning_rounds=20, ratios=(0.2, 0.6, 1.0),
+                lora_epochs=(0, 1, 2, 3, 4, 5), warm_lora_epochs=(0, 1, 2, 3, 4), samples=(50, 150),
+            ),
+        )
     ),
-    # the authors' rate, untuned; FedRep's epochs and the ranks as in the configurations
     "paper": Scale(
         (
-            World("CIFAR-10", "CIFAR-10", "cifar10", "resnet8", official=True),
-            World("CIFAR-100", "CIFAR-100", "cifar100", "resnet10", 0.8, 0.4, official=True),
-            World("Tiny ImageNet", "Tiny ImageNet", "tiny-imagenet", "resnet10", 0.8, 0.4, official=True),
-        ),
-        Setup(40, 500, 100, rounds=300, last=10, batch=100, head_epochs=10, body_epochs=5, warm_epochs=50),
-        (0.1, 0.5), (1.0,), seeds=5, few=3, rates=(PAPER_RATE,), tuning_seeds=0, tuning_rounds=0,
-        ratios=(0.2, 0.4, 0.6, 0.8, 1.0), lora_epochs=(0, 1, 2, 3, 4, 5), warm_lora_epochs=(0, 1, 2, 3, 4),
-        samples=(250, 1000),
+            _PAPER,
+            replace(
+                _PAPER, world=World("CIFAR-100", "CIFAR-100", "cifar100", "resnet10", 0.8, 0.4, official=True)
+            ),
+            replace(
+                _PAPER,
+                world=World("Tiny ImageNet", "Tiny ImageNet", "tiny-imagenet", "resnet10", 0.8, 0.4, official=True),
+            ),
+        )
     ),
 }  # fmt: skip
 
@@ -203,11 +243,11 @@ REVERSE, LOCAL_LOW, FEDAVG_LOW = "reverse", "Local with low rank", "FedAvg with 
 # --- the jobs -----------------------------------------------------------------------------------------------------
 
 
-def jobs(scale: Scale, world: World, rates: dict[str, float]) -> Iterator[Job]:
-    """Return all runs in one world; the arms of the question come first."""
-    setup = _setup(scale)
-    few = range(FIRST_SEED + scale.shift, FIRST_SEED + scale.shift + scale.few)
-    seeds = range(FIRST_SEED + scale.shift, FIRST_SEED + scale.shift + scale.seeds)
+def jobs(scale: Scale, of: Experiment, rates: dict[str, float]) -> Iterator[Job]:
+    """Return all runs of one experiment; the arms of the question come first."""
+    world, setup = of.world, _setup(scale, of)
+    first = FIRST_SEED + scale.shift
+    few, seeds = range(first, first + of.few), range(first, first + of.seeds)
 
     def job(arm: str, method: fs.Method, dirichlet: float, some: range, **more: object) -> Job:
         sizes = {"train": setup.train, "rounds": setup.rounds, "epochs": setup.epochs, **more}
@@ -215,26 +255,29 @@ def jobs(scale: Scale, world: World, rates: dict[str, float]) -> Iterator[Job]:
         return Job(world, setup, arm, method, dirichlet, lr, tuple(some), **sizes)  # type: ignore[arg-type]
 
     every = arms(world, setup)
-    for alpha in scale.main:
+    for alpha in of.main:
         yield from (job(arm, every[arm], alpha, seeds) for arm in QUESTION)
-        yield from (job(arm, method, alpha, seeds) for arm, method in every.items() if arm not in QUESTION)
+        yield from (job(arm, every[arm], alpha, seeds) for arm in of.arms if arm not in QUESTION)
+        if of.rates != (PAPER_RATE,):
+            yield from (job(rate_arm(arm), every[arm], alpha, few, lr=PAPER_RATE) for arm in (CODE, TEXT))
+        yield from (
+            job(arm, every[arm], alpha, few, train=train) for train in of.samples for arm in QUESTION
+        )  # fmt: skip
+    for alpha in of.further:
+        yield from (job(arm, every[arm], alpha, few) for arm in of.arms)
+    if of.arms == tuple(ARMS):
+        yield from _ablations(of, setup, job, few, seeds)
+
+
+def _ablations(of: Experiment, setup: Setup, job: Callable[..., Job], few: range, seeds: range) -> Iterator[Job]:
+    """Return the runs that take FedDecomp apart, most of them at the first concentration alone."""
+    world = of.world
+    for alpha in of.main:
         yield job(SIMULTANEOUS, decomp(world, setup, variant="simultaneous"), alpha, seeds)
         yield job(REVERSE, decomp(world, setup, variant="reverse"), alpha, few)
-        yield from (
-            job(arm, every[arm], alpha, few, train=train) for train in scale.samples for arm in QUESTION
-        )  # fmt: skip
-        if scale.rates != (PAPER_RATE,):
-            yield from (job(rate_arm(arm), every[arm], alpha, few, lr=PAPER_RATE) for arm in (CODE, TEXT))
-    for alpha in scale.further:
-        yield from (job(arm, method, alpha, few) for arm, method in every.items())
-    yield from _ablations(scale, world, job, few, seeds)
-
-
-def _ablations(scale: Scale, world: World, job: Callable[..., Job], few: range, seeds: range) -> Iterator[Job]:
-    """Return the runs at the first concentration alone."""
-    setup, alpha = _setup(scale), scale.main[0]
-    for dense in scale.ratios:
-        for conv in scale.ratios:
+    alpha = of.main[0]
+    for dense in of.ratios:
+        for conv in of.ratios:
             if (arm := rank_arm(dense, conv, world)) != CODE:
                 yield job(arm, decomp(world, setup, dense_ratio=dense, conv_ratio=conv), alpha, few)
     short = setup.epochs - setup.lora_epochs
@@ -244,66 +287,66 @@ def _ablations(scale: Scale, world: World, job: Callable[..., Job], few: range, 
     yield job(SIMULTANEOUS_TEXT_SHORT, of_text, alpha, seeds, epochs=short)
     yield job(LOCAL_LOW, decomp(world, setup, variant="local"), alpha, seeds)
     yield job(FEDAVG_LOW, decomp(world, setup, variant="fedavg"), alpha, seeds)
-    for epochs in scale.lora_epochs:
+    for epochs in of.lora_epochs:
         if (arm := epochs_arm(epochs, setup)) != CODE:
             yield job(arm, decomp(world, setup, lora_epochs=epochs), alpha, few)
-    for epochs in scale.warm_lora_epochs:
+    for epochs in of.warm_lora_epochs:
         yield job(warm_arm(epochs), decomp(world, setup, lora_epochs=epochs), alpha, few, pretrained=True)
 
 
-def _setup(scale: Scale) -> Setup:
+def _setup(scale: Scale, of: Experiment) -> Setup:
     """Return the common sizes, on the scale's device."""
-    return replace(scale.setup, device=scale.device)
+    return replace(of.setup, device=scale.device)
 
 
-def tune(scale: Scale, world: World, arm: str) -> Tables:
+def tune(scale: Scale, of: Experiment, arm: str) -> Tables:
     """Choose an arm's rate by the last two rounds; return the table ``tuning``."""
-    first, setup = FIRST_TUNING_SEED + scale.shift, _setup(scale)
+    first, setup = FIRST_TUNING_SEED + scale.shift, _setup(scale, of)
 
     def clients(seed: int) -> Clients:
-        return validating(populate(world, setup, scale.tuned_at, setup.train, seed, validation=True))
+        return validating(populate(of.world, setup, of.tuned_at, setup.train, seed, validation=True))
 
-    training = fs.Training(
-        lr=scale.rates[0], momentum=setup.momentum, batch_size=setup.batch, local_epochs=setup.epochs
-    )
+    training = fs.Training(lr=of.rates[0], momentum=setup.momentum, batch_size=setup.batch, local_epochs=setup.epochs)
     tuning = fs.tune(
-        arms(world, setup)[arm], {"lr": scale.rates}, network(world), clients, training, rounds=scale.tuning_rounds,
-        last=2, seed=range(first, first + scale.tuning_seeds), device=scale.device, progress=False,
+        arms(of.world, setup)[arm], {"lr": of.rates}, network(of.world), clients, training, rounds=of.tuning_rounds,
+        last=2, seed=range(first, first + of.tuning_seeds), device=scale.device, progress=False,
     )  # fmt: skip
     return tried(tuning, arm)
 
 
-def _rates(scale: Scale, world: World, out: Path) -> pd.DataFrame:
+def _rates(scale: Scale, of: Experiment, out: Path) -> pd.DataFrame:
     """Return the table of learning rates; without a grid all arms take the one rate, untuned."""
-    if len(scale.rates) == 1:
-        table = pd.DataFrame({"arm": list(ARMS), "lr": scale.rates[0], "chosen": True, "end": False})
+    if len(of.rates) == 1:
+        table = pd.DataFrame({"arm": list(of.arms), "lr": of.rates[0], "chosen": True, "end": False})
     else:
-        every = {arm: partial(tune, scale, world, arm) for arm in ARMS}
-        table = tune_arms(f"feddecomp, {world.name}", every, replace(scale, seeds=0, few=0), out)
-    return table.assign(world=world.name)
+        # what does not decide a rate is left out, so that further arms and seeds need no tuning again
+        bare = replace(of, main=(), further=(), seeds=0, few=0, arms=(), ratios=(), lora_epochs=(),
+                       warm_lora_epochs=(), samples=())  # fmt: skip
+        every = {arm: partial(tune, scale, of, arm) for arm in of.arms}
+        table = tune_arms(f"feddecomp, {of.world.name}", every, replace(scale, experiments=(bare,)), out)
+    return table.assign(world=of.world.name)
 
 
 def run(scale: Scale, out: Path) -> Tables:
     """Tune the learning rates, then run every arm in every setting."""
-    tuning = [_rates(scale, world, out) for world in scale.worlds]
+    tuning = [_rates(scale, of, out) for of in scale.experiments]
     every = [
-        job
-        for world, table in zip(scale.worlds, tuning, strict=True)
-        for job in jobs(scale, world, dict(chosen(table)))
+        job for of, table in zip(scale.experiments, tuning, strict=True) for job in jobs(scale, of, dict(chosen(table)))
     ]
     parts = [Part(job.name, job, partial(one_job, job)) for job in every]
     return {**run_parts(parts, out, "feddecomp: arms and settings"), "tuning": pd.concat(tuning, ignore_index=True)}
 
 
 def evidence(tables: Tables) -> Tables:
-    """Return the tables with few digits, and curves of the runs of Figure 6 alone."""
+    """Return the tables with few digits, and the curves of the methods of Table 1 and of the runs of Figure 6."""
     curves = tables["curves"]
-    shown = curves[curves["arm"].isin([arm for arms in SPREAD.values() for arm in arms])]
-    first = shown["dirichlet"] == shown["dirichlet"].min()
-    usual = shown["train"] == shown.loc[shown["arm"] == SIMULTANEOUS, "train"].iloc[0]
+    usual = curves["train"] == curves.groupby("world")["train"].transform("first")
+    first = curves["dirichlet"] == curves.groupby("world")["dirichlet"].transform("min")
+    apart = first & curves["arm"].isin([arm for arms in SPREAD.values() for arm in arms])
+    shown = curves[usual & (curves["arm"].isin(list(ARMS)) | apart)]
     return {
         "accuracy": tables["accuracy"].assign(value=tables["accuracy"]["value"].round(4)),
-        "curves": shown[first & usual].round({"accuracy": 4, "spread": 5}).reset_index(drop=True),
+        "curves": shown.round({"accuracy": 4, "spread": 5}).reset_index(drop=True),
         "moved": tables["moved"].round({"sigma": 4, "tau": 5, "warm": 4}),
         "tuning": tables["tuning"].round(5),
     }

@@ -37,14 +37,10 @@ def findings(tables: Tables) -> dict[str, Finding]:
     for layout in layouts(tables):
         start = prefix(tables, layout)
         points = partial(_points, every, setting(layout, layout.first))
-        own = {
-            **_question(every, layout),
-            **_ranks(points),
-            **_ablations(every, layout),
-            **_figure_5(points, layout),
-            **_figure_6(every, layout),
-            **_table_6(every, points, layout),
-        }
+        own = _question(every, layout)
+        if layout.ablations:
+            own |= _ranks(points) | _ablations(every, layout) | _figure_5(points, layout)
+            own |= _figure_6(every, layout) | _table_6(every, points, layout)
         found |= {start + key: finding for key, finding in own.items()}
     return found
 

@@ -15,6 +15,7 @@ from simulations.estimates import means_by
 from simulations.fedfac.cells import TEST, VALIDATION
 from simulations.fedfac.per_seed import AGAINST, FACTOR, by_seed, groups, masked, pooled, settings_of
 from simulations.fedfac.runs import ARMS, CORE, CURVES
+from simulations.trained import untrained
 
 #: The largest difference in accuracy that counts as none, points; fixed before any run.
 MARGIN = 1.0
@@ -30,12 +31,32 @@ VERSIONS = ("FedFac dynamic", "FedFac code")
 SPREAD, LOSS, NEW, MASKED = (
     "standard deviation over clients", "training loss", "accuracy at new clients", "accuracy with masked units",
 )  # fmt: skip
+#: Images and digits have ten classes, of equal size; per cent.
+CHANCE = 10.0
 Pair = tuple[str, str]
 
 
 def effects(tables: Tables) -> Effects:
     """Return all differences; most are asked of a group of settings, as means over them (`over`)."""
-    return Effects(question for group in groups(tables) for question in _questions(tables, group))
+    every = groups(tables)
+    questions = (question for group in every for question in _questions(tables, group))
+    alone = {setting: not_trained(tables, setting) for setting in settings_of(tables)}
+    # a mean over settings is not judged if one of them is not
+    means = {
+        over(tables, group): {
+            arm: f"{why} ({short(setting)})" if len(settings_of(tables, group)) > 1 else why
+            for setting in settings_of(tables, group)
+            for arm, why in alone[setting].items()
+        }
+        for group in every
+    }
+    return Effects(questions, alone | means)
+
+
+def not_trained(tables: Tables, setting: str) -> dict[str, str]:
+    """Return why arms of a setting are not trained enough to be judged."""
+    accuracy, share = (100 * by_seed(tables, setting, metric) for metric in ("accuracy", "majority_share"))
+    return untrained(accuracy, share, of_all=("FedAvg", "FedProx"), chance=CHANCE)
 
 
 def over(tables: Tables, group: str) -> str:

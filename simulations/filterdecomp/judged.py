@@ -18,10 +18,13 @@ from simulations.effects import Effect, Effects, Question
 from simulations.estimates import Estimate, means_by, missing, undefined
 from simulations.filterdecomp.arms import ESTIMAND, GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 from simulations.published import printed
+from simulations.trained import untrained
 
 #: Every seed draws 1,200 training images anew from the same ones, and deals them to new clients; 1,017 test images are
 #: those of all seeds, so that two have .51 of their images in common. At desk scale.
 DESIGN = Design(clients="new", data="resplit", test_to_train=overlap_ratio(1017, 1200, 0.51))
+#: CIFAR-10 has ten classes of equal size, as the digits have; per cent.
+CHANCE = 10.0
 PERSONAL_ACCURACY, LATE_ACCURACY = "personal accuracy", "global accuracy, last ten rounds"
 EQUAL_ROUNDS, EQUAL_NUMBERS = "global accuracy at equal rounds", "global accuracy at equal numbers sent"
 VARIANCE, ERROR = "log variance of the aggregate", "log mean squared error of the aggregate"
@@ -118,7 +121,25 @@ def turn(tables: Tables, shown: str) -> tuple[str, str] | None:
 
 def effects(tables: Tables) -> Effects:
     """Return the differences of personal and global accuracy, and those of logarithms of variances."""
-    return Effects(question for question in _questions(tables) if any(question.pairs.values()))
+    questions = (question for question in _questions(tables) if any(question.pairs.values()))
+    varied = {number: table for shown in VARIED for number, table in both_at(tables, shown).items()}
+    return Effects(
+        questions,
+        {short(cell): not_trained(tables, cell) for cell in (*table_cells(tables), *curve_cells(tables))}
+        | {number: untrained(table, table, of_all=GLOBAL, chance=CHANCE) for number, table in varied.items()},
+    )
+
+
+def not_trained(tables: Tables, cell: str) -> dict[str, str]:
+    """Return why arms of a cell, with their own models or with the global one, are not trained enough to be judged."""
+    found: dict[str, str] = {}
+    if cell in table_cells(tables):
+        own = (by_seed(tables, "Table 1", cell, metric) for metric in ("accuracy", "majority_share"))
+        found |= untrained(*own)
+    if cell in curve_cells(tables):
+        of_all = by_seed(tables, figure_of(tables, cell), cell)
+        found |= untrained(of_all, of_all, of_all=GLOBAL, chance=CHANCE)
+    return found
 
 
 def _questions(tables: Tables) -> Iterator[Question]:

@@ -91,6 +91,17 @@ def test_dirichlet_draws_follow_their_law():
     assert max(np.unique(part, return_counts=True)[1].max() for part in few) == 3  # 120 of 50
 
 
+def test_clients_that_are_apart_draw_by_the_same_law_and_share_no_sample():
+    how = {"train": 20, "held_out": 6, "seed": 3}
+    apart, free = (data.dirichlet_draws(Y, TEST, 6, 0.5, apart=a, **how) for a in (True, False))
+    for mine, size in ((apart.train, 20), (apart.test, 6)):
+        assert len(np.unique(np.concatenate(mine))) == 6 * size
+    for mine, other in zip(apart.train, free.train, strict=True):
+        np.testing.assert_array_equal(np.sort(Y[mine]), np.sort(Y[other]))
+    with pytest.raises(ValueError, match=r"class \d has too few samples for clients that are apart: client \d draws"):
+        data.dirichlet_draws(Y, TEST, 60, 0.5, apart=True, **how)
+
+
 def test_domains_keep_to_their_groups():
     names = [name for pair in data.CIFAR100_DOMAINS.values() for name in pair]
     assert set(names) < set(SUPERCLASSES)

@@ -9,6 +9,7 @@ import pytest
 
 import fedstat as fs
 from fedstat.federated.client.network import build
+from fedstat.federated.plan import draw
 from fedstat.tuning import runner
 from simulations.bench import cells, runs
 from simulations.bench.arms import CONTROLS, LEFT_OUT, absent, arms, controls
@@ -150,7 +151,7 @@ def test_tuning_sees_no_test_sample_and_other_seeds_than_the_results(monkeypatch
 
     def spy(*args, **how):
         clients = how["clients"] if "clients" in how else args[2]
-        seen.append([clients(s) for s in how["seed"]])
+        seen.append([draw(clients, s, s) for s in how["seed"]])
         raise FloatingPointError
 
     monkeypatch.setattr(runner, "federate", spy)
@@ -201,11 +202,11 @@ def test_planted_differences_are_found_within_budget_and_null_ones_are_not_claim
     for label, arm in every.items():
         level = 0.4 + budget[runs.BUDGETS[arm.models]] + planted.get(label, 0.0)
         values = level + common + rng.normal(scale=0.005, size=cell.seeds)
-        rows += [(label, seed, value, True, "accuracy", cell.name) for seed, value in enumerate(values)]
+        rows += [(label, seed, value, "personal", True, "accuracy", cell.name) for seed, value in enumerate(values)]
         told = {f"control_{k.lower()}": c for k, c in controls(label, arm).items()}
         longer = {"budget": runs.BUDGETS[arm.models], "times": arm.models, "test_to_train": 0.02}
         costs.append({"arm": label, "cell": cell.name, **told, **longer})
-    accuracy = pd.DataFrame(rows, columns=["arm", "seed", "value", "own", "metric", "cell"])
+    accuracy = pd.DataFrame(rows, columns=["arm", "seed", "value", "estimand", "own", "metric", "cell"])
     tables = {"accuracy": accuracy, "costs": pd.DataFrame(costs)}
     found = against(tables, effects(tables), cell.name)
     assert set(found) == {

@@ -36,6 +36,7 @@ from simulations.feddecomp.study import (
 from simulations.published import printed
 
 WORLD = World("digits", "", "digits", "small_cnn")
+(SMALL,) = SCALES["smoke"].experiments
 SETUP = Setup(3, 20, 10, rounds=2, last=1, batch=10, warm_epochs=1)
 
 
@@ -50,9 +51,10 @@ def job(arm, method, **changes):
 def test_without_epochs_of_the_low_rank_part_figure_5_is_fedavg_to_the_bit():
     scale = SCALES["smoke"]
     rates = dict.fromkeys(ARMS, 0.03)
-    of = {one.arm: one for one in jobs(scale, scale.worlds[0], rates) if one.train == scale.setup.train}
-    none, fedavg = (one_job(of[arm]) for arm in (epochs_arm(0, scale.setup), "FedAvg"))
-    assert of[epochs_arm(0, scale.setup)].method.lora_epochs == 0
+    small = SMALL
+    of = {one.arm: one for one in jobs(scale, small, rates) if one.train == small.setup.train}
+    none, fedavg = (one_job(of[arm]) for arm in (epochs_arm(0, small.setup), "FedAvg"))
+    assert of[epochs_arm(0, small.setup)].method.lora_epochs == 0
     pd.testing.assert_frame_equal(none["accuracy"].drop(columns="arm"), fedavg["accuracy"].drop(columns="arm"))
     assert (none["moved"]["tau"] == 0).all()
     two = one_job(of[CODE])["accuracy"]
@@ -122,12 +124,12 @@ def test_images_for_training_tuning_tests_and_pretraining_are_apart(monkeypatch)
 
     monkeypatch.setattr(fs, "tune", spy)
     with pytest.raises(FloatingPointError):
-        tune(replace(SCALES["smoke"], tuning_seeds=1), WORLD, CODE)
+        tune(SCALES["smoke"], replace(SMALL, tuning_seeds=1), CODE)
     ((seed, clients),) = seen.items()
     assert seed >= 10_000
     assert clients.test is None
     np.testing.assert_array_equal(
-        clients.validation.x, populate(WORLD, SCALES["smoke"].setup, 0.5, 30, seed, validation=True).test.x
+        clients.validation.x, populate(WORLD, SMALL.setup, 0.5, 30, seed, validation=True).test.x
     )
 
 
@@ -178,13 +180,14 @@ RATIO = {SPREAD["code"][1]: 2.0, SPREAD["code"][2]: 1.0, SPREAD["text"][1]: 1.0,
 
 def planted(scale, noise=0.1):
     """Make the tables that a scale writes, with known differences and independent noise of `noise` points."""
-    rng, world = np.random.default_rng(2), scale.worlds[0]
+    rng = np.random.default_rng(2)
     accuracy, curves, moved = [], [], []
-    for one in jobs(scale, world, dict.fromkeys(ARMS, 0.1)):
-        where = {"world": world.name, "arm": one.arm, "dirichlet": one.dirichlet, "train": one.train}
+    for one in (one for of in scale.experiments for one in jobs(scale, of, dict.fromkeys(ARMS, 0.1))):
+        where = {"world": one.world.name, "arm": one.arm, "dirichlet": one.dirichlet, "train": one.train}
         for seed in one.seeds:
             base = 0.4 + seed % 7 / 100 + EFFECT.get(one.arm, 1) / 100
             values = {metric: base + noise * rng.normal() / 100 for metric in (*METRICS, BEST)}
+            values["majority_share"] = 0.2
             accuracy += [{"seed": seed, "metric": m, "value": v, **where} for m, v in values.items()]
             if not one.method.__class__.__name__.startswith("FedDecomp"):
                 continue
@@ -193,15 +196,24 @@ def planted(scale, noise=0.1):
             epochs = one.method.lora_epochs
             far = {"sigma": 10.0 - epochs + 0.1 * rng.normal(), "tau": 0.5 * epochs + 0.1 * rng.normal()}
             moved.append({"seed": seed, **far, "warm": 0.5 if one.pretrained else np.nan, **where})
-    tuning = pd.DataFrame({"arm": list(ARMS), "lr": 0.1, "chosen": True, "end": False, "world": world.name})
+    rates = [
+        {"arm": arm, "lr": 0.1, "chosen": True, "end": False, "world": of.world.name}
+        for of in scale.experiments
+        for arm in of.arms
+    ]
+    tuning = pd.DataFrame(rates)
     return {
         "accuracy": pd.DataFrame(accuracy), "curves": pd.DataFrame(curves), "moved": pd.DataFrame(moved),
         "tuning": tuning,
     }  # fmt: skip
 
 
+#: The desk's world in which FedDecomp is taken apart.
+DESK = replace(SCALES["desk"], experiments=SCALES["desk"].experiments[1:])
+
+
 def test_planted_differences_are_told_as_such():
-    scale = SCALES["desk"]
+    scale = DESK
     found = told.findings(evidence(planted(scale)))
     signs = {key: finding.sign for key, finding in found.items()}
     for a in ("0.1", "0.5"):
@@ -227,7 +239,7 @@ def test_planted_differences_are_told_as_such():
 
 
 def test_limits_allow_for_the_images_that_seeds_have_in_common():
-    tables = evidence(planted(SCALES["desk"]))
+    tables = evidence(planted(DESK))
     found = told.findings(tables)["table 3, 0.1"]
     rows = tables["accuracy"].query("metric == 'accuracy' and dirichlet == 0.1 and train == 100")
     wide = 100 * rows.pivot(index="seed", columns="arm", values="value")
@@ -244,7 +256,7 @@ def test_no_pair_is_asked_about_twice_where_ablations_coincide(scale):
 
 
 def test_the_chapters_numbers_follow_planted_tables_and_name_what_proves():
-    scale = SCALES["desk"]
+    scale = DESK
     tables = evidence(planted(scale))
     found = numbers(tables, asdict(scale))
     json.dumps(found, allow_nan=False)
@@ -275,15 +287,46 @@ def test_the_chapters_numbers_follow_planted_tables_and_name_what_proves():
 def test_the_papers_sizes_can_be_built():
     scale = SCALES["paper"]
     shapes = {"CIFAR-10": ((3, 32, 32), 10), "CIFAR-100": ((3, 32, 32), 100), "Tiny ImageNet": ((3, 64, 64), 200)}
-    assert scale.setup.clients == 40
-    assert (scale.setup.rounds, scale.setup.train, scale.setup.batch) == (300, 500, 100)
-    for world in scale.worlds:
+    for of in scale.experiments:
+        world = of.world
+        assert (of.setup.clients, of.setup.rounds, of.setup.train, of.setup.batch) == (40, 300, 500, 100)
         network = build(factory(world, *shapes[world.name]), np.random.default_rng(0))
-        every = list(jobs(scale, world, dict.fromkeys(ARMS, 0.1)))
+        every = list(jobs(scale, of, dict.fromkeys(ARMS, 0.1)))
         assert len({one.name for one in every}) == len(every)
         assert sum(" R_c " in one.arm for one in every) == 24
         for method in {repr(one.method): one.method for one in every}.values():
             method.parameterize(network, np.random.default_rng(0))
-        whole = decomp(world, scale.setup).parameterize(network, np.random.default_rng(0))
+        whole = decomp(world, of.setup).parameterize(network, np.random.default_rng(0))
         assert whole.forms.keys() == network.kernels.keys()
         assert (world.conv_ratio, world.dense_ratio) == ((0.6, 0.6) if world.name == "CIFAR-10" else (0.8, 0.4))
+
+
+def test_a_world_with_the_arms_of_the_question_alone_is_told_first_and_nothing_is_made_up_of_what_did_not_run():
+    scale = SCALES["desk"]
+    tables = evidence(planted(scale))
+    found = numbers(tables, asdict(scale))
+    first, second = found["worlds"]
+    assert [a["arm"] for a in first["arms"]] == ["FedAvg", "Local", CODE, TEXT]
+    assert first["ablations"] is None
+    assert first["drawn"] == ["methods"]
+    assert second["drawn"] == ["epochs", "spread", "samples"]
+    keys = told.findings(tables)
+    assert keys[f"{CODE} − Local, 1"].sign == "more"
+    assert "table 4, Local" not in keys
+    assert keys[f"{second['name']}: table 4, FedAvg"].sign == "more"
+
+
+@pytest.mark.parametrize("how", ["below", "rising"])
+def test_what_is_not_trained_enough_is_not_judged(how):
+    tables = planted(DESK)
+    rows = tables["accuracy"]
+    if how == "below":
+        rows.loc[(rows["arm"] == CODE) & (rows["metric"] == "majority_share"), "value"] = 0.9
+    else:
+        curves = tables["curves"]
+        curves["accuracy"] += np.where(curves["arm"] == CODE, 0.1 * curves["round"] * (1 + curves["seed"] % 3 / 9), 0)
+        extra = [curves.assign(round=curves["round"] + 3 * k) for k in (1, 2, 3)]
+        tables["curves"] = pd.concat([curves, *extra], ignore_index=True)
+    found = told.findings(evidence(tables))
+    assert found[f"{CODE} − Local, 0.1"].text == f"not trained enough: {CODE}"
+    assert found[f"{TEXT} − Local, 0.1"].sign == "less"

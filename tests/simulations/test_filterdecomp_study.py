@@ -42,7 +42,7 @@ def planted(seeds=6, personal=MEANS, gain=3.0, ratio=1.3, slow=2):
             where["split"] = "common" if own == "global" else "test"
             for metric in numbers.METRICS:
                 x = (mean + common[seed] + 0.2 * rng.normal()) / 100
-                values.append({**where, "metric": metric, "value": x})
+                values.append({**where, "metric": metric, "value": 0.1 if metric == "majority_share" else x})
         counts.append({"seed": 100, "private": {OURS: 27 * atoms}.get(arm, 330), "up": 7000.0, "down": 7000.0, **where})
 
     rounds = (1, *range(2, 25, 2))
@@ -68,10 +68,10 @@ def planted(seeds=6, personal=MEANS, gain=3.0, ratio=1.3, slow=2):
                 value("Table 2", cell, OURS, personal[OURS] + (atoms - 9), atoms=atoms)
     for epochs in DESK.epochs:
         for arm in GLOBAL:
-            value("Figure 3a", DESK.cell.name, arm, 20 + gain * (arm == "FilterDecomp"), epochs=epochs)
+            value("Figure 3a", DESK.cell.name, arm, 25 + gain * (arm == "FilterDecomp"), epochs=epochs)
     for count in DESK.participants:
         for arm in ("FedAvg", "FilterDecomp"):
-            value("Figure 3c", DESK.cell.name, arm, 20 + count + gain * (arm == "FilterDecomp"), participants=count)
+            value("Figure 3c", DESK.cell.name, arm, 25 + count + gain * (arm == "FilterDecomp"), participants=count)
     for arm in ("FedAvg", "FilterDecomp"):
         for seed in every[:4]:
             for r in range(1, 11):

@@ -12,6 +12,7 @@ from fedstat.inference.comparing.collapse import collapse_sentence, collapsed
 from fedstat.inference.comparing.comparison import Comparison
 from fedstat.inference.comparing.conclusions import conclude
 from fedstat.inference.comparing.differences import tabulate_differences, tabulate_methods
+from fedstat.inference.comparing.learning import STILL_LEARNING, judged, learning_sentence, still_learning
 from fedstat.inference.comparing.notes import against_plan, in_words, notes_on
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.equivalence import check_margin
@@ -139,6 +140,11 @@ def compare(
     if several and len(differences) and not set(controls) & set(scores.missing):
         how: dict[str, Any] = {"design": known, "rule": rule, "moderated": moderated, "skewed": skewed}
         above = tabulate_above(scores, pairs, differences, level, how)
+    learning = still_learning(scores, found.majority, level, aim)
+    judge = judged(differences, learning)
+    differences.loc[~judge, "outcome"] = STILL_LEARNING
+    if above is not None:
+        above = None if set(controls) & set(learning) else above[~above.index.isin(list(learning))]
     single = None if several or not controls else controls[0]
     told = " ".join(filter(None, (design.sentence() if design else _UNKNOWN, held_sources(found.configs))))
     return Comparison(
@@ -150,7 +156,9 @@ def compare(
         simultaneous=simultaneous,
         margin=margin,
         estimand=in_words(found, controls, level, simultaneous, len(pairs), margin),
-        conclusions=conclude(scores, differences, single, aim, above) + collapse_sentence(scores, fallen, level),
+        conclusions=conclude(scores, differences[judge], single, aim, above)
+        + learning_sentence(learning)
+        + collapse_sentence(scores, fallen, level),
         notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, controls)),
         generalises=_ONE_SEED if len(scores.seeds) == 1 else told,
         above=above,

@@ -34,8 +34,10 @@ class Comparison(Compared):
         A row for each pair, named "A − B": ``method``, ``against``, ``difference``, its limits ``low`` and ``high``,
         ``correlation`` of the pairs, ``pairs`` (common seeds), ``sd`` over seeds, ``se`` and ``df`` that made the
         limits, ``p (t)`` and ``p (sign flips)`` of one test alone, ``p (adjusted)`` to the intervals, ``outcome``
-        ("different", "equivalent", "undecided", "no spread"), the ``detectable`` difference that these seeds find with
-        a power of 80% (infinite where even the largest one is not), the difference that the limits allow ``at most``,
+        ("different", "equivalent", "undecided", "no spread", or "still learning" where a method is not trained
+        enough to be judged: `still_learning` of ``fedstat.inference.comparing.learning``), the ``detectable``
+        difference that these seeds find with a power of 80% (infinite where even the largest one is not), the
+        difference that the limits allow ``at most``,
         ``seeds needed`` to tell ``aim`` apart and ``seeds for equivalence`` within the margin, if there is no
         difference, each with a power of 80%, and, where samples are known, the same difference ``by samples`` with
         ``low by samples`` and ``high by samples``. ``runs apart`` marks the pairs

@@ -33,8 +33,9 @@ _DRAWS = 2000
 def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
     """Draw the differences with their intervals, the largest at the top.
 
-    Filled discs are different, squares equivalent, open discs undecided, and crosses have no spread over seeds and no
-    interval. The margin of equivalence is a grey band. Of more than 45 differences the 45 largest are drawn.
+    Filled discs are different, squares equivalent, open discs undecided, crosses have no spread over seeds and no
+    interval, and open triangles are not judged, since a method is still learning. The margin of equivalence is a grey
+    band. Of more than 45 differences the 45 largest are drawn.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
         ax.axvspan(*span, color="0.88", linewidth=0, zorder=0, label=label)
     ax.axvline(0, color="0.4", linewidth=0.8, zorder=1)
     looks = {"different": ("o", "black"), "equivalent": ("s", "black"), "undecided": ("o", "white"),
-             "no spread": ("x", "black")}  # fmt: skip
+             "no spread": ("x", "black"), "still learning": ("^", "white")}  # fmt: skip
     rows = np.arange(len(table))
     values, low, high = (factor * table[name].to_numpy(float) for name in ("difference", "low", "high"))
     ax.hlines(rows, np.where(np.isfinite(low), low, values), np.where(np.isfinite(high), high, values),

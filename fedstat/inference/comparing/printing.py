@@ -13,6 +13,7 @@ import pandas as pd
 from fedstat._files import atomic_file
 from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
+from fedstat.inference.comparing.learning import STILL_LEARNING
 from fedstat.inference.comparing.tables import Table, differences_table, joined, limits, percent, summary_table
 from fedstat.inference.formatting import listed
 from fedstat.inference.reading.scores import better
@@ -222,6 +223,7 @@ def _marks(comparison: Compared) -> tuple[dict[str, str], str]:
     marks |= {label: r"\underline{{{}}}" for label, outcome in others.items() if outcome == "equivalent"}
     marks |= {label: r"{}$^{{\dagger}}$" for label, outcome in others.items() if outcome == "undecided"}
     marks |= {label: r"{}$^{{\ddagger}}$" for label, outcome in others.items() if outcome == "no spread"}
+    marks |= {label: r"{}$^{{\ast}}$" for label, outcome in others.items() if outcome == STILL_LEARNING}
     words = [bold]
     found = set(others.values())
     if comparison.margin is not None:
@@ -230,6 +232,8 @@ def _marks(comparison: Compared) -> tuple[dict[str, str], str]:
         words.append("†: not told apart from the best")
     if "no spread" in found:
         words.append("‡: no spread over seeds, and no test against the best")
+    if STILL_LEARNING in found:
+        words.append("*: not judged against the best, since one of the two is still learning")
     return marks, "; ".join(words) + "."
 
 

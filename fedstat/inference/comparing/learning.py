@@ -1,0 +1,112 @@
+"""Say which methods are still learning: a difference to them tells when they were stopped, not which is better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedstat.inference.formatting import interval, listed
+from fedstat.inference.intervals.paired import mean_interval
+from fedstat.inference.reading.scores import Scores, better
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The outcome of a pair that is not judged.
+STILL_LEARNING = "still learning"
+#: The share of the rounds, the last ones, over which a curve must be level.
+LAST = 0.2
+
+
+def still_learning(scores: Scores, share: Scores | None, level: float, aim: float | None) -> dict[str, str]:
+    """Return why methods are not trained enough to be judged; those that are, are left out.
+
+    A method is still learning if one of this holds.
+
+    - Its metric still improves: over the last fifth of the rounds it gains more than `aim`, and its gain is shown, by a
+      t interval over seeds, all methods together at `level`. The gain is the least-squares slope of the mean over
+      clients, times the length of that fifth. This is asked of methods with two evaluated rounds or more in it, and
+      two seeds or more.
+    - Its accuracy is one of clients' own models, and in mean not above the share of each client's most frequent class,
+      where that is known.
+
+    Parameters
+    ----------
+    scores, share : Scores
+        What is compared, and beside accuracies the share of each client's most frequent class.
+    level : float
+        Confidence level.
+    aim : float or None
+        The largest gain that counts as none; None if there is none.
+
+    Returns
+    -------
+    dict of str to str
+        By method, such as "accuracy still rises: by 3.1 points [2.0, 4.2] over the last fifth of the rounds".
+    """
+    gains = late_gain(scores.curves, scores.rounds)
+    each = 1 - (1 - level) / len(scores.methods)
+    factor, unit = (100, " points") if scores.of_shares else (1, "")
+    own = None if share is None else share.by_seed()
+    found = {}
+    for m, label in enumerate(scores.methods):
+        gain = better(scores.metric) * gains[m, np.isfinite(gains[m])]
+        if own is not None and scores.models[m] == "personal":
+            reached, usual = (100 * float(np.nanmean(of)) for of in (scores.by_seed()[m], own[m]))
+            if reached <= usual:
+                found[label] = f"accuracy {reached:.1f}%, each client's most frequent class {usual:.1f}%"
+        rise = None if aim is None else rising(gain, each, aim)
+        if rise:
+            mean, low, high = rise
+            verb = "rises" if better(scores.metric) > 0 else "falls"
+            size, _, limits = interval((factor * mean, factor * low, factor * high), 1 if unit else 3).partition(" ")
+            found[label] = f"{scores.metric} still {verb}: by {size}{unit} {limits} over the last fifth of the rounds"
+    return found
+
+
+def rising(gain: ArrayLike, level: float, aim: float) -> tuple[float, float, float] | None:
+    """Return the mean gain of the seeds with its limits if it is shown and exceeds `aim`; else None."""
+    gain = np.asarray(gain, float)
+    if len(gain) < 2 or not gain.std():
+        return None
+    mean, low, high = mean_interval(gain, level)
+    return (mean, low, high) if low > 0 and mean > aim else None
+
+
+def late_gain(curves: np.ndarray, rounds: np.ndarray) -> np.ndarray:
+    """Return the change over the last fifth of the rounds by a least-squares line, for each curve.
+
+    Parameters
+    ----------
+    curves : ndarray, shape (..., T)
+        Means over clients after each evaluated round.
+    rounds : ndarray of int, shape (T,)
+        Evaluated rounds; 0 is the state before training.
+
+    Returns
+    -------
+    ndarray, shape (...)
+        NaN where a value is missing, or where fewer than two rounds were evaluated.
+    """
+    length = LAST * max(rounds, default=0)
+    late = (rounds > rounds[-1:] - length).nonzero()[0] if len(rounds) else np.array([], int)
+    if len(late) < 2:
+        return np.full(np.shape(curves)[:-1], np.nan)
+    x = rounds[late] - rounds[late].mean()
+    return length * (curves[..., late] @ x) / (x @ x)
+
+
+def judged(differences: pd.DataFrame, learning: Mapping[str, str]) -> pd.Series:
+    """Tell of which pairs neither method is still learning."""
+    return ~differences[["method", "against"]].isin(list(learning)).any(axis=1)
+
+
+def learning_sentence(learning: Mapping[str, str]) -> tuple[str, ...]:
+    """Say which methods are not judged, and why."""
+    if not learning:
+        return ()
+    each = listed(f"{label} ({why})" for label, why in learning.items())
+    return (f"Not judged, since still learning: {each}. Run longer, or tune for these rounds.",)

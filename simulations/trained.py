@@ -1,0 +1,59 @@
+"""Which arms of a study have learnt enough for their differences to be judged.
+
+The rule is that of `fedstat.compare`. Beside it a model that all clients share must exceed chance by a stated margin:
+it cannot know which class a client holds most of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pandas as pd
+
+from fedstat.inference import number
+from fedstat.inference.comparing.learning import rising
+
+#: By how much a model that all clients share must exceed chance, points.
+ABOVE_CHANCE = 10.0
+#: Why arms are not trained enough, by setting and arm.
+Untrained = Mapping[str, Mapping[str, str]]
+
+
+def untrained(
+    accuracy: pd.DataFrame,
+    share: pd.DataFrame,
+    *,
+    of_all: Collection[str] = (),
+    chance: float = np.nan,
+    gain: pd.DataFrame | None = None,
+    margin: float = 1.0,
+) -> dict[str, str]:
+    """Return why arms are not trained enough; arms that are, and those without a value, are left out.
+
+    Parameters
+    ----------
+    accuracy, share : DataFrame
+        Accuracy, and the share of each client's most frequent class: one row per seed, one column per arm, in per cent.
+        Nothing is held against a share that is not known.
+    of_all : collection of str
+        Arms with one model for all clients.
+    chance : float
+        What guessing reaches, per cent; none of `of_all` is held against it if it is not known.
+    gain : DataFrame, optional
+        The change of accuracy over the last fifth of the rounds, points.
+    margin : float
+        The largest gain that counts as none, points.
+    """
+    found = {}
+    for arm in accuracy:
+        reached = float(accuracy[arm].mean())
+        usual = float(share[arm].mean()) if arm in share else np.nan
+        if arm in of_all and reached < chance + ABOVE_CHANCE:
+            found[arm] = f"accuracy {number(reached)}%, chance {number(chance)}%"
+        elif arm not in of_all and reached <= usual:
+            found[arm] = f"accuracy {number(reached)}%, most frequent class {number(usual)}%"
+        rise = None if gain is None or arm not in gain else rising(gain[arm].dropna(), 1 - 0.05 / gain.shape[1], margin)
+        if rise:
+            found[arm] = f"accuracy still rises by {number(rise[0], 2)} points over the last fifth of the rounds"
+    return found
