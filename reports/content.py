@@ -221,12 +221,11 @@ def proof(study: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answers(beside: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Add up the three answers of one or several comparisons with printed values; None if there is none."""
+    """Add up the two answers of one or several comparisons with printed values; None if there is none."""
     if not beside:
         return None
     controls = sorted({record["control"] for record in beside})
     return {
-        "value": {key: sum(record[name] for record in beside) for key, name in (("same", "value"), ("of", "of"))},
         **{name: {key: sum(r[name][key] for r in beside) for key in beside[0][name]} for name in ("order", "sign")},
         "control": " or ".join(controls),
     }

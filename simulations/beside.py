@@ -1,4 +1,4 @@
-"""Our numbers beside a paper's: whether they agree, by three answers, as records for chapters."""
+"""Our numbers beside a paper's: whether they agree, as records for chapters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pandas as pd
 
 from fedstat.inference import agrees, interval
 from fedstat.inference.intervals.paired import spreads
+from fedstat.inference.printed_values import answer_of
 from simulations.effects import Effect
 from simulations.estimates import missing, reason, undefined
 from simulations.showing import NONE, fixed
@@ -24,8 +25,11 @@ def beside_printed(
     difference: Callable[[str, str], Effect] | None = None,
     digits: int = 1,
     level: float = 0.95,
+    within: tuple[float, float] = (0.0, 100.0),
 ) -> dict[str, Any]:
-    """Return a paper's values beside ours, and the three answers: value, order, sign of the difference to `control`.
+    """Return a paper's values beside ours, and two answers: order, and sign of the difference to `control`.
+
+    How many values agree is not counted: network, rounds or data are not the paper's.
 
     Parameters
     ----------
@@ -41,16 +45,18 @@ def beside_printed(
         Decimals of the values.
     level : float
         Of the intervals.
+    within : (float, float)
+        The range of the values; by default that of per cent.
 
     Returns
     -------
     dict
-        ``rows`` (method, printed, ours with its prediction interval, inside), ``value`` and ``of`` (how many printed
-        values lie inside), and for ``order`` and ``sign`` a record of counts: same, opposite, unresolved, equal.
+        ``rows`` (method, printed, ours with its prediction interval, inside: "yes", "no" or "too wide to say"), and
+        for ``order`` and ``sign`` a record of counts: same, opposite, unresolved, equal.
     """
     known = [name for name in printed.index if not _unfit(ours[name])]
     judged = len(known) > 1 and control in known
-    found = agrees(printed.loc[known], ours, control=control, level=level) if judged else None
+    found = agrees(printed.loc[known], ours, control=control, level=level, within=within) if judged else None
     answers: dict[str, list[str]] = {"order": [], "sign": []}
     if found and difference:
         with_control = [(name, control) for name in known if name != control]
@@ -64,14 +70,12 @@ def beside_printed(
         if found and name in known:
             mine = found.values.loc[name]
             row["ours"] = interval((mine["ours"], mine["low"], mine["high"]), digits)
-            row["inside"] = "yes" if mine["inside"] else "no"
+            row["inside"] = answer_of(mine)
         rows.append(row)
     return {
         "rows": rows,
         "control": control,
         "seeds": len(ours),
-        "value": sum(row["inside"] == "yes" for row in rows),
-        "of": sum(row["inside"] != NONE for row in rows),
         "order": _counts(answers["order"]),
         "sign": _counts(answers["sign"]),
     }

@@ -25,7 +25,8 @@ class Agreement:
     ----------
     values : DataFrame
         One row per method: the printed value and its seeds, our mean, the limits ``low`` and ``high`` of the prediction
-        interval, and whether the printed value lies ``inside`` it.
+        interval, whether the printed value lies ``inside`` it, and whether the interval ``tells`` anything: one that
+        holds all printed values is too wide to say.
     order : DataFrame
         One row per pair of methods, (a, b): the printed difference a - b, ours with simultaneous limits over all
         pairs, and the answer.
@@ -59,8 +60,8 @@ class Agreement:
 
     @property
     def value(self) -> bool:
-        """Tell whether every printed value lies inside its prediction interval."""
-        return bool(self.values["inside"].all())
+        """Tell whether every printed value lies inside its prediction interval, and none of these is too wide."""
+        return bool((self.values["inside"] & self.values["tells"]).all())
 
     @property
     def same_order(self) -> Answer:
@@ -75,14 +76,17 @@ class Agreement:
         return _joint(self.signs)
 
     def __str__(self) -> str:
-        rows, count = self.values, int(self.values["inside"].sum())
-        chance = (1 - self.level) * len(rows)
-        shown = rows.assign(inside=["yes" if v else "no" for v in rows["inside"]])
+        rows = self.values
+        told = rows[rows["tells"]]
+        count, chance, wide = int(told["inside"].sum()), (1 - self.level) * len(told), len(rows) - len(told)
+        shown = rows.assign(inside=[answer_of(row) for _, row in rows.iterrows()]).drop(columns="tells")
         lines = [
             shown.to_string(float_format="%.4g", na_rep="–"),
             "",
-            f"values: {count} of {len(rows)} printed values lie inside our {100 * self.level:.4g}% prediction "
-            f"intervals for a mean of as many seeds as the paper used; about {chance:.2g} would lie outside by chance",
+            f"values: {count} of {len(told)} printed values lie inside our {100 * self.level:.4g}% prediction "
+            f"intervals for a mean of as many seeds as the paper used; about {chance:.2g} would lie outside by chance"
+            + f"; {wide} more intervals hold all printed values and are too wide to say"
+            * bool(wide),
             f"order: {_told(self.order)}",
         ]
         if self.control is not None:
@@ -90,13 +94,26 @@ class Agreement:
         return "\n".join(lines)
 
 
-def agrees(printed: pd.DataFrame, ours: pd.DataFrame, *, control: str | None = None, level: float = 0.95) -> Agreement:
+def answer_of(row: pd.Series) -> str:
+    """Say of a row of `Agreement.values` whether the printed value lies inside: "yes", "no" or "too wide to say"."""
+    return "too wide to say" if not row["tells"] else "yes" if row["inside"] else "no"
+
+
+def agrees(
+    printed: pd.DataFrame,
+    ours: pd.DataFrame,
+    *,
+    control: str | None = None,
+    level: float = 0.95,
+    within: tuple[float, float] = (-np.inf, np.inf),
+) -> Agreement:
     """Compare a paper's printed values with our runs: value, order of the methods, sign of the differences.
 
     **Value**: is the printed value inside our prediction interval for a mean of as many seeds as the paper used? With n
     seeds here and m there the interval is ``mean ± t s sqrt(1/n + 1/m)``, t with n - 1 degrees of freedom; with a
     printed standard deviation S over seeds it is ``mean ± t sqrt(s^2/n + S^2/m)``, t with Welch's degrees. One interval
-    per method, not adjusted for their number. **Order**: does each pair of methods differ in the printed direction?
+    per method, not adjusted for their number; one that holds all printed values is too wide to say. **Order**: does
+    each pair of methods differ in the printed direction?
     **Sign**: does each method differ from the control as printed? A direction of ours counts only if our paired
     interval excludes zero, simultaneously over all pairs or all methods (Bonferroni).
 
@@ -111,6 +128,8 @@ def agrees(printed: pd.DataFrame, ours: pd.DataFrame, *, control: str | None = N
         Method that the others are compared with for the third answer.
     level : float
         In (0, 1).
+    within : (float, float)
+        The range of the values, such as (0, 1) for shares, at which prediction intervals are cut off.
 
     Raises
     ------
@@ -143,7 +162,9 @@ def agrees(printed: pd.DataFrame, ours: pd.DataFrame, *, control: str | None = N
     values = pd.DataFrame.from_dict(rows, orient="index", columns=["ours", "low", "high"])
     values.insert(0, "printed", value)
     values.insert(1, "seeds", printed["seeds"].astype(int))
+    values["low"], values["high"] = values["low"].clip(*within), values["high"].clip(*within)
     values["inside"] = (values["low"] <= values["printed"]) & (values["printed"] <= values["high"])
+    values["tells"] = (values["low"] > value.min()) | (values["high"] < value.max()) | (value.min() == value.max())
     order = _directions(table, value, list(combinations(methods, 2)), level)
     signs = _directions(table, value, [(name, control) for name in methods if name != control and control], level)
     return Agreement(values, order, signs, control, level, len(table))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -125,6 +126,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
             ours[list(table.index)],
             control=CONTROL,
             digits=2,
+            within=(0.0, math.inf),
             difference=lambda a, b: known["processor", "", a, b],
         ),
         "row": str(tables["times"]["printed"].iloc[0]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -138,7 +139,7 @@ def _beside(some: pd.DataFrame, column: str, how: How) -> dict[str, Any]:
     wide = by_seed(some[some["attack"] == "guessing"], "printed", how).droplevel("attack", axis=1)
     theirs = {row["method"]: float(row[column]) for row in printed("feddecomp", "table_7")}
     table = pd.DataFrame({"value": [theirs[arm.split()[0]] for arm in ARMS], "seeds": 1}, index=list(ARMS))
-    return beside_printed(table, wide[list(ARMS)], control="FedAvg", digits=2)
+    return beside_printed(table, wide[list(ARMS)], control="FedAvg", digits=2, within=(0.0, math.inf))
 
 
 def _accuracy(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -209,7 +209,7 @@ def test_the_papers_own_numbers_agree_with_the_paper():
     arms = {arm: value[judged.method_of(arm)] for arm in PRIVATE}
     tables = planted({cell: arms}, spread=1e-3)
     found = judged.agreement(tables, judged.effects(tables), cell, "text")
-    assert (found["value"], found["of"]) == (6, 6)
+    assert {row["inside"] for row in found["rows"]} <= {"yes", "too wide to say"}
     assert found["sign"]["same"] == 5
     assert (found["order"]["same"] >= 14, found["order"]["opposite"]) == (True, 0)  # one pair is .02 points apart
     tables = planted({cell: {arm: -v for arm, v in arms.items()}}, spread=1e-3)
