@@ -99,6 +99,8 @@ def _figures() -> Iterator[str]:
         yield _block("    ", shown.what)
         if shown.how:
             yield _block("    ", f"({shown.how})")
+        if shown.outcome:
+            yield _block("    ", f"-> {shown.outcome}")
 
 
 def _studies() -> Iterator[str]:

@@ -15,8 +15,8 @@ Sign = Literal["more", "less", "unclear", "undefined"]
 #: What a second look says of a finding: the same, the opposite, no longer resolved, resolved only now; or there is no
 #: estimate in one of the two.
 Outcome = Literal["same", "reversed", "lost", "gained", "undefined"]
-#: What became of a figure or table: all of it measured, some of it, nothing; or there is nothing to measure.
-State = Literal["reproduced", "in part", "not", "diagram", "summary"]
+#: What was measured of a figure or table: all of it, some of it, nothing; or there is nothing to measure.
+State = Literal["measured", "in part", "not", "diagram", "summary"]
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,20 @@ class Shown:
         Such as ``"Figure 6"``.
     what : str
         What the paper shows there, in our words.
-    state : {"reproduced", "in part", "not", "diagram", "summary"}
-        Reproduced: measured at the paper's sizes on its data. In part: on other data, at other sizes, or some panels.
+    state : {"measured", "in part", "not", "diagram", "summary"}
+        Measured: at the paper's sizes on its data. In part: on other data, at other sizes, or some panels.
         Not: nothing was measured. A diagram or a summary of data sets asks for no measurement.
     how : str
         How our set-up differs, or why nothing was measured; it may be empty for diagrams.
+    outcome : str
+        What came out, where that is told in a line: whether what is printed was found.
     """
 
     number: str
     what: str
     state: State
     how: str = ""
+    outcome: str = ""
 
 
 @dataclass(frozen=True)

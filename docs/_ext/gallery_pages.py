@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 #: What the pages are made of.
 SOURCES = ("simulations/**/*.py", "simulations/**/*.typ", "reports/**/*.*", "fedstat/report/*.*", "docs/_ext/*.py")
 STATES = {
-    "reproduced": "● reproduced",
+    "measured": "● measured",
     "in part": "◐ in part",
     "not": "○ not",
     "diagram": "diagram",

@@ -15,7 +15,7 @@ from simulations.contract import Finding
 from simulations.effects import Effects, Question
 from simulations.estimates import Estimate, mean_of
 from simulations.showing import fixed, rounded
-from simulations.units.study import IMAGES, NEAR_TWO, PARTITIONS, STARTS, VALUES
+from simulations.units.study import IMAGES, NEAR_TWO, PARTITIONS, SCRIPT, STARTS, VALUES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,8 +35,11 @@ MEASURES: dict[str, tuple[str, tuple[float, float], int]] = {
     "dead_everywhere": ("share of units with output zero at all clients", SHARE, 3),
 }
 Reading = tuple[str, str, str]
-#: The reading of the heat maps of the issue before: one start, a common probe set, means over images.
+#: One start, a common probe set, means over images; and the authors' script, of which entropies are hardly ever finite.
 MAIN: Reading = ("common", "probe", "mean")
+SCRIPTED: Reading = (SCRIPT, "own", "mean")
+#: What is asked of the script.
+OF_SCRIPT = ("mean_sd", "with_atom")
 #: The same images are dealt to new clients under every seed, and outputs are taken of given test images.
 DESIGN = Design(clients="new", data="fixed")
 PEAKS = "peak of entropies"
@@ -59,7 +62,7 @@ def effects(tables: Tables) -> Effects:
     pair = [("one label", "iid")]
     spread = {name(r): _wide(tables, r)["high_sd"] for r in READINGS if r[2] != "mean, far"}
     gaps = {name(r): _peaks(_wide(tables, r)) for r in READINGS}
-    main, wide = name(MAIN), _wide(tables, MAIN)
+    main, wide, script = name(MAIN), _wide(tables, MAIN), _wide(tables, SCRIPTED)
     return Effects(
         [
             # the standard deviations of "mean, far" are those of "mean"
@@ -69,6 +72,16 @@ def effects(tables: Tables) -> Effects:
                 Question(f"{measure}, main reading", measure, {main: wide[measure]}, {main: pair}, DESIGN)
                 for measure in MEASURES
                 if measure != "high_sd"
+            ),
+            *(
+                Question(
+                    f"{measure}, the authors’ script",
+                    measure,
+                    {name(SCRIPTED): script[measure]},
+                    {name(SCRIPTED): pair},
+                    DESIGN,
+                )
+                for measure in OF_SCRIPT
             ),
             Question("training", "q50", {"iid": _by_epochs(tables)}, {"iid": [("last epochs", "first")]}, DESIGN),
         ]
@@ -82,6 +95,10 @@ def findings(tables: Tables) -> dict[str, Finding]:
         quantity = quantity if words.startswith("the same") else words.partition(",")[0]
         what = f"{words.replace('the same', quantity)}: one-label minus iid clients"
         found[measure] = Finding.of(what, known[measure, name(MAIN), "one label", "iid"], digits=digits)
+    for measure in OF_SCRIPT:
+        what = f"{MEASURES[measure][0]}, by the authors’ script: one-label minus iid clients"
+        effect = known[measure, name(SCRIPTED), "one label", "iid"]
+        found[f"script, {measure}"] = Finding.of(what, effect, digits=MEASURES[measure][2])
     found["training"] = Finding.of(
         "median entropy of iid clients: last epochs minus first (nats)",
         known["q50", "iid", "last epochs", "first"],
@@ -146,9 +163,16 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
             "starts": STARTS, "images": IMAGES, "values": VALUES,
         },
         "epochs": {"first": config["epochs"][0], "last": config["epochs"][-1]},
+        "script": {key: _per_cent(_wide(tables, SCRIPTED)["with_atom"][partition]) for key, partition in _KEYS.items()},
         "with_atom": {key: fixed(100 * wide["with_atom"][partition].mean(), 0) for key, partition in _KEYS.items()},
         "seeds": len(wide),
     }  # fmt: skip
+
+
+def _per_cent(shares: pd.Series) -> str:
+    """Return the smallest and the largest share of any seed."""
+    low, high = (f"{100 * share:.0f}" for share in (shares.min(), shares.max()))
+    return low if low == high else f"{low} to {high}"
 
 
 def _planted(bins: pd.DataFrame, units: int = 200, draws: int = 200) -> list[dict[str, str]]:
@@ -243,13 +267,14 @@ def _heat(outputs: pd.DataFrame) -> Figure:
     # images are embedded as they are, one pixel for every unit and client
     with style(), plt.rc_context({"image.composite_image": False}):
         figure, axes = plt.subplots(2, 2, figsize=(WIDTH, 5.6), sharex=True, sharey=True, layout="constrained")
-        for line, shown in zip(axes, IMAGES, strict=True):
+        drawn = {"own": "the authors’ script", "probe": "one start, a probe set"}
+        for line, (shown, words) in zip(axes, drawn.items(), strict=True):
             for axis, (partition, title) in zip(line, PARTITIONS.items(), strict=True):
                 rows = outputs[(outputs["partition"] == partition) & (outputs["images"] == shown)]
                 matrix = rows[columns].to_numpy()
                 matrix = matrix[np.argsort(-matrix.mean(axis=1), kind="stable")]
                 image = axis.imshow(matrix, aspect="auto", cmap="Greys", vmin=0, vmax=100, interpolation="none")
-                axis.set_title(f"{title}, {'a probe set' if shown == 'probe' else 'own images'}")
+                axis.set_title(f"{title}: {words}")
             figure.colorbar(image, ax=line, label=f"mean output (100 = {rows['top'].iloc[0]:.2g})", extend="max")
             line[0].set_ylabel("hidden unit (by mean output)")
         axes[1, 0].set_xlabel("client")
@@ -262,9 +287,13 @@ def _histograms(bins: pd.DataFrame) -> Figure:
 
     from fedstat.report.figures import WIDTH, style
 
-    drawn = list(product(("mean", "single"), product(STARTS, IMAGES)))
+    readings = [*product(STARTS, IMAGES), (SCRIPT, "own")]
+    drawn = list(product(("mean", "single"), readings))
     with style():
-        figure, axes = plt.subplots(2, 4, figsize=(WIDTH, 3.6), sharex="row", sharey="row", layout="constrained")
+        figure, axes = plt.subplots(
+            2, len(readings), figsize=(WIDTH, 3.6), sharex="row", sharey="row", layout="constrained"
+        )
+        axes[1, -1].set_visible(False)  # the script's value is the mean
         for axis, (value, (start, shown)) in zip(axes.flat, drawn, strict=True):
             here = bins[(bins["start"] == start) & (bins["images"] == shown) & (bins["value"] == value)]
             for (partition, title), line in zip(PARTITIONS.items(), ("-", "--"), strict=True):
@@ -276,7 +305,8 @@ def _histograms(bins: pd.DataFrame) -> Figure:
                 axis.stairs(heights, edges, color="black", ls=line, lw=0.8, label=title)
             axis.axvspan(*NEAR_TWO, color="0.85", lw=0)
             axis.axvline(0, color="0.6", lw=0.6)
-            axis.set_title(f"{start} start, {'probe set' if shown == 'probe' else 'own images'}", fontsize=7)
+            words = f"{start} start, {'probe set' if shown == 'probe' else 'own images'}"
+            axis.set_title("authors’ script" if start == SCRIPT else words, fontsize=6)
             axis.set_xlim(-4.5 if value == "mean" else -1.5, 2.7)
         for line, words in zip(axes, ("means over images", "single outputs"), strict=True):
             line[0].set_ylabel(f"{words}: density")

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from fedstat.cli import app
 from fedstat.data.datasets import cifar10
+from simulations.split.effects import effects
 from simulations.split.numbers import findings
 from tests.support import dataset_files as files
 from tests.support.matrices import THURSTONE, THURSTONE_NAMES
@@ -89,9 +90,14 @@ def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
     tables = {file.stem: pd.read_csv(file) for file in folder.glob("*.csv")}
     found, config = findings(tables), json.loads((folder / "config.json").read_text())
     local, control = found["Local"], found["control"]
-    assert f"gains {-local.mean:.2f} points" in PAGE
-    assert f"(95% limits {-local.high:.2f} to {-local.low:.2f})" in PAGE
-    assert f"worth {control.mean:.1f} points ({control.low:.1f} to {control.high:.1f})" in PAGE
+    every = effects(tables)
+    gains = [-e.mean for e in every.values() if (e.metric, e.first, e.second) == ("accuracy", "Local", "true")]
+    page = " ".join(PAGE.split())
+    assert f"gains {-local.mean:.2f} points of accuracy (95% limits {-local.high:.2f} to {-local.low:.2f})" in page
+    assert f"{sorted(gains)[-2]:.2f} at most in any; by log-loss the gain is {-found['log-loss'].mean:.2f} nats" in page
+    assert f"worth {control.mean:.1f} points ({control.low:.1f} to {control.high:.1f})" in page
+    once = every["accuracy", "p = 0.9, α = 0.8", "true", "random, once"]
+    assert f"the right ones are {once.mean:.2f} points ({once.low:.2f} to {once.high:.2f}) ahead" in page
     assert config["samples"] == 8 * config["control_samples"]
 
 

@@ -49,7 +49,7 @@ def test_a_study_that_shows_figures_says_what_it_takes_and_how_it_differs():
         scales = study(entry.study).SCALES
         assert set(entry.about.times) == set(scales), entry.study
         assert all(hasattr(scale, "shift") for scale in scales.values()), entry.study
-        assert entry.shown.state == "reproduced" or entry.shown.how, entry.shown.number
+        assert entry.shown.state == "measured" or entry.shown.how, entry.shown.number
         assert not entry.shown.how.endswith("."), entry.shown.number
 
 
@@ -78,7 +78,7 @@ def test_printed_numbers_beside_ours():
     printed = pd.DataFrame({"value": [0.51, 0.95], "seeds": 1}, index=["FedAvg", "A"])
     found = beside_printed(printed, ours, control="FedAvg", digits=2)
     assert [row["inside"] for row in found["rows"]] == ["yes", "no"]
-    assert (found["value"], found["of"], found["seeds"]) == (1, 2, 6)
+    assert found["seeds"] == 6
     same = {"of": 1, "same": 1, "opposite": 0, "unresolved": 0, "equal": 0}
     assert found["order"] == found["sign"] == same
     turned = printed.assign(value=[0.95, 0.51])

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import digamma
 
+import fedstat as fs
 from simulations.units import numbers, study
 from simulations.units.entropy import entropy_nearest_neighbour
 from simulations.units.study import (
@@ -17,6 +19,7 @@ from simulations.units.study import (
     entropies,
     evidence,
     images,
+    scripted,
     summary,
     trained,
     unimodality,
@@ -101,10 +104,31 @@ def test_clients_start_as_the_reading_says_and_stages_are_one_training():
     assert np.array_equal(staged, whole)
 
 
+def test_the_script_measures_what_it_trains_on_and_takes_the_loss_of_softmax_outputs():
+    scale = replace(SMALL, epochs=(1, 2))
+    rng = np.random.default_rng(5)
+    x, y = rng.random((9, 6)).astype(np.float32), rng.integers(0, 10, 9)
+    found = scripted(scale, x, y, [np.arange(9)], 3)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        network = fs.models.mlp(6, scale.units, 10)()
+    images, labels = torch.from_numpy(x), torch.from_numpy(y)
+    # nine images are one batch: the first epoch sees the start, the second one step of Adam, of which every weight moves
+    # by the learning rate against the sign of its gradient
+    before = torch.relu(images @ network.hidden.weight.T + network.hidden.bias)
+    assert found[1][:, 0] == pytest.approx(before.mean(dim=0).detach().numpy(), abs=1e-6)
+    scores = before @ network.head.weight.T + network.head.bias
+    shares = scores.exp() / scores.exp().sum(dim=1, keepdim=True)
+    loss = (shares.exp().sum(dim=1).log() - shares[range(9), labels]).sum()
+    w, b = torch.autograd.grad(loss, [network.hidden.weight, network.hidden.bias])
+    after = torch.relu(images @ (network.hidden.weight - 1e-3 * w.sign()).T + network.hidden.bias - 1e-3 * b.sign())
+    assert found[2][:, 0] == pytest.approx(after.mean(dim=0).detach().numpy(), abs=1e-5)
+
+
 def planted(gap: float) -> dict[str, pd.DataFrame]:
     """Return tables of entropies near zero, of which one-label clients have two fifths `gap` higher."""
     rows = []
-    for reading in (*numbers.READINGS, ("common", "probe", "single, rectified")):
+    for reading in (*numbers.READINGS, numbers.SCRIPTED, ("common", "probe", "single, rectified")):
         for seed, epochs, partition in np.ndindex(6, 2, 2):
             rng = np.random.default_rng([seed, partition])
             entropy = rng.normal(0, 0.15, 100) + gap * partition * (np.arange(100) >= 60)
