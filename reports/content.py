@@ -21,6 +21,7 @@ from reports.claims import entries
 from simulations import catalogue
 from simulations.captions import alone, plain
 from simulations.contract import Finding, second_look
+from simulations.effects import Effects
 from simulations.studies import chapter, draw, effects, record, tell
 from theory_checks import COMMITTED
 
@@ -188,7 +189,32 @@ def _study(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> Told:
     found = record(name, numbers, findings, pictures)
     alone(found, pictures, "<message>")
     found |= {"committed": source == committed, "second": second, "fresh": asdict(fresh)}
-    return found, {f"{name}.typ": chapter(name), **pictures}, effects(name, tables).table()
+    every = effects(name, tables)
+    return (
+        found | {"trained": trained(every), "has_effects": len(every) > 0},
+        {f"{name}.typ": chapter(name), **pictures},
+        every.table(),
+    )
+
+
+def trained(found: Effects) -> dict[str, Any] | None:
+    """Return which arms of a study are not trained enough to be judged; None where a study does not ask.
+
+    Returns
+    -------
+    dict
+        ``of`` and ``left``, how many differences there are and how many are not judged, and ``settings``, a record for
+        each that has such arms: its name and ``arms``, each with the reason.
+    """
+    if found.untrained is None:
+        return None
+    asked = {setting for _, setting, *_ in found}
+    settings = [
+        {"setting": setting, "arms": [{"arm": arm, "why": why} for arm, why in arms.items()]}
+        for setting, arms in found.untrained.items()
+        if arms and setting in asked
+    ]
+    return {"of": len(found), "left": sum(e.unjudged is not None for e in found.values()), "settings": settings}
 
 
 def proof(study: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:

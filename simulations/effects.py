@@ -153,7 +153,13 @@ class Effects(Mapping[Key, Effect]):
     questions : iterable of Question
         What is asked.
     untrained : mapping of str to mapping of str to str
-        Why arms are not trained enough to be judged, by setting and arm: their differences are undefined.
+        Why arms are not trained enough to be judged, by setting and arm: their differences are undefined. None where a
+        study does not ask.
+
+    Attributes
+    ----------
+    untrained
+        As given.
 
     Raises
     ------
@@ -163,6 +169,7 @@ class Effects(Mapping[Key, Effect]):
 
     def __init__(self, questions: Iterable[Question], untrained: Untrained | None = None) -> None:
         self._found: dict[Key, Effect] = {}
+        self.untrained = untrained
         for question in questions:
             for effect in _answers(question):
                 effect = _judged(effect, (untrained or {}).get(effect.setting, {}))

@@ -113,8 +113,8 @@ def test_the_script_measures_what_it_trains_on_and_takes_the_loss_of_softmax_out
         torch.manual_seed(3)
         network = fs.models.mlp(6, scale.units, 10)()
     images, labels = torch.from_numpy(x), torch.from_numpy(y)
-    # nine images are one batch: the first epoch sees the start, the second one step of Adam, of which every weight moves
-    # by the learning rate against the sign of its gradient
+    # nine images are one batch: the first epoch sees the start, the second one step of Adam, by which a weight moves by
+    # the learning rate, against the sign of its gradient
     before = torch.relu(images @ network.hidden.weight.T + network.hidden.bias)
     assert found[1][:, 0] == pytest.approx(before.mean(dim=0).detach().numpy(), abs=1e-6)
     scores = before @ network.head.weight.T + network.head.bias
