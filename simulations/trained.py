@@ -35,25 +35,31 @@ def untrained(
     ----------
     accuracy, share : DataFrame
         Accuracy, and the share of each client's most frequent class: one row per seed, one column per arm, in per cent.
-        Nothing is held against a share that is not known.
+        Without any share nothing is held against it.
     of_all : collection of str
         Arms with one model for all clients.
     chance : float
         What guessing reaches, per cent; none of `of_all` is held against it if it is not known.
     gain : DataFrame, optional
-        The change of accuracy over the last fifth of the rounds, points.
+        The change of accuracy over the last fifth of the rounds, points; infinite where a curve has gaps.
     margin : float
         The largest gain that counts as none, points.
     """
     found = {}
     for arm in accuracy:
-        reached = float(accuracy[arm].mean())
-        usual = float(share[arm].mean()) if arm in share else np.nan
-        if arm in of_all and reached < chance + ABOVE_CHANCE:
-            found[arm] = f"accuracy {number(reached)}%, chance {number(chance)}%"
-        elif arm not in of_all and reached <= usual:
+        ran = accuracy[arm].dropna()
+        reached = float(ran.mean())
+        usual = float(share[arm].reindex(ran.index).mean(skipna=False)) if arm in share else np.nan
+        if arm in of_all:
+            if reached < chance + ABOVE_CHANCE:
+                found[arm] = f"accuracy {number(reached)}%, chance {number(chance)}%"
+        elif len(share.columns) and not np.isfinite(usual):
+            found[arm] = "share of the most frequent class not known"
+        elif reached <= usual:
             found[arm] = f"accuracy {number(reached)}%, most frequent class {number(usual)}%"
-        rise = None if gain is None or arm not in gain else rising(gain[arm].dropna(), 1 - 0.05 / gain.shape[1], margin)
-        if rise:
+        late = [] if gain is None or arm not in gain else gain[arm].dropna()
+        if not np.isfinite(late).all():
+            found[arm] = "curve not known"
+        elif rise := rising(late, 1 - 0.05 / len(accuracy.columns), margin):
             found[arm] = f"accuracy still rises by {number(rise[0], 2)} points over the last fifth of the rounds"
     return found

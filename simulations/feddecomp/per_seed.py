@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
@@ -115,11 +117,17 @@ def by_seed(
 
 
 def late_gains(tables: Tables, layout: Layout, dirichlet: float, train: int) -> pd.DataFrame:
-    """Return the change of accuracy over the last fifth of the rounds, points, by seed and arm; NaN without curves."""
+    """Return the change of accuracy over the last fifth of the rounds, points, by seed and arm.
+
+    Infinite where a curve has gaps; nothing where less than two of these rounds were evaluated.
+    """
     rows = tables["curves"]
     rows = rows[(rows["world"] == layout.world) & (rows["dirichlet"] == dirichlet) & (rows["train"] == train)]
     wide = rows.pivot(index=["seed", "arm"], columns="round", values="accuracy")
-    gains = pd.Series(100 * late_gain(wide.to_numpy(float), wide.columns.to_numpy(int)), wide.index)
+    rounds = wide.columns.to_numpy(int)
+    if not np.isfinite(late_gain(np.zeros(len(rounds)), rounds)):
+        return pd.DataFrame()
+    gains = pd.Series(100 * late_gain(wide.to_numpy(float), rounds), wide.index).fillna(math.inf)
     return gains.unstack("arm")
 
 

@@ -159,7 +159,7 @@ def smoke(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_a_chapter_stands_whatever_is_missing(smoke: tuple[str, Tables, dict], tmp_path: Path) -> None:
     study, tables, config = smoke
 
-    @settings(max_examples=8, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: DataObject) -> None:
         missing = data.draw(holes(study, tables))
@@ -180,7 +180,9 @@ def test_what_rests_on_a_missing_value_is_undefined(smoke: tuple[str, Tables, di
         _, numbers, findings = tell(study, tmp_path / "told")
         return printed(numbers), findings
 
-    @settings(max_examples=8, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    before, first = told(tables)
+
+    @settings(max_examples=5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: DataObject) -> None:
         name, column = data.draw(st.sampled_from(values_of(study, tables)))
@@ -190,7 +192,7 @@ def test_what_rests_on_a_missing_value_is_undefined(smoke: tuple[str, Tables, di
             table = tables[name].copy()
             table.loc[table.index[row], column] = value
             variants.append(told({**tables, name: table}))
-        (before, first), (moved, second), (after, third) = told(tables), *variants
+        (moved, second), (after, third) = variants
         where = f"{name}.{column} in row {row}"
         for key in first.keys() & second.keys() & third.keys():
             if first[key].mean != second[key].mean:
