@@ -53,7 +53,7 @@ ABOUT = About(
     times={
         "smoke": "half a minute",
         "quick": "under a minute on two cores, on MNIST where it is present and else on scikit-learn's digits",
-        "paper": "five minutes on one core, and needs MNIST",
+        "paper": "seven minutes on one core, and needs MNIST",
     },
 )
 LAYER, HEAD = "hidden", "head"
