@@ -50,12 +50,14 @@ def still_learning(scores: Scores, share: Scores | None, level: float, aim: floa
     gains = late_gain(scores.curves, scores.rounds)
     each = 1 - (1 - level) / len(scores.methods)
     factor, unit = (100, " points") if scores.of_shares else (1, "")
+    values = scores.by_seed()
     own = None if share is None else share.by_seed()
     found = {}
     for m, label in enumerate(scores.methods):
         gain = better(scores.metric) * gains[m, np.isfinite(gains[m])]
-        if own is not None and scores.models[m] == "personal":
-            reached, usual = (100 * float(np.nanmean(of)) for of in (scores.by_seed()[m], own[m]))
+        known = np.isfinite(values[m]) if own is None else np.isfinite(values[m] + own[m])
+        if own is not None and scores.models[m] == "personal" and known.any():
+            reached, usual = (100 * float(of[m, known].mean()) for of in (values, own))
             if reached <= usual:
                 found[label] = f"accuracy {reached:.1f}%, each client's most frequent class {usual:.1f}%"
         rise = None if aim is None else rising(gain, each, aim)
