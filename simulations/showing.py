@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedstat.inference import interval
-from simulations.effects import Effect
+
+if TYPE_CHECKING:
+    from simulations.effects import Effect
 
 #: What stands where there is no number.
 NONE = "–"

@@ -103,7 +103,7 @@ def test_the_papers_cells_build(cell):
     assert np.isinf(every["FedFac code"].tau) if cell.code[1] is None else every["FedFac code"].tau.q == cell.code[1]
 
 
-def planted(gain, seeds=5, clients=20):
+def planted(gain, seeds=5, clients=20, share=0.3):
     """Return tables in which dynamic FedFac is better than a random split by `gain`, and no other arm differs."""
     rng = np.random.default_rng(3)
     ours = cells.ours(20)
@@ -114,7 +114,8 @@ def planted(gain, seeds=5, clients=20):
             for arm in runs.ARMS:
                 value = 0.6 + 0.005 * rng.normal() + (gain if arm == "FedFac dynamic" else 0)
                 for metric in (*runs.METRICS, "weighted_accuracy", "weighted_accuracy, best ten rounds"):
-                    made["accuracy"].append({**where, "arm": arm, "metric": metric, "value": value})
+                    held = share if metric == "majority_share" else value
+                    made["accuracy"].append({**where, "arm": arm, "metric": metric, "value": held})
                 for k, v in enumerate(rng.binomial(50, value, clients) / 50):
                     made["clients"].append({**where, "arm": arm, "client": k, "test": 50, "value": v})
             for arm in runs.CURVES:
@@ -148,6 +149,9 @@ def test_a_planted_gain_is_found_and_its_absence_is_not_called_one():
         half = stats.t.isf(0.025, 4) * d.std() * np.sqrt(1 / 5 + 1 / 3)
         redrawn = found["images redrawn"]
         assert (redrawn.low, redrawn.high) == pytest.approx((d.mean() - half, d.mean() + half))
+    untaught, _ = planted(0.05, share=0.63)
+    told = numbers.findings(untaught)["images FedFac dynamic − FedPer"]
+    assert told.text == "not trained enough: FedPer"
     rates = [{"dataset": "cifar10", "arm": arm, "lr": 1e-3, "chosen": True} for arm in runs.TUNED]
     config = {
         "cells": [asdict(cell) for cell in ours],
