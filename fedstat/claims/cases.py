@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
-from fedstat.claims.evidence import Evidence, Show, Verdict
+from fedstat.claims.evidence import FAVOURABLE, Evidence, Show, Verdict
+from fedstat.claims.mutation import Mutants, total
 
 Case = TypeVar("Case")
 
@@ -89,8 +90,9 @@ class Sides:
     ----------
     case : str
         The case in words.
-    left, right : int, Fraction or Decimal
-        The sides.
+    left, right : int, Fraction or Decimal, or a mapping of names to such numbers
+        The sides; a mapping names the summands of its side, each of which is left out in turn to see whether the check
+        would notice.
     names : tuple of str
         What they are.
 
@@ -109,7 +111,7 @@ class Sides:
     names: tuple[str, str] = ("found", "claimed")
 
     def __str__(self) -> str:
-        left, right = (exact(value) for value in (self.left, self.right))
+        left, right = (exact(total(side)) for side in (self.left, self.right))
         return f"{self.case}: {self.names[0]} {left}, {self.names[1]} {right}"
 
 
@@ -159,14 +161,20 @@ def compared(
     """
     true = {"<=": operator.le, "<": operator.lt, "==": operator.eq}[relation]
     ratios: list[float] = []
+    mutants = Mutants(true, identity=relation == "==")
 
     def holds(case: Sides) -> bool:
-        if case.right > 0:
-            ratios.append(float(Fraction(case.left) / Fraction(case.right)))
-        return bool(true(case.left, case.right))
+        left, right = total(case.left), total(case.right)
+        if right > 0:
+            ratios.append(float(Fraction(left) / Fraction(right)))
+        mutants.meet(case.left, case.right)
+        return bool(true(left, right))
 
     found = enumeration(cases, holds, of=of) if every else sampled(cases, holds, of=of)
-    if found.verdict == "refuted" or relation == "==" or not ratios:
+    if found.verdict not in FAVOURABLE:
+        return found
+    found = replace(found, made=mutants.refuted)
+    if relation == "==" or not ratios:
         return found
     summary = f"{found.summary}; largest ratio of the two sides {max(ratios):.4g}"
     return replace(found, summary=summary, margin=max(ratios))

@@ -1,4 +1,4 @@
-"""A claim: declared once, with its readings, a mutant that its check must refute, and a control that it must pass."""
+"""A claim: declared once, with its readings and conditions, mutants that its check must refute, and controls."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from fedstat.claims.evidence import FAVOURABLE, Evidence, Verdict
+from fedstat.claims.mutation import blind, in_words, sees
 from fedstat.claims.studies import Studies
 
 #: Returns what was found; a check with a parameter is given the tables of studies.
@@ -43,25 +44,26 @@ class ClaimError(ValueError):
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to understand a claim, and the check that judges it so.
+    """A named check: one way to understand a claim, a condition, a mutant or a control.
 
     Attributes
     ----------
     name : str
-        The reading in words.
+        What is checked, in words.
     check : callable
         Returns the evidence.
     natural : bool
-        Whether the authors may have meant it. Where the letter falls, a natural reading that stands saves the claim.
+        Whether the words may mean it; if not, the check tells something beside the verdict.
 
     Examples
     --------
-    >>> from fedstat.claims import Claim, sampled
+    >>> from fedstat.claims import Claim, Sides, compared
     >>> claim = Claim(
     ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
-    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
+    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> reading = claim.readings[0]
     >>> reading.name, reading.natural, reading.check().verdict
     ('n to 99', True, 'holds-on-cases')
@@ -98,8 +100,6 @@ class Claim:
         What goes wrong in the argument, if something does: one or two sentences in plain words.
     corrected : str or None
         Id of the corrected statement, if this one is wrong or conditional.
-    no_mutant : str
-        Why no broken variant exists, if none does.
     nearest : bool
         Whether the first reading is nearest the letter; if not, differing outcomes make the claim ambiguous.
     paper : str
@@ -135,27 +135,30 @@ class Claim:
     assumptions: str = "none"
     flaw: str = ""
     corrected: str | None = None
-    no_mutant: str = ""
     nearest: bool = True
     paper: str = ""
     file: Path | None = field(default=None, init=False)
     readings: list[Reading] = field(default_factory=list, init=False)
+    conditions: list[Reading] = field(default_factory=list, init=False)
     mutants: list[Reading] = field(default_factory=list, init=False)
     controls: list[Reading] = field(default_factory=list, init=False)
 
     def __new__(cls, *args: object, **given: object) -> Claim:
         """Say how checks are added to whoever passes them as arguments."""
-        for name in ("reading", "mutant", "control"):
+        for name in ("reading", "condition", "mutant", "control"):
             if {name, f"{name}s"} & given.keys():
-                reason = "; where none exists, no_mutant= says why" if name == "mutant" else ""
                 raise ClaimError(
-                    f"{name} is no argument of Claim: a check is a function under @NAME.{name}('in words'){reason}."
+                    f"{name} is no argument of Claim: a check is a function under @NAME.{name}('in words')."
                 )
         return super().__new__(cls)
 
     def reading(self, name: str, *, natural: bool = True) -> Callable[[Check], Check]:
-        """Add a reading; the first is nearest the letter, unless `nearest` is False."""
+        """Add what the words may mean; the first reading is nearest the letter, unless `nearest` is False."""
         return _adding(self.readings, name, natural)
+
+    def condition(self, name: str) -> Callable[[Check], Check]:
+        """Add a condition that the authors do not state, with the check of the statement where it is met."""
+        return _adding(self.conditions, name)
 
     def mutant(self, name: str) -> Callable[[Check], Check]:
         """Add a broken variant, named by what was broken, which must come out refuted."""
@@ -168,7 +171,12 @@ class Claim:
     @property
     def trained(self) -> bool:
         """Whether a check reads the tables of studies, which differ from run to run."""
-        return any(_reads(check) for check in (*self.readings, *self.mutants, *self.controls))
+        return any(_reads(check) for check in self.checks)
+
+    @property
+    def checks(self) -> list[Reading]:
+        """All checks."""
+        return [*self.readings, *self.conditions, *self.mutants, *self.controls]
 
     def __repr__(self) -> str:
         return f"<claim {self.id}>"
@@ -198,12 +206,13 @@ class Judgement:
 
     Examples
     --------
-    >>> from fedstat.claims import Claim, judge, sampled
+    >>> from fedstat.claims import Claim, Sides, compared, judge
     >>> claim = Claim(
     ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
-    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
+    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> found = judge(claim)
     >>> found.verdict, list(found.evidence), found.main.cases
     ('holds-on-cases', ['n to 99'], 96)
@@ -211,29 +220,34 @@ class Judgement:
 
     claim: Claim
     evidence: dict[str, Evidence]
+    conditions: dict[str, Evidence]
     mutants: dict[str, Evidence]
     controls: dict[str, Evidence]
 
     @cached_property
-    def condition(self) -> str | None:
-        """The natural reading that saves a claim whose letter falls, if there is one."""
-        first, *others = self.claim.readings
-        if not self.claim.nearest or self.evidence[first.name].verdict != "refuted":
-            return None
-        standing = (r.name for r in others if r.natural and self.evidence[r.name].verdict in FAVOURABLE)
-        return next(standing, None)
+    def verdict(self) -> Verdict:
+        """What becomes of the statement, by its natural readings and, where none stands, by its conditions.
+
+        Where some natural reading stands and another falls it "holds-in-a-reading", or is "ambiguous" if none is
+        nearest the letter. Where none stands it is "refuted" only if all fall; where all do and a condition saves it,
+        it "needs-a-condition". Else it is as the first reading is.
+        """
+        natural = [self.evidence[r.name].verdict for r in self.claim.readings if r.natural]
+        stands, falls = any(v in FAVOURABLE for v in natural), "refuted" in natural
+        if not self.claim.nearest and len(set(natural)) > 1:
+            return "ambiguous"
+        if stands and falls:
+            return "holds-in-a-reading"
+        if set(natural) == {"refuted"} and any(e.verdict in FAVOURABLE for e in self.conditions.values()):
+            return "needs-a-condition"
+        return "undecided" if natural[0] == "refuted" and len(set(natural)) > 1 else natural[0]
 
     @property
-    def verdict(self) -> Verdict:
-        """The verdict of the reading nearest the letter.
-
-        Where that falls and another natural reading stands it is "holds-only-if"; where none is nearest and they
-        differ, "ambiguous".
-        """
-        verdicts = [e.verdict for e in self.evidence.values()]
-        if not self.claim.nearest and len(set(verdicts)) > 1:
-            return "ambiguous"
-        return "holds-only-if" if self.condition else verdicts[0]
+    def saved_by(self) -> str | None:
+        """The reading in which the statement stands, or the condition that it needs, where the verdict names one."""
+        found = {"holds-in-a-reading": self.evidence, "needs-a-condition": self.conditions}.get(self.verdict, {})
+        meant = {r.name for r in (*self.claim.readings, *self.claim.conditions) if r.natural}
+        return next((name for name, e in found.items() if name in meant and e.verdict in FAVOURABLE), None)
 
     @property
     def main(self) -> Evidence:
@@ -242,7 +256,7 @@ class Judgement:
 
 
 def judge(claim: Claim, studies: Studies | None = None, *, with_mutant: bool = True) -> Judgement:
-    """Run the checks of a claim's readings, of its mutants and of its controls.
+    """Run the checks of a claim: its readings and conditions, its mutants and its controls.
 
     Parameters
     ----------
@@ -256,9 +270,10 @@ def judge(claim: Claim, studies: Studies | None = None, *, with_mutant: bool = T
     Raises
     ------
     ClaimError
-        If a check raises; if a mutant is not refuted, or a control does not come out favourable; if the claim is
-        refuted, conditional or ambiguous and has no control: a check that cannot fail proves nothing, nor does one
-        that cannot pass.
+        If a check raises; if a mutant is not refuted, or a control does not come out favourable. A check that cannot
+        fail proves nothing: a claim that stands is refused if it has no mutant of its own and none made from the two
+        sides of its checks is refuted, or if a check has two sides and lets all of these pass. A check that cannot pass
+        proves nothing either: what is refuted needs a control.
 
     Examples
     --------
@@ -280,22 +295,36 @@ def judge(claim: Claim, studies: Studies | None = None, *, with_mutant: bool = T
     if not claim.readings:
         raise _error(claim, "it has no reading; add a check under @NAME.reading('in words')")
     studies = Studies(None) if studies is None else studies
-    found = [_run(claim, "reading", claim.readings, studies)]
+    found = [_run(claim, "reading", claim.readings, studies), _run(claim, "condition", claim.conditions, studies)]
     for what, checks in (("mutant", claim.mutants), ("control", claim.controls)):
         found.append(_run(claim, what, checks, studies) if with_mutant else {})
     judgement = Judgement(claim, *found)
-    if not with_mutant:
-        return judgement
+    if with_mutant:
+        _can_fail_and_pass(judgement)
+    return judgement
+
+
+def _can_fail_and_pass(judgement: Judgement) -> None:
+    claim = judgement.claim
     for name, e in judgement.mutants.items():
         if e.verdict != "refuted":
             raise _error(claim, f"its mutant {name!r} came out {e.verdict}, it must be refuted: {e.summary}")
     for name, e in judgement.controls.items():
         if e.verdict not in FAVOURABLE:
             raise _error(claim, f"its control {name!r} came out {e.verdict}, it must stand: {e.summary}")
-    if judgement.verdict in ("refuted", "holds-only-if", "ambiguous") and not claim.controls:
-        needed = f"add @{claim.id.replace('-', '')}.control(...), a case in which the check must come out favourable"
+    standing = {n: e for n, e in {**judgement.evidence, **judgement.conditions}.items() if e.verdict in FAVOURABLE}
+    for name, e in standing.items():
+        if blind(e.made):
+            raise _error(claim, f"its check {name!r} sees nothing of the statement: {in_words(e.made)}")
+    if standing and not judgement.mutants and not any(sees(e.made) for e in standing.values()):
+        raise _error(
+            claim,
+            "nothing shows that its check can fail; let the check return two sides (compared, search), or add a broken "
+            f"variant that must come out refuted, under @{_name(claim)}.mutant('what was broken')",
+        )
+    if judgement.verdict == "refuted" and not claim.controls:
+        needed = f"add @{_name(claim)}.control(...), a case in which the check must come out favourable"
         raise _error(claim, f"it came out {judgement.verdict} and has no control; {needed}")
-    return judgement
 
 
 def _run(claim: Claim, what: str, checks: Sequence[Reading], studies: Studies) -> dict[str, Evidence]:
@@ -311,6 +340,10 @@ def _run(claim: Claim, what: str, checks: Sequence[Reading], studies: Studies) -
             raise _error(claim, f"its {what} {check.name!r} must return Evidence, it returned {e!r}")
         found[check.name] = e
     return found
+
+
+def _name(claim: Claim) -> str:
+    return claim.id.replace("-", "")
 
 
 def _error(claim: Claim, words: str) -> ClaimError:

@@ -1,4 +1,4 @@
-"""Combine evidence: for a conjunction, for a disjunction, or with and without a condition."""
+"""Combine evidence: for a conjunction, or for a disjunction."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedstat.claims.evidence import FAVOURABLE, Evidence, Verdict
+from fedstat.claims.mutation import joined
 
 #: Plain verdicts, weakest first.
 _ORDER: tuple[Verdict, ...] = ("refuted", "undecided", "supported", "holds-on-cases", "holds")
@@ -20,7 +21,7 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
     Raises
     ------
     ValueError
-        If there are no parts, or one is itself conditional, ambiguous or not checkable.
+        If there are no parts, or one is not checkable.
 
     Examples
     --------
@@ -38,7 +39,9 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
 
     worst = min(parts, key=speaks)
     summary = worst.summary if len(parts) == 1 else f"{_tally(parts)}; {worst.summary}"
-    return replace(worst, summary=summary, cases=sum(e.cases for e in parts))
+    stands = worst.verdict in FAVOURABLE
+    made = joined(e.made for e in parts) if stands else worst.made
+    return replace(worst, summary=summary, cases=sum(e.cases for e in parts), made=made)
 
 
 def both(*parts: Evidence) -> Evidence:
@@ -81,37 +84,6 @@ def any_of(parts: Sequence[Evidence]) -> Evidence:
         summary = "; ".join(part.summary for part in parts)
         return replace(parts[0], summary=summary, cases=sum(part.cases for part in parts))
     return max(parts, key=lambda part: _ORDER.index(part.verdict))
-
-
-def only_if(condition: str, given: Evidence, without: Evidence) -> Evidence:
-    """Judge a statement that may need a condition.
-
-    The verdict is "holds-only-if" if the evidence is favourable with the condition and refutes without it. If it is not
-    favourable with the condition, that is the verdict; otherwise the verdict is that without the condition.
-
-    Parameters
-    ----------
-    condition : str
-        The condition in words.
-    given, without : Evidence
-        What was found where the condition holds, and of the statement as it stands.
-
-    Examples
-    --------
-    >>> from fedstat.claims import only_if, sampled
-    >>> def checked(numbers):
-    ...     return sampled(numbers, lambda n: 2**n >= n**2, of="numbers", show=lambda n: f"n = {n}")
-    >>> found = only_if("n is at least 4", given=checked(range(4, 100)), without=checked(range(100)))
-    >>> found.verdict, found.counterexample
-    ('holds-only-if', 'n = 3')
-    """
-    verdict: Verdict = without.verdict
-    if given.verdict not in FAVOURABLE:
-        verdict = given.verdict
-    elif without.verdict == "refuted":
-        verdict = "holds-only-if"
-    summary = f"needs {condition}: with it, {given.summary}; without it, {without.summary}"
-    return Evidence(verdict, summary, given.cases + without.cases, given.margin, without.counterexample)
 
 
 def _plain(parts: Sequence[Evidence]) -> None:

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Literal
 
 from fedstat.claims.evidence import Evidence, Show
+from fedstat.claims.mutation import Mutants, total
 from fedstat.inference import number
 
 #: Number of cases that every search tries, as `searching` sets it; None leaves it to the check.
@@ -36,7 +37,7 @@ def searching(cases: int | None) -> Iterator[None]:
 
 def search(
     strategy: Any,
-    sides: Callable[[Any], tuple[float, float]],
+    sides: Callable[[Any], tuple[Any, Any]],
     *,
     relation: Literal["<=", "=="] = "<=",
     tolerance: float = 0.0,
@@ -53,7 +54,7 @@ def search(
     strategy : hypothesis strategy
         Draws the cases that the statement quantifies over.
     sides : callable
-        Returns the two sides for a case.
+        Returns the two sides for a case: numbers, or mappings that name a side's summands, as in `Sides`.
     relation : {"<=", "=="}
         The claimed relation of the two sides.
     tolerance : float
@@ -85,6 +86,11 @@ def search(
             return abs(left - right)
         return left / right if right > 0 and max(left, right) > 1e3 * tolerance else 0.0
 
+    def holds(left: float, right: float) -> bool:
+        return (abs(left - right) if relation == "==" else left - right) <= tolerance  # written so that NaN fails
+
+    mutants = Mutants(holds, identity=relation == "==")
+
     @settings(
         max_examples=_CASES.get() or examples,
         derandomize=True,
@@ -94,11 +100,12 @@ def search(
     )
     @given(strategy)
     def attempt(case: Any) -> None:
-        left, right = sides(case)
+        both = sides(case)
+        left, right = map(total, both)
         sharpness.append(sharp(left, right))
         target(min(sharpness[-1], 1e6))
-        gap = abs(left - right) if relation == "==" else left - right
-        if not gap <= tolerance:  # written so that NaN fails
+        mutants.meet(*both)
+        if not holds(left, right):
             failing.append((case, left, right))
             raise _Fails
 
@@ -115,7 +122,7 @@ def search(
         return Evidence("refuted", summary, len(sharpness), sharp(left, right), show(case))
     what = "difference" if relation == "==" else "ratio of the two sides"
     summary = f"no counterexample in {len(sharpness)} cases; largest {what} {max(sharpness):.3g}"
-    return Evidence("holds-on-cases", summary, len(sharpness), max(sharpness))
+    return Evidence("holds-on-cases", summary, len(sharpness), max(sharpness), made=mutants.refuted)
 
 
 @contextmanager

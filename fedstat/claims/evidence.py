@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-#: What evidence says of a statement: it "holds", proven; "holds-on-cases", true of all that were tried; is "supported"
-#: by an interval; "holds-only-if" a condition is added; is "refuted"; "ambiguous", if readings differ and none is
-#: nearest the letter; "undecided" or "not-checkable". ``typing.get_args(Verdict)`` lists them.
+#: What becomes of a statement: it "holds", proven; "holds-on-cases", true of all that were tried; is "supported" by an
+#: interval; "holds-in-a-reading", where some of what the words may mean stands and some falls; "needs-a-condition" that
+#: its authors do not state; is "ambiguous", if readings differ and none is nearest the letter; "refuted"; "undecided"
+#: or "not-checkable". One check finds the first three or the last three. ``typing.get_args(Verdict)`` lists them.
 Verdict = Literal[
     "holds",
     "holds-on-cases",
     "supported",
-    "holds-only-if",
-    "refuted",
+    "holds-in-a-reading",
+    "needs-a-condition",
     "ambiguous",
+    "refuted",
     "undecided",
     "not-checkable",
 ]
@@ -46,6 +48,8 @@ class Evidence:
         The smallest counterexample found, as numbers.
     needed : int or None
         For an undecided interval, how many cases would decide if the estimate stayed.
+    made : mapping of str to bool
+        Of a check that stands and has two sides, the mutants made from them, and whether the cases refute each.
 
     Examples
     --------
@@ -63,6 +67,7 @@ class Evidence:
     margin: float | None = None
     counterexample: str | None = None
     needed: int | None = None
+    made: Mapping[str, bool] = field(default_factory=dict)
 
 
 def missing(what: str) -> Evidence:

@@ -25,8 +25,8 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
     Raises
     ------
     ClaimError
-        If there is no such file, it cannot be run or declares no claim; if a claim lacks a reading, or a mutant and
-        the reason why there is none; if a field is not as it should be, or two claims have one id.
+        If there is no such file, it cannot be run or declares no claim; if a claim lacks a reading; if a field is not as
+        it should be, or two claims have one id.
 
     Examples
     --------
@@ -34,14 +34,14 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
     >>> from pathlib import Path
     >>> from fedstat.claims import read_claims
     >>> text = '''
-    ... from fedstat.claims import Claim, sampled
+    ... from fedstat.claims import Claim, Sides, compared
     ... POWERS = Claim(
     ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2", no_mutant="It is an example.",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
     ... @POWERS.reading("n from 4 to 99")
     ... def letter():
-    ...     return sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers")
+    ...     return compared([Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)], of="numbers")
     ... '''
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     size = (Path(folder) / "example_doubling.py").write_text(text)
@@ -95,10 +95,9 @@ def _run(file: Path) -> ModuleType:
 def _declared(module: ModuleType, file: Path) -> Iterator[Claim]:
     """Yield the claims that this file declares itself, and not those that it imports."""
     for claim in {id(value): value for value in vars(module).values() if isinstance(value, Claim)}.values():
-        checks = [*claim.readings, *claim.mutants, *claim.controls]
-        if not checks:
+        if not claim.checks:
             raise ClaimError(f"{file}: {claim.id} has no reading; add a check under @NAME.reading('in words').")
-        if all(check.check.__module__ == module.__name__ for check in checks):
+        if all(check.check.__module__ == module.__name__ for check in claim.checks):
             yield claim
 
 
@@ -113,11 +112,6 @@ def _check(claim: Claim, known: dict[str, Claim]) -> None:
 
     if not claim.readings:
         raise refuse("it has no reading; add a check under @NAME.reading('in words')")
-    if bool(claim.mutants) == bool(claim.no_mutant):
-        raise refuse(
-            "it needs a mutant, a broken variant that must come out refuted, under @NAME.mutant('what was broken'), or "
-            "no_mutant=, the reason why there is none; and not both"
-        )
     if claim.severity not in SEVERITIES:
         raise refuse(f"severity must be one of {', '.join(SEVERITIES)}, got {claim.severity!r}")
     for name in ("id", "place", "said_by", "words", "statement", "sensitivity"):
@@ -125,7 +119,7 @@ def _check(claim: Claim, known: dict[str, Claim]) -> None:
             raise refuse(f"{name} must be a text, got {getattr(claim, name)!r}")
     if claim.corrected is not None and claim.corrected not in known:
         raise refuse(f"corrected names {claim.corrected}, which no file declares")
-    for checks in (claim.readings, claim.mutants, claim.controls):
+    for checks in (claim.readings + claim.conditions, claim.mutants, claim.controls):
         names = [check.name for check in checks]
         if len(set(names)) < len(names):
             raise refuse(f"two of its checks have one name: {', '.join(sorted(names))}")

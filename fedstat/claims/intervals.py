@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from fedstat.claims.evidence import Evidence, Verdict
+from fedstat.claims.mutation import TURNED, scaled
 from fedstat.inference import clopper_pearson, number
 
 #: Level of a two-sided interval whose limits are one-sided at 95%.
@@ -38,7 +39,9 @@ def probability(successes: int, n: int, *, at_least: float, what: str) -> Eviden
     )
     if verdict == "undecided" and at_least < 1:
         summary += f"; {_needed(at_least)} successes in a row would decide for it"
-    return Evidence(verdict, summary, n, min(low - at_least, high - at_least, key=abs))
+    turned = clopper_pearson(n - successes, n, _ONE_SIDED)[1] < at_least
+    made = {TURNED: turned} if verdict == "supported" else {}
+    return Evidence(verdict, summary, n, min(low - at_least, high - at_least, key=abs), made=made)
 
 
 def _needed(at_least: float) -> int:
@@ -95,7 +98,8 @@ def within(
             needed = math.ceil(cases * (half / distance) ** 2)
             many = f"{needed}" if needed <= 1000 else "more than a thousand"
             summary += f"; {many} seeds in place of {cases} would decide, if the estimate stayed"
-    return Evidence(verdict, summary, cases, min(low - bottom, top - high), needed=needed)
+    made = scaled(low, high, lambda a, b: b < bottom or a > top) if verdict == "supported" else {}
+    return Evidence(verdict, summary, cases, min(low - bottom, top - high), needed=needed, made=made)
 
 
 def _interval(region: tuple[float, float]) -> str:

@@ -51,14 +51,14 @@ def judge_all(
     >>> from pathlib import Path
     >>> from fedstat.claims import judge_all
     >>> text = '''
-    ... from fedstat.claims import Claim, sampled
+    ... from fedstat.claims import Claim, Sides, compared
     ... POWERS = Claim(
     ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2", no_mutant="It is an example.",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
     ... @POWERS.reading("n from 4 to 99")
     ... def letter():
-    ...     return sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers")
+    ...     return compared([Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)], of="numbers")
     ... '''
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     size = (Path(folder) / "example_powers.py").write_text(text)
@@ -77,15 +77,15 @@ def judge_all(
     return [Judgement(claims[name], *checks) for name, checks in zip(chosen, found, strict=True)]
 
 
-#: Evidence of readings, mutants and controls, by their names.
-Found = tuple[dict[str, Evidence], dict[str, Evidence], dict[str, Evidence]]
+#: Evidence of readings, conditions, mutants and controls, by their names.
+Found = tuple[dict[str, Evidence], ...]
 
 
 def _judged(path: str | Path, name: str, studies: Path | None, cases: int | None, with_mutant: bool) -> Found:
     """Return what a judgement holds beside the claim; claims themselves do not travel between processes."""
     with searching(cases):
         judgement = judge(_claims(path)[name], Studies(studies), with_mutant=with_mutant)
-    return judgement.evidence, judgement.mutants, judgement.controls
+    return judgement.evidence, judgement.conditions, judgement.mutants, judgement.controls
 
 
 @cache

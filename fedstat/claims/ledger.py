@@ -11,17 +11,21 @@ from typing import Any
 
 from fedstat._files import atomic_file
 from fedstat.claims.claim import SEVERITIES, Claim, Judgement
-from fedstat.claims.evidence import FAVOURABLE, Evidence
+from fedstat.claims.evidence import FAVOURABLE, Evidence, Verdict
+from fedstat.claims.mutation import in_words
 from fedstat.claims.plain import plain
 
 #: Marks of verdicts that read without colour.
 MARKS = {
-    **dict.fromkeys(FAVOURABLE, "●"),
-    "holds-only-if": "◐",
+    "holds": "■",
+    "holds-on-cases": "●",
+    "supported": "◆",
+    "holds-in-a-reading": "◐",
     "ambiguous": "◐",
+    "needs-a-condition": "◒",
+    "refuted": "×",
     "undecided": "○",
     "not-checkable": "○",
-    "refuted": "×",
 }
 _WIDTH = 120
 
@@ -31,17 +35,18 @@ def as_object(judgement: Judgement) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from fedstat.claims import Claim, as_object, judge, sampled
+    >>> from fedstat.claims import Claim, Sides, as_object, compared, judge
     >>> claim = Claim(
     ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
-    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
+    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> found = as_object(judge(claim))
     >>> found["id"], found["verdict"], found["cases"], found["readings"]
     ('EX-01', 'holds-on-cases', 96, {'n to 99': 'holds-on-cases'})
     """
-    claim = judgement.claim
+    claim, found = judgement.claim, judgement.evidence | judgement.conditions
     return {
         "id": claim.id,
         "paper": claim.paper,
@@ -49,12 +54,14 @@ def as_object(judgement: Judgement) -> dict[str, Any]:
         "said_by": claim.said_by,
         "severity": claim.severity,
         "verdict": judgement.verdict,
-        "condition": judgement.condition,
+        "saved_by": judgement.saved_by,
         "readings": {name: e.verdict for name, e in judgement.evidence.items()},
-        "cases": sum(e.cases for e in judgement.evidence.values()),
+        "conditions": {name: e.verdict for name, e in judgement.conditions.items()},
+        "cases": sum(e.cases for e in found.values()),
         "margin": judgement.main.margin,
-        "evidence": {name: e.summary for name, e in judgement.evidence.items()},
-        "counterexamples": {name: e.counterexample for name, e in judgement.evidence.items() if e.counterexample},
+        "evidence": {name: e.summary for name, e in found.items()},
+        "counterexamples": {name: e.counterexample for name, e in found.items() if e.counterexample},
+        "made": {name: dict(e.made) for name, e in found.items() if e.made},
         "mutants": {name: e.summary for name, e in judgement.mutants.items()},
         "controls": {name: e.summary for name, e in judgement.controls.items()},
         "corrected": claim.corrected,
@@ -70,12 +77,13 @@ def write_ledger(judgements: Sequence[Judgement], path: str | Path, *, kept: Seq
     --------
     >>> import json, tempfile
     >>> from pathlib import Path
-    >>> from fedstat.claims import Claim, judge, sampled, write_ledger
+    >>> from fedstat.claims import Claim, Sides, compared, judge, write_ledger
     >>> claim = Claim(
     ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
-    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
+    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_ledger([judge(claim)], Path(folder) / "ledger.json")
     ...     [(entry["id"], entry["cases"]) for entry in json.loads((Path(folder) / "ledger.json").read_text())]
@@ -94,12 +102,13 @@ def read_ledger(path: str | Path) -> dict[str, dict[str, Any]]:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from fedstat.claims import Claim, judge, read_ledger, sampled, write_ledger
+    >>> from fedstat.claims import Claim, Sides, compared, judge, read_ledger, write_ledger
     >>> claim = Claim(
     ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
-    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
+    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_ledger([judge(claim)], Path(folder) / "ledger.json")
     ...     read_ledger(Path(folder) / "ledger.json")["EX-01"]["verdict"]
@@ -113,46 +122,68 @@ def table(judgements: Sequence[Judgement]) -> str:
 
     Examples
     --------
-    >>> from fedstat.claims import Claim, judge, sampled, table
+    >>> from fedstat.claims import Claim, Sides, compared, judge, table
     >>> claim = Claim(
     ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
-    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
+    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> print(table([judge(claim)]))
-    EX-01   ● holds-on-cases  From n = 4 on 2^n is at least n^2.
-            true for all 96 numbers
+    EX-01   ● holds-on-cases     From n = 4 on 2^n is at least n^2.
+            true for all 96 numbers; largest ratio of the two sides 1
     """
     entries = [_entry(j) for j in sorted(judgements, key=lambda j: j.claim.id)]
     return "\n".join([*entries, "", count(judgements)] if len(judgements) > 1 else entries)
 
 
 def count(judgements: Sequence[Judgement]) -> str:
-    """Count the statements that stand, and those that do not, by how grave that is.
+    """Count what became of the statements, the papers' own first and those that others worded apart.
 
     Examples
     --------
-    >>> from fedstat.claims import Claim, count, judge, sampled
+    >>> from fedstat.claims import Claim, Sides, compared, count, judge
     >>> claim = Claim(
     ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
-    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
+    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> print(count([judge(claim)]))
-    1 statements: 1 stand.
+    1 statements of the papers: 1 without a counterexample.
     """
     corrections = {j.claim.corrected for j in judgements} - {None}
     stated = [j for j in judgements if j.claim.id not in corrections]
-    verdicts = Counter(MARKS[j.verdict] for j in stated)
-    parts = [f"{verdicts['●']} stand"]
-    for mark, words in (("◐", "hold under a condition or in some readings"), ("×", "are refuted")):
-        grave = Counter(j.claim.severity for j in stated if MARKS[j.verdict] == mark)
-        counted = ", ".join(f"{grave[s]} {s}" for s in SEVERITIES if grave[s])
-        if counted:
-            parts.append(f"{verdicts[mark]} {words} ({counted})")
-    if verdicts["○"]:
-        parts.append(f"{verdicts['○']} undecided or not checkable")
-    return f"{len(stated)} statements: {'; '.join(parts)}."
+    said = {words: [j for j in stated if (j.claim.said_by == "paper") == papers] for words, papers in _SAID.items()}
+    return "\n".join(_counted(members, words) for words, members in said.items() if members)
+
+
+#: Who said the statements that are counted, and whether that is a paper.
+_SAID = {"statements of the papers": True, "statements worded by others": False}
+
+
+def _counted(judgements: Sequence[Judgement], of: str) -> str:
+    verdicts = Counter(j.verdict for j in judgements)
+    parts = []
+    for verdict, words in _COUNTED.items():
+        graves = Counter(j.claim.severity for j in judgements if j.verdict == verdict == "refuted")
+        grave = ", ".join(f"{graves[s]} {s}" for s in SEVERITIES if graves[s])
+        parts += [f"{verdicts[verdict]} {words}{f' ({grave})' if grave else ''}"] if verdicts[verdict] else []
+    return f"{len(judgements)} {of}: {'; '.join(parts)}."
+
+
+#: Verdicts as they are counted.
+_COUNTED: dict[Verdict, str] = {
+    "holds": "proven",
+    "holds-on-cases": "without a counterexample",
+    "supported": "supported by an interval",
+    "holds-in-a-reading": "true in one reading, false in another",
+    "ambiguous": "ambiguous",
+    "needs-a-condition": "true on a condition that is not stated",
+    "refuted": "refuted",
+    "undecided": "undecided",
+    "not-checkable": "not checkable",
+}
 
 
 def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
@@ -162,32 +193,33 @@ def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
 
     Examples
     --------
-    >>> from fedstat.claims import Claim, explain, judge, sampled
+    >>> from fedstat.claims import Claim, Sides, compared, explain, judge
     >>> claim = Claim(
     ...     id="EX-01", paper="Powers", place="folklore", said_by="paper", severity="false", sensitivity="any excess",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
     ... )
-    >>> check = claim.reading("n to 99")(lambda: sampled(range(4, 100), lambda n: 2**n >= n**2, of="numbers"))
+    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
+    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> print(explain(judge(claim), {}))
     EX-01, Powers, folklore
       statement    2^n ≥ n²
       assumes      none
       if it fails  false
+      mutants      n to 99: refuted: the right side a tenth smaller, the relation turned
       sees         any excess
     """
-    claim = judgement.claim
+    claim, found = judgement.claim, judgement.evidence | judgement.conditions
     by = "" if claim.said_by == "paper" else f", as {claim.said_by} states it"
     lines = [
         f"{claim.id}, {claim.paper}, {claim.place}{by}",
         _field("statement", plain(claim.statement)),
         _field("assumes", claim.assumptions),
         _field("if it fails", claim.severity),
+        *(_field("mutants", f"{name}: {in_words(e.made)}") for name, e in found.items() if e.made),
         *(_field("broken", f"{name}: refuted, as it must be: {_told(e)}") for name, e in judgement.mutants.items()),
         *(_field("control", f"{name}: stands, as it must: {_told(e)}") for name, e in judgement.controls.items()),
         _field("sees", claim.sensitivity),
     ]
-    if claim.no_mutant:
-        lines.append(_field("no mutant", claim.no_mutant))
     if claim.flaw:
         lines.append(_field("to be noted" if judgement.verdict in FAVOURABLE else "goes wrong", claim.flaw))
     if claim.corrected:
@@ -196,12 +228,13 @@ def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
 
 
 def _entry(judgement: Judgement) -> str:
-    claim, several = judgement.claim, len(judgement.evidence) > 1
+    claim, several = judgement.claim, len(judgement.evidence | judgement.conditions) > 1
     mark = f"{MARKS[judgement.verdict]} {judgement.verdict}"
-    lines = [fill(claim.words, _WIDTH, initial_indent=f"{claim.id:<7} {mark:<17} ", subsequent_indent=" " * 26)]
-    if judgement.condition:
-        lines.append(_indented(f"only if read so: {judgement.condition}"))
-    for name, e in judgement.evidence.items():
+    lines = [fill(claim.words, _WIDTH, initial_indent=f"{claim.id:<7} {mark:<20} ", subsequent_indent=" " * 29)]
+    if judgement.saved_by:
+        how = "in the reading" if judgement.verdict == "holds-in-a-reading" else "on the condition"
+        lines.append(_indented(f"{how}: {judgement.saved_by}"))
+    for name, e in (judgement.evidence | judgement.conditions).items():
         lines.append(_indented(f"[{e.verdict}] {name}: {_told(e)}" if several else _told(e)))
     return "\n".join(lines)
 

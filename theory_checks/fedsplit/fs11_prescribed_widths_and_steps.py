@@ -41,7 +41,6 @@ FS11 = Claim(
     assumptions=SYMBOLS + "; the paper does not say 'in practice'; we ask",
     sensitivity="none: the constants behind Ω and O are not given",
     corrected="FS-11c",
-    no_mutant="no check is possible, so there is none to break",
 )
 
 

@@ -12,7 +12,6 @@ FS39 = Claim(
     statement='"pFedMe: " cal(O)(1 \\/ (T G C)^(2 \\/ 3)), quad "Per-FedAvg: " cal(O)(1 \\/ T^(3 \\/ 2))',
     severity="misprint",
     sensitivity="none",
-    no_mutant="nothing is computed that a mutant could break",
 )
 
 
