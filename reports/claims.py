@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedstat.claims import Claim, ClaimError, Studies, judge, read_claims, read_ledger
+from fedstat.claims.mutation import in_words
 from theory_checks import FOLDER, LEDGER
 
 
@@ -42,6 +43,7 @@ def _judged_again(claims: Mapping[str, Claim], folder: Path) -> tuple[dict[str, 
 
 
 def _entry(claim: Claim, judged: Mapping[str, Any]) -> dict[str, Any]:
+    verdicts = judged["readings"] | judged["conditions"]
     return {
         "id": claim.id,
         "paper": claim.paper,
@@ -53,19 +55,19 @@ def _entry(claim: Claim, judged: Mapping[str, Any]) -> dict[str, Any]:
         "assumptions": claim.assumptions,
         "flaw": claim.flaw,
         "sensitivity": claim.sensitivity,
-        "no_mutant": claim.no_mutant,
         "corrected": claim.corrected,
         "verdict": judged["verdict"],
-        "condition": judged["condition"],
+        "saved_by": judged["saved_by"],
         "readings": [
             {
                 "name": name,
-                "verdict": judged["readings"][name],
+                "verdict": verdicts[name],
                 "summary": summary,
                 "counterexample": judged["counterexamples"].get(name),
             }
             for name, summary in judged["evidence"].items()
         ],
+        "made": [{"name": name, "summary": in_words(made)} for name, made in judged["made"].items()],
         "mutants": [{"name": name, "summary": summary} for name, summary in judged["mutants"].items()],
         "controls": [{"name": name, "summary": summary} for name, summary in judged["controls"].items()],
     }

@@ -1,4 +1,4 @@
-"""Draw what became of the papers' statements, a square each, from the ledger."""
+"""Draw what became of the papers' statements, a mark each, from the ledger."""
 
 from __future__ import annotations
 
@@ -10,51 +10,67 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon, Rectangle
+from matplotlib.patches import Circle, Polygon, Rectangle
 
-from fedstat.claims import read_ledger
+from fedstat.claims import Verdict, read_ledger
+from fedstat.claims.claim import SEVERITIES
+from fedstat.claims.evidence import FAVOURABLE
 from theory_checks import LEDGER
 
-#: What may become of a statement: the words above its column, its colour, and how many squares stand side by side.
-FATES = {
-    "stands": ("stands", "#1b6e3c", 8),
-    "part": ("true under a condition,\nor in one reading", "#a86a00", 10),
-    "misprint": ("refuted:\na misprint", "#6f6f6f", 4),
-    "unstated condition": ("refuted: needs\na condition", "#c25a2b", 4),
-    "false": ("refuted:\nfalse", "#a01c1c", 4),
-    "open": ("undecided, or\ncannot be checked", "#6f6f6f", 4),
-}
+#: Columns: words above, the verdicts in it, and how many marks stand side by side.
+COLUMNS: tuple[tuple[str, tuple[Verdict, ...], int], ...] = (
+    ("proven", ("holds",), 5),
+    ("no counter-\nexample", ("holds-on-cases",), 5),
+    ("supported by\nan interval", ("supported",), 4),
+    ("true in a reading,\nfalse in another", ("holds-in-a-reading", "ambiguous"), 6),
+    ("true on a condition\nthat is not stated", ("needs-a-condition",), 6),
+    ("refuted", ("refuted",), 5),
+    ("undecided, or\nnot checkable", ("undecided", "not-checkable"), 4),
+)
+STANDS, PART, FALLS, OPEN = "#1b6e3c", "#a86a00", "#a01c1c", "#6f6f6f"
 
 
-def fate(claim: Mapping[str, Any]) -> str:
-    """Return what became of a claim, a key of `FATES`."""
-    if claim["verdict"] in ("holds", "holds-on-cases", "supported"):
-        return "stands"
-    if claim["verdict"] in ("holds-only-if", "ambiguous"):
-        return "part"
-    return str(claim["severity"]) if claim["verdict"] == "refuted" else "open"
-
-
-def square(axes: Axes, x: float, y: float, kind: str) -> None:
-    """Draw one square, told apart by its mark as well as by its colour."""
-    colour, side = FATES[kind][1], 0.78
-    right, top, middle = x + side, y + side, (x + side / 2, y + side / 2)
-    line: dict[str, Any] = {"color": colour, "lw": 0.9, "solid_capstyle": "butt"}
-    look: dict[str, Any] = {"lw": 0.9, "edgecolor": colour, "facecolor": colour if kind == "stands" else "none"}
-    axes.add_patch(Rectangle((x, y), side, side, ls=":" if kind == "open" else "-", **look))
-    if kind == "part":
-        axes.add_patch(Polygon([(x, y), (right, y), (right, top)], color=colour, lw=0))
-    if kind in ("unstated condition", "false"):
-        axes.plot([x, right], [y, top], **line)
-    if kind == "false":
-        axes.plot([x, right], [top, y], **line)
-    if kind == "misprint":
+def mark(axes: Axes, x: float, y: float, claim: Mapping[str, Any]) -> None:
+    """Draw a statement's mark, told apart by its form as well as by its colour."""
+    verdict, side = claim["verdict"], 0.78
+    right, top, middle, half = x + side, y + side, (x + side / 2, y + side / 2), side / 2
+    corners = {
+        "holds-in-a-reading": [(x, y), (right, y), (right, top)],
+        "ambiguous": [(x, y), (right, y), (right, top)],
+        "needs-a-condition": [(x, y), (right, y), (right, y + half), (x, y + half)],
+        "supported": [(x, y + half), (x + half, y), (right, y + half), (x + half, top)],
+        "holds": [(x, y), (right, y), (right, top), (x, top)],
+    }.get(verdict)
+    colour = PART if verdict in ("holds-in-a-reading", "ambiguous", "needs-a-condition") else STANDS
+    if verdict in ("refuted", "undecided", "not-checkable"):
+        colour = FALLS if verdict == "refuted" else OPEN
+    if verdict == "holds-on-cases":
+        axes.add_patch(Circle(middle, half, color=colour, lw=0))
+    elif corners:
+        axes.add_patch(Polygon(corners, color=colour, lw=0))
+    if verdict not in FAVOURABLE:
+        line = ":" if colour == OPEN else "-"
+        axes.add_patch(Rectangle((x, y), side, side, ls=line, lw=0.9, edgecolor=colour, facecolor="none"))
+    if verdict == "refuted" and claim["severity"] == "misprint":
         axes.plot(*middle, ".", color=colour, ms=3)
+    elif verdict == "refuted":
+        axes.plot([x, right], [y, top], color=colour, lw=0.9, solid_capstyle="butt")
+        if claim["severity"] == "false":
+            axes.plot([x, right], [top, y], color=colour, lw=0.9, solid_capstyle="butt")
 
 
 def statements() -> list[dict[str, Any]]:
-    """Return what the ledger says of the papers' own statements, without those that correct them."""
+    """Return what the ledger says of every statement, without those that correct others."""
     return [claim for name, claim in read_ledger(LEDGER).items() if not name.endswith("c")]
+
+
+def rows(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    """Return the papers' own statements by paper, most first, and those that were worded for them in a last row."""
+    own = [claim for claim in claims if claim["said_by"] == "paper"]
+    counts = Counter(claim["paper"] for claim in own)
+    papers = sorted(counts, key=lambda paper: (-counts[paper], paper))
+    found = [(paper, [claim for claim in own if claim["paper"] == paper]) for paper in papers]
+    return [*found, ("Worded by others", [claim for claim in claims if claim["said_by"] != "paper"])]
 
 
 def draw(claims: Sequence[Mapping[str, Any]]) -> Figure:
@@ -62,28 +78,26 @@ def draw(claims: Sequence[Mapping[str, Any]]) -> Figure:
     figure = Figure(figsize=(9.6, 3), facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.axis("off")
-    y = -1.6
-    axes.plot([-12.2, 49.7], [-0.4, -0.4], color="0.2", lw=0.8)
-    counts = Counter(claim["paper"] for claim in claims)
-    papers = sorted(counts, key=lambda paper: (-counts[paper], paper))
-    for paper in papers:
-        members = [claim for claim in claims if claim["paper"] == paper]
+    y, right = -1.6, sum(across + 2.6 for _, _, across in COLUMNS) - 1.0
+    axes.plot([-12.2, right], [-0.4, -0.4], color="0.2", lw=0.8)
+    for paper, members in rows(claims):
         axes.text(-12.2, y - 0.1, paper, weight="bold", size=9, va="center")
-        axes.text(-12.2, y - 1.3, f"{counts[paper]} statements", size=8, va="center", color="0.3")
+        axes.text(-12.2, y - 1.3, f"{len(members)} statements", size=8, va="center", color="0.3")
         x, lines = 0.0, 1
-        for kind, (words, _, across) in FATES.items():
-            if paper == papers[0]:
-                axes.text(x, 0.1, words, size=8, va="bottom")
-            count = sum(fate(claim) == kind for claim in members)
-            axes.text(x, y - 0.1, str(count or "\N{EN DASH}"), size=9, va="center", weight="bold")
-            for k in range(count):
-                square(axes, x + 1.6 + k % across, y - 0.5 - k // across, kind)
-            lines = max(lines, -(-count // across))
+        for words, verdicts, across in COLUMNS:
+            axes.text(x, 0.1, words, size=8, va="bottom")
+            inside = sorted(
+                (c for c in members if c["verdict"] in verdicts), key=lambda c: SEVERITIES[::-1].index(c["severity"])
+            )
+            axes.text(x, y - 0.1, str(len(inside) or "\N{EN DASH}"), size=9, va="center", weight="bold")
+            for k, claim in enumerate(inside):
+                mark(axes, x + 1.6 + k % across, y - 0.5 - k // across, claim)
+            lines = max(lines, -(-len(inside) // across))
             x += across + 2.6
         y -= max(2.7, lines + 0.9)
-    axes.plot([-12.2, 49.7], [y + 0.9, y + 0.9], color="0.2", lw=0.8)
-    axes.set(xlim=(-12.5, 50), ylim=(y + 0.6, 2.6))
-    figure.set_figheight(figure.get_figwidth() * (2.0 - y) / 62.5)  # a square is as wide as it is high
+    axes.plot([-12.2, right], [y + 0.9, y + 0.9], color="0.2", lw=0.8)
+    axes.set(xlim=(-12.5, right + 0.3), ylim=(y + 0.6, 2.6))
+    figure.set_figheight(figure.get_figwidth() * (2.0 - y) / (right + 12.8))  # a mark is as wide as it is high
     return figure
 
 

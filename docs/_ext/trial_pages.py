@@ -11,6 +11,7 @@ from pages import escaped, write_pages
 from sphinx.application import Sphinx
 
 from fedstat.claims import Claim, plain, read_claims, read_ledger
+from fedstat.claims.mutation import in_words
 from theory_checks import FOLDER, LEDGER
 
 FRONT = Path(__file__).parent / "trial-front.md"
@@ -48,13 +49,13 @@ def _index(claims: Mapping[str, Claim], ledger: Mapping[str, Any]) -> str:
 
 def _gravity(claim: Claim, judged: Mapping[str, Any]) -> str:
     """Return how grave a failure is, where there is one to speak of."""
-    return claim.severity if judged["verdict"] in ("refuted", "holds-only-if", "ambiguous") else "–"
+    return claim.severity if judged["verdict"] in ("refuted", "needs-a-condition", "holds-in-a-reading") else "–"
 
 
 def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], corrects: str | None) -> str:
     said = SAID.get(claim.said_by, f"{claim.said_by}, who made a statement of a remark")
     facts = [
-        ["Verdict", f"**{judged['verdict']}**" + _where(judged["condition"])],
+        ["Verdict", f"**{judged['verdict']}**" + _where(judged["saved_by"])],
         ["Paper", escaped(claim.paper)],
         ["Place", _linked(claim.place, claims)],
         ["Said by", escaped(said)],
@@ -70,8 +71,10 @@ def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], 
         f"> {escaped(claim.words)}\n",
         f"```text\n{plain(claim.statement)}\n```\n",
         _table(["", ""], facts, "facts", "22 78", header=False),
-        "## Readings\n\nThe first is nearest the letter.\n" if len(judged["readings"]) > 1 else "## Reading\n",
-        _readings(judged),
+        _heading(claim),
+        _readings(judged, "readings"),
+        "## On a condition that is not stated\n" if claim.conditions else "",
+        _readings(judged, "conditions") if claim.conditions else "",
     ]
     if claim.flaw:
         parts.append(f"## What goes wrong\n\n{_linked(claim.flaw, claims)}\n")
@@ -87,8 +90,11 @@ def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], 
         )
     parts += [
         "## Whether the check can fail, and pass\n",
-        _checks("Broken on purpose, and refuted as it must be", judged["mutants"], claim.no_mutant),
-        _checks("A case in which the same check passes", judged["controls"], ""),
+        _checks(
+            "Mutants made from the check's two sides", {name: in_words(made) for name, made in judged["made"].items()}
+        ),
+        _checks("Broken on purpose, and refuted as it must be", judged["mutants"]),
+        _checks("A case in which the same check passes", judged["controls"]),
         "## Judge it again\n\nFrom a clone:\n",
         f"```bash\npython -m theory_checks {claim.id}\n```\n",
     ]
@@ -105,19 +111,26 @@ def _where(condition: str | None) -> str:
     return f": {escaped(condition)}" if condition else ""
 
 
-def _readings(judged: Mapping[str, Any]) -> str:
+def _heading(claim: Claim) -> str:
+    if len(claim.readings) == 1:
+        return "## Reading\n"
+    return "## Readings\n" + ("\nThe first is nearest the letter.\n" if claim.nearest else "")
+
+
+def _readings(judged: Mapping[str, Any], kind: str) -> str:
     rows = []
-    for name, verdict in judged["readings"].items():
+    for name, verdict in judged[kind].items():
         found = escaped(judged["evidence"][name])
         if name in judged["counterexamples"]:
             found += f"<br>Counterexample: {escaped(judged['counterexamples'][name])}"
         rows.append([escaped(name), verdict, found])
-    return _table(["Reading", "Verdict", "Evidence"], rows, "readings", "34 14 52")
+    head = ["Reading" if kind == "readings" else "Condition", "Verdict", "Evidence"]
+    return _table(head, rows, "readings", "34 14 52")
 
 
-def _checks(what: str, found: Mapping[str, str], otherwise: str) -> str:
+def _checks(what: str, found: Mapping[str, str]) -> str:
     if not found:
-        return f"No broken variant: {escaped(otherwise)}\n" if otherwise else ""
+        return ""
     rows = "".join(f"- {escaped(name)}: {escaped(summary)}\n" for name, summary in found.items())
     return f"{what}:\n\n{rows}"
 

@@ -1,10 +1,10 @@
 """The machinery of judgement: a claim is declared once, and its verdict is computed.
 
 A claim states something that can be refuted, and its checks return `Evidence`, made by `enumeration`, `sampled`,
-`compared`, `search`, `probability`, `within`, `all_of`, `both`, `any_of`, `missing` or `not_checkable`. A reading is what
-the words may mean, a condition what its authors do not state. Every check must be able to fail: mutants are made from
-its two sides, and others may be added, broken variants that it must refute. What nothing saves has a control, a case in
-which the check must pass. ``fedstat judge FILE_OR_FOLDER`` judges what files declare; so does `judge_all`.
+`compared`, `search`, `probability`, `within`, `all_of`, `both`, `any_of`, `missing` or `not_checkable`. A reading is
+what the words may mean, a condition what its authors do not state. Every check must be able to fail: mutants are made
+from its two sides, and others may be added, broken variants that it must refute. What is refuted has a control, a case
+in which the check must pass. ``fedstat judge FILE_OR_FOLDER`` judges what files declare; so does `judge_all`.
 
 Examples
 --------
@@ -52,6 +52,7 @@ A true claim, and a false one with what is true in its place:
 """
 
 from fedstat.claims.cases import Sides, compared, enumeration, exact, sampled
+from fedstat.claims.citation import remark
 from fedstat.claims.claim import Claim, ClaimError, Judgement, Reading, judge
 from fedstat.claims.combining import all_of, any_of, both
 from fedstat.claims.counterexample import search, searching
@@ -89,6 +90,7 @@ __all__ = [
     "probability",
     "read_claims",
     "read_ledger",
+    "remark",
     "sampled",
     "search",
     "searching",

@@ -25,8 +25,8 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
     Raises
     ------
     ClaimError
-        If there is no such file, it cannot be run or declares no claim; if a claim lacks a reading; if a field is not as
-        it should be, or two claims have one id.
+        If there is no such file, it cannot be run or declares no claim; if a claim lacks a reading; if a field is not
+        as it should be, or two claims have one id.
 
     Examples
     --------

@@ -27,21 +27,24 @@ def judge(
         typer.Option(help="Who judges: processes of this machine, or tasks of a Ray cluster."),
     ] = "processes",
     as_json: Annotated[bool, typer.Option("--json", help="Print the judgements as a JSON list.")] = False,
+    as_latex: Annotated[bool, typer.Option("--latex", help="Print a remark for LaTeX for each claim.")] = False,
 ) -> None:
     """Judge claims: search, enumerate or compute what would refute them, and say what was found.
 
-    A claim is a fedstat.claims.Claim with its checks, as the documentation of that module shows; a mutant that its
-    check must refute comes with it.
+    A claim is a fedstat.claims.Claim with its checks, as the documentation of that module shows; mutants show that a
+    check can fail.
 
     Examples:
 
     \b
     fedstat judge my_claims.py
     fedstat judge my_claims EX-02 --cases 10000
+    fedstat judge my_claims EX-02 --latex  # a remark to cite, with counterexample, version and digest
     """
     from fedstat._warnings import plain_warnings
     from fedstat._workers import workers
-    from fedstat.claims import ClaimError, as_object, explain, judge_all, read_claims, table
+    from fedstat.claims import ClaimError, as_object, explain, judge_all, read_claims, remark, table
+    from fedstat.claims.citation import source
 
     try:
         with plain_warnings(), workers(executor):
@@ -52,9 +55,13 @@ def judge(
         line = shlex.join(["fedstat", "judge", str(path), *(ids or ()), "--results", "reports/results"])
         raise ClaimError(f"{error} A checkout of the sources has one: `{line}`.") from None
     if as_json:
-        typer.echo(json.dumps([as_object(j) for j in judgements], indent=2, ensure_ascii=False))
+        entries = [as_object(j) | {"words": j.claim.words, "source": source(j.claim)} for j in judgements]
+        typer.echo(json.dumps(entries, indent=2, ensure_ascii=False))
+        return
+    claims = read_claims(path)
+    if as_latex:
+        typer.echo("\n\n".join(remark(j, claims) for j in judgements))
         return
     typer.echo(table(judgements))
-    claims = read_claims(path)
     for judgement in judgements if ids else ():
         typer.echo("\n" + explain(judgement, claims))

@@ -28,7 +28,6 @@ from fedstat.claims import (
     judge_all,
     missing,
     not_checkable,
-    only_if,
     plain,
     probability,
     read_claims,
@@ -138,7 +137,7 @@ def test_ordinal_words_of_counterexamples():
     assert [w.split()[3] for w in words] == ["first", "second", "third", "4th", "11th", "21st", "22nd", "23rd"]
 
 
-def test_conjunction_and_condition():
+def test_conjunction_and_disjunction():
     holds, supported = Evidence("holds", "a", 1), Evidence("supported", "b", 1, 0.5)
     refuted, undecided = Evidence("refuted", "c", 1, -2.0), Evidence("undecided", "d", 1, -0.1)
     assert all_of([holds, supported]).verdict == "supported"
@@ -159,53 +158,116 @@ def test_conjunction_and_condition():
     assert any_of([refuted, refuted]).summary == "c; c"
     with pytest.raises(ValueError, match="with plain verdicts"):
         any_of([holds, not_checkable("why")])
-    assert only_if("x > 0", holds, refuted).verdict == "holds-only-if"
-    assert only_if("x > 0", refuted, refuted).verdict == "refuted"
-    assert only_if("x > 0", refuted, holds).verdict == "refuted"
-    assert only_if("x > 0", holds, holds).verdict == "holds"
 
 
 FOUND = {
     "good": Evidence("holds", "a", 1),
     "bad": Evidence("refuted", "b", 1, 2.0, "x = 1"),
     "open": Evidence("undecided", "c", 1),
+    "dark": Evidence("not-checkable", "d", 1),
+    "either": Evidence("ambiguous", "e", 1),
 }
 
 
-def claim(*readings, mutant="bad", controls=("good",), natural=True, **fields):
-    """Return a claim whose readings, mutant and controls come out as named."""
+def claim(*readings, conditions=(), mutant="bad", controls=("good",), natural=True, **fields):
+    """Return a claim whose readings, conditions, mutant and controls come out as named."""
     words = {"place": "1", "said_by": "paper", "words": "Words.", "statement": "x >= 0", "sensitivity": "anything"}
     made = Claim(id="X-1", **{"severity": "misprint", **words, **fields})
     for number, name in enumerate(readings):
-        made.reading(f"{name} {number}", natural=natural)(lambda name=name: FOUND[name])
-    made.mutant("broken")(lambda: FOUND[mutant])
+        made.reading(f"{name} {number}", natural=natural or number == 0)(lambda name=name: FOUND[name])
+    for name in conditions:
+        made.condition(f"if {name}")(lambda name=name: FOUND[name])
+    if mutant:
+        made.mutant("broken")(lambda: FOUND[mutant])
     for name in controls:
         made.control(name)(lambda name=name: FOUND[name])
     return made
 
 
-def test_what_no_natural_reading_saves_is_refuted():
-    assert judge(claim("good", "bad")).verdict == "holds"
-    saved = judge(claim("bad", "open", "good"))
-    assert (saved.verdict, saved.condition) == ("holds-only-if", "good 2")
-    assert judge(claim("bad", "good", natural=False)).verdict == "refuted"
-    assert judge(claim("bad", "open")).verdict == "refuted"
-    assert judge(claim("open", "good")).verdict == "undecided"
+@pytest.mark.parametrize(
+    ("readings", "conditions", "verdict", "saved_by"),
+    [
+        (["good"], [], "holds", None),
+        (["good", "open"], [], "holds", None),
+        (["good", "bad"], [], "holds-in-a-reading", "good 0"),
+        (["bad", "open", "good"], [], "holds-in-a-reading", "good 2"),
+        (["bad", "good"], ["good"], "holds-in-a-reading", "good 1"),
+        (["bad"], ["bad", "good"], "needs-a-condition", "if good"),
+        (["bad", "bad"], ["open"], "refuted", None),
+        (["bad", "open"], ["good"], "undecided", None),
+        (["open", "good"], [], "undecided", None),
+        (["dark"], ["good"], "not-checkable", None),
+    ],
+)
+def test_a_verdict_follows_what_the_words_may_mean(readings, conditions, verdict, saved_by):
+    judged = judge(claim(*readings, conditions=conditions))
+    assert (judged.verdict, judged.saved_by) == (verdict, saved_by)
+
+
+def test_readings_of_which_none_is_nearest_and_readings_that_nobody_means():
     assert judge(claim("bad", "good", nearest=False)).verdict == "ambiguous"
     assert judge(claim("good", "good", nearest=False)).verdict == "holds"
+    assert judge(claim("bad", "good", natural=False)).verdict == "refuted"
+    assert judge(claim("good", "bad", natural=False)).verdict == "holds"
+
+
+@pytest.mark.parametrize("name", ["good", "open", "dark", "either"])
+def test_a_mutant_that_is_not_refuted_raises(name):
+    e = FOUND[name]
+    with pytest.raises(ClaimError, match=f"its mutant 'broken' came out {e.verdict}, it must be refuted: {e.summary}"):
+        judge(claim("good", mutant=name))
+    assert judge(claim("good", mutant=name), with_mutant=False).verdict == "holds"
 
 
 def test_a_check_that_cannot_fail_or_cannot_pass_is_refused():
-    with pytest.raises(ClaimError, match="X-1: its mutant 'broken' came out holds, it must be refuted: a"):
-        judge(claim("good", mutant="good"))
-    with pytest.raises(ClaimError, match="X-1: its mutant 'broken' came out undecided, it must be refuted: c"):
-        judge(claim("good", mutant="open"))
-    assert judge(claim("good", mutant="good"), with_mutant=False).verdict == "holds"
     with pytest.raises(ClaimError, match="X-1: its control 'open' came out undecided, it must stand: c"):
         judge(claim("bad", controls=["open"]))
     with pytest.raises(ClaimError, match=r"X-1: it came out refuted and has no control; add @X1\.control"):
         judge(claim("bad", controls=()))
     assert judge(claim("good", controls=())).verdict == "holds"
+    with pytest.raises(ClaimError, match=r"nothing shows that its check can fail; .* under @X1\.mutant"):
+        judge(claim("good", mutant=None))
+
+
+def optimum(sides):
+    """Return the claim that FedAvg reaches the optimum at a rate of 1/T^9, with a check of something else."""
+    made = claim(mutant=None, words="FedAvg reaches the optimum at 1/T^9.")
+    made.reading("as printed")(lambda: compared([Sides(f"n = {n}", *sides(n)) for n in range(9)], of="numbers"))
+    return made
+
+
+def test_a_check_that_has_nothing_to_do_with_its_claim_is_refused():
+    with pytest.raises(ClaimError, match="its check 'as printed' sees nothing of the statement: refuted: the relation"):
+        judge(optimum(lambda n: (0, n * n)))
+    with pytest.raises(ClaimError, match="nothing shows that its check can fail"):
+        made = claim(mutant=None)
+        made.reading("as printed")(lambda: sampled(range(9), lambda n: n * n >= 0, of="numbers"))
+        judge(made)
+    assert judge(optimum(lambda n: (n, n * n))).verdict == "holds-on-cases"
+
+
+def test_mutants_are_made_from_the_two_sides():
+    """2 n <= n^2 + 1, by both constructors; only where both summands count does a check see the loss of each."""
+    cases = {n: (2 * n, {"square": n * n, "constant": 1}) for n in range(6)}
+    of_all = compared([Sides(str(n), *sides) for n, sides in cases.items()], of="numbers").made
+    searched = search(st.sampled_from(range(6)), cases.__getitem__).made
+    assert of_all == searched
+    assert all(of_all.values())
+    large = compared([Sides(str(n), *cases[n]) for n in (4, 5)], of="numbers")
+    assert large.margin == pytest.approx(8 / 17)
+    unseen = [name for name, seen in large.made.items() if not seen]
+    assert unseen == ["the right side a tenth smaller", "the right side a third smaller", "the right side halved",
+                      "without the constant"]  # fmt: skip
+    identity = compared([Sides("n = 3", {"square": 9, "nothing": 0}, 9)], of="numbers", relation="==").made
+    assert identity == {
+        "the right side a tenth larger": True,
+        "without the square": True,
+        "without the nothing": False,
+    }
+    joined = all_of([large, compared([Sides("1", *cases[1])], of="numbers")])
+    assert all(joined.made.values())
+    assert within(0.9, 1.05, (0.8, 1.2), cases=5, what="x").made["the quantity times 1.5"]
+    assert not within(0.9, 1.05, (0.8, 1.2), cases=5, what="x").made["the quantity times 1.1"]
 
 
 def test_ledger_on_disk_and_on_screen(tmp_path):
@@ -216,13 +278,14 @@ def test_ledger_on_disk_and_on_screen(tmp_path):
     assert "b: x = 1" in table([judged])
 
 
-def test_the_count_is_by_severity():
+def test_the_papers_own_statements_are_counted_first():
     made = [claim("bad"), claim("bad", severity="false"), claim("good"), claim("open"), claim("bad", "good")]
-    words = count([judge(one) for one in made])
-    assert words == (
-        "5 statements: 1 stand; 1 hold under a condition or in some readings (1 misprint); 2 are refuted (1 misprint, "
-        "1 false); 1 undecided or not checkable."
-    )
+    made += [claim("bad", conditions=["good"]), claim("good", said_by="us")]
+    assert count([judge(one) for one in made]).splitlines() == [
+        "6 statements of the papers: 1 proven; 1 true in one reading, false in another; 1 true on a condition that is "
+        "not stated; 2 refuted (1 misprint, 1 false); 1 undecided.",
+        "1 statements worded by others: 1 proven.",
+    ]
 
 
 def test_statements_are_written_plainly():
@@ -274,7 +337,7 @@ def test_any_folder_is_judged(folder):
     assert (judgement.verdict, judgement.claim.paper) == ("holds", folder.name)
     printed = CliRunner().invoke(app, ["judge", str(folder), "SQ-1"])
     assert printed.exit_code == 0, printed.output
-    assert "● holds" in printed.output
+    assert "■ holds" in printed.output
     assert "n² > n" in printed.output
     as_json = json.loads(CliRunner().invoke(app, ["judge", str(folder / "squares.py"), "--json"]).stdout)
     assert [entry["mutants"] for entry in as_json] == [{"n^2 / 2": "false for the first of the numbers"}]
@@ -291,7 +354,7 @@ def test_a_file_that_cannot_be_judged_is_named_with_its_field(folder):
     assert f"{folder} has no claim SQ-7; there are SQ-1" in refused(folder, "SQ-7")
     (folder / "squares.py").write_text(FILE.format(id="SQ-1"))
     sys.modules.pop("squares")
-    assert f"{folder / 'squares.py'}: SQ-1: it needs a mutant" in refused(folder / "squares.py")
+    assert f"{folder / 'squares.py'}: SQ-1: nothing shows that its check can fail" in refused(folder / "squares.py")
 
 
 def test_two_files_with_one_id_are_named(folder):

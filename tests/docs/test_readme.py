@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from simulations.split.numbers import findings
 from tests.support import dataset_files as files
 from tests.support.matrices import THURSTONE, THURSTONE_NAMES
 from theory_checks import PICTURE
-from theory_checks._overview import fate, statements, write_overview
+from theory_checks._overview import write_overview
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text()
@@ -82,9 +81,6 @@ def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
     write_overview(tmp_path / "new.svg")
     new, kept = (re.findall(r"<text[^>]*>([^<]+)", file.read_text()) for file in (tmp_path / "new.svg", PICTURE))
     assert new == kept, "run python -m theory_checks --update with the ids of the claims that changed"
-    n = Counter(map(fate, statements()))
-    refuted = n["misprint"] + n["unstated condition"] + n["false"]
-    assert n["stands"] + n["part"] > 2 * refuted > 4 * n["open"]  # most, fewer, very few
 
     folder = ROOT / "reports" / "results" / "split"
     tables = {file.stem: pd.read_csv(file) for file in folder.glob("*.csv")}

@@ -336,8 +336,8 @@ def test_theory_checks_explain_one_claim_and_print_json():
     assert done.returncode == 0, done.stderr
     assert [entry["verdict"] for entry in json.loads(done.stdout)] == ["holds"]
     told = python("-m", "theory_checks", "FS-02").stdout
-    assert "FS-02   ◐ holds-only-if" in told
-    assert "only if read so: for some client" in told
+    assert "FS-02   ◐ holds-in-a-reading" in told
+    assert "in the reading: for some client" in told
     assert "broken       the indicator negated, for a single client: refuted, as it must be" in told
     assert "control      a single client: stands, as it must" in told
     assert "goes wrong   No sample belongs to every client" in told

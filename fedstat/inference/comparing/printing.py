@@ -150,19 +150,19 @@ def latex(comparison: Compared) -> str:
     """
     found, differences = comparison.summary, comparison.differences
     marks, rule = _marks(comparison)
-    summary = joined(summary_table(comparison), _tex)
+    summary = joined(summary_table(comparison), tex)
     beside = ("by samples", "sd over seeds", "collapsed")
     summary = summary.without(name for name in summary.header if name.startswith(beside))
     *first, mean, seeds = summary.header
-    metric = _tex(comparison.scores.metric.replace("_", " ")).capitalize()
-    head = [*map(_upper_first, first), _tex(mean).replace("mean", metric), _upper_first(seeds)]
+    metric = tex(comparison.scores.metric.replace("_", " ")).capitalize()
+    head = [*map(_upper_first, first), tex(mean).replace("mean", metric), _upper_first(seeds)]
     against = {}
     if comparison.control is not None and len(differences):
-        table = joined(differences_table(comparison), _tex)
+        table = joined(differences_table(comparison), tex)
         place = table.header.index("p (adjusted)")
         against = {name: (row[1], row[place]) for name, row in zip(differences["method"], table.rows, strict=True)}
-        to_control = f"Difference to {_tex(comparison.control)}"
-        head[-1:-1] = [_tex(table.header[1]).replace("difference", to_control), "$p$"]
+        to_control = f"Difference to {tex(comparison.control)}"
+        head[-1:-1] = [tex(table.header[1]).replace("difference", to_control), "$p$"]
     rows = []
     for label, (*names, number, count) in zip(found.index, summary.rows, strict=True):
         pair = against.get(label, ("", "")) if against else ()
@@ -181,7 +181,7 @@ def latex(comparison: Compared) -> str:
             "% needs \\usepackage{booktabs}",
             r"\begin{table}",
             r"\centering",
-            f"\\caption{{{_tex(said)}.}}",
+            f"\\caption{{{tex(said)}.}}",
             f"\\begin{{tabular}}{{{sides}}}",
             r"\toprule",
             " & ".join(head) + r" \\",
@@ -192,7 +192,7 @@ def latex(comparison: Compared) -> str:
             "",
             r"\smallskip",
             r"\begin{minipage}{\linewidth}\footnotesize",
-            *[_tex(_ended(note)) for note in notes if note],
+            *[tex(_ended(note)) for note in notes if note],
             r"\end{minipage}",
             r"\end{table}",
             "",
@@ -255,7 +255,8 @@ _TEX = {
 _TEX_PATTERN = re.compile("|".join(re.escape(sign) for sign in sorted(_TEX, key=len, reverse=True)))
 
 
-def _tex(words: str) -> str:
+def tex(words: str) -> str:
+    """Return words as LaTeX prints them, on one line."""
     return _TEX_PATTERN.sub(lambda match: _TEX[match[0]], _one_line(words))
 
 

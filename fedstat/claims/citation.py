@@ -1,0 +1,63 @@
+"""Cite a judgement: a remark for LaTeX, and where the judgement comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fedstat._environment import environment
+from fedstat._files import sha256
+from fedstat.claims.claim import Claim, Judgement
+from fedstat.inference.comparing.printing import tex
+
+
+def source(claim: Claim) -> dict[str, str]:
+    """Return what a citation must name: the claim's file, its digest (SHA-256), and version and revision of fedstat."""
+    here = environment()
+    file = {"file": claim.file.name, "digest": sha256(claim.file)} if claim.file else {}
+    return file | {"fedstat": here["packages"]["fedstat"], "revision": here["revision"]}
+
+
+def remark(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
+    r"""Return a judgement as a remark for LaTeX: statement, place, verdict, counterexample, and where it comes from.
+
+    The preamble needs ``\newtheorem{remark}{Remark}`` and no package. `claims` holds the corrected statement by its id.
+
+    Examples
+    --------
+    >>> from fedstat.claims import Claim, Sides, compared, judge, remark
+    >>> claim = Claim(
+    ...     id="EX-01", paper="Powers", place="folklore", said_by="paper", severity="false", sensitivity="any excess",
+    ...     words="2^n is at least n^2.", statement="2^n >= n^2",
+    ... )
+    >>> letter = claim.reading("every n")(
+    ...     lambda: compared([Sides(f"n = {n}", n**2, 2**n) for n in range(9)], of="numbers")
+    ... )
+    >>> control = claim.control("n = 4")(lambda: compared([Sides("n = 4", 16, 16)], of="numbers"))
+    >>> print(remark(judge(claim), {}))  # doctest: +ELLIPSIS
+    \begin{remark}[Powers, folklore]
+    ``2\textasciicircum{}n is at least n\textasciicircum{}2.'' is refuted.
+    Counterexample: n = 3: found 9, claimed 8.
+    Judged as EX-01 by fedstat ...
+    \end{remark}
+    """
+    claim, found = judgement.claim, judgement.evidence | judgement.conditions
+    verdict = {"holds-on-cases": "has no counterexample among the cases tried", "supported": "is supported"}.get(
+        judgement.verdict, f"is {judgement.verdict}" if judgement.verdict != "holds" else "holds"
+    )
+    if judgement.saved_by:
+        how = "in one reading" if judgement.verdict == "holds-in-a-reading" else "on a condition that is not stated"
+        verdict = f"is true {how}: {judgement.saved_by}"
+    lines = [f"``{tex(claim.words)}'' {tex(verdict)}."]
+    cases = [e.counterexample for e in found.values() if e.counterexample]
+    lines += [f"Counterexample: {tex(cases[0])}."] if cases else [f"{tex(judgement.main.summary)}."]
+    lines += [tex(claim.flaw)] if claim.flaw else []
+    if claim.corrected:
+        lines.append(f"True instead ({claim.corrected}): {tex(claims[claim.corrected].words)}")
+    origin = source(claim)
+    said = f"Judged as {claim.id} by fedstat {origin['fedstat']}"
+    said += f", revision {origin['revision']}" if origin["revision"] else ""
+    if "file" in origin:
+        said += f", from \\texttt{{{tex(origin['file'])}}} (SHA-256 {origin['digest'][:12]})"
+    return "\n".join(
+        [f"\\begin{{remark}}[{tex(claim.paper)}, {tex(claim.place)}]", *lines, f"{said}.", r"\end{remark}"]
+    )
