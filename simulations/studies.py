@@ -12,6 +12,7 @@ from fedstat._files import atomic_file
 from fedstat._tables import Tables, read_config, read_tables, write_tables
 from fedstat.data import datasets
 from fedstat.federated.client.network import check_device
+from fedstat.report.figures import write_svg
 from simulations import NAMES
 from simulations.contract import About, Finding
 from simulations.effects import Effects
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Scale = Literal["smoke", "quick", "desk", "paper"]
 
 _DPI = 200  # of what is made of pixels
-_UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+_UNDATED = {"pdf": {"CreationDate": None}}
 
 
 class Study(Protocol):
@@ -145,7 +146,10 @@ def draw(name: str, tables: Tables, folder: Path, forms: Sequence[str] = ("svg",
     for stem, figure in handed_over(name).figures(tables).items():
         for form in forms:
             with atomic_file(folder / f"{stem}.{form}") as path:
-                figure.savefig(path, format=form, dpi=_DPI, metadata=_UNDATED.get(form))
+                if form == "svg":
+                    write_svg(figure, path)
+                else:
+                    figure.savefig(path, format=form, dpi=_DPI, metadata=_UNDATED.get(form))
         files[stem] = folder / f"{stem}.{forms[0]}"
     return files
 

@@ -12,7 +12,7 @@ from fedstat._files import atomic_file
 from fedstat.data import Clients
 from fedstat.inference import Comparison, complete_mean, interval, mean_interval, number, p_value, primary_summary
 from fedstat.report import typeset
-from fedstat.report.figures import style
+from fedstat.report.figures import style, write_svg
 
 TEMPLATE = Path(__file__).parent / "demo.typ"
 CLIENTS, INPUTS, UNITS, ROUNDS = 30, 30, 40, 40
@@ -108,5 +108,5 @@ def _curves(result: fs.Result, path: Path) -> None:
         axis.set_xlabel("round (points: mean of the last ten rounds, 95% interval over seeds)")
         axis.set_ylabel("test accuracy (%)")
         figure.legend(loc="outside right center", frameon=False, fontsize=7.5)
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        write_svg(figure, path)
         plt.close(figure)

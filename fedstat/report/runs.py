@@ -22,7 +22,7 @@ from fedstat.inference.comparing.tables import Table, differences_table, fixed, 
 from fedstat.inference.formatting import listed
 from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.report.document import typeset
-from fedstat.report.figures import style
+from fedstat.report.figures import style, write_svg
 from fedstat.report.sources import (
     Source,
     fingerprints_of,
@@ -189,7 +189,7 @@ def _figures(comparison: Comparison, folder: Path) -> tuple[dict[str, Path], lis
                 absent += [otherwise] if otherwise else []
                 continue
             figure, path = plt.gcf(), folder / f"{name}.svg"
-            figure.savefig(path, format="svg", metadata={"Date": None})
+            write_svg(figure, path)
             plt.close(figure)
             files[path.name] = path
     return files, absent

@@ -25,13 +25,13 @@ MARKS = ("o", "s", "^", "D", "v")
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
-    """Draw a forest for each data set, the critical difference where arms can be ranked, and accuracy over bytes."""
+    """Draw a forest of all data sets, the critical difference where arms can be ranked, and accuracy over bytes."""
     from fedstat.report.figures import style
 
     if not cells(tables):
         return {}
     with style():
-        found = {f"forest-{cell}": _forest(tables, cell) for cell in cells(tables)}
+        found = {"forest": _forest(tables)}
         found["bytes"] = _bytes(tables)
         if (ranks := _ranks(tables)) is not None:
             found["ranks"] = ranks
@@ -41,46 +41,51 @@ def figures(tables: Tables) -> dict[str, Figure]:
 # --- differences to the controls -------------------------------------------------------------------------------
 
 
-def _forest(tables: Tables, cell: str) -> Figure:
-    """Draw each arm minus its controls of equal budget, grouped by budget; filled where the limits leave out zero."""
+def _forest(tables: Tables) -> Figure:
+    """Draw each arm minus its controls of equal budget, data sets side by side; filled where limits leave out zero."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH
 
-    joint = against(tables, effects(tables), cell)
-    lines: list[tuple[str | None, str]] = []
-    for budget, arms in budgets(tables, cell):
-        lines.append((None, f"epochs × {compared.epochs_of(tables, cell, budget)}"))
-        lines += [(arm, greek(arm)) for arm in arms]
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 0.7 + 0.155 * len(lines)), sharey=True, layout="constrained")
-    end = _end(np.array([[abs(e.low), abs(e.high)] for e in joint.values()]))
-    for axis, control in zip(axes, CONTROLS, strict=True):
-        for height, (arm, _) in enumerate(lines):
-            if arm is None:
-                axis.axhline(height, color="0.85", lw=5, zorder=0)
-            elif (arm, control) in joint:
-                effect = joint[arm, control]
-                _interval(axis, height, effect.mean, effect.low, effect.high)
-            else:
-                axis.plot(0, height, "|", color="0.25", ms=7)
-        axis.axvline(0, color="0.5", lw=0.6, zorder=0)
-        _points_axis(axis, end)
-        axis.set_title(f"minus {control} of the same budget")
-    axes[0].set_yticks(range(len(lines)), [label for _, label in lines], fontsize=7)
-    for (arm, _), label in zip(lines, axes[0].get_yticklabels(), strict=True):
-        label.set_fontstyle("italic" if arm is None else "normal")
-    axes[0].tick_params(axis="y", length=0)
-    axes[0].set_ylim(len(lines) - 0.5, -0.8)
+    joint = {cell: against(tables, effects(tables), cell) for cell in cells(tables)}
+    lines: dict[tuple[int, str], None] = {}
+    for cell in joint:
+        for budget, arms in budgets(tables, cell):
+            times = compared.epochs_of(tables, cell, budget)
+            lines |= dict.fromkeys(
+                (times, arm) for arm in arms if any((arm, control) in joint[cell] for control in CONTROLS)
+            )
+    rows = sorted(lines, key=lambda line: (line[0], line[1].lower()))
+    figure, axes = plt.subplots(
+        1, 2 * len(joint), figsize=(WIDTH, 0.8 + 0.145 * len(rows)), sharey=True, layout="constrained", squeeze=False
+    )
+    for place, (cell, found) in enumerate(joint.items()):
+        end = _end(np.array([[abs(e.low), abs(e.high)] for e in found.values() if np.isfinite(e.low)]))
+        for axis, control in zip(axes[0][2 * place :], CONTROLS, strict=False):
+            shown = {arm: e for (arm, against_), e in found.items() if against_ == control and np.isfinite(e.low)}
+            for height, (_, arm) in enumerate(rows):
+                if arm in shown:
+                    _interval(axis, height, shown[arm].mean, shown[arm].low, shown[arm].high)
+            axis.axvline(0, color="0.5", lw=0.6, zorder=0)
+            _points_axis(axis, end)
+            axis.set_title(f"{CELLS[cell] if control == CONTROLS[0] else ''}\n− {control}", loc="left", fontsize=7)
+            axis.tick_params(axis="y", length=0)
+            if not shown:
+                words = f"not judged: {control} is not trained enough"
+                axis.text(0.5, 0.5, words, transform=axis.transAxes, rotation=90, ha="center", va="center", fontsize=7)
+    more = [f" (epochs × {times})" if times > 1 else "" for times, _ in rows]
+    names = [greek(arm) + m for (_, arm), m in zip(rows, more, strict=True)]
+    axes[0][0].set_yticks(range(len(rows)), names, fontsize=6.5)
+    axes[0][0].set_ylim(len(rows) - 0.4, -0.6)
     figure.supxlabel("difference in test accuracy (points; mean and simultaneous 95% interval)", fontsize=8)
     return figure
 
 
 def _interval(axis: Axes, height: float, mean: float, low: float, high: float) -> None:
-    """Draw one difference, filled if its limits leave out zero; a cross if it has no limits."""
-    clear = low > 0 or high < 0
-    axis.plot([low, high], [height] * 2, color="0.25", lw=0.9)
-    mark = "x" if np.isnan(low) else "o"
-    axis.plot(mean, height, mark, color="0.25", mfc="0.25" if clear else "white", ms=3.5)
+    """Draw one difference, filled and coloured if its limits leave out zero."""
+    colour = "#1b6e3c" if low > 0 else "#a01c1c" if high < 0 else "0.45"
+    axis.plot([low, high], [height] * 2, color=colour, lw=0.9)
+    axis.plot(mean, height, "o", color=colour, mfc=colour if colour != "0.45" else "white", ms=3, mew=0.7)
 
 
 def _end(limits: np.ndarray) -> float:
@@ -95,8 +100,8 @@ def _points_axis(axis: Axes, end: float) -> None:
 
     axis.set_xscale("symlog", linthresh=LINEAR, linscale=1.2)
     axis.set_xlim(-end, end)
-    right = (2, 5, 20) if end > 20 else (2, 10) if end > 10 else (2, 5)
-    ticks = sorted({side * t for t in (0, *right) for side in (-1, 1) if t <= end})
+    outer = 20 if end > 20 else 10 if end > 10 else 5
+    ticks = (-outer, 0, outer)
     axis.set_xticks(ticks, [f"{t}".replace("-", "−") for t in ticks], fontsize=7)
     axis.xaxis.set_minor_locator(NullLocator())
 
