@@ -1,4 +1,4 @@
-"""Command line: ``python -m reports --scale quick --out out``."""
+"""Command line: ``python -m reports`` writes the report, ``python -m reports --supplement`` all that it rests on."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from reports.content import content, worth_reading
 from simulations.studies import in_order
 from theory_checks import COMMITTED
 
-TEMPLATE = Path(__file__).parent / "report.typ"
+PAPER, SUPPLEMENT = (Path(__file__).parent / name for name in ("paper.typ", "supplement.typ"))
 
 
 def main() -> int:
-    """Run what has no cached result, write ``report.pdf``, ``report.html``, or both; return 1 if something failed."""
+    """Run what has no cached result, write ``report.pdf`` or the supplement; return 1 if something failed."""
     chapters = ("claims", *in_order())
     parser = argparse.ArgumentParser(
         prog="python -m reports",
-        description="Typeset the report from the committed tables and the ledger of claims. Studies are run anew "
-        "beside them, on other seeds, and the report says which signs and verdicts that changes. A failing study "
-        "loses no chapter: the committed tables make it, and the last lines say what failed. An interrupted run "
-        "continues from what is finished.",
-        epilog="example: python -m reports --scale committed --format html",
+        description="Typeset the report, twelve pages, or its supplement, a chapter for every study and an entry for "
+        "every claim, from the committed tables and the ledger of claims. Studies are run anew beside them, on other "
+        "seeds, and it is told which signs and verdicts that changes. A failing study loses no chapter: the committed "
+        "tables make it, and the last lines say what failed. An interrupted run continues from what is finished.",
+        epilog="example: python -m reports --scale committed --supplement",
     )
     parser.add_argument(
         "--scale",
@@ -42,14 +42,17 @@ def main() -> int:
         "whose data are there, at the papers' sizes, hours",
     )
     parser.add_argument(
-        "--format", choices=("pdf", "html"), nargs="+", default=["pdf"], help="what to write (default: pdf)"
+        "--supplement",
+        choices=("html", "pdf"),
+        nargs="*",
+        help="write the supplement and not the report; as a web page if no form is named",
     )
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
     parser.add_argument(
         "--only",
         choices=chapters,
         nargs="+",
-        help="chapters to include, and studies to run anew (default: see --scale)",
+        help="chapters of the supplement, which alone is written, and studies to run anew (default: see --scale)",
     )
     parser.add_argument("--date", type=date.fromisoformat, default=date.today(), help="date on the report, YYYY-MM-DD")
     options = parser.parse_args()
@@ -65,16 +68,19 @@ def main() -> int:
     print(f"chapters, claims and pages: about {duration(PAGES)}", file=sys.stderr)
     claims = options.only is None or "claims" in options.only
     made = content(options.scale, out if anew else None, out / "shown", shown, claims, fresh)
-    for form in dict.fromkeys(options.format):
-        typeset(TEMPLATE, made.data, made.files, out / f"report.{form}", day=options.date)
+    written = {out / "report.pdf": PAPER}
+    if options.supplement is not None or options.only:
+        written = {out / f"supplement.{form}": SUPPLEMENT for form in options.supplement or ["html"]}
+    for target, template in written.items():
+        typeset(template, made.data, made.files, target, day=options.date)
     with atomic_file(out / "effects.csv") as path:
         made.effects.to_csv(path, index=False)
     if found := worth_reading(made):
         print("Worth reading first:\n")
         for number, words in enumerate(found, 1):
             print(textwrap.fill(words, 100, initial_indent=f"{number}. ", subsequent_indent="   ") + "\n")
-    for form in dict.fromkeys(options.format):
-        print(f"{out / f'report.{form}'} ({duration(time.perf_counter() - start)})")
+    for target in written:
+        print(f"{target} ({duration(time.perf_counter() - start)})")
     if made.failed:
         print("\nWhat failed, and what shows it:", *made.failed, sep="\n- ", file=sys.stderr)
     return int(bool(made.failed))

@@ -13,7 +13,7 @@ from pages import escaped, write_pages
 from sphinx.application import Sphinx
 
 from fedstat.report import typeset
-from reports.__main__ import TEMPLATE
+from reports.__main__ import SUPPLEMENT
 from reports.content import content
 from simulations import catalogue
 from simulations.contract import About
@@ -61,7 +61,7 @@ def _page(name: str, pictures: Path) -> str:
         return "\n".join([*head, "No tables of it are committed yet.\n"])
     made = content("committed", None, pictures, [name], False, {})
     typed = pictures / f"{name}.html"
-    typeset(TEMPLATE, made.data, made.files, typed, day=date.today())
+    typeset(SUPPLEMENT, made.data, made.files, typed, day=date.today())
     whole = typed.read_text()
     typed.unlink()
     start = whole.index(f'<h2 id="study-{name}">')

@@ -1,4 +1,4 @@
-"""Every page of the report, on paper and for browsers, drawn from what is committed."""
+"""Every page of the report and of its supplement, on paper and for browsers, drawn from what is committed."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ import pymupdf
 import pytest
 
 from fedstat.report import typeset
-from reports.__main__ import TEMPLATE
+from reports.__main__ import PAPER, SUPPLEMENT
 from reports.content import content
 from simulations.studies import in_order
 from theory_checks import COMMITTED
@@ -35,23 +35,36 @@ def written(tmp_path_factory):
     made = content("committed", None, folder / "shown", studies, True, {})
     assert not made.failed
     (folder / "data.json").write_text(json.dumps(made.data))
-    for form in ("pdf", "html"):
-        for number in (1, 2):
-            typeset(TEMPLATE, made.data, made.files, folder / f"{number}.{form}", day=date(2026, 1, 2))
+    for number in (1, 2):
+        typeset(PAPER, made.data, made.files, folder / f"paper{number}.pdf", day=date(2026, 1, 2))
+        typeset(SUPPLEMENT, made.data, made.files, folder / f"{number}.html", day=date(2026, 1, 2))
+    typeset(SUPPLEMENT, made.data, made.files, folder / "1.pdf", day=date(2026, 1, 2))
     return folder
 
 
 def test_the_same_data_give_the_same_bytes(written):
-    for form in ("pdf", "html"):
-        first, second = ((written / f"{number}.{form}").read_bytes() for number in (1, 2))
+    for name in ("paper{}.pdf", "{}.html"):
+        first, second = ((written / name.format(number)).read_bytes() for number in (1, 2))
         assert first == second
+
+
+def test_the_report_has_twelve_pages_with_a_message_each(written):
+    with pymupdf.open(written / "paper1.pdf") as document:
+        assert len(document) == 12
+        for number, page in enumerate(document, 1):
+            words = page.get_text()
+            assert not (raw := RAW.search(words)), f"page {number}: {raw[0]!r}"
+            assert "could not be made" not in words
+            assert margins_are_white(page), f"page {number}: a shape is in the margin"
+            assert emptiest(page) < 1 / 3, f"page {number} is not filled"
+            assert len(page.get_text("words")) < 750, f"page {number} is crowded"
 
 
 def words_of(page):
     return " ".join(page.get_text().split())
 
 
-def test_the_first_pages_tell_one_experiment_per_paper(written):
+def test_the_supplement_tells_one_experiment_per_paper(written):
     proofs = json.loads((written / "data.json").read_text())["proofs"]
     assert {"FedSplit/FedFac", "Factorized-FL"} <= {one["paper"] for one in proofs}
     with pymupdf.open(written / "1.pdf") as document:

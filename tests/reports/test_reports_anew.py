@@ -27,13 +27,14 @@ def test_what_is_run_anew_needs_no_data_and_has_committed_tables():
 
 
 def report(monkeypatch, capsys, out, *more):
-    """Write the report of two chapters at smoke scale in this process; return exit status, output and pages."""
-    arguments = ["reports", "--scale", "smoke", "--out", str(out), "--only", "complexity", "strongly_convex", *more]
+    """Write the supplement of two chapters at smoke scale in this process; return exit status, output and pages."""
+    arguments = ["reports", "--scale", "smoke", "--out", str(out), "--supplement", "pdf", *more]
+    arguments += ["--only", "complexity", "strongly_convex"]
     monkeypatch.setattr(sys, "argv", arguments)
     with kept_workers():
         code = program.main()
     said = capsys.readouterr()
-    with pymupdf.open(out / "smoke" / "report.pdf") as document:
+    with pymupdf.open(out / "smoke" / "supplement.pdf") as document:
         pages = " ".join(" ".join(page.get_text().split()) for page in document)
     return code, said, pages
 
@@ -46,7 +47,7 @@ def test_a_study_that_fails_loses_no_chapter(tmp_path, monkeypatch, capsys):
     command = f"python -m simulations complexity --scale smoke --out {tmp_path}"
     code, said, whole = report(monkeypatch, capsys, tmp_path)
     assert code == 0
-    assert said.out.rstrip().splitlines()[-1].startswith(str(tmp_path / "smoke" / "report.pdf"))
+    assert said.out.rstrip().splitlines()[-1].startswith(str(tmp_path / "smoke" / "supplement.pdf"))
     assert "Worth reading first" in said.out
     assert "study 2 of 2" in said.err
     assert "failed" not in whole
@@ -61,9 +62,9 @@ def test_a_study_that_fails_loses_no_chapter(tmp_path, monkeypatch, capsys):
     for title in (study(name).ABOUT.title for name in ("complexity", "strongly_convex")):
         assert title in pages
 
-    code, said, pages = report(monkeypatch, capsys, tmp_path, "--format", "pdf", "html")  # what ran is kept
+    code, said, pages = report(monkeypatch, capsys, tmp_path, "html")  # what ran is kept
     assert code == 0
-    assert (tmp_path / "smoke" / "report.html").stat().st_size > 10_000
+    assert (tmp_path / "smoke" / "supplement.html").stat().st_size > 10_000
 
     with monkeypatch.context() as patch:  # its findings, of the fresh tables alone
         told = content.tell

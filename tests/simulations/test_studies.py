@@ -305,7 +305,7 @@ SOME = ("complexity", "aggregation")
 def test_a_killed_report_continues_and_ends_with_the_same_bytes(tmp_path):
     """Killed as soon as something is cached, run again; compared with a run that nobody disturbed."""
     report = ["-m", "reports", "--scale", "smoke", "--date", "2026-01-01"]
-    command = [*report, "--only", *SOME, "--out"]
+    command = [*report, "--supplement", "pdf", "--only", *SOME, "--out"]
     killed = subprocess.Popen([sys.executable, *command, str(tmp_path / "killed")], cwd=ROOT, stderr=subprocess.DEVNULL)
     while not list((tmp_path / "killed").rglob("*.parquet")):
         assert killed.poll() is None
@@ -316,7 +316,7 @@ def test_a_killed_report_continues_and_ends_with_the_same_bytes(tmp_path):
     for name in ("killed", "whole"):
         done = python(*command, str(tmp_path / name))
         assert done.returncode == 0, done.stderr
-        content[name] = (tmp_path / name / "smoke" / "report.pdf").read_bytes()
+        content[name] = (tmp_path / name / "smoke" / "supplement.pdf").read_bytes()
     assert content["killed"].startswith(b"%PDF")
     assert content["killed"] == content["whole"]
 
@@ -325,9 +325,9 @@ def test_a_killed_report_continues_and_ends_with_the_same_bytes(tmp_path):
         pictures = list((study / "shown" / name).glob("*.svg"))
         assert pictures
         assert all(file.stat().st_size > 1000 for file in pictures)
-    alone = python(*report, "--out", str(tmp_path / "whole"), "--only", "aggregation")  # a chapter stands alone
+    alone = python(*report, "--out", str(tmp_path / "whole"), "--supplement", "pdf", "--only", "aggregation")  # a chapter stands alone
     assert alone.returncode == 0, alone.stderr
-    assert (study / "report.pdf").read_bytes() not in content.values()
+    assert (study / "supplement.pdf").read_bytes() not in content.values()
 
 
 @pytest.mark.slow
