@@ -7,6 +7,7 @@ named summand left out, the relation turned. Nobody has to write them, and they 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -111,4 +112,6 @@ def in_words(made: Mapping[str, bool]) -> str:
 
 def _share(value: Any, share: Fraction) -> Any:
     """Return a share of a number, exact for exact ones."""
-    return value * float(share) if isinstance(value, float) else Fraction(value) * share
+    if isinstance(value, (float, Decimal)):
+        return value * type(value)(share.numerator) / type(value)(share.denominator)
+    return Fraction(value) * share
