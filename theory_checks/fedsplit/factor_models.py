@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
+from fedstat.claims import Evidence, Sides, compared
 from fedstat.factor import IdentificationWarning, PrincipalAxis, principal_components_loadings
 
 #: Maps a correlation matrix and a number of factors to nu, one value for each unit.
@@ -101,6 +102,24 @@ def groups() -> Iterator[Groups]:
         for b, c in product(correlations, repeat=2):
             if b < c:
                 yield Groups((sizes[0], sizes[1]), (b, c))
+
+
+def orders(statistic: Nu, models: Iterable[Groups]) -> Evidence:
+    """Ask whether the group with the smaller communality never gets the larger value, exactly.
+
+    All values are simple fractions, whatever the estimate, and are rounded to those.
+    """
+
+    def sides(case: Groups) -> Sides:
+        found = statistic(case.matrix(), 2)
+        return Sides(str(case), simple(found[0]), simple(found[-1]), ("a unit of the first gets", "one of the second"))
+
+    return compared(map(sides, models), of="models with two groups of 3 to 6 units")
+
+
+def simple(value: float) -> Fraction:
+    """Return the fraction with a denominator of at most 200 that is nearest."""
+    return Fraction(float(value)).limit_denominator(200)
 
 
 def printed_loop(r: np.ndarray, factors: int) -> np.ndarray:

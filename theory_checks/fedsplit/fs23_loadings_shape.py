@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedstat.claims import Claim, Evidence, enumeration, search
+from fedstat.claims import Claim, Evidence, Sides, both, compared, search
 from fedstat.factor import principal_components_loadings
 from fedstat.inference import number
 from theory_checks.fedsplit.factor_models import TABLES, correlations, farthest, row, rows
@@ -20,10 +20,7 @@ class Shape(NamedTuple):
     factors: int
 
     def __str__(self) -> str:
-        d, g = self
-        return (
-            f"d = {d} units, G = {g}: the matrix as printed is {g} × {d}, times its transpose {g} × {g}; R is {d} × {d}"
-        )
+        return f"d = {self.units} units, G = {self.factors}"
 
 
 _FEWER_FACTORS = [Shape(d, g) for d in range(2, 7) for g in range(1, d)]
@@ -45,10 +42,11 @@ def _fits(form: Callable[[np.ndarray], np.ndarray], of: Iterable[Shape]) -> Evid
     The product of a d x G matrix with its transpose is d x d and that of a G x d matrix G x G, whatever d and G are.
     """
 
-    def holds(case: Shape) -> bool:
-        return form(principal_components_loadings(np.eye(case.units), case.factors)).shape == (case.units, case.units)
+    def sides(case: Shape) -> Sides:
+        product = form(principal_components_loadings(np.eye(case.units), case.factors))
+        return Sides(str(case), len(product), case.units, ("rows and columns of the product", "of R"))
 
-    return enumeration(of, holds, of="numbers of units and factors, up to 6 units")
+    return compared(map(sides, of), of="numbers of units and factors, up to 6 units", relation="==", every=True)
 
 
 def _complete(form: Callable[[np.ndarray], np.ndarray]) -> Evidence:
@@ -101,11 +99,6 @@ def untransposed() -> Evidence:
     return _fits(lambda a: a @ a.T, _FEWER_FACTORS)
 
 
-@FS23.mutant("as many factors as units, the last one dropped")
-def last_dropped() -> Evidence:
-    return _fits(lambda a: _product(a[:, :-1]), _AS_MANY_FACTORS)
-
-
 @FS23.control("as many factors as units: the matrix is square, and its transpose has the same shape")
 def square() -> Evidence:
     return _fits(_product, _AS_MANY_FACTORS)
@@ -125,14 +118,9 @@ FS23C = Claim(
 )
 
 
-@FS23C.reading("fewer factors than units")
-def corrected_shape() -> Evidence:
-    return _fits(lambda a: a @ a.T, _FEWER_FACTORS)
-
-
-@FS23C.reading("as many factors as units, and the value of R")
-def corrected_value() -> Evidence:
-    return _complete(lambda a: a @ a.T)
+@FS23C.reading("the shape for fewer factors than units, the value for as many")
+def corrected() -> Evidence:
+    return both(_fits(lambda a: a @ a.T, _FEWER_FACTORS), _complete(lambda a: a @ a.T))
 
 
 @FS23C.mutant("the transposition put back")

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
 
-from fedstat.claims import Claim, Evidence, sampled
+from fedstat.claims import Claim, Evidence, Sides, compared
 from fedstat.inference import number
 from theory_checks.fedsplit.factor_models import correlations, row
 
@@ -50,10 +50,13 @@ def _normalise(
         inner = sum((a * b for a, b in zip(u, v, strict=True)), start=Fraction(0))
         return inner * abs(inner) / (squared_scale(u) * squared_scale(v))
 
-    def holds(case: Columns) -> bool:
-        return all(entry(*pair) == _correlation(*pair) for pair in ((case.x, case.x), (case.x, case.y)))
-
-    return sampled(_columns() if pairs is None else pairs, holds, of=of)
+    names = ("squared entry of Z′Z with its sign", "squared correlation with its sign")
+    cases = (
+        Sides(str(case), entry(*pair), _correlation(*pair), names)
+        for case in (_columns() if pairs is None else pairs)
+        for pair in ((case.x, case.x), (case.x, case.y))
+    )
+    return compared(cases, of=f"entries of {of}", relation="==")
 
 
 def _squares(column: list[Fraction]) -> Fraction:
@@ -93,11 +96,6 @@ def unit_variance() -> Evidence:
 @FS24.reading("columns centred, of unit variance (divisor k)")
 def unit_mean_square() -> Evidence:
     return _normalise(True, lambda c: _squares(c) / len(c))
-
-
-@FS24.mutant("columns divided by their range in place of their length")
-def by_range() -> Evidence:
-    return _normalise(True, lambda c: (max(c) - min(c)) ** 2)
 
 
 @FS24.control("columns of unit length, not centred, whose sums are zero to begin with")

@@ -52,12 +52,13 @@ def _fixed_point(start: bool) -> Evidence:
     principal components.
     """
 
-    def sides(columns: list[list[int]]) -> tuple[float, float]:
+    def sides(columns: list[list[int]]) -> tuple[dict[str, float], float]:
         r = correlations(columns)
         nu = np.ones(len(r)) if start else principal_axis(r, 1)
         a = principal_components_loadings(r - np.diag(1 - nu), 1)
         psi = np.maximum(1 - (a**2).sum(axis=1), 0.0)
-        return farthest(nu + psi, np.ones(len(r)))
+        j = int(np.abs(nu + psi - 1).argmax())
+        return {"communality": float(nu[j]), "specific variance": float(psi[j])}, 1.0
 
     return search(
         TABLES,
@@ -77,7 +78,8 @@ FS25 = Claim(
     words="A unit's squared loadings sum to one.",
     statement="sum_(m=1)^(d) a_(j m)^2 = 1",
     severity="unstated condition",
-    assumptions="the factor model has G < d factors, so that loadings beyond the G-th do not exist and count as zero",
+    assumptions="the factor model has G < d factors, so that loadings beyond the G-th do not exist and count as zero. "
+    "The printed sum runs over all d, so that all d principal components are a reading",
     sensitivity="a sum off by 1e-5",
     flaw="The identity belongs to all d principal components of a correlation matrix. A factor model's loadings leave "
     "out the specific variance.",

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Any, NamedTuple
 
-from fedstat.claims import Claim, Evidence, both, sampled
+from fedstat.claims import Claim, Evidence, Sides, both, compared, sampled
 from theory_checks.fedsplit.factor_models import row
 
 
@@ -36,9 +36,11 @@ def _units() -> list[Unit]:
     return [u for u in units if u.nu() <= 1]
 
 
-def _distance(measure: Callable[[Unit], Any], among: Callable[[Unit], bool] = lambda u: True) -> Evidence:
-    units = filter(among, _units())
-    return sampled(units, lambda u: u.nu() == measure(u), of="units with up to 3 loadings 0, ±1/2, 1")
+def _distance(power: int, order: int = 2, among: Callable[[Unit], bool] = lambda u: True) -> Evidence:
+    """Compare nu with a power of the distance; both are non-negative, so where a root is left their squares are."""
+    root, names = 2 // power, ("ν²" if power == 1 else "ν", "squared distance")
+    cases = (Sides(str(u), u.nu() ** root, Fraction(u.distance(order) ** 2), names) for u in filter(among, _units()))
+    return compared(cases, of="units with up to 3 loadings 0, ±1/2, 1", relation="==")
 
 
 def _same_order() -> Evidence:
@@ -67,22 +69,17 @@ FS26 = Claim(
 
 @FS26.reading("Euclidean distance of the loadings")
 def euclidean() -> Evidence:
-    return _distance(Unit.distance)
+    return _distance(1)
 
 
 @FS26.reading("'distance' loosely for the squared distance")
 def loosely() -> Evidence:
-    return _distance(lambda u: u.distance() ** 2)
-
-
-@FS26.mutant("half the distance, for units whose ν is 1")
-def halved() -> Evidence:
-    return _distance(lambda u: u.distance() / 2, lambda u: u.nu() == 1)
+    return _distance(2)
 
 
 @FS26.control("units whose ν is 0 or 1, which are their own squares")
 def own_squares() -> Evidence:
-    return _distance(Unit.distance, lambda u: u.nu() in (0, 1))
+    return _distance(1, among=lambda u: u.nu() in (0, 1))
 
 
 FS26C = Claim(
@@ -98,9 +95,9 @@ FS26C = Claim(
 
 @FS26C.reading("squared distance, and the order")
 def squared() -> Evidence:
-    return both(_distance(lambda u: u.distance() ** 2), _same_order())
+    return both(_distance(2), _same_order())
 
 
 @FS26C.mutant("city blocks in place of Euclid's distance")
 def city_blocks() -> Evidence:
-    return _distance(lambda u: u.distance(order=1) ** 2)
+    return _distance(2, order=1)

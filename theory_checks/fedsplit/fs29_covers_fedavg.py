@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedstat.claims import Claim, Evidence
+from fedstat.claims import Claim, Evidence, both
 from theory_checks.fedsplit.coverage import (
     ANY,
     ANY_THRESHOLD,
@@ -29,8 +29,8 @@ FS29 = Claim(
     severity="unstated condition",
     assumptions=COVERS,
     sensitivity=ONE_UNIT,
-    flaw="The grid's smallest threshold is the 25% quantile, above the smallest communality, so that every split "
-    "layer keeps personal units.",
+    flaw="The smallest threshold of the grid named just before is the 25% quantile, above the smallest communality, so "
+    "that every split layer keeps personal units.",
     corrected="FS-29c",
 )
 
@@ -72,14 +72,9 @@ FS29C = Claim(
 )
 
 
-@FS29C.reading("τ = 0")
-def zero() -> Evidence:
-    return covers(fedavg, (0.0,), hidden)
-
-
-@FS29C.reading("Λ empty")
-def nothing_split() -> Evidence:
-    return covers(fedavg, GRID, lambda layers: [()])
+@FS29C.reading("τ = 0, and Λ empty")
+def corrected() -> Evidence:
+    return both(covers(fedavg, (0.0,), hidden), covers(fedavg, GRID, lambda layers: [()]))
 
 
 @FS29C.mutant("the 1% quantile in place of zero")

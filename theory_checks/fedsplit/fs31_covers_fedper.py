@@ -49,7 +49,7 @@ def _any_layers(layers: int) -> list[tuple[int, ...]]:
     return list(subsets(range(1, layers + 1), 1))
 
 
-@FS31.reading("τ from the paper's grid, Λ may contain the output layer")
+@FS31.condition("Λ may contain the output layer, τ from the paper's grid")
 def with_the_output_layer() -> Evidence:
     return covers(fedper, GRID, _any_layers)
 

@@ -6,10 +6,12 @@ from decimal import Decimal
 from fractions import Fraction
 from math import prod
 
-from fedstat.claims import Claim, Evidence, Sides, compared, enumeration
+from fedstat.claims import Claim, Evidence, Sides, both, compared
 from theory_checks.fedsplit.printed_tables import AS_PRINTED, LAST_DIGIT, Row, printed
 
 TIME = printed(7, method="FedFac")
+#: The one setting in which FedFac takes less time.
+FASTER = "CIFAR-10, π = 0.1"
 
 
 def _longer(times: Row) -> Evidence:
@@ -33,7 +35,7 @@ FS33 = Claim(
     said_by="paper",
     words="FedFac takes more time than FedAvg.",
     statement='t_"FedFac" \\/ t_"FedAvg" > 1',
-    severity="misprint",
+    severity="unstated condition",
     assumptions=AS_PRINTED,
     sensitivity=LAST_DIGIT,
     flaw="In one setting of Table 7 FedFac takes less time, so that other things than the factor analysis must differ.",
@@ -51,25 +53,9 @@ def on_average() -> Evidence:
     return _longer_on_average(TIME)
 
 
-@FS33.mutant("LG-FedAvg's times on CIFAR-100 in place of FedFac's")
-def another_method() -> Evidence:
-    return _longer({where: time for where, time in printed(7, method="LG-FedAvg").items() if "CIFAR-100" in where})
-
-
 @FS33.control("the settings without CIFAR-10 at π = 0.1")
 def seven_settings() -> Evidence:
-    return _longer({where: time for where, time in TIME.items() if where != "CIFAR-10, π = 0.1"})
-
-
-def _between(times: Row) -> Evidence:
-    """Ask for ratios between 1.08 and 3.39, but 0.86 for CIFAR-10 with π = 0.1: read off the printed table."""
-
-    def holds(where: str) -> bool:
-        if where == "CIFAR-10, π = 0.1":
-            return round(times[where], 2) == Decimal("0.86")
-        return Decimal("1.08") <= times[where] <= Decimal("3.39")
-
-    return enumeration(times, holds, of="settings of Table 7", show=lambda where: f"{where}: {times[where]}")
+    return _longer({where: time for where, time in TIME.items() if where != FASTER})
 
 
 FS33C = Claim(
@@ -86,9 +72,13 @@ FS33C = Claim(
 
 @FS33C.reading("Table 7")
 def table_7() -> Evidence:
-    return _between(TIME)
-
-
-@FS33C.mutant("1.0756 in place of 1.2856 on Shakespeare")
-def one_number_changed() -> Evidence:
-    return _between(TIME | {"Shakespeare": Decimal("1.0756")})
+    """Ask for ratios between 1.08 and 3.39, but 0.86 for CIFAR-10 with π = 0.1: read off the printed table."""
+    least, most, faster = map(Decimal, ("1.08", "3.39", "0.86"))
+    longer = {where: time for where, time in TIME.items() if where != FASTER}
+    bounds = [Sides(where, least, time, ("bound", "ratio")) for where, time in longer.items()]
+    bounds += [Sides(where, time, most, ("ratio", "bound")) for where, time in longer.items()]
+    other = [Sides(FASTER, round(TIME[FASTER], 2), faster)]
+    return both(
+        compared(bounds, of="bounds of seven settings of Table 7", every=True),
+        compared(other, of="the setting left", relation="==", every=True),
+    )

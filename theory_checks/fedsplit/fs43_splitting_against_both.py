@@ -63,8 +63,3 @@ def written(studies: Studies) -> Evidence:
 @FS43.reading("the true split, against FedAvg alone", natural=False)
 def fedavg_alone(studies: Studies) -> Evidence:
     return _beats(studies, "true", ("FedAvg",))
-
-
-@FS43.mutant("FedAvg against the true split")
-def swapped(studies: Studies) -> Evidence:
-    return _beats(studies, "FedAvg", ("true",))

@@ -9,14 +9,15 @@ STATISTIC = "eigenvectors"
 
 FS46 = Claim(
     id="FS-46",
-    place="section 4.3, first sentence, and 4.3.2, first paragraph, last sentence, against the authors' public code",
-    said_by="fedstat",
-    words="The statistic of the authors' code, of the true parameters, recovers the true split (95% of the units, for "
-    "all κ, p, α).",
-    statement=f"forall kappa, p, alpha: quad 1/m abs({{j : bb(1){{s_j >= tau}} = zeta_j}}) >= {RECOVERED}",
+    place="abstract, the sentence on simulation studies, and section 4.3, first sentence, with the statistic of the "
+    "authors' public code",
+    said_by="paper",
+    words="Factor analysis, as the authors' code has it, can well recover the true split of units into shared and "
+    "personal ones.",
+    statement=f"1/m abs({{j : bb(1){{s_j >= tau}} = zeta_j}}) >= {RECOVERED}",
     severity="unstated condition",
     assumptions="s is the sum of a unit's squares in the leading unit eigenvectors, one fewer than reach κ. What "
-    "recovery is, and the values of κ, p and α, are those of FS-28, as is the chance of a cut",
+    "recovery is, the parameters that are analysed and the settings are those of FS-28, as is the chance of a cut",
     sensitivity="the half-widths of the intervals, a few points where recovery is partial",
     flaw="The more components κ asks for, the more of them are directions in which single personal units move; unit "
     "eigenvectors count those as much as the strong ones, and personal units come first.",
@@ -24,44 +25,24 @@ FS46 = Claim(
 )
 
 
-@FS46.reading("every κ of the grid, every p and α, cut at the true size")
-def every_kappa(studies: Studies) -> Evidence:
-    return all_of(means(at(studies, STATISTIC), "true_size"))
-
-
-@FS46.reading("every κ, p and α, no cut: the AUC alone")
-def no_cut(studies: Studies) -> Evidence:
-    return all_of(means(at(studies, STATISTIC), "auc"))
-
-
-@FS46.reading("κ = 0.85 as in the code, every p and α, no cut: the AUC alone")
+@FS46.reading("κ = 0.85 as in the code, cut at the true size")
 def kappa_of_the_code(studies: Studies) -> Evidence:
-    return all_of(means(at(studies, STATISTIC, 0.85), "auc"))
-
-
-@FS46.reading("κ = 0.85 as in the code, in the settings of Figure 6 (p = 0.5 or α = 0.4), cut at the true size")
-def kappa_of_the_code_in_figure_6(studies: Studies) -> Evidence:
     return all_of(means(figure_6(at(studies, STATISTIC, 0.85)), "true_size"))
 
 
-@FS46.reading("κ = 0.75, every p and α, cut at the true size")
-def smaller_kappa(studies: Studies) -> Evidence:
-    return all_of(means(at(studies, STATISTIC, 0.75), "true_size"))
+@FS46.reading("κ = 0.85 as in the code, no cut: the AUC alone")
+def no_cut(studies: Studies) -> Evidence:
+    return all_of(means(figure_6(at(studies, STATISTIC, 0.85)), "auc"))
 
 
-@FS46.reading("κ = 0.5, every p and α, cut at the true size")
-def smallest_kappa(studies: Studies) -> Evidence:
-    return all_of(means(at(studies, STATISTIC, 0.5), "true_size"))
+@FS46.reading("every κ of the paper's grid, cut at the true size")
+def every_kappa(studies: Studies) -> Evidence:
+    return all_of(means(figure_6(at(studies, STATISTIC)), "true_size"))
 
 
-@FS46.reading("κ = 0.5, in the settings of Figure 6 (p = 0.5 or α = 0.4), cut at the true size")
-def smallest_kappa_in_figure_6(studies: Studies) -> Evidence:
-    return all_of(means(figure_6(at(studies, STATISTIC, 0.5)), "true_size"))
-
-
-@FS46.reading("κ best for each p and α, cut at the true size")
-def best_kappas(studies: Studies) -> Evidence:
-    return best_kappa_of(at(studies, STATISTIC), "true_size")
+@FS46.reading("'can': some κ of the grid in each setting, cut at the true size")
+def some_kappa(studies: Studies) -> Evidence:
+    return best_kappa_of(figure_6(at(studies, STATISTIC)), "true_size")
 
 
 @FS46.mutant("agreement over clients in place of the statistic, each client's inputs permuted")

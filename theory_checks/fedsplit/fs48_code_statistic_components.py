@@ -105,11 +105,11 @@ def _sums(scaled: bool = False) -> Evidence:
     return both(total, largest)
 
 
-def _all_components(fewer: int = 0) -> Evidence:
+def _all_components() -> Evidence:
     """Over all components V is square and orthogonal, so its rows have length one like its columns."""
 
     def sides(columns: list[list[int]]) -> tuple[float, float]:
-        return farthest(unit_squares(correlations(columns), len(columns) - fewer), np.ones(len(columns)))
+        return farthest(unit_squares(correlations(columns), len(columns)), np.ones(len(columns)))
 
     def show(columns: list[list[int]]) -> str:
         return f"columns {rows(columns)}"
@@ -134,24 +134,9 @@ FS48 = Claim(
 )
 
 
-@FS48.reading("the code's statistic, and the distance of a unit's axis from the space of the leading components")
+@FS48.reading("the distance of a unit's axis, any rotation, sum and range over units, and all components")
 def leverage() -> Evidence:
-    return _of_the_code()
-
-
-@FS48.reading("any rotation of the leading components")
-def any_rotation() -> Evidence:
-    return _rotated()
-
-
-@FS48.reading("sum over units, and the largest value")
-def sum_and_range() -> Evidence:
-    return _sums()
-
-
-@FS48.reading("all components")
-def all_components() -> Evidence:
-    return _all_components()
+    return both(_of_the_code(), _rotated(), _sums(), _all_components())
 
 
 @FS48.mutant("the distance from the space of one component more")
@@ -167,8 +152,3 @@ def sheared() -> Evidence:
 @FS48.mutant("loadings in place of unit eigenvectors")
 def loadings() -> Evidence:
     return _sums(scaled=True)
-
-
-@FS48.mutant("all components but one")
-def all_but_one() -> Evidence:
-    return _all_components(fewer=1)

@@ -9,14 +9,16 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from fedstat.claims import Evidence, enumeration, search
+from fedstat.claims import Evidence, Sides, compared, search
 from fedstat.inference import number
 from theory_checks.fedsplit.factor_models import (
     Nu,
     correlations,
+    farthest,
     principal_axis,
     row,
     rows,
+    simple,
     table,
     unit_squares,
 )
@@ -64,7 +66,7 @@ _BOTH = (_SHARED_TOGETHER, PERSONAL_TOGETHER)
 FAVOURABLE = (_SHARED_TOGETHER, Stack(_SHARED_TOGETHER.second, _SHARED_TOGETHER.first))
 
 
-def marks(nu: Nu, stacks: Sequence[Stack] = _BOTH, sign: int = 1) -> Evidence:
+def marks(nu: Nu, stacks: Sequence[Stack] = _BOTH) -> Evidence:
     """Compare a statistic of the units that agree across clients with that of the others, in two stacks with one R.
 
     Three units with correlations 1/2 and one uncorrelated with them have the communalities 1/2, 1/2, 1/2 and 0: the
@@ -72,11 +74,12 @@ def marks(nu: Nu, stacks: Sequence[Stack] = _BOTH, sign: int = 1) -> Evidence:
     the leading unit eigenvector are 1/3, 1/3, 1/3 and 0.
     """
 
-    def holds(stack: Stack) -> bool:
-        found, shared = sign * nu(correlations(stack.columns()), 1), stack.shared()
-        return bool(found[shared].min() > found[~shared].max())
+    def sides(stack: Stack) -> Sides:
+        found, shared = nu(correlations(stack.columns()), 1), stack.shared()
+        names = ("largest value of a unit that does not agree", "least of one that does")
+        return Sides(str(stack), simple(found[~shared].max()), simple(found[shared].min()), names)
 
-    return enumeration(stacks, holds, of="stacks with the same correlations")
+    return compared(map(sides, stacks), of="stacks with the same correlations", relation="<")
 
 
 #: Stacked weights by units, and an order of their rows.
@@ -100,10 +103,9 @@ def invariant(statistic: Nu, units: slice, name: str) -> Evidence:
 
     def sides(case: tuple[list[list[int]], list[int]]) -> tuple[float, float]:
         before, after = (correlations(c) for c in (case[0], _rearranged(*case, units)))
-        change = np.abs(after - before).max()
-        if change == 0:
-            change = np.abs(statistic(after, 1) - statistic(before, 1)).max()
-        return float(change), 0.0
+        if (after != before).any():
+            return farthest(after.ravel(), before.ravel())
+        return farthest(statistic(after, 1), statistic(before, 1))
 
     return search(
         _STACKS,
@@ -111,6 +113,6 @@ def invariant(statistic: Nu, units: slice, name: str) -> Evidence:
         relation="==",
         tolerance=1e-6,
         examples=150,
-        names=(f"change of R or {name}", "claimed"),
+        names=(f"entry of R or {name} after", "before"),
         show=lambda case: f"columns {rows(case[0])}, rows in the order {row(i + 1 for i in case[1])}",
     )
