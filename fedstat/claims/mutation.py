@@ -112,6 +112,6 @@ def in_words(made: Mapping[str, bool]) -> str:
 
 def _share(value: Any, share: Fraction) -> Any:
     """Return a share of a number, exact for exact ones."""
-    if isinstance(value, (float, Decimal)):
-        return value * type(value)(share.numerator) / type(value)(share.denominator)
-    return Fraction(value) * share
+    if isinstance(value, Decimal):
+        return value * share.numerator / share.denominator
+    return value * float(share) if isinstance(value, float) else Fraction(value) * share
