@@ -29,7 +29,8 @@ from theory_checks._overview import write_overview
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+COMMAND_PAGE = (ROOT / "docs" / "commands.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE + COMMAND_PAGE, re.DOTALL | re.MULTILINE)
 PROGRAMS = [code for language, code in BLOCKS if language == "python"]
 (CONFIGURATION,) = (code for language, code in BLOCKS if language == "toml")
 COMMANDS = [
@@ -112,7 +113,12 @@ def run(command):
 def test_programs(program, clone, capsys):
     (clone / "program.py").write_text(program)
     runpy.run_path("program.py", run_name="__main__")
-    assert capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said
+    if "forest.svg" in program:  # the page shows what it prints, and the last digits are the processor's
+        (shown,) = (code for language, code in BLOCKS if language == "text")
+        assert re.sub(r"[\d.]+", "#", " ".join(said.split())) == re.sub(r"[\d.]+", "#", " ".join(shown.split()))
+        assert (clone / "forest.svg").exists()
 
 
 @pytest.mark.parametrize(
@@ -181,4 +187,4 @@ def test_ci_finds_the_two_command_lines_and_says_if_it_does_not():
 
 def test_no_command_is_left_out():
     assert sorted(COMMANDS) == sorted(INSTALLATIONS + TOOLS + CLAIMS + STUDIES)
-    assert {language for language, _ in BLOCKS} == {"bash", "python", "toml"}
+    assert {language for language, _ in BLOCKS} == {"bash", "python", "toml", "text"}
