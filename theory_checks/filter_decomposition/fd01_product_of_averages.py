@@ -60,8 +60,8 @@ def as_printed() -> Evidence:
 
 
 @FD01.reading(
-    "its relation to FedAvg, for weights that sum to one: FedAvg's filter minus the weighted covariance of coefficients "
-    "and atoms",
+    "its relation to FedAvg, for weights that sum to one: FedAvg's filter minus the weighted covariance of "
+    "coefficients and atoms",
     natural=False,
 )
 def fedavg_minus_covariance() -> Evidence:

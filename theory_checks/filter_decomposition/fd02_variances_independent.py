@@ -77,7 +77,11 @@ def small_laws() -> Evidence:
     def sides(law: Law) -> tuple[Fraction, dict[str, Fraction]]:
         s2, a, d = law.power(2), law.central(2, 0), law.central(0, 2)
         by_coefficients, by_atoms = s2 * law.mean(0, 1) ** 2 * a, s2 * law.mean(1, 0) ** 2 * d
-        return law.enumerated()[2], {"coefficients": by_coefficients, "atoms": by_atoms, "product of both": s2**2 * a * d}
+        return law.enumerated()[2], {
+            "coefficients": by_coefficients,
+            "atoms": by_atoms,
+            "product of both": s2**2 * a * d,
+        }
 
     of, names = "products of two small laws, with several weights", ("variance of the product of averages", "formula")
     exact = compared(sided(independent_laws(), sides, names), of=of, relation="==")

@@ -19,6 +19,7 @@ from theory_checks.filter_decomposition.exact_laws import (
     THIRD,
     VARIANCES,
     WEIGHTS,
+    Exact,
     Law,
     Moment,
     Pair,
@@ -66,14 +67,10 @@ class Clients:
         )
         return var_q, var_p
 
-    def variance(self, of: str) -> tuple[Fraction, ...]:
-        """Return each client's variance of its coefficient or of its atom."""
-        return tuple(law.central(2, 0) if of == "coefficient" else law.central(0, 2) for law in self.laws)
-
 
 def _client(mean: Pair, scale: Pair = (1, 1), shapes: Sequence[int] = (0, 0)) -> Law:
     """Return an independent coefficient and atom with these means and standard deviations, of these shapes."""
-    shape = (
+    shape: tuple[tuple[tuple[Exact, Fraction], ...], ...] = (
         ((-1, HALF), (1, HALF)),
         ((-2, Fraction(1, 5)), (HALF, Fraction(4, 5))),
         ((-2, QUARTER / 2), (0, 3 * QUARTER), (2, QUARTER / 2)),
@@ -94,7 +91,7 @@ def _never_larger(cases: Iterable[Clients], of: str) -> Evidence:
 
 
 def _alike() -> Iterator[Clients]:
-    """Yield clients with independent coefficients and atoms and the same variances, and the same means or equal weights."""
+    """Yield clients with independent coefficients and atoms, the same variances, and one mean or equal weights."""
     means, scales = ((0, 0), (1, 0), (1, 1), (2, -1)), ((1, 1), (1, 2), (3, 1))
     for mean, scale, shapes, p in product(means, scales, ((0, 1), (1, 2), (2, 0)), WEIGHTS[:2]):
         yield Clients((_client(mean, scale), _client(mean, scale, shapes)), p)
@@ -104,7 +101,9 @@ def _alike() -> Iterator[Clients]:
         yield Clients(tuple(_client(mean, scale) for mean in means[:3]), WEIGHTS[2])
 
 
-ALIKE = "groups of clients with independent coefficients and atoms, the same variances and the same means or equal weights"
+ALIKE = (
+    "groups of clients with independent coefficients and atoms, the same variances and the same means or equal weights"
+)
 
 FD03 = Claim(
     id="FD-03",
@@ -137,7 +136,8 @@ def independent() -> Evidence:
 
 
 @FD03.condition(
-    "every client's coefficients independent of its atoms; at all clients the same variances, and the same means or weights"
+    "every client's coefficients independent of its atoms; at all clients the same variances, and the same means or "
+    "equal weights"
 )
 def independent_and_alike() -> Evidence:
     one_law = never_larger(independent_laws(), "products of two small laws, the same for all clients")
@@ -168,10 +168,10 @@ FD03C = Claim(
     id="FD-03c",
     place="corrected statement of FD-03",
     said_by="fedstat",
-    words="The difference of the variances is a sum of four terms, of the means, the variances and the joint cumulants. "
-    "The product of averages has the smaller variance if each client's coefficients are independent of its atoms, and "
-    "all clients have the same variances and the same means or weights; where clients differ in scale, its variance can "
-    "be any number of times the other.",
+    words="The difference of the variances is a sum of four terms, in means, variances and joint cumulants. The "
+    "product of averages never has the larger variance if each client's coefficients are independent of its atoms, and "
+    "all clients have the same variances and the same means or equal weights; where clients differ in scale, its "
+    "variance can be any number of times the other.",
     statement='op("Var") P - op("Var") Q = sum_k p_k^2 (q_k (a_k, d_k) - q_k (macron(a), macron(d))) '
     "+ 2 sum_k p_k^2 ((a_k - p_k macron(a)) kappa_(12, k) + (d_k - p_k macron(d)) kappa_(21, k)) "
     "+ sum_k p_k^2 (1 - p_k^2) kappa_(22, k) + sum_k p_k^2 (sigma_k^2 tau_k^2 + c_k^2) "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, product
 from math import comb, prod
 from typing import Any, NamedTuple
@@ -61,16 +62,12 @@ def _orthogonal(law: Law) -> bool:
 def _sums(laws: Iterable[Law], *, virtual: bool = False) -> Iterator[Sides]:
     """Yield, for two products of three clients, the variance of their sum beside their variances."""
     for law in laws:
-        moment = {(i, j): law.mean(i, j) for i in range(3) for j in range(3)}
-
-        def covariance(x: Product, y: Product, known: dict[Product, Fraction] = moment) -> Fraction:
-            return Fraction(_covariance(x, y, lambda i, j: known[i, j]))
-
+        moment = cache(law.mean)
         for x, y in _products(3, virtual=virtual):
-            first, second = covariance(x, x), covariance(y, y)
+            first, second, both = (_covariance(*pair, moment) for pair in ((x, x), (y, y), (x, y)))
             case = f"α_{x[0] + 1} D_{x[1] + 1} and α_{y[0] + 1} D_{y[1] + 1} for (α, D) = {law.told}"
             summands = {"first variance": first, "second variance": second}
-            yield Sides(case, first + second + 2 * covariance(x, y), summands, ("variance of the sum", "claimed"))
+            yield Sides(case, first + second + 2 * both, summands, ("variance of the sum", "claimed"))
 
 
 def _uncorrelated(laws: Iterable[Law], of: str, *, virtual: bool = False) -> Evidence:
