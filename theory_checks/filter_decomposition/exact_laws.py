@@ -35,8 +35,8 @@ def total(numbers: Iterable[Exact]) -> Fraction:
     return Fraction(sum(numbers, Fraction(0)))
 
 
-def sided(cases: Iterable[Case], sides: Callable[[Case], Pair], names: tuple[str, str]) -> Iterator[Sides]:
-    """Put the two sides of a relation beside each case."""
+def sided(cases: Iterable[Case], sides: Callable[[Case], tuple[Any, Any]], names: tuple[str, str]) -> Iterator[Sides]:
+    """Put the two sides of a relation, numbers or named summands, beside each case."""
     for case in cases:
         yield Sides(str(case), *sides(case), names=names)
 
@@ -50,8 +50,13 @@ class Law:
     weights: tuple[Fraction, ...] = WEIGHTS[0]
 
     def __str__(self) -> str:
+        return f"(α, D) = {self.told}, p = ({text(*self.weights)})"
+
+    @property
+    def told(self) -> str:
+        """The values and their probabilities, in words."""
         values = " or ".join(f"({text(*v)})" for v in self.values)
-        return f"(α, D) = {values} with probabilities {text(*self.probabilities)}, p = ({text(*self.weights)})"
+        return f"{values} with probabilities {text(*self.probabilities)}"
 
     def mean(self, i: int, j: int) -> Fraction:
         """Return E alpha^i D^j."""
@@ -167,13 +172,13 @@ def centred_moment(moment: Moment) -> Moment:
     return of
 
 
-def expectation(polynomial: Any, clients: Sequence[Sequence[Any]], moment: Moment) -> Any:
-    """Replace the monomials of a polynomial in the clients' deviations by moments, client by client."""
+def expectation(polynomial: Any, clients: Sequence[Sequence[Any]], moment: Moment | Sequence[Moment]) -> Any:
+    """Replace the monomials of a polynomial in the clients' deviations by moments: of one law, or of each client's."""
     import sympy
 
-    width = len(clients[0])
+    width, moments = len(clients[0]), [moment] * len(clients) if callable(moment) else moment
     terms = sympy.Poly(polynomial, *(x for client in clients for x in client)).terms()
-    return sum(c * prod(moment(*powers[i : i + width]) for i in range(0, len(powers), width)) for powers, c in terms)
+    return sum(c * prod(mu(*w[k * width : (k + 1) * width]) for k, mu in enumerate(moments)) for w, c in terms)
 
 
 @dataclass(frozen=True)
@@ -251,10 +256,8 @@ def variances(law: Law) -> Pair:
     return Fraction(found.decomposed_variance), Fraction(found.plain_variance)
 
 
-def never_larger(laws: Iterable[Law], of: str, *, opposite: bool = False) -> Evidence:
-    """Judge, on some of all laws, Var Q <= Var P, or the opposite."""
-    if opposite:
-        return compared(sided(laws, lambda law: variances(law)[::-1], VARIANCES[::-1]), of=of)
+def never_larger(laws: Iterable[Law], of: str) -> Evidence:
+    """Judge, on some of all laws, Var Q <= Var P."""
     return compared(sided(laws, variances, VARIANCES), of=of)
 
 

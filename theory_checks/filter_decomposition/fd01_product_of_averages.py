@@ -60,11 +60,11 @@ def as_printed() -> Evidence:
 
 
 @FD01.reading(
-    "its relation to FedAvg, for weights that sum to one: FedAvg's filter less the weighted covariance of coefficients "
-    "and atoms",
+    "its relation to FedAvg, for weights that sum to one: FedAvg's filter minus the weighted covariance of "
+    "coefficients and atoms",
     natural=False,
 )
-def fedavg_less_covariance() -> Evidence:
+def fedavg_minus_covariance() -> Evidence:
     def difference(p: Any, a: Any, d: Any) -> Any:
         one, mean_a, mean_d = sum(p), _average(p, a), _average(p, d)
         covariance = _fedavg(p, [x - mean_a for x in a], [y - mean_d for y in d])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, product
 from math import comb, prod
 from typing import Any, NamedTuple
 
-from fedstat.claims import Claim, Evidence, compared, enumeration, sampled
+from fedstat.claims import Claim, Evidence, Sides, compared, enumeration, sampled
 from theory_checks.filter_decomposition.exact_laws import (
     ONE,
     Law,
@@ -16,7 +17,6 @@ from theory_checks.filter_decomposition.exact_laws import (
     centred_moment,
     general,
     independent_laws,
-    sided,
     uniform_laws,
 )
 
@@ -59,22 +59,28 @@ def _orthogonal(law: Law) -> bool:
     return law.mean(1, 0) == law.mean(0, 1) == law.mean(1, 1) == 0
 
 
+def _sums(laws: Iterable[Law], *, virtual: bool = False) -> Iterator[Sides]:
+    """Yield, for two products of three clients, the variance of their sum beside their variances."""
+    for law in laws:
+        moment = cache(law.mean)
+        for x, y in _products(3, virtual=virtual):
+            first, second, both = (_covariance(*pair, moment) for pair in ((x, x), (y, y), (x, y)))
+            case = f"α_{x[0] + 1} D_{x[1] + 1} and α_{y[0] + 1} D_{y[1] + 1} for (α, D) = {law.told}"
+            summands = {"first variance": first, "second variance": second}
+            yield Sides(case, first + second + 2 * both, summands, ("variance of the sum", "claimed"))
+
+
 def _uncorrelated(laws: Iterable[Law], of: str, *, virtual: bool = False) -> Evidence:
-    """Judge whether all covariances of products of three clients vanish, law by law."""
-
-    def sides(law: Law) -> tuple[Fraction, int]:
-        moment = {(i, j): law.mean(i, j) for i in range(3) for j in range(3)}
-        pairs = _products(3, virtual=virtual)
-        return max(abs(_covariance(x, y, lambda i, j: moment[i, j])) for x, y in pairs), 0
-
-    return compared(sided(laws, sides, ("largest covariance of two products", "claimed")), of=of, relation="==")
+    """Judge whether the variances of any two products of three clients add up, law by law."""
+    return compared(_sums(laws, virtual=virtual), of=f"pairs of products for {of}", relation="==")
 
 
 FD06 = Claim(
     id="FD-06",
     place="appendix A.3, first display of variances, third line, which adds them",
     said_by="fedstat",
-    words="All products of one client's coefficients with another's atoms, real and virtual clients, are uncorrelated.",
+    words="All products of one client's coefficients with the same or another client's atoms, which are the real and "
+    "the virtual clients, are uncorrelated, so that their variances add up.",
     statement="op(\"Cov\")(alpha_k D_l, alpha_(k') D_(l')) = 0 \" for\" (k, l) != (k', l')",
     severity="unstated condition",
     assumptions="three clients, independent with one law of (α, D)",
@@ -90,14 +96,14 @@ def any_law() -> Evidence:
     return _uncorrelated(_varying_laws(), "small laws of (α, D)")
 
 
-@FD06.reading("coefficient and atom uncorrelated and both with mean zero")
-def about_zero() -> Evidence:
-    return _uncorrelated(filter(_orthogonal, _varying_laws()), "small laws of (α, D) that meet it")
-
-
 @FD06.reading("virtual clients among themselves, whatever the law")
 def virtual_clients() -> Evidence:
     return _uncorrelated(_varying_laws(), "small laws of (α, D)", virtual=True)
+
+
+@FD06.condition("coefficient and atom uncorrelated and both with mean zero")
+def about_zero() -> Evidence:
+    return _uncorrelated(filter(_orthogonal, _varying_laws()), "small laws of (α, D) that meet it")
 
 
 @FD06.control("coefficients independent of atoms, both with mean zero")

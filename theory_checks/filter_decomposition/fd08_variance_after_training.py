@@ -1,4 +1,4 @@
-"""FD-08: the aggregate's variance after local training, as more clients are averaged."""
+"""FD-08: the aggregate's variance after local training, compared with FedAvg's."""
 
 from __future__ import annotations
 
@@ -10,29 +10,48 @@ from fedstat.inference import mean_interval
 
 LIKE_ONE_OVER_M = (-1.25, -0.75)
 ALIKE = (0.9, 1.1)
+MARKEDLY = (0, 0.9)
+P_AND_Q = (
+    "P is the average of products, as FedAvg takes it, and Q the product of averages, over m clients of equal weight"
+)
 DESIGN = (
-    "judged on the toy task of section 6.6 (linear model w = αD, Gaussian classes), class centres differing between "
-    "clients, sizes as the committed configuration says"
+    "figures on images are of a part of CIFAR-10 with five classes a client, a small network, ten rounds and 2, 5 or 8 "
+    "of ten clients averaged; the toy, a linear model w = αD on Gaussian classes whose centres differ between clients, "
+    "m from 2 to 40, is ours and not the paper's, whose synthetic task has no coefficients and atoms: it can show that "
+    "an effect is not general, but not what Figure 3(b) shows"
 )
 
 
-def _groups(studies: Studies, start: str) -> pd.DataFrame:
-    """Return variances over groups of m trained clients, one row per seed and m, and their ratio."""
+def _images(studies: Studies, *, own_ways: bool = False) -> pd.DataFrame:
+    """Return the ratio of the variances, all layers, as the geometric mean over rounds: a row per seed and m.
+
+    It is that of the two aggregates of the same clients, or of each method's aggregate on its own way.
+    """
+    moments = ["plain", "decomposed"]
+    sums = studies["filterdecomp"]["spread"].groupby(["arm", "seed", "round", "clients"])[moments].sum()
+    ours = sums.loc["FilterDecomp"]
+    other = sums.loc["FedAvg"] if own_ways else ours
+    logs = np.log(ours["decomposed"] / other["plain"]).groupby(["seed", "clients"]).mean()
+    return np.exp(logs).rename("ratio").reset_index()
+
+
+def _toy(studies: Studies, start: str) -> pd.DataFrame:
+    """Return variances over groups of m trained clients of the toy, one row per seed and m, and their ratio."""
     table = studies["aggregation"]["variance"]
     rows = table[(table["source"] == "training") & (table["start"] == start)].copy()
     rows["ratio"] = rows["decomposed_variance"] / rows["plain_variance"]
     return rows
 
 
-def _slope(rows: pd.DataFrame, column: str, region: tuple[float, float], what: str) -> Evidence:
-    """Least-squares slope of the logarithm on log m, with an interval over seeds."""
+def _slope(rows: pd.DataFrame, column: str, what: str) -> Evidence:
+    """Judge the least-squares slope of the logarithm on log m like that of 1/m, with an interval over seeds."""
     slopes = [np.polyfit(np.log(r["clients"]), np.log(r[column]), 1)[0] for _, r in rows.groupby("seed")]
     _, low, high = mean_interval(slopes)
-    return within(low, high, region, cases=len(slopes), what=f"slope of the logarithm of {what} on log m")
+    return within(low, high, LIKE_ONE_OVER_M, cases=len(slopes), what=f"slope of the logarithm of {what} on log m")
 
 
-def _slope_of_ratio(studies: Studies, start: str, region: tuple[float, float] = LIKE_ONE_OVER_M) -> Evidence:
-    return _slope(_groups(studies, start), "ratio", region, "the ratio of the variances")
+def _slope_of_ratio(rows: pd.DataFrame) -> Evidence:
+    return _slope(rows, "ratio", "the ratio of the variances")
 
 
 def _ratios(rows: pd.DataFrame, region: tuple[float, float]) -> Evidence:
@@ -49,82 +68,87 @@ def _ratios(rows: pd.DataFrame, region: tuple[float, float]) -> Evidence:
 
 FD08 = Claim(
     id="FD-08",
-    place="section 4.1, sentence before Proposition 4.1, and section 6.6, third sentence",
+    place="section 6.6, third sentence, and section 4.1, last sentence before Proposition 4.1",
     said_by="paper",
-    words="Virtual clients make the aggregate's variance markedly smaller than FedAvg's, the more so the more clients "
-    "are averaged, after real local training too.",
-    statement='(op("Var") Q) / (op("Var") P) prop 1/m " after local training"',
-    severity="unstated condition",
-    assumptions="P is FedAvg's average of products and Q the product of averages, over m clients with equal weights, "
-    "m from 2 to 40; 'like 1/m', which A.3 derives for the ratio, is a slope between −1.25 and −0.75 on log scales, "
-    "and 'markedly' a ratio of at most 0.9; " + DESIGN,
-    sensitivity="a slope off by a few tenths; a ratio off by a few hundredths",
-    flaw="Both variances contain the same term of order 1/m, of second order in the clients' spread; what differs is "
-    "of higher order, and after local training from a common start it is negligible. The variance does fall like 1/m, "
-    "but so does FedAvg's, without virtual clients.",
+    words="After real local training, too, virtual clients make the aggregate's variance significantly smaller than "
+    "FedAvg's.",
+    statement='op("Var") Q < op("Var") P " after local training"',
+    severity="false",
+    assumptions=f"{P_AND_Q}; the sentence of section 6.6 is on Figure 3(b), a plot without printed numbers, which is "
+    f"not judged itself; {DESIGN}; the readings on images were worded after seeing their table",
+    sensitivity="a ratio off by a few hundredths; a slope off by a few tenths",
+    flaw="Both variances contain the same term of second order in the clients' spread; what differs is of higher "
+    "order, and after local training from a common start it is small. On images the same clients have a variance that "
+    "is smaller by about a hundredth, which is beyond chance, but neither a tenth nor the factor 1/m of the proof. If "
+    "each method goes its own way, the paper's has the larger variance there, though these networks differ in more "
+    "than the aggregate.",
     corrected="FD-08c",
 )
 
 
-@FD08.reading("smaller by the factor 1/m that A.3 derives")
+@FD08.reading("by at least a tenth for every m, both aggregates of the same clients, on images")
+def at_least_a_tenth(studies: Studies) -> Evidence:
+    return _ratios(_images(studies), MARKEDLY)
+
+
+@FD08.reading("by the factor 1/m that A.3 derives, both aggregates of the same clients, on images")
 def like_one_over_m(studies: Studies) -> Evidence:
-    return _slope_of_ratio(studies, "common")
+    return _slope_of_ratio(_images(studies))
 
 
-@FD08.reading("at most nine tenths of FedAvg's for every m")
-def nine_tenths(studies: Studies) -> Evidence:
-    return _ratios(_groups(studies, "common"), (0, 0.9))
+@FD08.reading("by any amount, each method's aggregate on its own way, as Figure 3(b) plots them, on images")
+def own_ways(studies: Studies) -> Evidence:
+    return _ratios(_images(studies, own_ways=True), (0, 1))
 
 
-@FD08.reading("the variance itself, which falls as FedAvg's does", natural=False)
-def variance_itself(studies: Studies) -> Evidence:
-    return _slope(_groups(studies, "common"), "decomposed_variance", LIKE_ONE_OVER_M, "the variance")
+@FD08.reading("by an amount that is beyond chance, both aggregates of the same clients, on images")
+def beyond_chance(studies: Studies) -> Evidence:
+    return _ratios(_images(studies), (0, 1))
 
 
-@FD08.reading("smaller by the factor 1/m, if clients start from independent weights", natural=False)
-def independent_starts(studies: Studies) -> Evidence:
-    return _slope_of_ratio(studies, "independent")
+@FD08.reading("by at least a tenth for every m, in the toy", natural=False)
+def in_the_toy(studies: Studies) -> Evidence:
+    return _ratios(_toy(studies, "common"), MARKEDLY)
 
 
-@FD08.control("clients that start from independent weights, whose ratio of variances falls like 1/m")
+@FD08.control("clients of the toy that start from independent weights, unlike the paper's: the ratio falls like 1/m")
 def unlike_starts(studies: Studies) -> Evidence:
-    return _slope_of_ratio(studies, "independent")
-
-
-@FD08.mutant("a ratio like 1/m² claimed for clients that start from independent weights")
-def squared(studies: Studies) -> Evidence:
-    return _slope_of_ratio(studies, "independent", (-2.25, -1.75))
+    return _slope_of_ratio(_toy(studies, "independent"))
 
 
 FD08C = Claim(
     id="FD-08c",
     place="corrected statement of FD-08",
     said_by="fedstat",
-    words="After local training from a common start both variances agree within a tenth and fall like 1/m.",
-    statement='op("Var") Q approx op("Var") P prop 1/m " after local training from a common start"',
+    words="After local training from a common start the variances of both aggregates of the same clients agree within "
+    "a tenth, and so fall alike as more clients are averaged.",
+    statement='op("Var") Q approx op("Var") P " after local training from a common start"',
     severity="false",
-    assumptions="P is FedAvg's average of products and Q the product of averages, over m clients with equal weights; "
-    "worded, with its tenth, on other seeds than those judged; " + DESIGN,
+    assumptions=f"{P_AND_Q}; {DESIGN}; worded, with its tenth, on other seeds of the toy than those judged",
     sensitivity="a ratio off by a few hundredths more than the tenth that is allowed",
 )
 
 
-def _alike(studies: Studies, start: str) -> Evidence:
-    """Judge both variances alike for every m, and falling like 1/m.
+@FD08C.reading("on images, every m")
+def on_images(studies: Studies) -> Evidence:
+    """By FD-05c the terms in S2, ``S2 (a0^2 mu_02 + d0^2 mu_20 + 2 a0 d0 mu_11)``, are the same for both aggregates.
 
-    By FD-05c the terms in ``S2 = 1/m``, ``(a0^2 mu_02 + d0^2 mu_20 + 2 a0 d0 mu_11) / m``, are the same for both
-    aggregates. They are of second order in the clients' spread, and all that differs is of third and fourth order.
-    Local training from a common start leaves the spread small against the means, hence a ratio near one.
+    They are of second order in the clients' spread, and all that differs is of third and fourth order. Local training
+    from a common start leaves the spread small against the means, hence a ratio near one.
     """
-    rows = _groups(studies, start)
-    return all_of([_ratios(rows, ALIKE), _slope(rows, "decomposed_variance", LIKE_ONE_OVER_M, "the variance")])
+    return _ratios(_images(studies), ALIKE)
 
 
-@FD08C.reading("every m from 2 to 40")
-def alike(studies: Studies) -> Evidence:
-    return _alike(studies, "common")
+def _in_the_toy(studies: Studies, start: str) -> Evidence:
+    rows = _toy(studies, start)
+    return all_of([_ratios(rows, ALIKE), _slope(rows, "decomposed_variance", "the variance")])
 
 
-@FD08C.mutant("clients that start from independent weights")
+@FD08C.reading("in the toy, every m, both falling like 1/m")
+def alike_in_the_toy(studies: Studies) -> Evidence:
+    return _in_the_toy(studies, "common")
+
+
+@FD08C.mutant("clients of the toy that start from independent weights")
 def independent_weights(studies: Studies) -> Evidence:
-    return _alike(studies, "independent")
+    return _in_the_toy(studies, "independent")

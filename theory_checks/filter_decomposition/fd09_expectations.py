@@ -43,10 +43,12 @@ FD09 = Claim(
     words="The product of averages has the same expectation as the average of products.",
     statement="EE Q = EE P",
     severity="unstated condition",
-    assumptions="more than one client in the aggregate",
+    assumptions="more than one client in the aggregate; clients independent with one law of (α, D), or drawn without "
+    "replacement from clients that may all differ",
     sensitivity="any difference in the enumerated cases",
     flaw="The expectation of a virtual client is the product of the means, that of a real one also holds the "
-    "covariance of coefficient and atom; the product of averages loses most of that.",
+    "covariance of coefficient and atom; the product of averages loses most of that. Of clients that are drawn the "
+    "covariance over clients counts.",
     corrected="FD-09c",
 )
 
@@ -56,17 +58,17 @@ def independent_clients() -> Evidence:
     return _independent_clients(lambda law: True, "small laws")
 
 
-@FD09.reading("independent clients, with a client's coefficient and atom uncorrelated")
-def uncorrelated_clients() -> Evidence:
-    return _independent_clients(_uncorrelated, "small laws without correlation")
-
-
 @FD09.reading("m of M clients drawn, as in A.5")
 def drawn() -> Evidence:
     return _drawn((case for case in populations(4) if case.m > 1), SMALL_POPULATIONS)
 
 
-@FD09.reading("m of M clients drawn, with coefficients and atoms uncorrelated over clients")
+@FD09.condition("independent clients, with a client's coefficient and atom uncorrelated")
+def uncorrelated_clients() -> Evidence:
+    return _independent_clients(_uncorrelated, "small laws without correlation")
+
+
+@FD09.condition("m of M clients drawn, with coefficients and atoms uncorrelated over clients")
 def drawn_uncorrelated() -> Evidence:
     cases = (case for case in populations(4) if case.m > 1 and case.central(1, 1) == 0)
     return _drawn(cases, f"{SMALL_POPULATIONS}, without correlation")
@@ -107,12 +109,13 @@ def bias() -> Evidence:
 
 @FD09C.reading("on small laws")
 def bias_on_small_laws() -> Evidence:
-    def sides(law: Law) -> tuple[Fraction, Fraction]:
+    def sides(law: Law) -> tuple[Fraction, dict[str, Fraction]]:
         mean_p, mean_q, _ = law.enumerated()
-        return mean_q - mean_p, -(1 - law.power(2)) * law.central(1, 1)
+        return mean_q, {"average of products": mean_p, "covariance": -(1 - law.power(2)) * law.central(1, 1)}
 
     of = "small laws, with several weights, against all outcomes of all clients"
-    return compared(sided(small_laws(), sides, ("bias", "by the formula")), of=of, relation="==")
+    names = ("expected product of averages", "by the formula")
+    return compared(sided(small_laws(), sides, names), of=of, relation="==")
 
 
 @FD09C.mutant("S₂ squared")
