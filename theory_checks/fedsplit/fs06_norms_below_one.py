@@ -28,7 +28,7 @@ def _scaled() -> Evidence:
         return float(norms.min() ** 2) * max(unit, 0.0), max(low, 0.0)
 
     names = ("least squared norm times the directions' smallest eigenvalue,", "the inputs'")
-    return search(spread, sides, tolerance=1e-14, names=names, show=lambda x: written(x, 4))
+    return search(spread, sides, tolerance=1e-14, examples=60, names=names, show=lambda x: written(x, 4))
 
 
 FS06 = Claim(
