@@ -67,8 +67,8 @@ FS51 = Claim(
     id="FS-51",
     place="section 3.3, Theorem 1, second sentence: the widths' powers of λ",
     said_by="fedstat",
-    words="The fourth power of 1/λ in the prescribed widths is no excess: where λ is small, the least width at which "
-    "networks keep to the guaranteed rate grows at least so fast as λ falls.",
+    words="Where two inputs of a client nearly agree, the least width at which networks keep to the guaranteed rate "
+    "grows at least like the fourth power of 1/λ, as the prescribed widths do (λ from 0.018 to 0.035).",
     statement='m_"least" prop lambda^b, quad b <= -4',
     severity="false",
     assumptions="four unit inputs at two clients, of which the first holds two at a small angle, and labels along the "
@@ -77,7 +77,7 @@ FS51 = Claim(
     "guaranteed in as many rounds as the guarantee takes to halve the squared residual. If the theorem holds, the "
     "power can exceed four over a narrow range only; the widths found are less than a millionth of "
     "N⁴ log(N/δ) (λˢ)⁻⁴",
-    sensitivity="a power of −4.5 in place of −4, over a range of λ of two to one",
+    sensitivity="a power above −4 by the half-width of the interval, one half; nothing is said of smaller λ",
 )
 
 
