@@ -75,21 +75,33 @@ def parallel(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return rank([a, b]) < 2
 
 
-def positive(
-    allowed: Callable[[Inputs], bool], inputs: st.SearchStrategy[Inputs] = whole, *, scale: int = 1
+def full_rank(x: Inputs) -> int:
+    """Return how many inputs there are: the rank of a definite kernel."""
+    return len(x)
+
+
+def ranks(
+    allowed: Callable[[Inputs], bool],
+    inputs: st.SearchStrategy[Inputs] = whole,
+    *,
+    claimed: Callable[[Inputs], int] = full_rank,
+    scale: int = 1,
 ) -> Evidence:
-    """Search inputs in small whole numbers for a kernel whose smallest eigenvalue is zero to forty digits."""
+    """Search inputs in small whole numbers for a kernel whose rank, in forty digits, is not the claimed one."""
     import mpmath
 
-    def sides(x: Inputs) -> tuple[float, float]:
-        low = extreme_eigenvalues(infinite_gram(np.array(x, dtype=float) / scale))[0]
-        if low < 1e-9:  # sixteen digits do not tell it from zero
+    def sides(x: Inputs) -> tuple[int, int]:
+        found = len(x)
+        if extreme_eigenvalues(infinite_gram(np.array(x, dtype=float) / scale))[0] < 1e-9:
+            # sixteen digits do not tell the smallest eigenvalue from zero
             with mpmath.workdps(DIGITS):
-                low = float(extreme_eigenvalues(exact_kernel(x, scale), dps=DIGITS)[0])
-        return ZERO, low
+                values = mpmath.eigsy(exact_kernel(x, scale), eigvals_only=True)
+                found = sum(value > ZERO for value in values)
+        return found, claimed(x)
 
-    names = ("zero in forty digits,", "smallest eigenvalue")
-    return search(inputs.filter(allowed), sides, examples=100, names=names, show=lambda x: written(x, scale))
+    names = ("rank of the kernel", "claimed")
+    drawn = inputs.filter(allowed)
+    return search(drawn, sides, relation="==", examples=100, names=names, show=lambda x: written(x, scale))
 
 
 def not_zero(x: Inputs) -> bool:
@@ -100,8 +112,3 @@ def not_zero(x: Inputs) -> bool:
 def no_two_parallel(x: Inputs) -> bool:
     """Tell whether no input is zero and no two are parallel, opposite directions counting as parallel."""
     return not_zero(x) and not any(parallel(a, b) for a, b in itertools.combinations(x, 2))
-
-
-def zero_aside(x: Inputs) -> bool:
-    """Tell the same of the inputs that are not zero."""
-    return no_two_parallel([a for a in x if any(a)])

@@ -68,8 +68,3 @@ def below_one() -> Evidence:
 @FS01.reading("angle as arc-cosine of the inner product, without division by the norms", natural=False)
 def of_inner_product() -> Evidence:
     return _closed_form(_of_inner_product)
-
-
-@FS01.mutant("entries raised by a thousand-millionth of the inner product")
-def raised() -> Evidence:
-    return _closed_form(lambda x, y: _of_angle(x, y) + 1e-9 * float(x @ y))

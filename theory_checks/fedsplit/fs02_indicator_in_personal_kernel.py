@@ -4,41 +4,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
 
-from fedstat.claims import Claim, Evidence, enumeration
-
-
-class _Owners(NamedTuple):
-    """Which client holds each sample."""
-
-    clients: int
-    owner: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"C = {self.clients}, samples at clients {', '.join(str(c + 1) for c in self.owner)}"
+from fedstat.claims import Claim, Evidence, Sides, compared
 
 
 def _indicator(same: Callable[[int, int, range], bool], clients: tuple[int, ...] = (1, 2, 3)) -> Evidence:
-    """All ways to give one to four samples to one, two or three clients: is the indicator that of the same client?
+    """Compare the indicator of two samples with that of one client, for all owners of the two.
 
     This is the whole of the statement. The indicator of a pair looks at the two owners and at each client in turn; a
     client that holds neither sample answers as any other such client does, and three clients show one to every pair.
     """
     cases = [
-        _Owners(c, owner)
+        Sides(f"C = {c}, samples at clients {i + 1} and {j + 1}", int(same(i, j, range(c))), int(i == j))
         for c in clients
-        for samples in (1, 2, 3, 4)
-        for owner in itertools.product(range(c), repeat=samples)
+        for i, j in itertools.product(range(c), repeat=2)
     ]
-
     among = "one client" if clients == (1,) else "up to three clients"
-
-    def picks_blocks(case: _Owners) -> bool:
-        pairs = itertools.product(case.owner, repeat=2)
-        return all(same(i, j, range(case.clients)) == (i == j) for i, j in pairs)
-
-    return enumeration(cases, picks_blocks, of=f"ways to deal up to four samples to {among}")
+    return compared(cases, relation="==", every=True, of=f"ways to give two samples to {among}")
 
 
 def _for_all(i: int, j: int, clients: range) -> bool:
@@ -70,14 +52,9 @@ def for_all() -> Evidence:
     return _indicator(_for_all)
 
 
-@FS02.reading("for some client")
+@FS02.reading("for some client, as the next paragraph uses it")
 def for_some() -> Evidence:
     return _indicator(_for_some)
-
-
-@FS02.mutant("the indicator negated, for a single client")
-def negated() -> Evidence:
-    return _indicator(lambda i, j, clients: not _for_all(i, j, clients), clients=(1,))
 
 
 @FS02.control("a single client")

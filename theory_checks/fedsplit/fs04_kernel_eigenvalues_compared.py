@@ -49,8 +49,3 @@ def condition() -> Evidence:
     # without division, so that singular kernels are covered: largest personal times smallest shared on the left
     names = ("largest personal times smallest shared", "largest shared times smallest personal")
     return _spectra(lambda s, p: (p[1] * max(s[0], 0.0), s[1] * max(p[0], 0.0)), names)
-
-
-@FS04.mutant("the two kernels exchanged")
-def exchanged() -> Evidence:
-    return _spectra(lambda s, p: (p[0], max(s[0], 0.0)), ("personal", "shared"))

@@ -32,11 +32,6 @@ def five_steps() -> Evidence:
     return guaranteed(local_steps=5, step="prescribed")
 
 
-@FS09.reading("wide limit, worst start, half the limit of stability, G = 1", natural=False)
-def large_step() -> Evidence:
-    return guaranteed(local_steps=1, step="stable")
-
-
 @FS09.reading("wide limit, worst start, half the limit of stability, G = 5", natural=False)
 def five_large_steps() -> Evidence:
     return guaranteed(local_steps=5, step="stable")

@@ -109,8 +109,3 @@ def widths() -> Evidence:
 @FS11C.reading("rounds, at least 4-fold")
 def rounds() -> Evidence:
     return _doubled(_rounds, 4.0)
-
-
-@FS11C.mutant("rounds, at least 16-fold")
-def too_much() -> Evidence:
-    return _doubled(_rounds, 16.0)

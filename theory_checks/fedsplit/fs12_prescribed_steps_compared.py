@@ -37,14 +37,14 @@ FS12 = Claim(
     words="FedAvg's ρ′ = η_g η_l′ G / C and FedSplit's ρ₁ = η_g η_l G / C, each with its prescribed step, are close "
     "when the sample is large.",
     statement='rho\' approx rho_1 quad "for large" N',
-    severity="false",
+    severity="unstated condition",
     assumptions=SYMBOLS
     + "; as the steps hide unknown constants, 'close when N is large' is read as a ratio that settles: it "
     "changes by less than a fifth when N doubles, an exponent of N within 0.26 of zero",
     sensitivity="an exponent outside −0.26 to 0.26",
     flaw="Both steps fall like 1/N², so N cancels from their ratio. What is left is the personal kernel's condition "
-    "number γᵖ over 1 + λᵖ/λˢ, and γᵖ grows with the samples at a client. Where the sample grows by more clients of "
-    "one size the ratio stays nearly level, at a height that the inputs decide: level is not close.",
+    "number γᵖ over 1 + λᵖ/λˢ, and γᵖ grows with the samples at a client. Only where the sample grows by more clients "
+    "of one size does the ratio stay nearly level, at a height that the inputs and the hidden constants decide.",
     corrected="FS-12c",
 )
 
@@ -54,7 +54,7 @@ def larger_clients() -> Evidence:
     return _ratio(on_a_sphere, more_samples)
 
 
-@FS12.reading("the sample grows by more clients with eight samples each", natural=False)
+@FS12.condition("the sample grows by more clients of one size, eight samples each")
 def further_clients() -> Evidence:
     return _ratio(on_a_sphere, more_clients)
 

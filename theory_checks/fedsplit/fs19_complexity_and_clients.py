@@ -90,11 +90,6 @@ def on_average() -> Evidence:
     return _on_average()
 
 
-@FS19.mutant("grows threefold, orthonormal inputs")
-def threefold() -> Evidence:
-    return _finer(lambda coarse, k: 3 * coarse, upwards=True, drawn=_orthonormal())
-
-
 @FS19.control("orthonormal inputs")
 def orthonormal() -> Evidence:
     return _finer(lambda coarse, k: coarse, upwards=True, drawn=_orthonormal())
@@ -121,8 +116,3 @@ def in_two() -> Evidence:
 @FS19C.reading("each client's samples divided in three")
 def in_three() -> Evidence:
     return _finer(lambda coarse, k: k**1.5 * coarse, upwards=False, k=3)
-
-
-@FS19C.mutant("at most √k times as large")
-def root() -> Evidence:
-    return _finer(lambda coarse, k: k**0.5 * coarse, upwards=False)

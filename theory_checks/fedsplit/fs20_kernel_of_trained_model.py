@@ -108,14 +108,9 @@ def averaged() -> Evidence:
     return _trained_kernel(_fits(_one, clients=2), _equal)
 
 
-@FS20.reading("η_g = C, the server adds the clients' updates up")
+@FS20.condition("η_g = C, the server adds the clients' updates up")
 def added_up() -> Evidence:
     return _trained_kernel(_fits(lambda clients: clients), _equal)
-
-
-@FS20.mutant("a weight of 1.1 on the shared kernel, η_g = C")
-def heavier() -> Evidence:
-    return _trained_kernel(_fits(lambda clients: clients), lambda eta_g, clients: 1.1)
 
 
 @FS20.control("a single client")

@@ -6,6 +6,7 @@ width, where a round is a linear map of the residual; networks of finite width a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,18 +96,37 @@ SHARED_HALF_ALONE: Halves = (1, 0)
 ALL_PERSONAL: Halves = (0, 2)
 
 
+#: The server's step for a number of clients.
+ServerStep = Callable[[int], float]
+
+
+def averages(clients: int) -> float:
+    """Return the step of a server that averages the clients' updates."""
+    return 1.0
+
+
+def adds_up(clients: int) -> float:
+    """Return the step of a server that adds the clients' updates up."""
+    return float(clients)
+
+
 def exact_rates(
-    slower: Halves, faster: Halves, names: tuple[str, str], *, eta_g: float = 1.0, drawn: st.SearchStrategy[Design]
+    slower: Halves,
+    faster: Halves,
+    names: tuple[str, str],
+    *,
+    drawn: st.SearchStrategy[Design],
+    eta_g: ServerStep = averages,
 ) -> Evidence:
     """Compare the slowest modes of two networks in the wide limit at equal small steps.
 
-    A network's rate is the smallest eigenvalue of ``a eta_g / C H_s + b H_p``; `eta_g` is the first network's alone.
+    A network's rate is the smallest eigenvalue of ``a eta_g / C H_s + b H_p``.
     """
 
     def sides(shared: np.ndarray, personal: np.ndarray, clients: int) -> tuple[float, float]:
         left, right = (
-            extreme_eigenvalues(weight * halves[0] / clients * shared + halves[1] * personal)[0]
-            for halves, weight in ((slower, eta_g), (faster, 1.0))
+            extreme_eigenvalues(eta_g(clients) * halves[0] / clients * shared + halves[1] * personal)[0]
+            for halves in (slower, faster)
         )
         return max(left, 0.0), max(right, 0.0)
 
@@ -114,13 +134,18 @@ def exact_rates(
 
 
 def guaranteed_rates(
-    slower: Halves, faster: Halves, names: tuple[str, str], *, drawn: st.SearchStrategy[Design]
+    slower: Halves,
+    faster: Halves,
+    names: tuple[str, str],
+    *,
+    drawn: st.SearchStrategy[Design],
+    eta_g: ServerStep = averages,
 ) -> Evidence:
-    """Compare the rates that Theorem 1 guarantees at equal steps: ``a ls / C + b lp``."""
+    """Compare the rates that Theorem 1 guarantees at equal steps: ``a eta_g / C ls + b lp``."""
 
     def sides(shared: np.ndarray, personal: np.ndarray, clients: int) -> tuple[float, float]:
         low, low_p = extreme_eigenvalues(shared)[0], extreme_eigenvalues(personal)[0]
-        left, right = (halves[0] * low / clients + halves[1] * low_p for halves in (slower, faster))
+        left, right = (eta_g(clients) * halves[0] * low / clients + halves[1] * low_p for halves in (slower, faster))
         return left, right
 
     return over_designs(sides, drawn, names)
