@@ -1,4 +1,4 @@
-"""FS-51: the width that the guaranteed rate needs."""
+"""FS-53: the width that the guaranteed rate needs."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def _power(claimed: tuple[float, float]) -> Evidence:
     return within(low, high, claimed, cases=_SEEDS, what=what)
 
 
-FS51 = Claim(
-    id="FS-51",
+FS53 = Claim(
+    id="FS-53",
     place="section 3.3, Theorem 1, second sentence: the widths' powers of λ",
     said_by="fedstat",
     words="Where two inputs of a client nearly agree, the least width at which networks keep to the guaranteed rate "
@@ -81,11 +81,11 @@ FS51 = Claim(
 )
 
 
-@FS51.reading("two inputs of one client at angles of 6 to 10 degrees")
+@FS53.reading("two inputs of one client at angles of 6 to 10 degrees")
 def power() -> Evidence:
     return _power((-np.inf, -4.0))
 
 
-@FS51.mutant("grows at least like the eighth power of 1/λ")
+@FS53.mutant("grows at least like the eighth power of 1/λ")
 def eighth() -> Evidence:
     return _power((-np.inf, -8.0))
