@@ -117,18 +117,6 @@ def about_the_average() -> Evidence:
     return error_of_all(lambda case: case.everyone, lambda case: 0)
 
 
-@FD27.reading("the sampling error itself, about the product of averages over all clients", natural=False)
-def about_the_product() -> Evidence:
-    return error_of_all(lambda case: case.own_value, lambda case: 0)
-
-
-@FD27.reading("the sampling error of w = (α, D, head), averaged entry by entry", natural=False)
-def entry_by_entry() -> Evidence:
-    """Compare with zero: the average of all clients' entries is what the error is taken about."""
-    cases = sided(all_drawn(4), lambda case: (case.entry_by_entry()[0], 0), ("error of (α, D)", "claimed"))
-    return compared(cases, of=POPULATIONS, relation="==")
-
-
 @FD27.mutant("one client absent")
 def one_absent() -> Evidence:
     return term_of_the_bound(absent=1)

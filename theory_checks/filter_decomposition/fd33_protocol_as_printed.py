@@ -17,7 +17,7 @@ FD33 = Claim(
     words="Between two synchronisations a client's coefficients move by E/β local steps, as the analysis has it.",
     statement="alpha_k^(t_0 + E \\/ beta) = alpha^(t_0) - "
     "sum_(s = t_0)^(t_0 + E \\/ beta - 1) eta_s nabla_(alpha_k) F_k (w_k^s)",
-    severity="unstated condition",
+    severity="false",
     assumptions="exact gradients, equal weights, a constant step, F_k = (αD − y_k)²/2 with scalars α and D; round 0 "
     "synchronises, as 0 is a whole number",
     sensitivity="any difference of the server's coefficient or atom",
@@ -122,16 +122,6 @@ def same_algorithm(
 @FD33.reading("Algorithm 2 as printed")
 def as_printed() -> Evidence:
     return same_algorithm(keep=False)
-
-
-@FD33.reading("clients keep their coefficients between synchronisations, and all take part in every round")
-def kept() -> Evidence:
-    return same_algorithm(keep=True)
-
-
-@FD33.mutant("the analysis a round shorter, of clients that keep their coefficients")
-def a_round_shorter() -> Evidence:
-    return same_algorithm(keep=True, shorter=1)
 
 
 @FD33.control("Algorithm 2 as printed, with β = 1")
