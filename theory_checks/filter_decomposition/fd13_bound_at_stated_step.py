@@ -61,8 +61,8 @@ FD13C = Claim(
     severity="false",
     assumptions="γ = max(8 L/μ, E); B with a term for the noise of stochastic gradients and one for the draw of "
     "clients added (derived in FD-18c and FD-14c)",
-    sensitivity="a tenth of the bound and the loss of start, noise, sampling or drift; not that of heterogeneity, which "
-    "is not needed (FD-14c)",
+    sensitivity="a tenth of the bound and the loss of start, noise, sampling or drift; not that of heterogeneity, "
+    "which is not needed (FD-14c)",
 )
 
 

@@ -182,7 +182,7 @@ FD22 = Claim(
     id="FD-22",
     place="section A.4.1, (19), and section A.4.2, (22)",
     said_by="paper",
-    words="The inequalities (19) and (22) hold term by term as printed.",
+    words="The inequalities (19) and (22) hold term by term.",
     statement="-1/2 sum_k p_k (eta_t norm(F_k (w^t))^2 + 1/eta_t norm(w_k^t - w^t)^2) <= sum_k p_k "
     "chevron.l nabla F_k (w^t), w_k^t - w^t chevron.r, quad norm(w^(t_0) - w_k^t)^2 <= sum_(t_0)^(t-1) (E - 1) eta_t^2 "
     "norm(F_k (w_k^t))^2",
