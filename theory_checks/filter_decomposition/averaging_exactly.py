@@ -328,7 +328,7 @@ def search_for_gaps(
         gaps, largest = _descend(problem, start, design, lambda t: numerator / (problem.convexity * (gamma + t)))
 
         def alone(**given: float) -> float:
-            constants = {"gradient_bound": 0.0, "heterogeneity": 0.0, "initial_distance": 0.0} | given
+            constants: dict[str, Any] = {"gradient_bound": 0.0, "heterogeneity": 0.0, "initial_distance": 0.0} | given
             bound = strongly_convex_bound(
                 1,
                 smoothness=problem.smoothness,
