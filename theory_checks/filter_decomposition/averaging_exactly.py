@@ -6,9 +6,9 @@ Means and second moments of the scalar runs are rational, with sampled participa
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -132,52 +132,71 @@ def run_exactly(problem: Scalars, rate: Callable[[int], Fraction], steps: int) -
     return path
 
 
-def _root_above(square: Fraction) -> Fraction:
-    """Return a rational number whose square is at least `square`, and exact for squares."""
-    p, q = square.numerator * square.denominator, square.denominator
-    whole = math.isqrt(p)
-    if whole * whole == p:
-        return Fraction(whole, q)
-    return Fraction(math.isqrt(p << 40) + 1, q << 20)
-
-
 def whole_offset(problem: Scalars) -> int:
     """Return gamma = max(8 L / mu, E); all curvatures here divide L."""
     return max(8 * problem.smoothness // problem.convexity, problem.local_steps)
 
 
-Bound = Callable[[Scalars, int, Fraction], Fraction]
+#: A bound's summands by name, given the iterate's index and the largest squared gradient so far.
+Bound = Callable[[Scalars, int, Fraction], dict[str, Fraction]]
+#: Summands in proportion to the square of the gradients' bound.
+WITH_GRADIENTS = ("drift", "sampling")
 
 
-def bound_of(form: Form, *, noise: Fraction = Fraction(0), start: Fraction = Fraction(1)) -> Bound:
-    """Return the library's bound; `noise` and `start` scale these two terms."""
+def bound_of(form: Form) -> Bound:
+    """Return the library's bound, summand by summand."""
 
-    def bound(problem: Scalars, t: int, squared_gradient: Fraction) -> Fraction:
-        value = strongly_convex_bound(
-            t,
-            smoothness=Fraction(problem.smoothness),
-            convexity=problem.convexity,
-            local_steps=problem.local_steps,
-            gradient_bound=_root_above(squared_gradient),
-            heterogeneity=problem.heterogeneity,
-            initial_distance=abs(problem.start - problem.optimum) * start,
-            form=form,
-            clients=len(problem.h),
-            participants=problem.participants,
-            noise=noise * problem.noise,
-        )
-        return Fraction(value)
+    def bound(problem: Scalars, t: int, squared_gradient: Fraction) -> dict[str, Fraction]:
+        gamma = whole_offset(problem)
+        scale = Fraction(gamma + 1, gamma + t)
+        summands = _summands(problem, form).items()
+        return {name: x * scale * (squared_gradient if name in WITH_GRADIENTS else 1) for name, x in summands}
 
     return bound
 
 
-def drift_constant(problem: Scalars, squared_gradient: Fraction) -> Fraction:
-    """Return B of the corrected recursion, from the library's bound without its start."""
-    t, mu, smoothness = 1, problem.convexity, problem.smoothness
-    value = bound_of("corrected", noise=Fraction(1), start=Fraction(0))(problem, t, squared_gradient)
-    return value * mu**2 * (whole_offset(problem) + t) / (2 * smoothness)
+@lru_cache(maxsize=4096)
+def _summands(problem: Scalars, form: Form) -> dict[str, Fraction]:
+    """Return the summands at t = 1 for gradients of norm one."""
+
+    def alone(participants: int, **given: Fraction | int) -> Fraction:
+        constants = {"gradient_bound": 0, "heterogeneity": 0, "initial_distance": 0} | given
+        value = strongly_convex_bound(
+            1,
+            smoothness=Fraction(problem.smoothness),
+            convexity=problem.convexity,
+            local_steps=problem.local_steps,
+            form=form,
+            clients=len(problem.h),
+            participants=participants,
+            **constants,
+        )
+        return Fraction(value)
+
+    every = len(problem.h)
+    drift = alone(every, gradient_bound=1)
+    summands = {
+        "heterogeneity": alone(every, heterogeneity=problem.heterogeneity),
+        "drift": drift,
+        "sampling": alone(problem.participants, gradient_bound=1) - drift,
+        "start": alone(every, initial_distance=abs(problem.start - problem.optimum)),
+    }
+    if form == "corrected" and problem.variances:
+        summands["noise"] = alone(every, noise=problem.noise)
+    return summands
 
 
+def recursion_terms(problem: Scalars, squared_gradient: Fraction) -> dict[str, Fraction]:
+    """Return the summands of B in the corrected recursion, from the library's bound without its start."""
+    mu, smoothness = problem.convexity, problem.smoothness
+    scale = Fraction(mu**2 * (whole_offset(problem) + 1), 2 * smoothness)
+    summands = bound_of("corrected")(problem, 1, squared_gradient)
+    return {name: value * scale for name, value in summands.items() if name != "start"}
+
+
+#: Clients with so many local steps that they part and the drift is needed; see them at T = 401, after averaging.
+PARTED = Scalars((1, 4), (0, 1), Fraction(4, 5), 4, 400, 2)
+AFTER_MANY = "problems with 400 local steps, after them"
 SINGLE_CLIENTS = tuple(Scalars((1,), (0,), Fraction(1), smoothness) for smoothness in (1, 2, 4))
 
 
@@ -302,29 +321,33 @@ def search_for_gaps(
 ) -> Evidence:
     """The step after the first with the largest ratio of gap and bound, over random problems."""
 
-    def sides(design: Design) -> tuple[float, float]:
+    def sides(design: Design) -> tuple[float, dict[str, float]]:
         problem, start = draw_problem(design)
         period = design.local_steps * (design.periods if form == "corrected" else 1)
         gamma = max(8 * problem.smoothness / problem.convexity, period)
         gaps, largest = _descend(problem, start, design, lambda t: numerator / (problem.convexity * (gamma + t)))
-        bounds = [
-            float(
-                strongly_convex_bound(
-                    t,
-                    smoothness=problem.smoothness,
-                    convexity=problem.convexity,
-                    local_steps=design.local_steps,
-                    gradient_bound=largest,
-                    heterogeneity=max(problem.gamma, 0.0),
-                    initial_distance=float(np.linalg.norm(start - problem.optimum)),
-                    form=form,
-                    beta=1 / design.periods,
-                )
+
+        def alone(**given: float) -> float:
+            constants: dict[str, Any] = {"gradient_bound": 0.0, "heterogeneity": 0.0, "initial_distance": 0.0} | given
+            bound = strongly_convex_bound(
+                1,
+                smoothness=problem.smoothness,
+                convexity=problem.convexity,
+                local_steps=design.local_steps,
+                form=form,
+                beta=1 / design.periods,
+                **constants,
             )
-            for t in range(1, design.steps + 1)
-        ]
-        pairs = list(zip(gaps, bounds, strict=True))[1:]
-        return max(pairs, key=lambda p: p[0] / p[1] if p[1] > 0 else p[0])
+            return float(bound) * (gamma + 1)
+
+        summands = {
+            "heterogeneity": alone(heterogeneity=max(problem.gamma, 0.0)),
+            "drift": alone(gradient_bound=largest),
+            "start": alone(initial_distance=float(np.linalg.norm(start - problem.optimum))),
+        }
+        whole = sum(summands.values())
+        t = max(range(2, design.steps + 1), key=lambda t: gaps[t - 1] * ((gamma + t) / whole if whole > 0 else 1.0))
+        return gaps[t - 1], {name: x / (gamma + t) for name, x in summands.items()}
 
     return search(
         random_designs(local_steps, periods), sides, tolerance=1e-9, examples=150, names=("expected gap", "bound")

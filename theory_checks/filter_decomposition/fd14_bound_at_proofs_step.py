@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from fedstat.claims import Claim, Evidence, Sides, both, compared, search
 from theory_checks.filter_decomposition.averaging_exactly import (
+    AFTER_MANY,
+    PARTED,
     SINGLE_CLIENTS,
     Design,
     Scalars,
@@ -26,11 +28,10 @@ from theory_checks.filter_decomposition.averaging_exactly import (
 )
 from theory_checks.filter_decomposition.printed_bound import (
     ALONG,
+    LOOSE,
     STATED,
-    hundredth,
     one_step,
     several_steps,
-    without_gradients,
 )
 
 FD14 = Claim(
@@ -39,13 +40,12 @@ FD14 = Claim(
     said_by="paper",
     words="The stated bound holds for the step size 2/(μ(γ + t)) that the proof uses.",
     statement=f"{STATED}, quad eta_t = 2/(mu (gamma + t)), gamma = max(8 L / mu, E)",
-    severity="misprint",
+    severity="unstated condition",
     assumptions=f"exact gradients; w¹ is the start; {ALONG}",
-    sensitivity="exact on scalar problems; on random ones an excess of 10⁻⁹",
+    sensitivity=LOOSE,
     flaw="The proof's v is max(4 B/μ², (γ + 1) |w¹ − w*|²), and the display prints the second entry without γ + 1. At "
     "T = 1 with one client the gap can be L/2 |w¹ − w*|², while the bound is that over γ + 1; the excess lasts for "
-    "about γ steps. With E > 1 the term 8 (E − 1)² G² covers the omission: if all clients take part "
-    "and γ + 1 is at most 32 (E − 1)² always, and in all cases tried.",
+    "about γ steps. With E > 1 the drift 8 (E − 1)² G² covers the omission, which the paper neither says nor shows.",
     corrected="FD-14c",
 )
 
@@ -55,29 +55,16 @@ def one_local_step() -> Evidence:
     return one_step(bound_of("printed"), 2)
 
 
-@FD14.reading("E = 1, after a hundred steps")
+@FD14.reading("the same after a hundred steps", natural=False)
 def after_a_hundred() -> Evidence:
-    return hundredth(bound_of("printed"), 2)
+    problems = [Scalars((1,), (0,), Fraction(1), smoothness) for smoothness in range(1, 41)]
+    of = "condition numbers from 1 to 40, from the start 1"
+    return gaps_along(problems, bound_of("printed"), 2, steps=[100], of=of)
 
 
-@FD14.reading("several local steps, E > 1")
+@FD14.condition("several local steps, E > 1")
 def several_local_steps() -> Evidence:
     return several_steps(2)
-
-
-@FD14.reading("Theorem A.1, β < 1")
-def fast_and_slow() -> Evidence:
-    return search_for_gaps("printed", 2, st.integers(1, 6), st.sampled_from([2, 3, 5]))
-
-
-@FD14.control("E = 1, with the factor γ + 1 and the other terms of FD-14c")
-def factor_put_back() -> Evidence:
-    return one_step(bound_of("corrected"), 2)
-
-
-@FD14.mutant("E > 1, the terms in G left out")
-def no_gradients() -> Evidence:
-    return without_gradients(2)
 
 
 FD14C = Claim(
@@ -90,24 +77,28 @@ FD14C = Claim(
     "gamma = max(8 L / mu, E/beta)",
     severity="false",
     assumptions=f"6 L Γ is kept as the paper has it, though not needed; {ALONG}",
-    sensitivity="the trajectories see the factor γ + 1 of the start (a thousandth of it, at T = 1) and, in FD-18c, "
-    "the noise; the other terms of B come from the derivation's inequalities, of which one step is seen to need noise "
-    "and spread, the spread more than steps of size η_t, and the sampling error all E/β steps. No case can show "
-    "a need for 6 L Γ, as the bound holds without it: one step satisfies the inequality with a third of the spread "
-    "in place of 6 L Γ η² and twice the spread",
+    sensitivity="along trajectories a tenth of the bound and the loss of start or drift, the drift with 400 local "
+    "steps; in one step the loss of noise or spread; in the other inequalities a factor or a step less. The loss of "
+    "heterogeneity or sampling alone cannot be seen, as the bound holds without either: one step satisfies its "
+    "inequality with a third of the spread in place of 6 L Γ η² and twice the spread, and for β = 1 the sampling "
+    "is covered by the drift or, with E = 1, by 6 L Γ",
 )
-
-
-def _scalar_paths(start: Fraction) -> Evidence:
-    problems = [*SINGLE_CLIENTS, *client_pairs([1, 2, 3])]
-    of = "scalar problems, all or one of two taking part"
-    return gaps_along(problems, bound_of("corrected", start=start), 2, steps=range(1, 9), of=of)
 
 
 @FD14C.reading("along trajectories, exact gradients")
 def trajectories() -> Evidence:
-    """The derivation is in `strongly_convex_bound`, its inequalities are below."""
-    return both(_scalar_paths(Fraction(1)), search_for_gaps("corrected", 2, st.integers(1, 6), st.integers(1, 3)))
+    """The derivation is in `strongly_convex_bound`, its inequalities are below.
+
+    With E = 1 the sampling is not needed since ``sum p_k |grad F_k(w*)|^2 <= 2 L Gamma``; for E > 1 see
+    `several_steps`. With 400 local steps clients part so far from each other that heterogeneity is too little.
+    """
+    problems = [*SINGLE_CLIENTS, *client_pairs([1, 2, 3])]
+    bound = bound_of("corrected")
+    return both(
+        gaps_along(problems, bound, 2, steps=range(1, 9), of="scalar problems, all or one of two taking part"),
+        gaps_along([PARTED], bound, 2, steps=[401], of=AFTER_MANY),
+        search_for_gaps("corrected", 2, st.integers(1, 6), st.integers(1, 3)),
+    )
 
 
 @FD14C.reading("the inequalities of the derivation, each on its own")
@@ -116,25 +107,10 @@ def inequalities() -> Evidence:
     return both(
         _one_step_apart(Fraction(6), Fraction(2)),
         _one_step_apart(Fraction(0), Fraction(1, 3)),
-        _one_step_in_space(0.0, 1 / 3),
+        _one_step_in_space(1 / 3),
         _spread_of_period(),
         _sampling_after_period(),
     )
-
-
-@FD14C.mutant("a thousandth of the start left out")
-def less_start() -> Evidence:
-    return _scalar_paths(Fraction(999, 1000))
-
-
-@FD14C.mutant("one step with a hundredth of the noise left out")
-def less_noise() -> Evidence:
-    return _one_step_apart(Fraction(6), Fraction(2), noise=Fraction(99, 100))
-
-
-@FD14C.mutant("one step without the clients' spread")
-def no_spread() -> Evidence:
-    return _one_step_apart(Fraction(0), Fraction(0))
 
 
 @FD14C.mutant("a spread of steps of the last size")
@@ -181,8 +157,8 @@ def _apart() -> Iterator[Apart]:
             yield Apart(h, c, points, Fraction(1, 4 * max(h) * part), max(h), noise)
 
 
-def _one_step_apart(heterogeneity: Fraction, spread: Fraction, noise: Fraction = Fraction(1)) -> Evidence:
-    """One step of all clients from different points, for ``eta <= 1/(4L)``, with these factors of the three terms.
+def _one_step_apart(heterogeneity: Fraction, spread: Fraction) -> Evidence:
+    """One step of all clients from different points, for ``eta <= 1/(4L)``, with these factors of two terms.
 
     The derivation claims ``Delta' <= (1 - mu eta) Delta + eta^2 (noise + 6 L Gamma) + 2 S``. It holds with S/3 in
     place of ``6 L Gamma eta^2 + 2 S``: let e be the average's distance from w*, ``a_k`` the clients' from the average
@@ -206,17 +182,21 @@ def _one_step_apart(heterogeneity: Fraction, spread: Fraction, noise: Fraction =
             slopes = [h * (w - c) for h, w, c in zip(case.h, case.points, case.c, strict=True)]
             after = (average - case.eta * sum(slopes) / clients - here.optimum) ** 2 + case.eta**2 * case.noise
             apart = sum((w - average) ** 2 for w in case.points) / clients
-            terms = noise * case.noise + heterogeneity * case.smoothness * here.heterogeneity
-            bound = (1 - mu * case.eta) * (average - here.optimum) ** 2 + case.eta**2 * terms + spread * apart
-            yield Sides(str(case), Fraction(after), Fraction(bound), ("squared distance after the step", "bound"))
+            bound = {
+                "squared distance before the step": (1 - mu * case.eta) * (average - here.optimum) ** 2,
+                "noise": case.eta**2 * case.noise,
+                "heterogeneity": case.eta**2 * heterogeneity * case.smoothness * here.heterogeneity,
+                "spread": spread * apart,
+            }
+            yield Sides(str(case), Fraction(after), bound, ("squared distance after the step", "bound"))
 
     return compared(compare(), of="steps of scalar clients from different points")
 
 
-def _one_step_in_space(heterogeneity: float, spread: float) -> Evidence:
+def _one_step_in_space(spread: float) -> Evidence:
     """The same in several dimensions, where the clients' Hessians do not commute."""
 
-    def sides(design: Design) -> tuple[float, float]:
+    def sides(design: Design) -> tuple[float, dict[str, float]]:
         problem, start = draw_problem(design)
         points = start + np.random.default_rng(design.seed + 1).normal(size=(design.clients, design.dimension))
         eta = 1 / (4 * problem.smoothness)
@@ -224,8 +204,10 @@ def _one_step_in_space(heterogeneity: float, spread: float) -> Evidence:
         after = average - eta * problem.gradient(points).mean(axis=0) - problem.optimum
         before = average - problem.optimum
         apart = float(((points - average) ** 2).sum(axis=1).mean())
-        terms = eta**2 * heterogeneity * problem.smoothness * max(problem.gamma, 0.0) + spread * apart
-        return float(after @ after), float((1 - problem.convexity * eta) * before @ before) + terms
+        return float(after @ after), {
+            "squared distance before the step": float((1 - problem.convexity * eta) * before @ before),
+            "spread": spread * apart,
+        }
 
     names = ("squared distance after the step", "bound")
     return search(random_designs(st.just(1), st.just(1)), sides, tolerance=1e-9, examples=80, names=names)

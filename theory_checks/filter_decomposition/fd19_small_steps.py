@@ -38,7 +38,7 @@ FD19 = Claim(
     statement="eta_0 < 1/4 ==> eta_t L - 1 < -3/4",
     severity="misprint",
     assumptions="η_t does not increase",
-    sensitivity="exact; equality at η₀ = 1/4, L = 1 is seen",
+    sensitivity="exact; see FD-19c",
     flaw="The step is compared with 1/4 where the inequality needs it compared with 1/(4L), as A.4.3 does.",
     corrected="FD-19c",
 )
@@ -52,16 +52,6 @@ def any_smoothness() -> Evidence:
 @FD19.reading("η₀ below 1/(4L), as A.4.3 has it for the first step")
 def below_smoothness() -> Evidence:
     return _negative(lambda big_l, eta: eta < 1 / (4 * big_l), of="step sizes below 1/(4L)")
-
-
-@FD19.control("L at most 1")
-def smooth() -> Evidence:
-    return _negative(lambda big_l, eta: eta < Fraction(1, 4) and big_l <= 1, of="step sizes with L at most 1")
-
-
-@FD19.mutant("L at most 1, and step sizes up to 1/4 itself")
-def up_to_a_quarter() -> Evidence:
-    return _negative(lambda big_l, eta: eta <= Fraction(1, 4) and big_l <= 1, of="step sizes up to 1/4")
 
 
 FD19C = Claim(

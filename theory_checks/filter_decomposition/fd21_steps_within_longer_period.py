@@ -11,7 +11,7 @@ FD21 = Claim(
     said_by="fedstat",
     words="With the same γ, the step size does not fall to less than half within E/β local steps, as (23) needs.",
     statement="eta_(t_0) <= 2 eta_t, quad 0 <= t - t_0 <= E/beta - 1, quad gamma = max(8 L / mu, E)",
-    severity="unstated condition",
+    severity="false",
     assumptions="η_t proportional to 1/(γ + t), 1/β a whole number",
     sensitivity="exact",
     flaw="The argument for E steps uses γ ≥ E. Theorem A.1 lengthens the period to E/β and keeps γ.",
@@ -33,19 +33,9 @@ def from_one() -> Evidence:
     return halved(_printed, [2, 5, 10], range(1, 6))
 
 
-@FD21.reading("periods of at most 8 L/μ steps, for which γ as printed is long enough")
-def short_periods() -> Evidence:
-    return halved(_printed, [2, 5, 10], conditions=(1, 2, 3, 30), longest=8)
-
-
 @FD21.control("β = 1, periods of E steps")
 def single_round() -> Evidence:
     return halved(_printed, [1])
-
-
-@FD21.mutant("periods of at most 8 L/μ steps, and γ = E")
-def without_condition() -> Evidence:
-    return halved(lambda k, e, r: e, [2, 5, 10], conditions=(1, 2, 3, 30), longest=8)
 
 
 FD21C = Claim(
