@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
-from fedstat.claims import Claim, Evidence, exact, sampled
+from fedstat.claims import Claim, Evidence, Sides, compared, exact
 
 CL01 = Claim(
     id="CL-01",
@@ -63,15 +63,15 @@ def _step(w: _Weights, samples: tuple[Sample, ...], case: Round) -> _Weights:
     return tuple(v - case.rate * sum(g[i] for g in each) / len(samples) for i, v in enumerate(w))
 
 
-def _averaged(case: Round, shares: list[Fraction]) -> _Weights:
-    """Return FedAvg's weights after one round."""
+def _averaged(case: Round, shares: list[Fraction]) -> list[_Weights]:
+    """Return the clients' shares of FedAvg's weights after one round."""
     weighted = []
     for client, share in zip(case.clients, shares, strict=True):
         w = case.start
         for _ in range(case.steps):
             w = _step(w, client, case)
-        weighted.append([share * v for v in w])
-    return tuple(sum(values, Fraction(0)) for values in zip(*weighted, strict=True))
+        weighted.append(tuple(share * v for v in w))
+    return weighted
 
 
 def _descended(case: Round) -> _Weights:
@@ -82,63 +82,43 @@ def _descended(case: Round) -> _Weights:
     return w
 
 
-def _rounds(sizes: tuple[tuple[int, ...], ...], steps: int) -> Iterator[Round]:
+def _rounds(steps: int) -> Iterator[Round]:
     points = [(1, 0), (1, 1), (2, 1)]
     starts = [(Fraction(0), Fraction(0)), (Fraction(1), Fraction(-1, 2))]
+    sizes = ((1, 1), (1, 2), (1, 3), (1, 1, 2))
     for several, gradient, start, rate in product(sizes, (_line, _product), starts, (Fraction(1, 2), Fraction(3))):
         for clients in product(*(combinations_with_replacement(points, n) for n in several)):
             yield Round(gradient, clients, start, rate, steps)
 
 
-_UNEQUAL, _EQUAL = ((1, 1), (1, 2), (1, 3), (1, 1, 2)), ((1, 1), (2, 2))
-
-
-def _by_size(sizes: list[int]) -> list[Fraction]:
-    return [Fraction(n, sum(sizes)) for n in sizes]
-
-
-def _equally(sizes: list[int]) -> list[Fraction]:
-    return [Fraction(1, len(sizes))] * len(sizes)
-
-
-def _is_descent(
-    shares: Callable[[list[int]], list[Fraction]], sizes: tuple[tuple[int, ...], ...] = _UNEQUAL, steps: int = 1
-) -> Evidence:
+def _is_descent(*, by_size: bool = True, steps: int = 1) -> Evidence:
     """Compare in fractions.
 
     The mean over all samples is ``sum_k n_k / n`` times client k's mean, the gradient is linear in the loss, and the
     shares sum to one: so the averaged step is the step on the pooled loss, whatever the model.
     """
 
-    def both(case: Round) -> tuple[_Weights, _Weights]:
-        return _averaged(case, shares([len(client) for client in case.clients])), _descended(case)
+    def cases() -> Iterator[Sides]:
+        for case in _rounds(steps):
+            sizes = [len(client) if by_size else 1 for client in case.clients]
+            averaged = _averaged(case, [Fraction(n, sum(sizes)) for n in sizes])
+            for i, wanted in enumerate(_descended(case)):
+                parts = {f"share of client {k}": w[i] for k, w in enumerate(averaged, start=1)}
+                yield Sides(f"{case}: entry {i + 1} of w", parts, wanted, names=("averaged", "by gradient descent"))
 
-    def holds(case: Round) -> bool:
-        averaged, descended = both(case)
-        return averaged == descended
-
-    def show(case: Round) -> str:
-        averaged, descended = (", ".join(exact(v) for v in w) for w in both(case))
-        return f"{case}: averaged ({averaged}), gradient descent ({descended})"
-
-    return sampled(_rounds(sizes, steps), holds, of="rounds of a line and of a network, in fractions", show=show)
+    return compared(cases(), of="weights after rounds of a line and of a network, in fractions", relation="==")
 
 
 @CL01.reading("weights n_k / n, clients of any size")
 def weights_by_size() -> Evidence:
-    return _is_descent(_by_size)
+    return _is_descent()
 
 
-@CL01.reading("equal weights, clients of equal size")
-def equal_sizes() -> Evidence:
-    return _is_descent(_equally, _EQUAL)
-
-
-@CL01.reading("equal weights, clients of any size", natural=False)
+@CL01.mutant("equal weights, clients of any size")
 def equal_weights() -> Evidence:
-    return _is_descent(_equally)
+    return _is_descent(by_size=False)
 
 
 @CL01.mutant("two local steps, against two steps of gradient descent")
 def two_steps() -> Evidence:
-    return _is_descent(_by_size, steps=2)
+    return _is_descent(steps=2)

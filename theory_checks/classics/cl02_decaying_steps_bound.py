@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import product
-from typing import Literal, NamedTuple
+from itertools import chain, product
+from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
 
-from fedstat.claims import Claim, Evidence, Sides, compared, search
+from fedstat.claims import Claim, Evidence, Sides, both, compared, search
 from fedstat.data import Quadratics, random_quadratics
 
 CL02 = Claim(
@@ -27,11 +27,9 @@ CL02 = Claim(
     assumptions="strongly convex quadratics, on which no G bounds all gradients: G² is the largest mean square of a "
     "client's gradient at the points that it visits up to T, all that the proof uses; Γ is F* as the clients' own "
     "minima are zero",
-    sensitivity="any excess over the bound, exact for scalars; one part in 10⁹ in several dimensions",
+    sensitivity="any excess over the bound, exact for scalars, one part in 10⁹ in several dimensions; for scalars the "
+    "bound stays true without the term 6 L Γ, so that the loss of the heterogeneity cannot be seen",
 )
-
-Term = Literal["noise", "heterogeneity", "drift", "start"]
-_TERMS: tuple[Term, ...] = ("noise", "heterogeneity", "drift", "start")
 
 
 class Scalars(NamedTuple):
@@ -113,23 +111,23 @@ def _path(problem: Scalars, last: int) -> Iterator[Moments]:
             v[k] = keep**2 * v[k] + eta**2 * problem.s[k]
 
 
-def _comparisons(problem: Scalars, steps: tuple[int, ...], terms: tuple[Term, ...]) -> Iterator[Sides]:
+def _comparisons(problem: Scalars, steps: tuple[int, ...]) -> Iterator[Sides]:
     """Yield gap and bound at the multiples of E among `steps`."""
     path = list(_path(problem, max(steps)))
+    noise = _sum(p**2 * s for p, s in zip(problem.p, problem.s, strict=True))
     heterogeneity = _sum(
         p * h * (problem.optimum - c) ** 2 / 2 for p, h, c in zip(problem.p, problem.h, problem.c, strict=True)
     )
-    initial = path[1 - problem.first].distance
+    initial, mu = path[1 - problem.first].distance, min(problem.h)
     for t in (t for t in steps if t % problem.local_steps == 0):
         squared = max(moments.squared_gradient for moments in path[: t - problem.first])
         parts = {
-            "noise": _sum(p**2 * s for p, s in zip(problem.p, problem.s, strict=True)),
-            "heterogeneity": 6 * max(problem.h) * heterogeneity,
-            "drift": 8 * (problem.local_steps - 1) ** 2 * squared,
+            "noise": 2 * noise / mu,
+            "heterogeneity": 12 * max(problem.h) * heterogeneity / mu,
+            "drift": 16 * (problem.local_steps - 1) ** 2 * squared / mu,
+            "start": mu * problem.gamma / 2 * initial,
         }
-        b, mu = _sum(parts[term] for term in parts if term in terms), min(problem.h)
-        start = mu * problem.gamma / 2 * initial if "start" in terms else Fraction(0)
-        bound = problem.kappa / (problem.gamma + t - 1) * (2 * b / mu + start)
+        bound = {name: problem.kappa / (problem.gamma + t - 1) * part for name, part in parts.items()}
         gap = problem.curvature / 2 * path[t - problem.first].distance
         yield Sides(f"{problem}, T = {t}", gap, bound, names=("gap", "bound"))
 
@@ -141,19 +139,26 @@ def _scalars(first: int) -> Iterator[Scalars]:
         yield Scalars(h, c, p, s, e, distance, first)
 
 
-def _bounded(first: int, terms: tuple[Term, ...] = _TERMS) -> Evidence:
-    cases = (sides for problem in _scalars(first) for sides in _comparisons(problem, (2, 5, 10, 20), terms))
-    return compared(cases, of="gaps of pairs of scalar clients")
+def _bounded(first: int) -> Evidence:
+    """Compare gap and bound in fractions.
 
+    The loss of the noise and of the start's distance is seen at E = 1. That of the drift's term is seen where E is
+    large: within one round of E steps, of size about 2 / (mu (E + t)), the clients go a fixed share of their way
+    towards their own minimisers, while the other terms fall like 1 / E.
 
-@CL02.reading("scalar clients, iterates and steps counted from 1")
-def counted_from_one() -> Evidence:
-    return _bounded(1)
-
-
-@CL02.reading("scalar clients, iterates and steps counted from 0, the bound from the first step on")
-def counted_from_zero() -> Evidence:
-    return _bounded(0)
+    Without the heterogeneity's term the bound stays true of scalars, so that no case can miss it. Let m be the second
+    derivative of F, w the average and w_0 the last one that was sent out. The next average is
+    ``w - eta m (w - w*) + eta sum_k p_k (m - h_k) (w_k - w_0)`` and noise of variance ``eta^2 sum_k p_k^2 s_k``. As
+    ``sum_k p_k |m - h_k| <= 2 m`` and ``E (w_k - w_0)^2 <= 4 eta^2 (E - 1)^2 G^2`` (the paper's Lemma 3), the mean
+    square of the last sum is at most ``16 m^2 eta^2 (E - 1)^2 G^2``. As
+    ``(x + y)^2 <= (1 + eta m) x^2 + (1 + 1 / (eta m)) y^2``, that of the distance from the optimum is multiplied by
+    ``(1 - eta m)^2 (1 + eta m) <= 1 - eta mu`` and gains ``16 (eta^2 m^2 + eta m) eta^2 (E - 1)^2 G^2``. Since
+    ``eta m <= 1 / 4`` this is at most 5 times ``eta^2 (E - 1)^2 G^2``, where the bound has 8; the paper's induction
+    does the rest.
+    """
+    far = Scalars((1, 4), (0, 1), (Fraction(1, 2),) * 2, (0, 0), 400, 0, first)
+    cases = (sides for problem in _scalars(first) for sides in _comparisons(problem, (2, 5, 10, 20)))
+    return compared(chain(cases, _comparisons(far, (400,))), of="gaps of pairs of scalar clients")
 
 
 class Design(NamedTuple):
@@ -186,7 +191,7 @@ _DESIGNS = st.builds(
 )
 
 
-def _gap_and_bound(design: Design) -> tuple[float, float]:
+def _gap_and_bound(design: Design) -> tuple[float, dict[str, float]]:
     """Return gap and bound after the last round, from iterates counted from 1, without gradient noise."""
     problem: Quadratics = random_quadratics(
         clients=design.clients,
@@ -207,22 +212,23 @@ def _gap_and_bound(design: Design) -> tuple[float, float]:
         gradient = problem.gradient(w)
         largest = max(largest, float((gradient**2).sum(axis=1).max()))
         w = w - 2 / (problem.convexity * (gamma + t)) * gradient
-    b = 6 * problem.smoothness * max(problem.gamma, 0.0) + 8 * (e - 1) ** 2 * largest
-    start = problem.convexity * gamma / 2 * float(away @ away)
-    bound = kappa / (gamma + last - 1) * (2 * b / problem.convexity + start)
+    share = kappa / (gamma + last - 1)
+    bound = {
+        "heterogeneity": share * 12 * kappa * max(problem.gamma, 0.0),
+        "drift": share * 16 * (e - 1) ** 2 * largest / problem.convexity,
+        "start": share * problem.convexity * gamma / 2 * float(away @ away),
+    }
     return float(problem.value(w.mean(axis=0))) - problem.minimum, bound
 
 
-@CL02.reading("clients in several dimensions, full gradients")
-def several_dimensions() -> Evidence:
-    return search(_DESIGNS, _gap_and_bound, tolerance=1e-9, examples=150, names=("gap", "bound"))
+@CL02.reading(
+    "iterates and steps counted from 1: scalar clients, and clients in several dimensions with full gradients"
+)
+def counted_from_one() -> Evidence:
+    found = search(_DESIGNS, _gap_and_bound, tolerance=1e-9, examples=150, names=("gap", "bound"))
+    return both(_bounded(1), found)
 
 
-@CL02.mutant("the start's distance left out of the bound")
-def without_start() -> Evidence:
-    return _bounded(1, ("noise", "heterogeneity", "drift"))
-
-
-@CL02.mutant("the gradients' noise left out of the bound")
-def without_noise() -> Evidence:
-    return _bounded(1, ("heterogeneity", "drift", "start"))
+@CL02.reading("iterates and steps counted from 0, the bound from the first step on: scalar clients")
+def counted_from_zero() -> Evidence:
+    return _bounded(0)

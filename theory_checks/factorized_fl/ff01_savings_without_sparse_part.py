@@ -25,8 +25,3 @@ def one_digit() -> Evidence:
 @FF01.reading("to the whole per cent")
 def whole_per_cent() -> Evidence:
     return to_the_per_cent("0.27", "2.574", 90)
-
-
-@FF01.mutant("80% claimed")
-def ten_points_less() -> Evidence:
-    return to_one_digit("0.27", "2.574", 80)

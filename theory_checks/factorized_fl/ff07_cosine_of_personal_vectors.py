@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 
-from fedstat.claims import Claim, Evidence, exact, sampled
+from fedstat.claims import Claim, Evidence, Sides, compared, exact
 
 FF07 = Claim(
     id="FF-07",
@@ -23,8 +22,8 @@ FF07 = Claim(
     assumptions="u v' without μ, which leaves still more ways to split the weights. The paper says that clients with "
     "similar tasks are assumed to have similar v after training; this is what a cosine needs to measure that",
     flaw="The vectors are determined by the weights only up to a factor. Changing the sign of both u and v leaves the "
-    "weights as they are and turns a similarity of 1 into −1; factors that training moves from one common start may "
-    "keep their signs, which the text does not say.",
+    "weights as they are and turns a similarity of 1 into −1. Factors that keep their signs, as training from one "
+    "common start may see to, have one cosine; the text does not say so.",
     corrected="FF-07c",
 )
 
@@ -50,35 +49,21 @@ def _written(vector: Sequence[int]) -> str:
     return f"({', '.join(exact(x) for x in vector)})"
 
 
-class Refactored(NamedTuple):
-    """Two factorisations, u v' and (u / scale) (scale v)', of one client's weights, and another client's vector."""
-
-    u: Vector
-    v: Vector
-    scale: Fraction
-    other: Vector
-
-    def __str__(self) -> str:
-        return (
-            f"u = {_written(self.u)}, v = {_written(self.v)}, other v = {_written(self.other)}, c = {exact(self.scale)}"
-        )
-
-
 def _depends_on_weights(scales: tuple[Fraction, ...], similarity: _Similarity) -> Evidence:
     """Compare the similarity for (u, v) and for (u / c, c v), which have the same product."""
 
-    def cases() -> Iterator[Refactored]:
+    def cases() -> Iterator[Sides]:
         for dimension in (1, 2):
             small = _nonzero(dimension)
             for u, v, other, c in product(small, small, small, scales):
-                yield Refactored(u, v, c, other)
+                new_u, new_v = [x / c for x in u], [c * x for x in v]
+                assert [x * y for x in u for y in v] == [x * y for x in new_u for y in new_v]
+                factors = f"u = {_written(u)}, v = {_written(v)}, other v = {_written(other)}, c = {exact(c)}"
+                before, after = similarity(v, other), similarity(new_v, other)
+                yield Sides(factors, after, before, names=("squared cosine with its sign", "before"))
 
-    def holds(case: Refactored) -> bool:
-        new_u, new_v = [x / case.scale for x in case.u], [case.scale * x for x in case.v]
-        assert [x * y for x in case.u for y in case.v] == [x * y for x in new_u for y in new_v]
-        return similarity(case.v, case.other) == similarity(new_v, case.other)
-
-    return sampled(cases(), holds, of="pairs of factorisations of small integer weights, (u, v) and (u / c, c v)")
+    of = "pairs of factorisations of small integer weights, (u, v) and (u / c, c v)"
+    return compared(cases(), of=of, relation="==")
 
 
 _POSITIVE = (Fraction(2), Fraction(1, 3))
@@ -89,19 +74,14 @@ def any_factors() -> Evidence:
     return _depends_on_weights((*_POSITIVE, Fraction(-1), Fraction(-2)), _signed_square)
 
 
-@FF07.reading("factors that keep their signs")
-def same_signs() -> Evidence:
-    return _depends_on_weights(_POSITIVE, _signed_square)
-
-
-@FF07.mutant("the inner product in place of the cosine, factors that keep their signs")
-def inner_product() -> Evidence:
-    return _depends_on_weights(_POSITIVE, _dot)
-
-
 @FF07.control("any factors, the cosine's absolute value")
 def absolute() -> Evidence:
     return _depends_on_weights((*_POSITIVE, Fraction(-1), Fraction(-2)), lambda a, b: abs(_signed_square(a, b)))
+
+
+@FF07.control("factors that keep their signs")
+def same_signs() -> Evidence:
+    return _depends_on_weights(_POSITIVE, _signed_square)
 
 
 FF07C = Claim(
@@ -116,42 +96,24 @@ FF07C = Claim(
 )
 
 
-class Weights(NamedTuple):
-    """Two clients' factors."""
-
-    u: Vector
-    v: Vector
-    other_u: Vector
-    other_v: Vector
-
-    def __str__(self) -> str:
-        one, other = (f"{_written(u)} {_written(v)}'" for u, v in (self[:2], self[2:]))
-        return f"weights {one} and {other}"
-
-
-def _from_weights(numerator: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Evidence:
-    """Squared cosine of the vectors v against an expression in the weight matrices.
+@FF07C.reading("in integers")
+def products() -> Evidence:
+    """Squared cosine of the vectors v against the expression in the weight matrices.
 
     ``W_k W_i' = u_k (v_k . v_i) u_i'`` has the squared Frobenius norm ``|u_k|^2 |u_i|^2 (v_k . v_i)^2``, and
     ``|W|_F^2 = |u|^2 |v|^2``, so the quotient is ``(v_k . v_i)^2 / (|v_k|^2 |v_i|^2)``. The right side knows only
     the weights; so does the absolute cosine.
     """
 
-    def holds(case: Weights) -> bool:
-        w, other = np.outer(case.u, case.v), np.outer(case.other_u, case.other_v)
-        norms = int((w**2).sum()) * int((other**2).sum())
-        return Fraction(int((numerator(w, other) ** 2).sum()), norms) == abs(_signed_square(case.v, case.other_v))
+    def cases() -> Iterator[Sides]:
+        small = _nonzero(2)
+        for u, v, other_u, other_v in product(small, small, small, small):
+            w, other = np.outer(u, v), np.outer(other_u, other_v)
+            norms = int((w**2).sum()) * int((other**2).sum())
+            case = f"weights {_written(u)} {_written(v)}' and {_written(other_u)} {_written(other_v)}'"
+            from_weights = Fraction(int(((w @ other.T) ** 2).sum()), norms)
+            yield Sides(
+                case, abs(_signed_square(v, other_v)), from_weights, names=("squared cosine", "from the weights")
+            )
 
-    small = _nonzero(2)
-    cases = (Weights(*factors) for factors in product(small, small, small, small))
-    return sampled(cases, holds, of="pairs of 2 by 2 weight matrices with factors of entries 0, 1 and −1")
-
-
-@FF07C.reading("in integers")
-def products() -> Evidence:
-    return _from_weights(lambda w, other: w @ other.T)
-
-
-@FF07C.mutant("the matrices multiplied entry by entry")
-def entry_by_entry() -> Evidence:
-    return _from_weights(lambda w, other: w * other)
+    return compared(cases(), of="pairs of 2 by 2 weight matrices with factors of entries 0, 1 and −1", relation="==")

@@ -62,7 +62,7 @@ def every_pair() -> Evidence:
     return _disjoint((2, 3, 4), _pairwise)
 
 
-@FF12.reading("two clients", natural=False)
+@FF12.condition("two clients")
 def two() -> Evidence:
     """Judge two clients.
 
@@ -78,11 +78,6 @@ def two() -> Evidence:
 @FF12.mutant("two clients, the intersection required not to be empty")
 def not_empty() -> Evidence:
     return _disjoint((2,), lambda family: not _nobody_has_all(family))
-
-
-@FF12.control("two clients")
-def only_two() -> Evidence:
-    return _disjoint((2,), _nobody_has_all)
 
 
 FF12C = Claim(

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+from fedstat.claims import Evidence, Sides, compared
+from fedstat.claims.mutation import total
 from simulations.published import printed
+
+
+@dataclass(frozen=True)
+class Figures(Sides):
+    """Two sides that are written as tables print them, in decimals."""
+
+    def __str__(self) -> str:
+        left, right = (f"{float(total(side)):.6g}".replace("-", "−") for side in (self.left, self.right))
+        return f"{self.case}: {self.names[0]} {left}, {self.names[1]} {right}"
 
 
 def half_unit(number: str) -> Fraction:
@@ -37,12 +48,23 @@ class Cell(NamedTuple):
     partition: str
     labels: str
     method: str
-    accuracy: Decimal
-    stand_alone: Decimal
+    accuracy: Fraction
+    stand_alone: Fraction
 
     def __str__(self) -> str:
-        where = f"{self.data}, {self.partition}, {self.labels} labels"
-        return f"{where}: {self.method} {self.accuracy}, stand-alone {self.stand_alone}"
+        return f"{self.data}, {self.partition}, {self.labels} labels"
+
+
+def below(cases: Iterable[Cell]) -> Evidence:
+    """Judge whether accuracies are below stand-alone training's."""
+    sides = (Figures(str(c), c.accuracy, c.stand_alone, names=(c.method, "stand-alone")) for c in cases)
+    return compared(sides, of="cells of Table 1", relation="<", every=True)
+
+
+def above(cases: Iterable[Cell]) -> Evidence:
+    """Judge whether accuracies are above stand-alone training's."""
+    sides = (Figures(str(c), c.stand_alone, c.accuracy, names=("stand-alone", c.method)) for c in cases)
+    return compared(sides, of="cells of Table 1", relation="<", every=True)
 
 
 def cells() -> Iterator[Cell]:
@@ -52,6 +74,6 @@ def cells() -> Iterator[Cell]:
     alone = {tuple(row[p] for p in place): row["accuracy"] for row in rows if row["method"] == "Stand-Alone"}
     for row in rows:
         if row["method"] != "Stand-Alone":
-            beside = Decimal(alone[tuple(row[p] for p in place)])
-            accuracy = Decimal(row["accuracy"])
+            beside = Fraction(alone[tuple(row[p] for p in place)])
+            accuracy = Fraction(row["accuracy"])
             yield Cell(row["data"], row["partition"], row["labels"], row["method"], accuracy, beside)

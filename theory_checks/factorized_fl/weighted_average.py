@@ -20,9 +20,9 @@ class Scores(NamedTuple):
         return f"similarities ({', '.join(f'{s:g}' for s in self.similarity)}), ε = {self.scale}".replace("-", "−")
 
 
-def scores(largest_scale: int, *, equal: bool = False) -> st.SearchStrategy[Scores]:
-    """Draw scores of two to five clients; all one if `equal`."""
-    others = st.just(1.0) if equal else st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0, -0.25, -0.5, -0.75, -1.0])
+def scores(largest_scale: int) -> st.SearchStrategy[Scores]:
+    """Draw scores of two to five clients."""
+    others = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0, -0.25, -0.5, -0.75, -1.0])
     similarity = st.one_of(*[st.tuples(st.just(1.0), *[others] * n) for n in range(1, 5)])
     return st.builds(Scores, similarity, st.integers(1, largest_scale))
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fedstat.claims import exact
+from fedstat.claims import Sides, exact
 
 Phase = Literal["low-rank", "full", "both"]
 _STEP, _ROUNDS = Fraction(1, 2), 2
@@ -78,9 +78,9 @@ def feddecomp(
     return Trained([sigma + b @ a_ for b, a_ in low], shared, sent)
 
 
-def fedavg(clients: Sequence[Client], theta: np.ndarray, epochs: int) -> Trained:
-    """Run FedAvg in fractions, weighted by sample sizes."""
-    total, sent = sum(len(c.x) for c in clients), []
+def fedavg(clients: Sequence[Client], theta: np.ndarray, epochs: int, *, by_size: bool = True) -> Trained:
+    """Run FedAvg in fractions, weighted by sample sizes or equally."""
+    sizes, sent = [len(c.x) if by_size else 1 for c in clients], []
     shared: list[list[np.ndarray]] = []
     for _ in range(_ROUNDS):
         shared.append([])
@@ -90,7 +90,7 @@ def fedavg(clients: Sequence[Client], theta: np.ndarray, epochs: int) -> Trained
                 own = own - _STEP * client.gradient(own)
             shared[-1].append(own)
             sent.append(own.size)
-        theta = np.asarray(sum(Fraction(len(c.x), total) * w for c, w in zip(clients, shared[-1], strict=True)))
+        theta = np.asarray(sum(Fraction(n, sum(sizes)) * w for n, w in zip(sizes, shared[-1], strict=True)))
     return Trained([theta] * len(clients), shared, sent)
 
 
@@ -130,3 +130,10 @@ def federations(sizes: tuple[int, int]) -> Iterator[Federation]:
         draw = [rng.integers(-1, 2, size=(n, 2, 2)).tolist() for n in sizes]
         sigma = in_fractions(rng.integers(-2, 3, size=(2, 2)))
         yield Federation(tuple(map(client, draw)), sigma, in_fractions([[1, -2]]))
+
+
+def entries(case: Federation, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], *, by: str) -> Iterator[Sides]:
+    """Yield every weight that the clients end with under FedDecomp, beside that of another method."""
+    for k, pair in enumerate(zip(found, wanted, strict=True), start=1):
+        for ours, theirs in zip(*map(np.ravel, pair), strict=True):
+            yield Sides(f"{case}: a weight of client {k}", ours, theirs, names=("under FedDecomp", by))

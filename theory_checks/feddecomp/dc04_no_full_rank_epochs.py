@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fedstat.claims import Claim, Evidence, sampled
+from fedstat.claims import Claim, Evidence, Sides, compared
 from theory_checks.feddecomp.algorithm_1 import (
-    Federation,
     Phase,
     alone,
+    entries,
     feddecomp,
     federations,
     in_fractions,
@@ -36,19 +35,14 @@ DC04 = Claim(
 def _is_local(phases: Sequence[Phase] = ("low-rank", "low-rank")) -> Evidence:
     """E_global = 0 leaves every sigma_i at the common start, which their average therefore equals."""
 
-    def weights(case: Federation) -> tuple[str, str]:
-        ours = feddecomp(case.clients, case.sigma, case.a, phases).weights
-        return written(ours), written([alone(client, case.sigma, case.a, 2) for client in case.clients])
+    def cases() -> Iterator[Sides]:
+        for case in federations((1, 2)):
+            ours = feddecomp(case.clients, case.sigma, case.a, phases).weights
+            theirs = [alone(client, case.sigma, case.a, 2) for client in case.clients]
+            yield from entries(case, ours, theirs, by="alone")
 
-    def holds(case: Federation) -> bool:
-        ours, theirs = weights(case)
-        return ours == theirs
-
-    def show(case: Federation) -> str:
-        return "{}: clients end with {} under FedDecomp, with {} alone".format(case, *weights(case))
-
-    of = "pairs of linear clients, two rounds of two epochs in fractions"
-    return sampled(federations((1, 2)), holds, of=of, show=show)
+    of = "weights of pairs of linear clients after two rounds of two epochs, in fractions"
+    return compared(cases(), of=of, relation="==")
 
 
 @DC04.reading("local training of a low-rank part around the common start")
@@ -56,28 +50,15 @@ def around_the_start() -> Evidence:
     return _is_local()
 
 
-class _WeightRank(NamedTuple):
-    """One client's trained weights, and the rank of its personal part at most."""
-
-    weights: np.ndarray
-    low: int
-
-    @property
-    def rank(self) -> int:
-        """Rank of the weights."""
-        scale = math.lcm(*(v.denominator for v in self.weights.ravel()))
-        return matrix_rank([[int(v * scale) for v in row] for row in self.weights])
-
-    def __str__(self) -> str:
-        return f"weights {written(self.weights)} of rank {self.rank}, τ of rank {self.low} at most"
-
-
 @DC04.reading("the trained weights themselves are of low rank", natural=False)
 def low_rank_weights() -> Evidence:
     clients, _, a = list(federations((1, 2)))[-1]
-    trained = feddecomp(clients, in_fractions(np.eye(2, dtype=int)), a, ("low-rank",)).weights
-    cases = [_WeightRank(w, len(a)) for w in trained]
-    return sampled(cases, lambda case: case.rank <= case.low, of="clients of a two by two linear model")
+    cases = []
+    for weights in feddecomp(clients, in_fractions(np.eye(2, dtype=int)), a, ("low-rank",)).weights:
+        scale = math.lcm(*(v.denominator for v in weights.ravel()))
+        rank = matrix_rank([[int(v * scale) for v in row] for row in weights])
+        cases.append(Sides(f"weights {written(weights)}", rank, len(a), names=("rank", "rank of τ at most")))
+    return compared(cases, of="clients of a two by two linear model")
 
 
 @DC04.mutant("one full-rank epoch after the others")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from fedstat.claims import Claim, Evidence, all_of, enumeration
+from fedstat.claims import Claim, Evidence, both, compared
+from theory_checks.factorized_fl.tables import Figures
 from theory_checks.feddecomp.networks import NETWORKS, Ratios, parameter_formula, parameters
 
 DC06 = Claim(
@@ -14,7 +15,8 @@ DC06 = Claim(
     words="FedDecomp needs slightly more memory than FedAvg.",
     statement='M_"FedDecomp" = M_"FedAvg" (1 + epsilon), quad epsilon "small"',
     severity="false",
-    assumptions=f"memory means parameters kept, as in the paper's argument; {NETWORKS}",
+    assumptions="memory means parameters kept, as in the paper's argument; 'slightly' names no number, a tenth and a "
+    f"lenient half are ours; {NETWORKS}",
     sensitivity="one parameter",
     flaw="The argument rests on DC-05. Whatever the network, the low-rank part of every convolution of whole rank adds "
     "more than R_c, that is 0.6 at least, to its memory; at the ratios used in the experiments that part is as large "
@@ -24,7 +26,9 @@ DC06 = Claim(
 
 
 def _memory(more: Fraction, ratios: Ratios | None = None) -> Evidence:
-    return enumeration(parameters(ratios), lambda case: case.sigma + case.tau <= (1 + more) * case.sigma, of="networks")
+    names = ("memory over FedAvg's", "at most")
+    cases = [Figures(str(case), 1 + case.share, 1 + more, names=names) for case in parameters(ratios)]
+    return compared(cases, of="networks", every=True)
 
 
 @DC06.reading("at most a tenth more, at the paper's own ratios")
@@ -35,11 +39,6 @@ def a_tenth_more() -> Evidence:
 @DC06.reading("at most half more, at the paper's own ratios")
 def half_more() -> Evidence:
     return _memory(Fraction(1, 2))
-
-
-@DC06.mutant("at most half more, at R_c = R_l = 40%, the second lowest ratios tried")
-def second_lowest() -> Evidence:
-    return _memory(Fraction(1, 2), (Fraction(2, 5), Fraction(2, 5)))
 
 
 @DC06.control("at most half more, at R_c = R_l = 20%, the lowest ratios tried")
@@ -60,19 +59,16 @@ DC06C = Claim(
 )
 
 
-def _formula_and_networks(low: Fraction, high: Fraction) -> Evidence:
-    """Judge the formula for a layer, and the memory of the whole networks at the paper's ratios."""
-    networks = enumeration(
-        parameters(), lambda case: low < 1 + Fraction(case.tau, case.sigma) < high, of="networks at the paper's ratios"
-    )
-    return all_of([parameter_formula(lambda share: 1 + share, memory=True), networks])
-
-
 @DC06C.reading("whole ranks, and the networks at the paper's ratios")
 def doubled() -> Evidence:
-    return _formula_and_networks(Fraction(2), Fraction(5, 2))
-
-
-@DC06C.mutant("limits of 1 and 2 for the networks")
-def less_than_doubled() -> Evidence:
-    return _formula_and_networks(Fraction(1), Fraction(2))
+    names = ("at least", "memory over FedAvg's", "at most")
+    limits = [
+        sides
+        for case in parameters()
+        for sides in (
+            Figures(str(case), 2, {"full-rank part": 1, "low-rank part": case.share}, names=names[:2]),
+            Figures(str(case), 1 + case.share, Fraction(5, 2), names=names[1:]),
+        )
+    ]
+    networks = compared(limits, of="limits of the networks' memory at the paper's ratios", every=True)
+    return both(parameter_formula(memory=True), networks)

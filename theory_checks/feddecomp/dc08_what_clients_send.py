@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fedstat.claims import Claim, Evidence, sampled
-from theory_checks.feddecomp.algorithm_1 import Federation, fedavg, feddecomp, federations
+from fedstat.claims import Claim, Evidence, Sides, compared
+from theory_checks.feddecomp.algorithm_1 import fedavg, feddecomp, federations
 
 DC08 = Claim(
     id="DC-08",
@@ -31,20 +31,15 @@ def _as_fedavg(sends: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.nd
     By equation (2) sigma has the shape of the weights themselves, which is all that the statement needs.
     """
 
-    def sent(case: Federation) -> tuple[list[int], list[int]]:
-        ours = feddecomp(case.clients, case.sigma, case.a, ("low-rank", "full"), sends=sends).sent
-        return ours, fedavg(case.clients, case.sigma, 2).sent
+    def cases() -> Iterator[Sides]:
+        for case in federations((1, 1)):
+            ours = feddecomp(case.clients, case.sigma, case.a, ("low-rank", "full"), sends=sends).sent
+            rows, columns = case.sigma.shape
+            for pair in zip(ours, fedavg(case.clients, case.sigma, 2).sent, strict=True):
+                numbers = f"{rows} by {columns} weights, numbers per client and round"
+                yield Sides(numbers, *pair, names=("under FedDecomp", "under FedAvg"))
 
-    def holds(case: Federation) -> bool:
-        ours, theirs = sent(case)
-        return ours == theirs
-
-    def show(case: Federation) -> str:
-        (ours, *_), (theirs, *_) = sent(case)
-        rows, columns = case.sigma.shape
-        return f"{rows} by {columns} weights: {ours} numbers per client and round, FedAvg {theirs}"
-
-    return sampled(federations((1, 1)), holds, of="runs of two rounds", show=show)
+    return compared(cases(), of="clients' messages in runs of two rounds", relation="==")
 
 
 @DC08.reading("numbers sent in the algorithm box")

@@ -29,10 +29,10 @@ DC09 = Claim(
     "hidden units, rate 0.1, R_l = 60%. The paper's networks and data are not run here",
     sensitivity="small runs, so that the check takes half a minute: with 20 seeds of the toy a change of the spread by "
     "3%, with 12 of digits by 1 to 2%",
-    nearest=False,
-    flaw="With as many epochs in all, alternating training moves σ in 3 of them and simultaneous training in 5, which "
-    "alone brings the clients' σ closer. With as many epochs of σ in both, what is left of the difference is a few per "
-    "cent, and its sign depends on how fast τ learns.",
+    flaw="The text does not say for how many epochs simultaneous training goes on. With as many in all, alternating "
+    "training moves σ in 3 of them and simultaneous training in 5, which alone brings the clients' σ closer. With as "
+    "many epochs of σ in both, what is left of the difference is a few per cent, and its sign depends on how fast τ "
+    "learns, which depends on the scale of A that the text leaves open.",
 )
 
 #: Phases of a round's epochs.
@@ -47,7 +47,7 @@ def _below_one(ratios: Sequence[float], where: str) -> Evidence:
     return within(math.exp(low), math.exp(high), (-math.inf, 1.0), cases=len(ratios), what=what)
 
 
-def _toy_spread(seed: int, phases: Sequence[Phase], rank: int) -> float:
+def _toy_spread(seed: int, phases: Sequence[Phase], rank: int = 2) -> float:
     """Return the mean over rounds of the mean distance of the clients' sigma from their average."""
     rng = np.random.default_rng(seed)
     common, clients = rng.normal(size=(6, 4)), []
@@ -60,10 +60,10 @@ def _toy_spread(seed: int, phases: Sequence[Phase], rank: int) -> float:
     return float(np.mean([np.linalg.norm(s - np.mean(own, axis=0)) for own in rounds for s in own]))
 
 
-def _toy(alternating: Sequence[Phase], simultaneous: int, *, rank: int = 2, seeds: int = 20) -> Evidence:
+def _toy(alternating: Sequence[Phase], simultaneous: int, *, seeds: int = 20) -> Evidence:
     """Judge linear clients, in full-batch steps by our own algorithm box."""
     at_once: list[Phase] = ["both"] * simultaneous
-    pairs = [(_toy_spread(seed, alternating, rank), _toy_spread(seed, at_once, rank)) for seed in range(seeds)]
+    pairs = [(_toy_spread(seed, alternating), _toy_spread(seed, at_once)) for seed in range(seeds)]
     return _below_one([a / b for a, b in pairs], "toy")
 
 
@@ -109,12 +109,12 @@ def equal_of_sigma() -> Evidence:
     return both(_toy(_ALTERNATING, 3), _digits(3, "code"))
 
 
-@DC09.reading("against as many epochs in all, on digits with τ learning as fast as σ", natural=False)
+@DC09.reading("against as many epochs in all, on digits with τ learning as fast as σ")
 def equal_in_all_fast() -> Evidence:
     return _digits(5, "text")
 
 
-@DC09.reading("against as many epochs of σ, on digits with τ learning as fast as σ", natural=False)
+@DC09.reading("against as many epochs of σ, on digits with τ learning as fast as σ")
 def equal_of_sigma_fast() -> Evidence:
     return _digits(3, "text")
 
@@ -122,8 +122,3 @@ def equal_of_sigma_fast() -> Evidence:
 @DC09.mutant("the toy, with 8 epochs of σ against 5 epochs of both")
 def more_epochs_of_sigma() -> Evidence:
     return _toy([*_ALTERNATING, *_ALTERNATING[2:], "full", "full"], 5)
-
-
-@DC09.control("the toy, with as many epochs of σ and 60 epochs of a τ of full rank before them, which leave σ nothing")
-def nothing_left() -> Evidence:
-    return _toy([*_ALTERNATING[:1] * 60, *_ALTERNATING[2:]], 3, rank=4)

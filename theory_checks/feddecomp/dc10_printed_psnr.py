@@ -57,7 +57,9 @@ def _printed_psnr(pair: Pair) -> float:
     return -10 * math.log10(((pair.x - pair.y) ** 2).sum() / (height * width))
 
 
-def _is_psnr(printed: Callable[[Pair], float], channels: tuple[int, ...], data_range: int) -> Evidence:
+def _is_psnr(
+    printed: Callable[[Pair], float | dict[str, float]], channels: tuple[int, ...], data_range: int
+) -> Evidence:
     return search(
         _pairs(channels, data_range),
         lambda pair: (printed(pair), psnr(pair.x, pair.y, data_range=pair.data_range)),
@@ -68,29 +70,14 @@ def _is_psnr(printed: Callable[[Pair], float], channels: tuple[int, ...], data_r
     )
 
 
-@DC10.reading("colour images, with values from 0 to 1")
+@DC10.reading("colour images, as in the experiments, with values from 0 to 1")
 def colour() -> Evidence:
     return _is_psnr(_printed_psnr, (3,), 1)
 
 
-@DC10.reading("images of a single channel, with values from 0 to 1")
+@DC10.condition("images of a single channel, with values from 0 to 1")
 def grey() -> Evidence:
     return _is_psnr(_printed_psnr, (1,), 1)
-
-
-@DC10.reading("images of a single channel, with values from 0 to 255", natural=False)
-def grey_bytes() -> Evidence:
-    return _is_psnr(_printed_psnr, (1,), 255)
-
-
-@DC10.mutant("a single channel, the squared error not divided by the image's height")
-def undivided() -> Evidence:
-    return _is_psnr(lambda pair: _printed_psnr(pair) - 10 * math.log10(pair.x.shape[0]), (1,), 1)
-
-
-@DC10.control("colour images, with the formula's ratio raised by 10 log 3 decibels")
-def raised() -> Evidence:
-    return _is_psnr(lambda pair: _printed_psnr(pair) + 10 * math.log10(3), (3,), 1)
 
 
 DC10C = Claim(
@@ -104,20 +91,12 @@ DC10C = Claim(
 )
 
 
-def _corrected_psnr(channels: Callable[[int], float]) -> Evidence:
-    """The mean runs over m n c entries, so the ratio is D^2 m n c / |x - x*|^2; the logarithm parts the factors."""
-
-    def printed(pair: Pair) -> float:
-        return _printed_psnr(pair) + channels(pair.x.shape[2]) + 20 * math.log10(pair.data_range)
-
-    return all_of([_is_psnr(printed, (1, 2, 3), data_range) for data_range in (1, 255)])
-
-
 @DC10C.reading("up to three channels, ranges 1 and 255")
 def with_channels_and_range() -> Evidence:
-    return _corrected_psnr(lambda c: 10 * math.log10(c))
+    """The mean runs over m n c entries, so the ratio is D^2 m n c / |x - x*|^2; the logarithm parts the factors."""
 
+    def corrected(pair: Pair) -> dict[str, float]:
+        channels, data_range = 10 * math.log10(pair.x.shape[2]), 20 * math.log10(pair.data_range)
+        return {"printed formula": _printed_psnr(pair), "channels": channels, "range": data_range}
 
-@DC10C.mutant("the channels' term left out")
-def without_channels() -> Evidence:
-    return _corrected_psnr(lambda c: 0.0)
+    return all_of([_is_psnr(corrected, (1, 2, 3), data_range) for data_range in (1, 255)])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from fedstat.claims import Evidence, sampled
+from fedstat.claims import Evidence, Sides, all_of, compared
 from fedstat.theory.low_rank import low_rank_overhead
 
 Ratios = tuple[Fraction, Fraction]
@@ -60,8 +60,12 @@ class Parameters(NamedTuple):
 
     def __str__(self) -> str:
         conv, dense = (f"{float(100 * ratio):g}%" for ratio in self.ratios)
-        share = f"{self.tau:,} in τ to {self.sigma:,} in σ, {self.tau / self.sigma:.3f} times as many"
-        return f"{self.network}, R_c = {conv}, R_l = {dense}: {share}"
+        return f"{self.network}, R_c = {conv}, R_l = {dense}, {self.tau:,} parameters in τ and {self.sigma:,} in σ"
+
+    @property
+    def share(self) -> Fraction:
+        """Parameters of tau over those of sigma."""
+        return Fraction(self.tau, self.sigma)
 
 
 def parameters(ratios: Ratios | None = None) -> Iterator[Parameters]:
@@ -78,15 +82,16 @@ def parameters(ratios: Ratios | None = None) -> Iterator[Parameters]:
 
 
 class LayerCost(NamedTuple):
-    """Parameters of one layer's parts, counted as entries of arrays."""
+    """Parameters of the factors B and A of one layer's low-rank part and of its full part, as entries of arrays."""
 
     layer: Layer
     ratio: Fraction
-    tau: int
+    b: int
+    a: int
     sigma: int
 
     def __str__(self) -> str:
-        return f"{self.layer}, R = {self.ratio}: {self.tau} in τ, {self.sigma} in σ"
+        return f"{self.layer}, R = {self.ratio}"
 
 
 def layer_costs() -> Iterator[LayerCost]:
@@ -95,24 +100,35 @@ def layer_costs() -> Iterator[LayerCost]:
         ratio, width = Fraction(twentieths, 20), k or 1
         if (ratio * min(i, o) * width).denominator == 1:
             r = int(ratio * min(i, o) * width)
-            tau = np.empty((i * width, r)).size + np.empty((r, o * width)).size
-            yield LayerCost(Layer(i, o, k), ratio, tau, np.empty((i, o, width, width)).size)
+            b, a, sigma = (np.empty(shape).size for shape in ((i * width, r), (r, o * width), (i, o, width, width)))
+            yield LayerCost(Layer(i, o, k), ratio, b, a, sigma)
 
 
-def parameter_formula(factor: Callable[[Fraction], Fraction], *, memory: bool) -> Evidence:
-    """Parameters of tau over those of sigma, or of both over those of sigma.
+def parameter_formula(*, memory: bool) -> Evidence:
+    """Compare the parameters of tau, or of both parts, with the formula, and those of tau with its two limits.
 
     With r = R m and m = min(I, O), M = max(I, O): r (I + O) / (I O) = R m (m + M) / (m M) = R (1 + m / M), and a
     convolution has the same quotient, r K (I + O) / (I O K^2) with r = R m K. Since 0 < m / M <= 1 it lies above R
     and is at most 2 R.
     """
+    of, costs = "layers up to 8 by 8 with ratios in twentieths and a whole rank", list(layer_costs())
 
-    def holds(case: LayerCost) -> bool:
-        i, o, kernel, _ = case.layer
-        ratio, base = case.ratio, int(memory)
-        claimed = base + ratio * factor(Fraction(min(i, o), max(i, o)))
-        counted = base + low_rank_overhead(i, o, kernel, ratio).parameters
-        exact = counted == base + Fraction(case.tau, case.sigma) == claimed
-        return exact and base + ratio < counted <= base + 2 * ratio
+    def formula(case: LayerCost) -> Sides:
+        i, o, _, _ = case.layer
+        full, share = {"full-rank part": case.sigma} if memory else {}, case.ratio * case.sigma
+        counted = full | {"factor B": case.b, "factor A": case.a}
+        claimed = full | {"share R": share, "share R min(I, O) / max(I, O)": share * Fraction(min(i, o), max(i, o))}
+        return Sides(str(case), counted, claimed, names=("parameters counted", "by the formula"))
 
-    return sampled(layer_costs(), holds, of="layers up to 8 by 8 with ratios in twentieths and a whole rank")
+    names = ("parameters in τ", "at most")
+    above = [Sides(str(case), case.b + case.a, 2 * case.ratio * case.sigma, names=names) for case in costs]
+    below = [
+        Sides(str(case), case.ratio * case.sigma, case.b + case.a, names=("more than", names[0])) for case in costs
+    ]
+    return all_of(
+        [
+            compared(map(formula, costs), of=of, relation="=="),
+            compared(above, of=of),
+            compared(below, of=of, relation="<"),
+        ]
+    )
