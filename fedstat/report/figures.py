@@ -1,4 +1,4 @@
-"""The look of all figures: readable in black and white, in the typeface of the page, independent of the system's fonts."""
+"""The look of all figures: readable in black and white, set in the page's typeface, independent of the system."""
 
 from __future__ import annotations
 

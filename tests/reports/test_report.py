@@ -182,4 +182,4 @@ def test_the_web_page(written):
 
 def test_another_form_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"target must end in \.pdf or \.html, got .*report\.docx"):
-        typeset(TEMPLATE, {}, {}, tmp_path / "report.docx", day=date(2026, 1, 2))
+        typeset(PAPER, {}, {}, tmp_path / "report.docx", day=date(2026, 1, 2))

@@ -325,7 +325,9 @@ def test_a_killed_report_continues_and_ends_with_the_same_bytes(tmp_path):
         pictures = list((study / "shown" / name).glob("*.svg"))
         assert pictures
         assert all(file.stat().st_size > 1000 for file in pictures)
-    alone = python(*report, "--out", str(tmp_path / "whole"), "--supplement", "pdf", "--only", "aggregation")  # a chapter stands alone
+    alone = python(
+        *report, "--out", str(tmp_path / "whole"), "--supplement", "pdf", "--only", "aggregation"
+    )  # a chapter stands alone
     assert alone.returncode == 0, alone.stderr
     assert (study / "supplement.pdf").read_bytes() not in content.values()
 
