@@ -70,7 +70,7 @@ def rows(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[st
     counts = Counter(claim["paper"] for claim in own)
     papers = sorted(counts, key=lambda paper: (-counts[paper], paper))
     found = [(paper, [claim for claim in own if claim["paper"] == paper]) for paper in papers]
-    return [*found, ("Worded by others", [claim for claim in claims if claim["said_by"] != "paper"])]
+    return [*found, ("Our wording", [claim for claim in claims if claim["said_by"] != "paper"])]
 
 
 def draw(claims: Sequence[Mapping[str, Any]]) -> Figure:

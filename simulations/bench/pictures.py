@@ -72,7 +72,17 @@ def _forest(tables: Tables) -> Figure:
             axis.tick_params(axis="y", length=0)
             if not shown:
                 words = f"not judged: {control} is not trained enough"
-                axis.text(0.5, 0.5, words, transform=axis.transAxes, rotation=90, ha="center", va="center", fontsize=7)
+                axis.text(
+                    0.5,
+                    0.5,
+                    words,
+                    transform=axis.transAxes,
+                    rotation=90,
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    bbox={"fc": "white", "lw": 0},
+                )
     more = [f" (epochs × {times})" if times > 1 else "" for times, _ in rows]
     names = [greek(arm) + m for (_, arm), m in zip(rows, more, strict=True)]
     axes[0][0].set_yticks(range(len(rows)), names, fontsize=6.5)

@@ -11,8 +11,8 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.contract import Finding
-from simulations.estimates import times
-from simulations.showing import fixed, rounded
+from simulations.estimates import mean_of, times
+from simulations.showing import fixed, interval, rounded
 from simulations.wide.study import CONVENTIONS, STARTS
 
 if TYPE_CHECKING:
@@ -35,7 +35,53 @@ def findings(tables: Tables) -> dict[str, Finding]:
         what = f"distance of the widest {kernel} kernel from its limit over the exact value"
         estimate = times(_inverse(last["exact"]), last[["rms", "low", "high"]])
         found[f"{kernel} kernel"] = Finding.of(what, estimate, border=1.0)
+    slopes = _slopes(tables["designs"])
+    for width in (slopes.columns.min(), slopes.columns.max()):
+        what = f"power of the smallest eigenvalue with which the rate grows, {_spaced(width)} units"
+        found[f"slope {'widest' if width == slopes.columns.max() else 'narrowest'}"] = Finding.of(
+            what, mean_of(slopes[width]), border=1.0
+        )
     return found
+
+
+def _slopes(designs: pd.DataFrame) -> pd.DataFrame:
+    """Return the least-squares slopes of log rate on log smallest eigenvalue, a row for each seed, a column a width."""
+    found = {
+        keys: np.polyfit(np.log(rows["lowest"]), np.log(rows["rate"].clip(lower=1e-12)), 1)[0]
+        for keys, rows in designs.groupby(["seed", "width"])
+    }
+    return pd.Series(found).unstack()
+
+
+def _spaced(width: int) -> str:
+    return f"{width:,}".replace(",", " ")
+
+
+def _designs(designs: pd.DataFrame) -> dict[str, Any]:
+    """Return what became of the samples: slopes, runs that keep the guaranteed rate, and kernels along training."""
+    slopes = _slopes(designs)
+    rows = []
+    for width, runs in designs.groupby("width"):
+        rows.append(
+            {
+                "width": _spaced(int(width)),
+                "slope": interval(mean_of(slopes[width]), 2),
+                "kept": int((runs["rate"] >= runs["bound"]).sum()),
+                "half": int((runs["least kernel"] >= runs["lowest"] / 2).sum()),
+                "start": int((runs["kernel at the start"] >= runs["lowest"] / 2).sum()),
+            }
+        )
+    lowest = designs["lowest"]
+    return {
+        "rows": rows,
+        "runs": int(designs.groupby("width").size().iloc[0]),
+        "number": int(designs["design"].nunique()),
+        "seeds": int(designs["seed"].nunique()),
+        "from": fixed(lowest.min(), 4),
+        "to": fixed(lowest.max(), 2),
+        "narrow": rows[0],
+        "wide": rows[-1],
+    }
 
 
 def _inverse(value: float) -> float:
@@ -78,7 +124,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
                     }
                 )
             rows += rounded(block, residual=3)
-    return {"rows": rows, "half": half, "under": under}
+    return {"rows": rows, "half": half, "under": under, "designs": _designs(tables["designs"])}
 
 
 def _half(tables: Tables) -> tuple[int, pd.DataFrame, pd.DataFrame]:
@@ -89,7 +135,7 @@ def _half(tables: Tables) -> tuple[int, pd.DataFrame, pd.DataFrame]:
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
-    """Draw loss against the claimed bound and the limit, and the kernels' distance from their limit over the width."""
+    """Draw loss against the claimed bound and the limit, kernels' distance from their limit, and rates of designs."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH, style
@@ -130,4 +176,33 @@ def figures(tables: Tables) -> dict[str, Figure]:
             xscale="log", yscale="log", xlabel="width m (units)", ylabel="distance from the limit\n(root mean square)"
         )
         axis.legend(frameon=False, fontsize=7, title="kernel; lines: exact", title_fontsize=7)
-    return {"convergence": convergence, "concentration": distance}
+        designs = _draw_designs(tables["designs"])
+    return {"convergence": convergence, "concentration": distance, "designs": designs}
+
+
+def _draw_designs(designs: pd.DataFrame) -> Figure:
+    """Draw the rate and the least eigenvalue along training over the smallest eigenvalue, means over seeds."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH
+
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 2.7), layout="constrained")
+    widths = sorted(designs["width"].unique())
+    mean = designs.groupby(["width", "design"]).mean(numeric_only=True).sort_values("lowest")
+    limits = mean.loc[widths[0]]
+    lines = (("rate", "limit", "infinite width"), ("least kernel", "lowest", "infinite width"))
+    for axis, (column, line, label) in zip(axes, lines, strict=True):
+        axis.plot(limits["lowest"], limits[line], color="0.5", lw=2.2, zorder=0, label=label)
+        for width, grey in zip(widths, np.linspace(0.65, 0.0, len(widths)), strict=True):
+            rows = mean.loc[width]
+            axis.plot(rows["lowest"], rows[column], color=f"{grey:.2f}", lw=0.9, marker=".", ms=3)
+            axis.annotate(_spaced(width), (rows["lowest"].iloc[0], rows[column].iloc[0]), (-3, 0), fontsize=6.5,
+                          textcoords="offset points", ha="right", va="center")  # fmt: skip
+        axis.set(xscale="log", yscale="log", xlabel="smallest eigenvalue of the limit kernel")
+        low, high = limits["lowest"].min(), limits["lowest"].max()
+        axis.set_xlim(low / 3, high * 1.3)
+    axes[0].plot(limits["lowest"], limits["bound"], "k--", lw=1.2, label="guaranteed rate")
+    axes[0].set_ylabel("rate (per round)")
+    axes[1].set_ylabel("least eigenvalue in training")
+    axes[0].legend(frameon=False, fontsize=7)
+    return figure

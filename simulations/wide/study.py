@@ -4,7 +4,7 @@ There is one fixed sample with inputs in the unit ball; only the random initiali
 it. There are two starts: the teacher's labels with an ordinary random start, and labels along the bottom eigenvector of
 the kernel that training sees, fixed beforehand, with an antisymmetric start whose output is zero. There are two
 conventions: local steps with the client's mean loss (with 1/n), and with the sum over its samples (without), as the
-theorem's update.
+theorem's update. Beside it stand samples whose smallest eigenvalue spans two decades (`simulations.wide.designs`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from fedstat.theory.convergence import convergence_factor, linear_limit
 from simulations.contract import About
 from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
+from simulations.wide.designs import design
 
 ABOUT = About("Wide networks and the convergence theorem", "FedSplit/FedFac", "Theorem 1", order=60)
 STARTS = {"teacher": "teacher's labels, random start", "bottom": "bottom eigenvector, zero output"}
@@ -35,7 +36,11 @@ _BLOCK = 10
 
 @dataclass(frozen=True)
 class Scale:
-    """Size of the study; `shift` is added to the seeds of the random initialisations."""
+    """Size of the study; `shift` is added to the seeds of the random initialisations.
+
+    `designs` is the number of samples whose smallest eigenvalue differs, with networks of `design_widths` and
+    `design_seeds` starts.
+    """
 
     seeds: int
     widths: tuple[int, ...]
@@ -45,14 +50,25 @@ class Scale:
     samples: int = 6
     d: int = 8
     local_steps: int = 5
+    designs: int = 20
+    design_widths: tuple[int, ...] = (32, 128, 512, 2048, 8192, 32768)
+    design_seeds: int = 5
     shift: int = 0
 
 
 SCALES = {
-    "smoke": Scale(seeds=2, widths=(64, 256), rounds=10, repeats=20, shift=SECOND_LOOK),
-    "quick": Scale(seeds=8, widths=(128, 1024, 8192), rounds=60, repeats=100, shift=SECOND_LOOK),
+    "smoke": Scale(
+        seeds=2, widths=(64, 256), rounds=10, repeats=20, designs=3, design_widths=(32, 256), design_seeds=2,
+        shift=SECOND_LOOK,
+    ),
+    "quick": Scale(
+        seeds=8, widths=(128, 1024, 8192), rounds=60, repeats=100, designs=8, design_widths=(32, 512, 2048),
+        design_seeds=3, shift=SECOND_LOOK,
+    ),
     "paper": Scale(seeds=60, widths=(128, 2048, 32768), rounds=40, repeats=1000),
-}
+}  # fmt: skip
+#: The largest and the smallest angle between two inputs of a client, radians: two decades of the smallest eigenvalue.
+ANGLES = (1.2, 0.012)
 
 
 def problem(scale: Scale, start: str) -> tuple[Clients, np.ndarray, np.ndarray, np.ndarray]:
@@ -169,10 +185,16 @@ def run(scale: Scale, out: Path) -> Tables:
         for seeds in blocks
     ]
     parts.append(Part("wide-concentration", scale, partial(concentration, scale)))
+    starts = range(scale.shift, scale.shift + scale.design_seeds)
+    sizes = (scale.clients, scale.samples, scale.d)
+    for number, angle in enumerate(np.geomspace(*ANGLES, scale.designs)):
+        one = partial(design, *sizes, float(angle), number, scale.design_widths, starts)
+        parts.append(Part(f"wide-design-{number}", scale, one))
     tables = run_parts(parts, out, "wide: parts")
     limit = pd.concat([limits(scale, *c) for c in combinations], ignore_index=True)
     return {
         **summaries(scale, tables["ratios"], limit),
         "concentration": tables["concentration"],
         "limits": limit,
+        "designs": tables["designs"],
     }
