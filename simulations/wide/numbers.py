@@ -195,14 +195,12 @@ def _draw_designs(designs: pd.DataFrame) -> Figure:
         axis.plot(limits["lowest"], limits[line], color="0.5", lw=2.2, zorder=0, label=label)
         for width, grey in zip(widths, np.linspace(0.65, 0.0, len(widths)), strict=True):
             rows = mean.loc[width]
-            axis.plot(rows["lowest"], rows[column], color=f"{grey:.2f}", lw=0.9, marker=".", ms=3)
-            axis.annotate(_spaced(width), (rows["lowest"].iloc[0], rows[column].iloc[0]), (-3, 0), fontsize=6.5,
-                          textcoords="offset points", ha="right", va="center")  # fmt: skip
+            look = {"color": f"{grey:.2f}", "lw": 0.9, "marker": ".", "ms": 3}
+            axis.plot(rows["lowest"], rows[column], label=f"{_spaced(width)} units", **look)
         axis.set(xscale="log", yscale="log", xlabel="smallest eigenvalue of the limit kernel")
-        low, high = limits["lowest"].min(), limits["lowest"].max()
-        axis.set_xlim(low / 3, high * 1.3)
     axes[0].plot(limits["lowest"], limits["bound"], "k--", lw=1.2, label="guaranteed rate")
     axes[0].set_ylabel("rate (per round)")
     axes[1].set_ylabel("least eigenvalue in training")
-    axes[0].legend(frameon=False, fontsize=7)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=7)
     return figure
