@@ -1,4 +1,4 @@
-"""Networks of the designs beside autograd: the same residual after several rounds, and kernels that are the gradients'."""
+"""Networks of the designs beside autograd: the same residual after several rounds, and the gradients' kernel."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from simulations.wide.designs import draw, train
 
 
 def test_training_is_gradient_descent_on_the_summed_loss_with_the_server_averaging():
-    """Written again with autograd: the shared part moves by the mean of the clients' steps, personal parts by their own."""
+    """The shared part moves by the mean of the clients' steps, personal parts by their own."""
     width, seed = 8, 3
     sample = draw(2, 3, 4, 0.5, 1)
     rng = np.random.default_rng(seed)
@@ -27,7 +27,7 @@ def test_training_is_gradient_descent_on_the_summed_loss_with_the_server_averagi
 
     start = squared().item()
     gradient = [torch.autograd.grad(f, w, retain_graph=True)[0] for f in outputs()]
-    scale = torch.tensor([0.5, 1.0, 1.0]).reshape(3, 1, 1)
+    scale = torch.tensor([0.5, 1.0, 1.0], dtype=torch.float64).reshape(3, 1, 1)
     kernel = torch.stack([torch.stack([(g * scale * h).sum() for h in gradient]) for g in gradient])
     for _ in range(sample.rounds):
         (move,) = torch.autograd.grad(squared() / 2, w)
