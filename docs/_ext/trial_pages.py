@@ -11,6 +11,7 @@ from pages import escaped, write_pages
 from sphinx.application import Sphinx
 
 from fedstat.claims import Claim, plain, read_claims, read_ledger
+from fedstat.claims.claim import SEVERITIES
 from fedstat.claims.mutation import in_words
 from theory_checks import FOLDER, LEDGER
 
@@ -41,10 +42,23 @@ def _index(claims: Mapping[str, Claim], ledger: Mapping[str, Any]) -> str:
             ledger[name]["verdict"],
             _gravity(claim, ledger[name]),
         ]
-        for name, claim in claims.items()
+        for name, claim in sorted(claims.items(), key=lambda item: _order(item[1], ledger[item[0]]))
     ]
     head = ["Claim", "In words", "Paper", "Verdict", "If it fails"]
     return FRONT.read_text() + _table(head, rows, "trial", "10 48 16 13 13")
+
+
+#: Verdicts from the gravest for a statement on.
+_GRAVEST = (
+    "refuted", "needs-a-condition", "ambiguous", "holds-in-a-reading", "undecided", "not-checkable", "supported",
+    "holds-on-cases", "holds",
+)  # fmt: skip
+
+
+def _order(claim: Claim, judged: Mapping[str, Any]) -> tuple[bool, bool, int, int, str]:
+    """Sort by gravity: the papers' own statements first, then others, and corrected statements last."""
+    gravest = SEVERITIES[::-1].index(claim.severity)
+    return (claim.id.endswith("c"), claim.said_by != "paper", _GRAVEST.index(judged["verdict"]), gravest, claim.id)
 
 
 def _gravity(claim: Claim, judged: Mapping[str, Any]) -> str:
@@ -66,7 +80,7 @@ def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], 
     ]
     parts = [
         "---\norphan: true\n---\n",
-        f"({claim.id.lower()})=\n# {claim.id}: {judged['verdict']}\n",
+        f"({claim.id.lower()})=\n# {claim.id}, {_says(claim)}: {judged['verdict']}\n",
         "[The papers on trial](index.md)\n",
         f"> {escaped(claim.words)}\n",
         f"```text\n{plain(claim.statement)}\n```\n",
@@ -97,6 +111,8 @@ def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], 
         _checks("A case in which the same check passes", judged["controls"]),
         "## Judge it again\n\nFrom a clone:\n",
         f"```bash\npython -m theory_checks {claim.id}\n```\n",
+        "## Cite it\n\nA remark for LaTeX, with the counterexample, the version and the digest of the claim's file:\n",
+        f"```bash\npython -m theory_checks {claim.id} --latex\n```\n",
     ]
     return "\n".join(part for part in parts if part)
 
@@ -109,6 +125,11 @@ def _linked(text: str, claims: Mapping[str, Claim]) -> str:
 
 def _where(condition: str | None) -> str:
     return f": {escaped(condition)}" if condition else ""
+
+
+def _says(claim: Claim) -> str:
+    """Return what a claim is about, as the name of its file has it."""
+    return claim.file.stem.partition("_")[2].replace("_", " ") if claim.file else claim.id
 
 
 def _heading(claim: Claim) -> str:
