@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -12,6 +13,8 @@ from fedstat.claims.evidence import FAVOURABLE, Evidence, Show, Verdict
 from fedstat.claims.mutation import Mutants, total
 
 Case = TypeVar("Case")
+#: After the first counterexample a simpler one is looked for: among as many cases again, and at least so many.
+_FURTHER = 20
 
 
 def enumeration(cases: Iterable[Case], holds: Callable[[Case], bool], *, of: str, show: Show = str) -> Evidence:
@@ -66,20 +69,20 @@ def sampled(cases: Iterable[Case], holds: Callable[[Case], bool], *, of: str, sh
 def _case_by_case(
     cases: Iterable[Case], holds: Callable[[Case], bool], of: str, show: Show, stands: Verdict
 ) -> Evidence:
-    count = 0
+    count, last, failing = 0, math.inf, list[str]()
     for case in cases:
         count += 1
         if not holds(case):
-            return Evidence("refuted", f"false for the {_nth(count)} of the {of}", count, None, show(case))
+            last = last if failing else count + max(count, _FURTHER)
+            failing.append(show(case))
+        if count >= last:
+            break
+    if failing:  # the simplest is the one that is told in the fewest letters
+        summary = f"false for {len(failing)} of {count} {of}"
+        return Evidence("refuted", summary, count, None, min(failing, key=len))
     if count == 0:
         raise ValueError("cases must not be empty: an enumeration of nothing proves nothing.")
     return Evidence(stands, f"true for all {count} {of}" if count > 1 else f"true for the one case of {of}", count)
-
-
-def _nth(n: int) -> str:
-    if n in (1, 2, 3):
-        return ("first", "second", "third")[n - 1]
-    return f"{n}{'th' if n // 10 % 10 == 1 else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
 
 
 @dataclass(frozen=True)
