@@ -337,7 +337,7 @@ def test_two_seeds_of_one_data_set_and_three_arms_are_enough():
     json.dumps(found, allow_nan=False)
     assert found["ranks"]["over_cells"] is None
     assert numbers.findings(small)
-    assert set(numbers.figures(small)) == {"forest-digits", "bytes", "ranks"}
+    assert set(numbers.figures(small)) == {"forest", "bytes", "ranks"}
 
 
 # --- choices ---------------------------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ def test_a_choice_at_an_end_of_its_grid_and_another_rate_are_marked(tables):
 def test_all_figures_are_drawn_and_fill_what_leaves_out_zero(tables):
     found = numbers.figures(tables)
     assert set(found) == {*(f"forest-{cell}" for cell in CELLS), "bytes", "ranks"}
-    axis = found["forest-digits"].axes[0]
+    axis = found["forest"].axes[0]
     filled = sum(line.get_marker() == "o" and line.get_markerfacecolor() == "0.25" for line in axis.lines)
     rows = [effect for (_, kind), effect in differences(tables, "digits").items() if kind == "Local"]
     assert filled == sum(effect.low > 0 or effect.high < 0 for effect in rows)

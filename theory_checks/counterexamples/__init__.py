@@ -1,0 +1,1 @@
+"""Counterexamples in whole numbers and fractions; each file needs nothing but Python: ``python -I FILE``."""
