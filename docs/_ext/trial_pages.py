@@ -15,6 +15,7 @@ from fedstat.claims.claim import SEVERITIES
 from fedstat.claims.mutation import in_words
 from theory_checks import FOLDER, LEDGER
 
+COUNTEREXAMPLES = FOLDER / "counterexamples"
 FRONT = Path(__file__).parent / "trial-front.md"
 SAID = {"paper": "the paper", "fedstat": "fedstat, in place of what the paper says"}
 
@@ -111,6 +112,7 @@ def _page(claim: Claim, judged: Mapping[str, Any], claims: Mapping[str, Claim], 
         _checks("A case in which the same check passes", judged["controls"]),
         "## Judge it again\n\nFrom a clone:\n",
         f"```bash\npython -m theory_checks {claim.id}\n```\n",
+        _alone(claim),
         "## Cite it\n\nA remark for LaTeX, with the counterexample, the version and the digest of the claim's file:\n",
         f"```bash\npython -m theory_checks {claim.id} --latex\n```\n",
     ]
@@ -130,6 +132,14 @@ def _where(condition: str | None) -> str:
 def _says(claim: Claim) -> str:
     """Return what a claim is about, as the name of its file has it."""
     return claim.file.stem.partition("_")[2].replace("_", " ") if claim.file else claim.id
+
+
+def _alone(claim: Claim) -> str:
+    """Return how to verify the counterexample without fedstat, where a file does."""
+    if claim.file is None or claim.id.endswith("c") or not (COUNTEREXAMPLES / claim.file.name).exists():
+        return ""
+    command = f"python -I theory_checks/counterexamples/{claim.file.name}"
+    return f"The counterexample alone, by fractions and without fedstat:\n\n```bash\n{command}\n```\n"
 
 
 def _heading(claim: Claim) -> str:
