@@ -162,7 +162,7 @@ def shapes(source):
     """Count the shapes of a picture that stands in the page."""
     kind, _, content = source.partition(";base64,")
     assert kind == "data:image/svg+xml"
-    return len(re.findall(rb"<(path|use)\b", base64.b64decode(content)))
+    return len(re.findall(rb"<(path|use|image|text)\b", base64.b64decode(content)))
 
 
 def test_the_web_page(written):

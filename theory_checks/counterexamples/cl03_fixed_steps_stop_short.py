@@ -1,7 +1,8 @@
 """CL-03: federated averaging with several local steps of fixed size can converge to the optimum.
 
 Li, Huang, Yang, Wang and Zhang, "On the convergence of FedAvg on non-IID data" (ICLR 2020; section 4, first paragraph
-after Theorem 4, last sentence) say that with more than one local step of fixed size FedAvg does not converge to it.
+after Theorem 4, last sentence) say that with more than one local step of fixed size FedAvg, that is
+federated averaging, does not converge to the optimum.
 
 Counterexample: two clients with equal weights and the losses w^2/2 and (w - 1)^2/2, which have different minimisers and
 the same curvature. In each round both start from the common model, make two gradient steps of size 1/4, and the results
@@ -9,6 +10,7 @@ are averaged. The minimiser of their average loss is 1/2; every round leaves 9/1
 """
 
 from fractions import Fraction
+from itertools import pairwise
 
 MINIMISERS = [Fraction(0), Fraction(1)]
 OPTIMUM = Fraction(1, 2)  # where the mean of the derivatives w and w - 1 is zero
@@ -37,6 +39,6 @@ if __name__ == "__main__":
     )
     if not after_a_round(OPTIMUM) == OPTIMUM:
         raise SystemExit("A round moves away from the optimum.")
-    # A round is linear in the model plus a constant: what is true of 20 models is true of all.
-    if not all(after == SHARE * before for before, after in zip(distances, distances[1:], strict=False)):
+    # A round makes of the model a multiple of it plus a constant, so that what is true of two models is true of all.
+    if not all(after == SHARE * before for before, after in pairwise(distances)):
         raise SystemExit("A round does not bring the model nearer to the optimum.")

@@ -1,11 +1,11 @@
 """DC-10: the printed formula is not the peak signal-to-noise ratio of colour images.
 
-FedDecomp (section 4.6, second paragraph, fourth sentence) prints the ratio as -10 log10 of the summed squared error over
-m n, for images of m by n pixels. The ratio is 10 log10 of the squared largest value over the mean squared error, a mean
-over all entries. A colour image has three for each pixel, and the printed formula divides by a third of their number.
+FedDecomp (section 4.6, second paragraph, fourth sentence) prints the ratio as -10 log10 of the summed squared error
+over m n, for images of m by n pixels. By definition it is 10 log10 of the squared largest value over the mean squared
+error, a mean over all entries. A colour image has three of them for each pixel, which the printed formula ignores.
 
-Counterexample: two images of a single pixel in three colours, (0, 0, 0) and (0, 0, 1/4), with values from 0 to 1. As the
-logarithm grows with its argument, it is enough to compare what the two formulas take the logarithm of.
+Counterexample: two images of a single pixel in three colours, (0, 0, 0) and (0, 0, 1/4), with values from 0 to 1. As
+the logarithm grows with its argument, it is enough to compare what the two formulas take it of.
 """
 
 from fractions import Fraction

@@ -3,8 +3,8 @@
 The paper on filter decomposition does not say that it depends on the filters alone, but takes a filter for its factors
 (section 4, second paragraph, last sentence): the server averages coefficients and atoms apart and multiplies.
 
-Counterexample: two clients with equal weights, and the filter 1 at both. If both write it as 1 times 1, the aggregate is
-1. If the second writes it as 2 times 1/2, it is something else, although no filter has changed.
+Counterexample: two clients with equal weights, and the filter 1 at both. If both write it as 1 times 1, the aggregate
+is 1. If the second writes it as 2 times 1/2, the aggregate is another, although no filter has changed.
 """
 
 from fractions import Fraction

@@ -20,7 +20,7 @@ def slope(w: Fraction) -> Fraction:
 
 
 def step_of_factors(coefficient: int, atom: int) -> Fraction:
-    """Return the filter after a gradient step of coefficient and atom; by the chain rule each has the other's factor."""
+    """Return the filter after a gradient step of both; by the chain rule the other is a factor of each derivative."""
     g = slope(Fraction(coefficient * atom))
     return (coefficient - ETA * g * atom) * (atom - ETA * g * coefficient)
 

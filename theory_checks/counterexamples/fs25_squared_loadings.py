@@ -1,7 +1,7 @@
 """FS-25: the squared loadings of a factor model do not sum to one.
 
-The paper on FedSplit and FedFac (section 4.1, paragraph after the iteration, second sentence) says that a unit's squared
-loadings sum to one. That is true of all d principal components of d units, but its model has fewer factors than units.
+The paper on FedSplit and FedFac (section 4.1, paragraph after the iteration, second sentence) says that a unit's
+squared loadings sum to one. That is true of all d principal components of d units; the factor model has fewer factors.
 
 Counterexample: three units, any two with the correlation 1/4. One factor explains them, and its loadings are determined
 but for their common sign: the correlation of two units is the product of their loadings, so that a unit's squared

@@ -1,8 +1,8 @@
 """FS-52: the share of the eigenvalues does not tell the number of factors.
 
 The paper on FedSplit and FedFac (section 4.1, paragraph before equation (7)) takes as the number of common factors the
-least number of components whose share of the eigenvalues of the correlation matrix reaches kappa, and tries kappa = 0.5,
-0.75, 0.85, 0.9 and 0.95.
+least number of components whose share of the eigenvalues of the correlation matrix reaches kappa, and tries the kappa
+0.5, 0.75, 0.85, 0.9 and 0.95.
 
 Counterexample: four units, any two with the correlation 1/4: one factor with the loading 1/2 on each explains them. The
 largest eigenvalue has less than half of the total, so that the rule takes more than one factor for each of these kappa.
@@ -33,7 +33,7 @@ def chosen(kappa: Fraction) -> int:
 if __name__ == "__main__":
     numbers = [chosen(kappa) for kappa in KAPPAS]
     share = eigenvalue(EIGENVECTORS[0]) / UNITS
-    print(f"The largest eigenvalue's share is {share}; for kappa from 1/2 to 19/20 the rule takes")
-    print(f"{', '.join(map(str, numbers))} factors, where the model has {FACTORS}.")
+    print(f"Factors of the model: {FACTORS}; the largest eigenvalue has {share} of the total.")
+    print(f"Factors by the rule: {', '.join(map(str, numbers))} for kappa = {', '.join(map(str, KAPPAS))}.")
     if not all(number != FACTORS for number in numbers):
         raise SystemExit("The rule finds the number of factors for one of these kappa.")
