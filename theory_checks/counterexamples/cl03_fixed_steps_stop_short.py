@@ -1,8 +1,8 @@
 """CL-03: federated averaging with several local steps of fixed size can converge to the optimum.
 
 Li, Huang, Yang, Wang and Zhang, "On the convergence of FedAvg on non-IID data" (ICLR 2020; section 4, first paragraph
-after Theorem 4, last sentence) say that with more than one local step of fixed size FedAvg, that is
-federated averaging, does not converge to the optimum.
+after Theorem 4, last sentence) say that FedAvg, federated averaging, does not converge to the optimum with more than
+one local step of fixed size.
 
 Counterexample: two clients with equal weights and the losses w^2/2 and (w - 1)^2/2, which have different minimisers and
 the same curvature. In each round both start from the common model, make two gradient steps of size 1/4, and the results
