@@ -18,8 +18,8 @@ FD39 = Claim(
     "sum_k p_k (F_k (w_k^t) - F_k^*) - 2 eta_t sum_k p_k (F_k (w_k^t) - F_k (w^*))",
     severity="misprint",
     assumptions="η_t at most 1/(4L); objectives on the line that need not be quadratic, with the clients at any "
-    "points; w_k^* in the last line is read as w_k^t; the terms in the objectives, which both lines add, are left out of the "
-    "equality",
+    "points; w_k^* in the last line is read as w_k^t; the terms in the objectives, which both lines add, are left out "
+    "of the equality",
     sensitivity="any difference of the two lines; a tenth of the right side of the inequalities",
     flaw="The second line subtracts the clients' mean squared distance from the optimum, the third only their "
     "average's, which is smaller unless all clients are at one point. The sign between them must be an inequality, "
