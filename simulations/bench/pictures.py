@@ -57,7 +57,12 @@ def _forest(tables: Tables) -> Figure:
             )
     rows = sorted(lines, key=lambda line: (line[0], line[1].lower()))
     figure, axes = plt.subplots(
-        1, 2 * len(joint), figsize=(WIDTH, 0.8 + 0.145 * len(rows)), sharey=True, layout="constrained", squeeze=False
+        1,
+        2 * len(joint),
+        figsize=(WIDTH, 1.1 + 0.145 * max(len(rows), 8)),
+        sharey=True,
+        layout="constrained",
+        squeeze=False,
     )
     for place, (cell, found) in enumerate(joint.items()):
         end = _end(np.array([[abs(e.low), abs(e.high)] for e in found.values() if np.isfinite(e.low)]))

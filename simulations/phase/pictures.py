@@ -71,7 +71,7 @@ def _tiles(axis: Axes, cells: pd.DataFrame) -> None:
     samples, shares = sorted(cells["samples"].unique()), sorted(cells["p"].unique())
     for cell in cells.itertuples():
         x, y = samples.index(cell.samples), shares.index(cell.p)
-        colour, look = TILES[str(cell.outcome)]
+        colour, look = TILES.get(str(cell.outcome), TILES["undecided"])
         axis.add_patch(Rectangle((x, y), 1, 1, fc=colour, ec="0.6", lw=0.4))
         number = "–" if np.isnan(cell.mean) else f"{cell.mean:.1f}".replace("-", "−").replace("−0.0", "0.0")
         axis.text(x + 0.5, y + 0.5, number, ha="center", va="center", fontsize=6.5, **look)
