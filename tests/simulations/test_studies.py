@@ -340,7 +340,7 @@ def test_theory_checks_explain_one_claim_and_print_json():
     told = python("-m", "theory_checks", "FS-02").stdout
     assert "FS-02   ◐ holds-in-a-reading" in told
     assert "in the reading: for some client" in told
-    assert "broken       the indicator negated, for a single client: refuted, as it must be" in told
+    assert "mutants      for some client, as the next paragraph uses it: refuted: the right side a tenth larger" in told
     assert "control      a single client: stands, as it must" in told
     assert "goes wrong   No sample belongs to every client" in told
     assert "corrected    FS-02c: " in told
