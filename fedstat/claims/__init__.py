@@ -51,17 +51,21 @@ A true claim, and a false one with what is true in its place:
 ('refuted', 'n = 40')
 """
 
-from fedstat.claims.cases import Sides, compared, enumeration, exact, sampled
+from fedstat.claims.cases import Sides, compared, enumeration, exact, sampled, tried
 from fedstat.claims.citation import remark
 from fedstat.claims.claim import Claim, ClaimError, Judgement, Reading, judge
 from fedstat.claims.combining import all_of, any_of, both
 from fedstat.claims.counterexample import search, searching
 from fedstat.claims.evidence import Evidence, Verdict, missing, not_checkable
 from fedstat.claims.files import read_claims
+from fedstat.claims.identities import identity
 from fedstat.claims.intervals import probability, within
 from fedstat.claims.judging import judge_all
+from fedstat.claims.laws import Law, draws, expectation, inclusions, subsets, variance
 from fedstat.claims.ledger import as_object, count, explain, read_ledger, table, write_ledger
 from fedstat.claims.plain import plain
+from fedstat.claims.problems import Quadratics, finite_laws, fractions, quadratics, regressions, shares
+from fedstat.claims.rounds import fedavg_round, local_steps
 from fedstat.claims.studies import Studies
 
 __all__ = [
@@ -69,6 +73,8 @@ __all__ = [
     "ClaimError",
     "Evidence",
     "Judgement",
+    "Law",
+    "Quadratics",
     "Reading",
     "Sides",
     "Studies",
@@ -79,22 +85,36 @@ __all__ = [
     "both",
     "compared",
     "count",
+    "draws",
     "enumeration",
     "exact",
+    "expectation",
     "explain",
+    "fedavg_round",
+    "finite_laws",
+    "fractions",
+    "identity",
+    "inclusions",
     "judge",
     "judge_all",
+    "local_steps",
     "missing",
     "not_checkable",
     "plain",
     "probability",
+    "quadratics",
     "read_claims",
     "read_ledger",
+    "regressions",
     "remark",
     "sampled",
     "search",
     "searching",
+    "shares",
+    "subsets",
     "table",
+    "tried",
+    "variance",
     "within",
     "write_ledger",
 ]

@@ -7,10 +7,13 @@ import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from fedstat.claims.evidence import FAVOURABLE, Evidence, Show, Verdict
 from fedstat.claims.mutation import Mutants, total
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Case = TypeVar("Case")
 #: After the first counterexample a simpler one is looked for: among as many cases again, and at least so many.
@@ -181,3 +184,27 @@ def compared(
         return found
     summary = f"{found.summary}; largest ratio of the two sides {max(ratios):.4g}"
     return replace(found, summary=summary, margin=max(ratios))
+
+
+def tried(cases: Iterable[Sides]) -> pd.DataFrame:
+    """Return a table of what was tried: a row a case, with both sides and the ratio of left to right.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fedstat.claims import Sides, tried
+    >>> cases = [Sides(f"n = {n}", Fraction(n + 1, 2 * n), 1, ("mean", "bound")) for n in (1, 2, 3)]
+    >>> print(tried(cases).to_string(index=False))
+     case mean bound    ratio
+    n = 1    1     1 1.000000
+    n = 2  3/4     1 0.750000
+    n = 3  2/3     1 0.666667
+    """
+    import pandas as pd
+
+    rows = []
+    for case in cases:
+        left, right = total(case.left), total(case.right)
+        ratio = float(Fraction(left) / Fraction(right)) if right else math.nan
+        rows.append({"case": case.case, case.names[0]: exact(left), case.names[1]: exact(right), "ratio": ratio})
+    return pd.DataFrame(rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Rational
 from typing import Any
 
 #: How far the right side of an inequality is cut, in words and as the share that goes.
@@ -114,4 +115,6 @@ def _share(value: Any, share: Fraction) -> Any:
     """Return a share of a number, exact for exact ones."""
     if isinstance(value, Decimal):
         return value * share.numerator / share.denominator
-    return value * float(share) if isinstance(value, float) else Fraction(value) * share
+    if isinstance(value, float):
+        return value * float(share)
+    return Fraction(value) * share if isinstance(value, Rational) else value * share

@@ -1,0 +1,208 @@
+"""Federated problems whose answers are exact fractions, and Hypothesis strategies that draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from fedstat.claims.cases import exact
+
+
+@dataclass(frozen=True)
+class Quadratics:
+    """Clients with the losses ``F_k(w) = h_k (w - c_k)^2 / 2`` and shares p_k, all of them fractions.
+
+    Attributes
+    ----------
+    h : tuple of Fraction
+        Curvatures.
+    c : tuple of Fraction
+        Minimisers; every client's smallest loss is zero.
+    p : tuple of Fraction
+        Shares, which add up to one.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fedstat.claims import Quadratics
+    >>> half = Fraction(1, 2)
+    >>> pair = Quadratics(h=(2, 1), c=(0, 1), p=(half, half))
+    >>> pair.optimum, pair.limit(steps=2, lr=Fraction(1, 4))
+    (Fraction(1, 3), Fraction(7, 19))
+    """
+
+    h: tuple[Fraction | int, ...]
+    c: tuple[Fraction | int, ...]
+    p: tuple[Fraction, ...]
+
+    @property
+    def gradients(self) -> list[Callable[[Any], Any]]:
+        """The clients' gradients."""
+        return [partial(_slope, h, c) for h, c in zip(self.h, self.c, strict=True)]
+
+    def losses(self, w: Any) -> list[Any]:
+        """Return every client's loss."""
+        return [h * (w - c) ** 2 / Fraction(2) for h, c in zip(self.h, self.c, strict=True)]
+
+    def loss(self, w: Any) -> Any:
+        """Return the global objective, the shares' mean of the clients' losses."""
+        return sum(p * loss for p, loss in zip(self.p, self.losses(w), strict=True))
+
+    @property
+    def optimum(self) -> Fraction:
+        """The minimiser w* of the global objective."""
+        return self._centre([Fraction(h) for h in self.h])
+
+    @property
+    def mu(self) -> Fraction:
+        """Strong convexity that all clients have, the smallest curvature."""
+        return Fraction(min(self.h))
+
+    @property
+    def smoothness(self) -> Fraction:
+        """Smoothness L that all clients have, the largest curvature."""
+        return Fraction(max(self.h))
+
+    @property
+    def heterogeneity(self) -> Fraction:
+        """The degree of heterogeneity Gamma of Li et al. (2020): F* less the mean of the clients' smallest losses."""
+        return Fraction(self.loss(self.optimum))
+
+    def moves(self, steps: int, lr: Fraction) -> list[Fraction]:
+        """Return the share of the way to its minimiser that each client goes in a round, ``1 - (1 - lr h_k)^steps``."""
+        return [1 - (1 - lr * Fraction(h)) ** steps for h in self.h]
+
+    def limit(self, steps: int, lr: Fraction) -> Fraction:
+        """Return the fixed point of a round of FedAvg with everybody taking part."""
+        return self._centre(self.moves(steps, lr))
+
+    def _centre(self, pulls: Sequence[Fraction]) -> Fraction:
+        weights = [p * a for p, a in zip(self.p, pulls, strict=True)]
+        return sum((a * c for a, c in zip(weights, self.c, strict=True)), Fraction(0)) / sum(weights)
+
+    def __str__(self) -> str:
+        parts = (("h", self.h), ("c", self.c), ("p", self.p))
+        return ", ".join(f"{name} = ({', '.join(map(exact, values))})" for name, values in parts)
+
+
+def _slope(h: Any, c: Any, w: Any) -> Any:
+    return h * (w - c)
+
+
+def fractions(low: Fraction | int, high: Fraction | int, *, denominator: int = 12) -> Any:
+    """Draw fractions from `low` to `high` whose denominator divides `denominator`; simple ones are tried first.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from fedstat.claims import fractions
+    >>> find(fractions(0, 3), lambda x: x > 1)
+    Fraction(2, 1)
+    """
+    from hypothesis import strategies as st
+
+    return st.sampled_from(
+        sorted(
+            {
+                Fraction(n, d)
+                for d in range(1, denominator + 1)
+                if denominator % d == 0
+                for n in range(int(low * d) - 1, int(high * d) + 2)
+                if low <= Fraction(n, d) <= high
+            },
+            key=lambda x: (x.denominator, abs(x), x < 0),
+        )
+    )
+
+
+def shares(clients: int) -> Any:
+    """Draw positive shares of `clients` clients, which add up to one; equal ones are tried first.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from fedstat.claims import shares
+    >>> find(shares(2), lambda p: p[0] > p[1])
+    (Fraction(2, 3), Fraction(1, 3))
+    """
+    from hypothesis import strategies as st
+
+    sizes = st.lists(st.integers(1, 9), min_size=clients, max_size=clients)
+    return sizes.map(lambda n: tuple(Fraction(size, sum(n)) for size in n))
+
+
+def quadratics(
+    clients: tuple[int, int] = (2, 4), *, curvatures: tuple[int, int] = (1, 8), centres: tuple[int, int] = (-4, 4)
+) -> Any:
+    """Draw `Quadratics`.
+
+    Parameters
+    ----------
+    clients : tuple of int
+        Smallest and largest number of clients.
+    curvatures, centres : tuple of int
+        Smallest and largest h_k and c_k; both are whole numbers.
+
+    Examples
+    --------
+    The simplest pair of clients whom two local steps of 1/8 do not bring to the optimum:
+
+    >>> from fractions import Fraction
+    >>> from hypothesis import find
+    >>> from fedstat.claims import quadratics
+    >>> print(find(quadratics(), lambda problem: problem.limit(2, Fraction(1, 8)) != problem.optimum))
+    h = (1, 2), c = (0, 1), p = (1/2, 1/2)
+    """
+    from hypothesis import strategies as st
+
+    def of_size(n: int) -> Any:
+        whole = [st.lists(st.integers(*ends), min_size=n, max_size=n).map(tuple) for ends in (curvatures, centres)]
+        return st.builds(Quadratics, *whole, shares(n))
+
+    return st.integers(*clients).flatmap(of_size)
+
+
+def regressions(clients: tuple[int, int] = (2, 3), *, samples: tuple[int, int] = (1, 3), values: int = 3) -> Any:
+    """Draw clients' samples (x, y) for least squares on a line, a tuple of samples for each client.
+
+    Parameters
+    ----------
+    clients, samples : tuple of int
+        Smallest and largest number of clients, and of a client's samples.
+    values : int
+        x and y are whole numbers up to this size.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from fedstat.claims import regressions
+    >>> find(regressions(), lambda problem: len(problem[0]) != len(problem[1]))
+    (((0, 0),), ((0, 0), (0, 0)))
+    """
+    from hypothesis import strategies as st
+
+    number = st.integers(-values, values)
+    client = st.lists(st.tuples(number, number), min_size=samples[0], max_size=samples[1]).map(tuple)
+    return st.lists(client, min_size=clients[0], max_size=clients[1]).map(tuple)
+
+
+def finite_laws(points: Any, *, size: tuple[int, int] = (1, 3)) -> Any:
+    """Draw finite laws on `points`, a strategy: sequences of (probability, point), as `expectation` takes them.
+
+    Examples
+    --------
+    >>> from hypothesis import find, strategies as st
+    >>> from fedstat.claims import expectation, finite_laws
+    >>> find(finite_laws(st.integers(0, 5)), lambda law: expectation(law) > 1)
+    [(Fraction(1, 1), 2)]
+    """
+    from hypothesis import strategies as st
+
+    def on(n: int) -> Any:
+        listed = st.lists(points, min_size=n, max_size=n)
+        return st.builds(lambda p, x: list(zip(p, x, strict=True)), shares(n), listed)
+
+    return st.integers(*size).flatmap(on)
