@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
 
-from fedstat.claims import Claim, Evidence, Sides, both, compared, exact, sampled
+from fedstat.claims import Claim, Evidence, Quadratics, Sides, both, compared, exact, fedavg_round, sampled
 
 CL03 = Claim(
     id="CL-03",
@@ -27,71 +28,57 @@ CL03 = Claim(
 )
 
 
-class Clients(NamedTuple):
-    """Clients ``h_k / 2 (w - c_k)^2`` with weights p_k, who make E steps of size eta."""
+class Run(NamedTuple):
+    """Quadratic clients who make E steps of size eta in a round."""
 
-    h: tuple[int, ...]
-    c: tuple[int, ...]
-    p: tuple[Fraction, ...]
+    clients: Quadratics
     local_steps: int
     eta: Fraction
 
     @property
-    def optimum(self) -> Fraction:
-        """w*."""
-        return self._mean([Fraction(h) for h in self.h])
-
-    @property
-    def pull(self) -> list[Fraction]:
-        """``a_k = 1 - (1 - eta h_k)^E``: the share of its way to c_k that client k goes in a round."""
-        return [1 - (1 - self.eta * h) ** self.local_steps for h in self.h]
-
-    @property
     def limit(self) -> Fraction:
         """Fixed point of a round, ``sum p_k a_k c_k / sum p_k a_k``."""
-        return self._mean(self.pull)
+        return self.clients.limit(self.local_steps, self.eta)
 
-    def _mean(self, weights: list[Fraction]) -> Fraction:
-        weighted = [p * a for p, a in zip(self.p, weights, strict=True)]
-        return sum((a * c for a, c in zip(weighted, self.c, strict=True)), Fraction(0)) / sum(weighted)
+    @property
+    def weighted_pulls(self) -> list[Fraction]:
+        """``p_k a_k``: client k goes the share ``a_k = 1 - (1 - eta h_k)^E`` of its way to c_k in a round."""
+        moves = self.clients.moves(self.local_steps, self.eta)
+        return [p * a for p, a in zip(self.clients.p, moves, strict=True)]
 
     def round(self, w: Fraction) -> Fraction:
         """Run the E steps of every client, and average."""
-        total = Fraction(0)
-        for h, c, p in zip(self.h, self.c, self.p, strict=True):
-            own = w
-            for _ in range(self.local_steps):
-                own -= self.eta * h * (own - c)
-            total += p * own
-        return total
+        clients = self.clients
+        return fedavg_round(w, clients.gradients, lr=self.eta, steps=self.local_steps, weights=clients.p)
 
     def __str__(self) -> str:
-        values = (f"{n} = ({', '.join(map(str, v))})" for n, v in zip(("h", "c", "p"), self[:3], strict=True))
-        return f"{', '.join(values)}, E = {self.local_steps}, η = {self.eta}"
+        return f"{self.clients}, E = {self.local_steps}, η = {self.eta}"
 
 
 _HALF, _SKEW = (Fraction(1, 2),) * 2, (Fraction(1, 4), Fraction(3, 4))
 _EQUAL, _DIFFERENT = ((1, 1), (2, 2)), ((1, 2), (1, 4), (3, 2))
 
 
-def _pairs(curvatures: Iterable[tuple[int, int]], local_steps: Iterable[int] = (2, 3, 5)) -> Iterator[Clients]:
+def _pairs(curvatures: Iterable[tuple[int, int]], local_steps: Iterable[int] = (2, 3, 5)) -> Iterator[Run]:
     for e, h, c, p, share in product(
         local_steps, curvatures, ((0, 1), (-1, 2)), (_HALF, _SKEW), (Fraction(1, 4), Fraction(1))
     ):
-        yield Clients(h, c, p, e, share / max(h))
+        yield Run(Quadratics(h, c, p), e, share / max(h))
 
 
-def _stays_away(cases: Iterable[Clients]) -> Evidence:
+def _stays_away(cases: Iterable[Run]) -> Evidence:
     """Whether the optimum is no fixed point of a round.
 
     A round is ``w -> w - sum_k p_k a_k (w - c_k)``, with ``0 < sum p_k a_k <= 1``: it contracts to its one fixed
     point (in one round if the sum is 1), so FedAvg converges to the optimum exactly if that is fixed.
     """
 
-    def show(case: Clients) -> str:
-        return f"{case}: a round leaves the optimum {exact(case.optimum)} where it is"
+    def show(case: Run) -> str:
+        return f"{case}: a round leaves the optimum {exact(case.clients.optimum)} where it is"
 
-    return sampled(cases, lambda case: case.round(case.optimum) != case.optimum, of="pairs of clients", show=show)
+    return sampled(
+        cases, lambda case: case.round(case.clients.optimum) != case.clients.optimum, of="pairs of clients", show=show
+    )
 
 
 @CL03.reading("clients that differ in their minimisers")
@@ -108,7 +95,11 @@ def different_curvature() -> Evidence:
 def three_clients() -> Evidence:
     """Search whole numbers for a third minimiser with which the pulls balance at the optimum."""
     h, p, eta = (1, 2, 3), (Fraction(1, 3),) * 3, Fraction(1, 3)
-    balanced = [Clients(h, (0, c2, c3), p, 2, eta) for c2 in range(1, 30) for c3 in range(-30, 30) if c3 not in (0, c2)]
+    balanced = [
+        Run(Quadratics(h, (0, c2, c3), p), 2, eta)
+        for c2, c3 in product(range(1, 30), range(-30, 30))
+        if c3 not in (0, c2)
+    ]
     return _stays_away(balanced)
 
 
@@ -142,18 +133,18 @@ def _distances() -> Iterator[Sides]:
     for case in (*_pairs((*_EQUAL, *_DIFFERENT), (1, 2, 3, 5)), *_triples()):
         first, second = case.round(Fraction(0)), case.round(case.round(Fraction(0)))
         slope = (second - first) / first if first else case.round(Fraction(1)) - first
-        iterated = first / (1 - slope) - case.optimum
-        weights = [p * a for p, a in zip(case.p, case.pull, strict=True)]
+        iterated = first / (1 - slope) - case.clients.optimum
+        pulls = case.weighted_pulls
         parts = {
-            f"share of client {k}": a * (c - case.optimum) / sum(weights)
-            for k, (a, c) in enumerate(zip(weights, case.c, strict=True), start=1)
+            f"share of client {k}": a * (c - case.clients.optimum) / sum(pulls)
+            for k, (a, c) in enumerate(zip(pulls, case.clients.c, strict=True), start=1)
         }
         yield Sides(str(case), iterated, parts, names=("distance of the limit", "closed form"))
 
 
-def _triples() -> Iterator[Clients]:
+def _triples() -> Iterator[Run]:
     for e, c in product((2, 4), ((0, 1, 2), (0, 0, 3))):
-        yield Clients((1, 2, 4), c, (Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)), e, Fraction(1, 8))
+        yield Run(Quadratics((1, 2, 4), c, (Fraction(1, 2), Fraction(1, 3), Fraction(1, 6))), e, Fraction(1, 8))
 
 
 def _rates() -> Iterator[Sides]:
@@ -161,7 +152,7 @@ def _rates() -> Iterator[Sides]:
         w = Fraction(7)
         for _ in range(4):
             w = case.round(w)
-        factor = 1 - sum((p * a for p, a in zip(case.p, case.pull, strict=True)), Fraction(0))
+        factor = 1 - sum(case.weighted_pulls)
         yield Sides(str(case), w - case.limit, factor**4 * (7 - case.limit), names=("after 4 rounds", "closed form"))
 
 
@@ -173,11 +164,12 @@ def _differ_in_both() -> Evidence:
     agree.
     """
     apart = list(_pairs((*_EQUAL, *_DIFFERENT), (1, 2, 3, 5)))
-    together = [case._replace(c=(1, 1)) for case in apart]
+    together = [case._replace(clients=replace(case.clients, c=(1, 1))) for case in apart]
 
-    def holds(case: Clients) -> bool:
-        differ = case.h[0] != case.h[1] and case.c[0] != case.c[1]
-        return (case.limit != case.optimum) == (differ and case.local_steps > 1)
+    def holds(case: Run) -> bool:
+        (h1, h2), (c1, c2) = case.clients.h, case.clients.c
+        differ = h1 != h2 and c1 != c2
+        return (case.limit != case.clients.optimum) == (differ and case.local_steps > 1)
 
     return sampled([*apart, *together], holds, of="pairs of clients")
 
