@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fedstat.claims import Claim, Evidence, Sides, compared, exact
+import numpy as np
+
+from fedstat.claims import Claim, Evidence, Sides, compared, exact, fedavg_round, local_steps
 
 CL01 = Claim(
     id="CL-01",
@@ -23,32 +25,27 @@ CL01 = Claim(
 )
 
 Sample = tuple[int, int]
-_Weights = tuple[Fraction, ...]
-_Gradient = Callable[[_Weights, Sample], _Weights]
 
 
-def _line(w: _Weights, sample: Sample) -> _Weights:
+def _line(w: Any, sample: Sample) -> Any:
     """Return the gradient of half the squared error of ``w[0] + w[1] x``."""
     x, y = sample
-    error = w[0] + w[1] * x - y
-    return error, error * x
+    return (w[0] + w[1] * x - y) * np.array([1, x])
 
 
-def _product(w: _Weights, sample: Sample) -> _Weights:
+def _product(w: Any, sample: Sample) -> Any:
     """Return the gradient of half the squared error of the two-layer network ``w[0] w[1] x``, not convex in w."""
     x, y = sample
-    error = w[0] * w[1] * x - y
-    return error * w[1] * x, error * w[0] * x
+    return (w[0] * w[1] * x - y) * x * w[::-1]
 
 
 class Round(NamedTuple):
-    """Clients' samples (x, y), the start, the step size, and how many steps the clients make."""
+    """Clients' samples (x, y), the start and the step size."""
 
-    gradient: _Gradient
+    gradient: Callable[[Any, Sample], Any]
     clients: tuple[tuple[Sample, ...], ...]
-    start: _Weights
+    start: tuple[Fraction, Fraction]
     rate: Fraction
-    steps: int
 
     def __str__(self) -> str:
         model = "a line" if self.gradient is _line else "a network of two layers"
@@ -57,38 +54,18 @@ class Round(NamedTuple):
         return f"{model}, clients with the samples {samples}, w = ({start}), η = {self.rate}"
 
 
-def _step(w: _Weights, samples: tuple[Sample, ...], case: Round) -> _Weights:
-    """Make a gradient step on the mean loss of the samples."""
-    each = [case.gradient(w, sample) for sample in samples]
-    return tuple(v - case.rate * sum(g[i] for g in each) / len(samples) for i, v in enumerate(w))
+def _slope(case: Round, samples: tuple[Sample, ...]) -> Callable[[Any], Any]:
+    """Return the gradient of the mean loss of the samples."""
+    return lambda w: sum(case.gradient(w, sample) for sample in samples) * Fraction(1, len(samples))
 
 
-def _averaged(case: Round, shares: list[Fraction]) -> list[_Weights]:
-    """Return the clients' shares of FedAvg's weights after one round."""
-    weighted = []
-    for client, share in zip(case.clients, shares, strict=True):
-        w = case.start
-        for _ in range(case.steps):
-            w = _step(w, client, case)
-        weighted.append(tuple(share * v for v in w))
-    return weighted
-
-
-def _descended(case: Round) -> _Weights:
-    """Return the weights after as many steps of gradient descent on all samples together."""
-    pooled, w = sum(case.clients, ()), case.start
-    for _ in range(case.steps):
-        w = _step(w, pooled, case)
-    return w
-
-
-def _rounds(steps: int) -> Iterator[Round]:
+def _rounds() -> Iterator[Round]:
     points = [(1, 0), (1, 1), (2, 1)]
     starts = [(Fraction(0), Fraction(0)), (Fraction(1), Fraction(-1, 2))]
     sizes = ((1, 1), (1, 2), (1, 3), (1, 1, 2))
     for several, gradient, start, rate in product(sizes, (_line, _product), starts, (Fraction(1, 2), Fraction(3))):
         for clients in product(*(combinations_with_replacement(points, n) for n in several)):
-            yield Round(gradient, clients, start, rate, steps)
+            yield Round(gradient, clients, start, rate)
 
 
 def _is_descent(*, by_size: bool = True, steps: int = 1) -> Evidence:
@@ -99,10 +76,15 @@ def _is_descent(*, by_size: bool = True, steps: int = 1) -> Evidence:
     """
 
     def cases() -> Iterator[Sides]:
-        for case in _rounds(steps):
+        for case in _rounds():
             sizes = [len(client) if by_size else 1 for client in case.clients]
-            averaged = _averaged(case, [Fraction(n, sum(sizes)) for n in sizes])
-            for i, wanted in enumerate(_descended(case)):
+            start, gradients = np.array(case.start), [_slope(case, client) for client in case.clients]
+            averaged = [
+                fedavg_round(start, gradients, lr=case.rate, steps=steps, weights={k: Fraction(n, sum(sizes))})
+                for k, n in enumerate(sizes)
+            ]
+            descended = local_steps(start, _slope(case, sum(case.clients, ())), lr=case.rate, steps=steps)
+            for i, wanted in enumerate(descended):
                 parts = {f"share of client {k}": w[i] for k, w in enumerate(averaged, start=1)}
                 yield Sides(f"{case}: entry {i + 1} of w", parts, wanted, names=("averaged", "by gradient descent"))
 
