@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from numbers import Rational
 from typing import Any, Literal
 
+from fedstat.claims.cases import exact
 from fedstat.claims.evidence import Evidence, Show
 from fedstat.claims.mutation import Mutants, total
 from fedstat.inference import number
@@ -54,7 +56,7 @@ def search(
     strategy : hypothesis strategy
         Draws the cases that the statement quantifies over.
     sides : callable
-        Returns the two sides for a case: numbers, or mappings that name a side's summands, as in `Sides`.
+        Returns the two sides for a case: numbers, exact or not, or mappings that name a side's summands, as in `Sides`.
     relation : {"<=", "=="}
         The claimed relation of the two sides.
     tolerance : float
@@ -83,8 +85,8 @@ def search(
 
     def sharp(left: float, right: float) -> float:
         if relation == "==":
-            return abs(left - right)
-        return left / right if right > 0 and max(left, right) > 1e3 * tolerance else 0.0
+            return float(abs(left - right))
+        return float(left / right) if right > 0 and max(left, right) > 1e3 * tolerance else 0.0
 
     def holds(left: float, right: float) -> bool:
         return (abs(left - right) if relation == "==" else left - right) <= tolerance  # written so that NaN fails
@@ -115,14 +117,18 @@ def search(
     except _Fails:
         case, left, right = failing[-1]  # Hypothesis replays the smallest counterexample last
         word = "differs from" if relation == "==" else "exceeds"
-        written = number(left, 6), number(right, 6)
-        gap = f" by {number(abs(left - right), 2)}" if relation == "==" or written[0] == written[1] else ""
+        written = _written(left), _written(right)
+        gap = f" by {number(float(abs(left - right)), 2)}" if relation == "==" or written[0] == written[1] else ""
         sides_in_words = f"{names[0]} {written[0]} {word} {names[1]} {written[1]}"
         summary = f"{sides_in_words}{gap} in the smallest counterexample"
         return Evidence("refuted", summary, len(sharpness), sharp(left, right), show(case))
     what = "difference" if relation == "==" else "ratio of the two sides"
     summary = f"no counterexample in {len(sharpness)} cases; largest {what} {max(sharpness):.3g}"
     return Evidence("holds-on-cases", summary, len(sharpness), max(sharpness), made=mutants.refuted)
+
+
+def _written(side: Any) -> str:
+    return exact(side) if isinstance(side, Rational) else number(side, 6)
 
 
 @contextmanager

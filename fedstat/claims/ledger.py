@@ -150,7 +150,7 @@ def count(judgements: Sequence[Judgement]) -> str:
     >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
     >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> print(count([judge(claim)]))
-    1 statements of the papers: 1 without a counterexample.
+    1 statement of the papers: 1 without a counterexample.
     """
     corrections = {j.claim.corrected for j in judgements} - {None}
     stated = [j for j in judgements if j.claim.id not in corrections]
@@ -159,7 +159,7 @@ def count(judgements: Sequence[Judgement]) -> str:
 
 
 #: Who said the statements that are counted, and whether that is a paper.
-_SAID = {"statements of the papers": True, "statements worded by others": False}
+_SAID = {"of the papers": True, "worded by others": False}
 
 
 def _counted(judgements: Sequence[Judgement], of: str) -> str:
@@ -169,7 +169,7 @@ def _counted(judgements: Sequence[Judgement], of: str) -> str:
         graves = Counter(j.claim.severity for j in judgements if j.verdict == verdict == "refuted")
         grave = ", ".join(f"{graves[s]} {s}" for s in SEVERITIES if graves[s])
         parts += [f"{verdicts[verdict]} {words}{f' ({grave})' if grave else ''}"] if verdicts[verdict] else []
-    return f"{len(judgements)} {of}: {'; '.join(parts)}."
+    return f"{len(judgements)} statement{'s' if len(judgements) > 1 else ''} {of}: {'; '.join(parts)}."
 
 
 #: Verdicts as they are counted.

@@ -1,4 +1,4 @@
-"""``fedstat new``: a folder with a configuration, a method and a network of one's own, which runs at once."""
+"""``fedstat new``: an experiment with a method of one's own, or a claim; either runs at once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ _START = Path(__file__).parent / "start"
 
 def new(
     folder: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make; its name is the experiment's.")],
+    claim: Annotated[
+        bool, typer.Option("--claim", help="Write a claim that can be judged, a file NAME.py, in place of a folder.")
+    ] = False,
 ) -> None:
     """Make a folder with an experiment that runs at once: a configuration, mine.py and a README.
 
@@ -23,10 +26,13 @@ def new(
     experiment compares the method with FedAvg and Local on scikit-learn's
     digits, in seconds.
 
-    Example:
+    With --claim, write a file that puts a statement on trial.
+
+    Examples:
 
     \b
     fedstat new mine
+    fedstat new my_claim --claim
     """
     name = folder.name
     if not re.fullmatch(r"\w[\w.-]*", name):
@@ -34,17 +40,23 @@ def new(
             f"NAME must be a folder's name of letters, digits, '-', '_' and '.', got {str(folder)!r}; try `fedstat new "
             f"{re.sub(r'[^A-Za-z0-9_-]+', '-', name).strip('-') or 'mine'}`."
         )
-    if folder.exists() or folder.is_symlink():
-        free = next(other for n in range(2, 10**6) if not (other := folder.with_name(f"{name}-{n}")).exists())
-        raise ValueError(f"{folder} exists already, and nothing in it was touched; try `fedstat new {free}`.")
+    made_of = ".py" if claim else ""
+    target, tail = folder.with_name(name + made_of), " --claim" if claim else ""
+    if target.exists() or target.is_symlink():
+        others = (folder.with_name(f"{name}-{n}") for n in range(2, 10**6))
+        free = next(other for other in others if not other.with_name(other.name + made_of).exists())
+        raise ValueError(f"{target} exists already, and nothing in it was touched; try `fedstat new {free}{tail}`.")
     folder.parent.mkdir(parents=True, exist_ok=True)
+    if claim:
+        shutil.copyfile(_START / "claim.py", target)
+        typer.echo(f"{target}: a statement with its checks\n\nNext:\n  fedstat judge {shlex.quote(str(target))}")
+        return
     with tempfile.TemporaryDirectory(prefix=".fedstat-", dir=folder.parent) as place:
         made = Path(place, name)
         made.mkdir()
         for file in ("experiment.toml", "README.md"):
             text = (_START / file).read_text(encoding="utf-8").replace("{name}", name)
-            target = made / file.replace("experiment", name)
-            target.write_text(text, encoding="utf-8")
+            (made / file.replace("experiment", name)).write_text(text, encoding="utf-8")
         shutil.copyfile(_START / "mine.py", made / "mine.py")
         made.rename(folder)  # refused if somebody else has filled it meanwhile
     config = shlex.quote(str(folder / f"{name}.toml"))

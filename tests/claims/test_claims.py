@@ -285,7 +285,7 @@ def test_the_papers_own_statements_are_counted_first():
     assert count([judge(one) for one in made]).splitlines() == [
         "6 statements of the papers: 1 proven; 1 true in one reading, false in another; 1 true on a condition that is "
         "not stated; 2 refuted (1 misprint, 1 false); 1 undecided.",
-        "1 statements worded by others: 1 proven.",
+        "1 statement worded by others: 1 proven.",
     ]
 
 

@@ -28,7 +28,14 @@ EXAMPLES = [
     (words, line) for words, command in {(): GROUP, **COMMANDS}.items() for line in command.epilog.split("\n\n")[1:]
 ]
 #: What takes no data, no network and no seconds.
-CHEAP = ("fedstat doctor", "fedstat new mine", "fedstat version", "fedstat data list", "fedstat data list digits")
+CHEAP = (
+    "fedstat doctor",
+    "fedstat new mine",
+    "fedstat new my_claim --claim",
+    "fedstat version",
+    "fedstat data list",
+    "fedstat data list digits",
+)
 
 
 def fedstat(*arguments):
@@ -91,6 +98,18 @@ def test_a_new_folder_runs_and_its_method_obeys_the_laws(tmp_path, monkeypatch):
     told = (tmp_path / "sub/mine/README.md").read_text()
     assert "{" not in told
     assert "fedstat run mine.toml" in told
+
+
+def test_a_new_claim_is_judged_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = fedstat("new", "my_claim", "--claim")
+    (command,) = [line.split()[1:] for line in made.output.splitlines() if line.startswith("  fedstat ")]
+    judged = fedstat(*command, "EX-01")
+    assert judged.exit_code == 0, judged.output
+    assert "◒ needs-a-condition" in judged.output
+    assert "the limit 4/7 differs from the optimum 2/3" in flat(judged.output)
+    again = fedstat("new", "my_claim", "--claim")
+    assert "try `fedstat new my_claim-2 --claim`" in flat(again.output)
 
 
 def test_new_refuses_what_is_there_and_leaves_it(tmp_path, monkeypatch):
