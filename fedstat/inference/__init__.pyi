@@ -7,7 +7,6 @@ from .formatting import interval, number, p_value
 from .intervals.design import Design
 from .intervals.equivalence import Equivalence, equivalence
 from .intervals.family import Family, simultaneous
-from .intervals.moderated import Moderated, moderate_variances
 from .intervals.paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from .intervals.planning import SampleSize, plan
 from .intervals.sequential import Looks, added_seeds, looks
@@ -35,7 +34,6 @@ __all__ = [
     "Family",
     "Looks",
     "Measurements",
-    "Moderated",
     "PairedDifference",
     "Ranks",
     "Reduced",
@@ -55,7 +53,6 @@ __all__ = [
     "interval",
     "looks",
     "mean_interval",
-    "moderate_variances",
     "number",
     "p_value",
     "paired_difference",

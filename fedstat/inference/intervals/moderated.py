@@ -16,83 +16,14 @@ _CAP = 0.3
 _TURNS, _LEAST = 20, 0.05
 
 
-@dataclass(frozen=True, eq=False)
-class Moderated:
-    """Variances moved towards a common prior.
-
-    Attributes
-    ----------
-    variances : ndarray, shape (..., n)
-        ``(prior_df * prior_variance + df * s^2) / (prior_df + df)``; the prior variance where prior_df is infinite.
-    df : ndarray, shape (...,)
-        ``df + prior_df``, the degrees of freedom of a t test with them.
-    prior_df, prior_variance : ndarray, shape (...,)
-        Of the scaled inverse chi-square prior.
-
-    Examples
-    --------
-    >>> from fedstat.inference import moderate_variances
-    >>> found = moderate_variances([1.0, 2.0, 3.0, 50.0], df=4)
-    >>> found.variances.round(2), round(float(found.df), 2)  # extremes are drawn in, and degrees of freedom gained
-    (array([ 1.45,  2.17,  2.88, 36.48]), 5.6)
-    """
-
-    variances: np.ndarray
-    df: np.ndarray
-    prior_df: np.ndarray
-    prior_variance: np.ndarray
-
-
-def moderate_variances(variances: ArrayLike, df: float, *, most: float = np.inf) -> Moderated:
-    """Fit a prior on variances, and move each towards it.
+def fit_prior(s2: np.ndarray, df: float, where: np.ndarray | Literal[True] = True) -> tuple[np.ndarray, np.ndarray]:
+    """Fit degrees of freedom and variance of the prior on the variances of the last axis that `where` marks.
 
     The variances are taken as independent, ``s^2 ~ sigma^2 chi^2(df) / df`` with ``prior_df * prior_variance / sigma^2
-    ~ chi^2(prior_df)``. The prior is fitted by the first two moments of ``log s^2`` (limma's ``fitFDist`` and
-    ``squeezeVar``): if these logarithms vary no more than chance makes them, prior_df is infinite and the prior
-    variance is the mean.
-
-    Parameters
-    ----------
-    variances : array_like, shape (..., n >= 3)
-        Positive sample variances. Each leading index has a prior of its own.
-    df : float
-        Their degrees of freedom.
-    most : float
-        Largest prior_df that is used; the prior variance is that of the fit without a limit.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than 3 variances, or one is not positive and finite.
-
-    References
-    ----------
-    Smyth (2004), Linear models and empirical Bayes methods for assessing differential expression in microarray
-    experiments, Statistical Applications in Genetics and Molecular Biology 3.
-
-    Examples
-    --------
-    >>> from fedstat.inference import moderate_variances
-    >>> found = moderate_variances([0.2, 1.0, 1.1, 0.9, 1.2, 5.0], df=3)
-    >>> found.variances.round(2)  # the extremes come closer to the others
-    array([1.25, 1.35, 1.37, 1.34, 1.38, 1.9 ])
-    >>> round(float(found.prior_df), 1), round(float(found.prior_variance), 2)
-    (19.0, 1.41)
+    ~ chi^2(prior_df)``. The prior is fitted by the first two moments of ``log s^2`` (limma's ``fitFDist``; Smyth 2004,
+    section 6.2): if these logarithms vary no more than chance makes them, prior_df is infinite and the prior variance
+    is the mean.
     """
-    s2 = np.asarray(variances, dtype=float)
-    if s2.ndim < 1 or s2.shape[-1] < 3:
-        raise ValueError(f"variances must hold at least 3 variances to fit a prior, got shape {s2.shape}.")
-    if not (np.isfinite(s2) & (s2 > 0)).all():
-        raise ValueError("variances must be positive and finite. Leave out what is constant over seeds.")
-    if not df > 0:
-        raise ValueError(f"df must be positive, got {df}.")
-    prior_df, prior = _prior(s2, df)
-    used = np.minimum(prior_df, most)
-    return Moderated(_towards(s2, df, prior[..., None], used[..., None]), df + used, used, prior)
-
-
-def _prior(s2: np.ndarray, df: float, where: np.ndarray | Literal[True] = True) -> tuple[np.ndarray, np.ndarray]:
-    """Fit degrees of freedom and variance of the prior on the variances of the last axis that `where` marks."""
     from scipy.special import digamma, polygamma
 
     logs = np.log(s2) - digamma(df / 2) + np.log(df / 2)
@@ -104,7 +35,7 @@ def _prior(s2: np.ndarray, df: float, where: np.ndarray | Literal[True] = True) 
     return np.where(varies, 2 * half, np.inf), prior
 
 
-def _towards(s2: np.ndarray, df: float, prior: np.ndarray, worth: np.ndarray) -> np.ndarray:
+def moved_towards(s2: np.ndarray, df: float, prior: np.ndarray, worth: np.ndarray) -> np.ndarray:
     """Move variances towards a prior that is worth some degrees of freedom, which may be 0 or infinite."""
     weight = worth / (df + np.where(np.isinf(worth), 0.0, worth))
     weight = np.where(np.isinf(worth), 1.0, weight)
@@ -184,9 +115,9 @@ def method_variances(runs: np.ndarray) -> MethodVariances:
         weights = _capped(1 / variances)
         shared = (weights**2 * variances).sum(axis=-1, keepdims=True)
     df, fine = seeds - 1, ~_outliers(variances, seeds - 1)
-    prior_df, prior = _prior(variances, df, fine)
+    prior_df, prior = fit_prior(variances, df, fine)
     worth = np.where(fine, np.minimum(prior_df, df)[..., None], 0.0)
-    return MethodVariances(_towards(variances, df, prior[..., None], worth), worth)
+    return MethodVariances(moved_towards(variances, df, prior[..., None], worth), worth)
 
 
 def _outliers(variances: np.ndarray, df: float) -> np.ndarray:
@@ -195,7 +126,7 @@ def _outliers(variances: np.ndarray, df: float) -> np.ndarray:
 
     methods = variances.shape[-1]
     others = np.broadcast_to(variances[..., None, :], (*variances.shape, methods))
-    prior_df, prior = _prior(others, df, ~np.eye(methods, dtype=bool))
+    prior_df, prior = fit_prior(others, df, ~np.eye(methods, dtype=bool))
     return np.asarray(stats.f.sf(variances / prior, df, np.minimum(prior_df, 1e6)) < 0.01 / methods)
 
 

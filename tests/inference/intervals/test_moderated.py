@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from fedstat.inference import moderate_variances
-from fedstat.inference.intervals.moderated import method_variances, trigamma_inverse
+from fedstat.inference.intervals.moderated import fit_prior, method_variances, moved_towards, trigamma_inverse
 
 
 def smyth(s2, df):
@@ -20,27 +19,26 @@ def smyth(s2, df):
 @pytest.mark.parametrize("df", [2, 4, 9])
 def test_the_prior_is_smyths(df):
     s2 = 0.3 * stats.f(df, 3).rvs(40, random_state=df)
-    found = moderate_variances(s2, df)
+    prior_df, prior = fit_prior(s2, df)
     d0, s0, moderated = smyth(s2, df)
-    np.testing.assert_allclose([found.prior_df, found.prior_variance], [d0, s0], rtol=1e-9)
-    np.testing.assert_allclose(found.variances, moderated, rtol=1e-9)
-    assert found.df == pytest.approx(df + d0)
-    limited = moderate_variances(s2, df, most=1.5)
-    np.testing.assert_allclose(limited.variances, (1.5 * s0 + df * s2) / (1.5 + df), rtol=1e-9)
+    np.testing.assert_allclose([prior_df, prior], [d0, s0], rtol=1e-9)
+    np.testing.assert_allclose(moved_towards(s2, df, prior, prior_df), moderated, rtol=1e-9)
+    limited = moved_towards(s2, df, prior, np.array(1.5))
+    np.testing.assert_allclose(limited, (1.5 * s0 + df * s2) / (1.5 + df), rtol=1e-9)
 
 
 def test_the_prior_that_variances_were_drawn_from_is_found():
     s2 = 2 * stats.f(5, 8).rvs(200_000, random_state=0)
-    found = moderate_variances(s2, 5)
-    np.testing.assert_allclose([found.prior_df, found.prior_variance], [8, 2], rtol=0.03)
+    np.testing.assert_allclose(fit_prior(s2, 5), [8, 2], rtol=0.03)
 
 
 def test_variances_that_vary_less_than_by_chance_become_their_mean():
     s2 = np.array([[1.0, 1.1, 0.9, 1.0], [0.01, 1.0, 100.0, 1.0]])
-    found = moderate_variances(s2, 4)  # rows have priors of their own
-    np.testing.assert_allclose(found.variances[0], 1)
-    assert found.prior_df[0] == np.inf
-    np.testing.assert_allclose(found.variances[1], moderate_variances(s2[1], 4).variances)
+    prior_df, prior = fit_prior(s2, 4)  # rows have priors of their own
+    moved = moved_towards(s2, 4, prior[:, None], prior_df[:, None])
+    np.testing.assert_allclose(moved[0], 1)
+    assert prior_df[0] == np.inf
+    np.testing.assert_allclose([prior_df[1], prior[1]], fit_prior(s2[1], 4))
 
 
 def test_trigamma_is_inverted():
@@ -68,14 +66,3 @@ def test_a_noisy_method_is_left_out_and_touches_no_other():
     assert found.variances[:, 9].mean() == pytest.approx(625, rel=0.05)
     # of equal methods one in a hundred families loses one
     assert (quiet.prior_df == 0).any(axis=1).mean() < 0.03
-
-
-@pytest.mark.parametrize(("variances", "df", "message"), [
-    ([1.0, 2.0], 4, "at least 3 variances to fit a prior, got shape"),
-    ([1.0, 2.0, 0.0], 4, "positive and finite. Leave out what is constant"),
-    ([1.0, 2.0, np.nan], 4, "positive and finite"),
-    ([1.0, 2.0, 3.0], 0, "df must be positive, got 0"),
-])  # fmt: skip
-def test_variances_without_a_prior_are_refused(variances, df, message):
-    with pytest.raises(ValueError, match=message):
-        moderate_variances(variances, df)
