@@ -64,7 +64,7 @@ from fedstat.claims.judging import judge_all
 from fedstat.claims.laws import Law, draws, expectation, inclusions, subsets, variance
 from fedstat.claims.ledger import as_object, count, explain, read_ledger, table, write_ledger
 from fedstat.claims.plain import plain
-from fedstat.claims.problems import Quadratics, finite_laws, fractions, quadratics, regressions, shares
+from fedstat.claims.problems import Parabolas, finite_laws, fractions, parabolas, regressions, shares
 from fedstat.claims.rounds import fedavg_round, local_steps
 from fedstat.claims.studies import Studies
 
@@ -74,7 +74,7 @@ __all__ = [
     "Evidence",
     "Judgement",
     "Law",
-    "Quadratics",
+    "Parabolas",
     "Reading",
     "Sides",
     "Studies",
@@ -100,9 +100,9 @@ __all__ = [
     "local_steps",
     "missing",
     "not_checkable",
+    "parabolas",
     "plain",
     "probability",
-    "quadratics",
     "read_claims",
     "read_ledger",
     "regressions",

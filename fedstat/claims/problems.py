@@ -12,7 +12,7 @@ from fedstat.claims.cases import exact
 
 
 @dataclass(frozen=True)
-class Quadratics:
+class Parabolas:
     """Clients with the losses ``F_k(w) = h_k (w - c_k)^2 / 2`` and shares p_k, all of them fractions.
 
     Attributes
@@ -27,9 +27,9 @@ class Quadratics:
     Examples
     --------
     >>> from fractions import Fraction
-    >>> from fedstat.claims import Quadratics
+    >>> from fedstat.claims import Parabolas
     >>> half = Fraction(1, 2)
-    >>> pair = Quadratics(h=(2, 1), c=(0, 1), p=(half, half))
+    >>> pair = Parabolas(h=(2, 1), c=(0, 1), p=(half, half))
     >>> pair.optimum, pair.limit(steps=2, lr=Fraction(1, 4))
     (Fraction(1, 3), Fraction(7, 19))
     """
@@ -57,7 +57,7 @@ class Quadratics:
         return self._centre([Fraction(h) for h in self.h])
 
     @property
-    def mu(self) -> Fraction:
+    def convexity(self) -> Fraction:
         """Strong convexity that all clients have, the smallest curvature."""
         return Fraction(min(self.h))
 
@@ -67,8 +67,8 @@ class Quadratics:
         return Fraction(max(self.h))
 
     @property
-    def heterogeneity(self) -> Fraction:
-        """The degree of heterogeneity Gamma of Li et al. (2020): F* less the mean of the clients' smallest losses."""
+    def gamma(self) -> Fraction:
+        """The heterogeneity Gamma of Li et al. (2020): F* minus the mean of the clients' smallest losses."""
         return Fraction(self.loss(self.optimum))
 
     def moves(self, steps: int, lr: Fraction) -> list[Fraction]:
@@ -134,10 +134,10 @@ def shares(clients: int) -> Any:
     return sizes.map(lambda n: tuple(Fraction(size, sum(n)) for size in n))
 
 
-def quadratics(
+def parabolas(
     clients: tuple[int, int] = (2, 4), *, curvatures: tuple[int, int] = (1, 8), centres: tuple[int, int] = (-4, 4)
 ) -> Any:
-    """Draw `Quadratics`.
+    """Draw `Parabolas`.
 
     Parameters
     ----------
@@ -152,15 +152,15 @@ def quadratics(
 
     >>> from fractions import Fraction
     >>> from hypothesis import find
-    >>> from fedstat.claims import quadratics
-    >>> print(find(quadratics(), lambda problem: problem.limit(2, Fraction(1, 8)) != problem.optimum))
+    >>> from fedstat.claims import parabolas
+    >>> print(find(parabolas(), lambda problem: problem.limit(2, Fraction(1, 8)) != problem.optimum))
     h = (1, 2), c = (0, 1), p = (1/2, 1/2)
     """
     from hypothesis import strategies as st
 
     def of_size(n: int) -> Any:
         whole = [st.lists(st.integers(*ends), min_size=n, max_size=n).map(tuple) for ends in (curvatures, centres)]
-        return st.builds(Quadratics, *whole, shares(n))
+        return st.builds(Parabolas, *whole, shares(n))
 
     return st.integers(*clients).flatmap(of_size)
 

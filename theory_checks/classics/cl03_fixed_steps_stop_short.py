@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
 
-from fedstat.claims import Claim, Evidence, Quadratics, Sides, both, compared, exact, fedavg_round, sampled
+from fedstat.claims import Claim, Evidence, Parabolas, Sides, both, compared, exact, fedavg_round, sampled
 
 CL03 = Claim(
     id="CL-03",
@@ -31,7 +31,7 @@ CL03 = Claim(
 class Run(NamedTuple):
     """Quadratic clients who make E steps of size eta in a round."""
 
-    clients: Quadratics
+    clients: Parabolas
     local_steps: int
     eta: Fraction
 
@@ -63,7 +63,7 @@ def _pairs(curvatures: Iterable[tuple[int, int]], local_steps: Iterable[int] = (
     for e, h, c, p, share in product(
         local_steps, curvatures, ((0, 1), (-1, 2)), (_HALF, _SKEW), (Fraction(1, 4), Fraction(1))
     ):
-        yield Run(Quadratics(h, c, p), e, share / max(h))
+        yield Run(Parabolas(h, c, p), e, share / max(h))
 
 
 def _stays_away(cases: Iterable[Run]) -> Evidence:
@@ -96,7 +96,7 @@ def three_clients() -> Evidence:
     """Search whole numbers for a third minimiser with which the pulls balance at the optimum."""
     h, p, eta = (1, 2, 3), (Fraction(1, 3),) * 3, Fraction(1, 3)
     balanced = [
-        Run(Quadratics(h, (0, c2, c3), p), 2, eta)
+        Run(Parabolas(h, (0, c2, c3), p), 2, eta)
         for c2, c3 in product(range(1, 30), range(-30, 30))
         if c3 not in (0, c2)
     ]
@@ -144,7 +144,7 @@ def _distances() -> Iterator[Sides]:
 
 def _triples() -> Iterator[Run]:
     for e, c in product((2, 4), ((0, 1, 2), (0, 0, 3))):
-        yield Run(Quadratics((1, 2, 4), c, (Fraction(1, 2), Fraction(1, 3), Fraction(1, 6))), e, Fraction(1, 8))
+        yield Run(Parabolas((1, 2, 4), c, (Fraction(1, 2), Fraction(1, 3), Fraction(1, 6))), e, Fraction(1, 8))
 
 
 def _rates() -> Iterator[Sides]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedstat.claims import Claim, Evidence, quadratics, search
+from fedstat.claims import Claim, Evidence, parabolas, search
 
 ENDS = Claim(
     id="EX-01",
@@ -30,10 +30,10 @@ def ends(problems: Any) -> Evidence:
 @ENDS.reading("any clients")
 def any_clients() -> Evidence:
     """Take the words as they stand."""
-    return ends(quadratics())
+    return ends(parabolas())
 
 
 @ENDS.condition("all clients have the same curvature")
 def alike() -> Evidence:
     """Assume what the words do not say."""
-    return ends(quadratics(curvatures=(2, 2)))
+    return ends(parabolas(curvatures=(2, 2)))
