@@ -5,10 +5,8 @@ from fedstat.data import datasets
 from fedstat.data.arrays import from_arrays, from_csv, from_indices, from_npz
 from fedstat.data.clients import Clients, Samples
 from fedstat.data.datasets import digits
-from fedstat.data.gaussian_task import GaussianTruth, gaussian_task
-from fedstat.data.partition import (
+from fedstat.data.dealing import (
     CIFAR100_DOMAINS,
-    Partition,
     by_group,
     dirichlet,
     dirichlet_draws,
@@ -19,6 +17,8 @@ from fedstat.data.partition import (
     permute_labels,
     shards,
 )
+from fedstat.data.gaussian_task import GaussianTruth, gaussian_task
+from fedstat.data.partition import Partition
 from fedstat.data.pfllib import from_pfllib
 from fedstat.data.product_clients import product_clients
 from fedstat.data.quadratics import Quadratics, random_quadratics

@@ -15,9 +15,10 @@ from fedstat._checks import local, naming, number
 from fedstat._mapped import Mapped, in_blocks, is_mapped
 from fedstat._random import streams
 from fedstat.data.clients import Clients, Samples
+from fedstat.data.dealing import by_group
 from fedstat.data.masked import unmasked
 from fedstat.data.npz import read_npz
-from fedstat.data.partition import Partition, by_group
+from fedstat.data.partition import Partition
 from fedstat.data.prepare import FitOn, prepared, text_columns
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from fedstat._random import SEEDS
-from fedstat.data.partition import CIFAR100_DOMAINS
+from fedstat.data.dealing import CIFAR100_DOMAINS
 from fedstat.federated import Patience, Training
 from fedstat.federated.client.seeds import SOURCES, Seeds, check_vary
 from fedstat.inference import AnalysisPlan

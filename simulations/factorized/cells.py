@@ -12,7 +12,7 @@ import numpy as np
 import fedstat as fs
 from fedstat._random import stream
 from fedstat.data import datasets
-from fedstat.data.partition import CIFAR100_DOMAINS
+from fedstat.data.dealing import CIFAR100_DOMAINS
 from simulations.images import dealt, images
 
 #: Five domains of four classes each of the twenty classes of Tiny-ImageNet that are at hand; the grouping is ours.
