@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedstat.cli._factor_told import Analysis, as_text, as_values, counted, listed
+
 if TYPE_CHECKING:
     import numpy as np
 
-    from fedstat.factor import FitTests, LoadingBootstrap, PrincipalAxis, Retention
+    from fedstat.factor import FitTests, LoadingBootstrap, Retention
     from fedstat.factor.diagnostics import SamplingAdequacy, Sphericity
     from fedstat.factor.files import Table
     from fedstat.factor.rotation import Rotation
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 _RULES_UP_TO = 512  # columns beyond which parallel analysis takes many seconds
 _KAPPA = 0.85  # FedFac's contribution
 _TO_TARGET = ("target_ort", "target_obl")
-_LONG, _WIDE = 60, 20  # variables and factors that a printed table of loadings may have
 
 
 def factor(
@@ -81,6 +82,18 @@ def factor(
             help="Print 95% bootstrap intervals of loadings and communalities, by so many draws of the rows; 1000 do.",
         ),
     ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="Write each row's scores on the rotated factors as .csv."),
+    ] = None,
+    score_method: Annotated[
+        str,
+        typer.Option(
+            metavar="METHOD",
+            help="regression: closest to the factors; bartlett: free of the other factors; tenberge: correlate as the "
+            "factors do.",
+        ),
+    ] = "regression",
     without: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Leave out a column; may be given repeatedly.")
     ] = None,
@@ -121,12 +134,14 @@ def factor(
     \b
     fedstat factor answers.csv --without age --factors 5 --rotate oblimin
     fedstat factor answers.csv --rotate varimax --bootstrap 1000
+    fedstat factor answers.csv --rotate oblimin --scores scores.csv
     fedstat factor tests.csv --correlation --observations 213 --plot scree.pdf
     fedstat factor model.safetensors --layer conv1 --contribution 0.9
     """
     from rich.console import Console
 
     from fedstat.factor.rotation import OBLIQUE, ORTHOGONAL
+    from fedstat.factor.scores import METHODS
 
     methods = ("none", *ORTHOGONAL, *OBLIQUE, *_TO_TARGET)
     rotate = rotate.lower()
@@ -145,6 +160,16 @@ def factor(
         raise typer.BadParameter(f"{contribution} does not lie in (0, 1].", param_hint="--contribution")
     if rotate not in methods:
         raise typer.BadParameter(f"choose one of {', '.join(methods)}, not {rotate}.", param_hint="--rotate")
+    if score_method not in METHODS:
+        raise typer.BadParameter(
+            f"choose one of {', '.join(METHODS)}, not {score_method}.", param_hint="--score-method"
+        )
+    if scores is not None and (correlation or layer is not None or clients):
+        raise typer.BadParameter("only rows of a table of observations have scores.", param_hint="--scores")
+    if scores is not None and scores.suffix.lower() != ".csv":
+        raise typer.BadParameter(f"{scores} must end in .csv.", param_hint="--scores")
+    if scores is not None and not scores.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {scores.parent}.", param_hint="--scores")
     if plot is not None and plot.suffix.lower() not in (".pdf", ".svg", ".png"):
         raise typer.BadParameter(f"{plot} must end in .pdf, .svg or .png.", param_hint="--plot")
     if plot is not None and not plot.parent.is_dir():
@@ -167,50 +192,25 @@ def factor(
         analysis = _analyse(table, correlation, observations, wanted, contribution, rotate, aim, status.update)
         if plot is not None:
             _plot_scree(analysis, plot)
+        scored = None if scores is None else _write_scores(analysis, score_method, scores)
     drawn = None if bootstrap is None else _bootstrap(analysis, bootstrap)
     ours, theirs = "--factors, or a smaller --contribution", "n_factors, or a smaller contribution"
     notes = [*dict.fromkeys(str(warning.message).replace(theirs, ours) for warning in caught), *analysis.notes]
     for note in notes:
         typer.echo(f"note: {note}", err=True)
     if as_json:
-        found = {"file": str(file), "layer": layer, **_plain(analysis, drawn), "notes": notes}
+        found = {"file": str(file), "layer": layer, **as_values(analysis, drawn), "notes": notes}
+        found["scores"] = None if scored is None else {"file": str(scores), "method": score_method, **scored}
         typer.echo(json.dumps(found, allow_nan=False))
     else:
-        typer.echo(_text(str(file) if layer is None else f"{file}, layer {layer}", analysis))
+        typer.echo(as_text(str(file) if layer is None else f"{file}, layer {layer}", analysis))
         if drawn is not None:
             typer.echo(f"\n{drawn.text(analysis.names(analysis.varies))}")
+        if scored is not None:
+            each = ", ".join(f"{name} {value:.2f}" for name, value in scored["determinacy"].items())
+            typer.echo(f"\nscores by {score_method}: {scores}; they correlate with their factors: {each}")
         if plot is not None:
             typer.echo(f"\nscree plot: {plot}")
-
-
-@dataclass(frozen=True, eq=False)
-class _Analysis:
-    """The results of ``fedstat factor``."""
-
-    table: Table
-    kind: str
-    observations: int | None
-    varies: np.ndarray
-    fit: PrincipalAxis
-    rules: list[Retention]
-    decided_by: str
-    turn: Callable[[np.ndarray], Rotation] | None
-    method: str
-    rotation: Rotation | None
-    kmo: SamplingAdequacy | None
-    bartlett: Sphericity | None
-    likelihood: FitTests | None
-    rmsr: float
-    notes: list[str]
-
-    @property
-    def loadings(self) -> np.ndarray | Rotation:
-        """The loadings, rotated if that was asked for."""
-        return self.fit.loadings_ if self.rotation is None else self.rotation
-
-    def names(self, columns: np.ndarray) -> list[str]:
-        """Return the names of the columns at these positions."""
-        return [self.table.names[j] for j in columns]
 
 
 def _analyse(
@@ -222,7 +222,7 @@ def _analyse(
     rotate: str,
     target: np.ndarray | None,
     status: Callable[[str], None],
-) -> _Analysis:
+) -> Analysis:
     import numpy as np
 
     from fedstat.factor import Moments, PrincipalAxis, root_mean_square_residual
@@ -245,7 +245,7 @@ def _analyse(
     if factors is not None and factors > len(varies):
         raise ValueError(f"--factors {factors} is too many for {len(varies)} columns that vary.")
     if target is not None and factors not in (None, target.shape[1]):
-        raise ValueError(f"--factors is {factors}, but the target has {_counted(target.shape[1], 'factor')}.")
+        raise ValueError(f"--factors is {factors}, but the target has {counted(target.shape[1], 'factor')}.")
 
     status("number of factors")
     r = table.values if moments is None else moments.correlation()
@@ -267,7 +267,7 @@ def _analyse(
     status("measures")
     measures = _measures(table, kind, fit.correlation_, varies, observations, m, notes)
     residual = root_mean_square_residual(fit.correlation_, fit.loadings_[varies])
-    return _Analysis(
+    return Analysis(
         table, kind, observations, varies, fit, rules, decided_by, turn, rotate, rotation, *measures, residual, notes
     )
 
@@ -379,7 +379,7 @@ def _read_target(path: Path, names: Sequence[str]) -> np.ndarray:
         raise ValueError(f"{path}: a target is a .csv of names and numbers ({error}).") from None
     unknown = [str(name) for name in frame.index if str(name) not in names]
     if unknown:
-        raise ValueError(f"{path}: {_listed(unknown)}: no such column in the table, which has {_listed(names)}.")
+        raise ValueError(f"{path}: {listed(unknown)}: no such column in the table, which has {listed(names)}.")
     values.index = values.index.map(str)
     if values.index.has_duplicates or values.shape[1] == 0:
         raise ValueError(f"{path}: a target has one row for a column of the table, and a column for every factor.")
@@ -395,7 +395,7 @@ def _with_constant(rotation: Rotation, varies: np.ndarray, p: int) -> Rotation:
     return replace(rotation, loadings=loadings)
 
 
-def _bootstrap(found: _Analysis, draws: int) -> LoadingBootstrap:
+def _bootstrap(found: Analysis, draws: int) -> LoadingBootstrap:
     from fedstat.factor import bootstrap_loadings
 
     x, m = found.table.values[:, found.varies], found.fit.n_factors_
@@ -407,99 +407,24 @@ def _bootstrap(found: _Analysis, draws: int) -> LoadingBootstrap:
             raise ValueError(str(error).replace("n_factors", "--factors")) from None
 
 
-def _text(title: str, found: _Analysis) -> str:
-    """Return the analysis as text for people."""
-    import numpy as np
+def _write_scores(found: Analysis, method: str, path: Path) -> dict[str, Any]:
+    """Write the rows' scores, and return the determinacy of each factor."""
+    import pandas as pd
 
-    from fedstat.factor import ledermann_bound
-    from fedstat.factor.table import loading_table
+    from fedstat._files import atomic_file
+    from fedstat.factor import factor_scores
 
-    fit, table, m = found.fit, found.table, found.fit.n_factors_
-    n, p = table.values.shape
-    columns = f"{p} columns ({table.names[0]} to {table.names[-1]})"
-    if found.kind == "correlation":
-        lines = [f"{title}: correlations of {columns}"]
-    elif found.kind == "weights":
-        stacked = f"{table.clients} clients x " if table.clients > 1 else ""
-        lines = [f"{title}: {stacked}{_counted(n // table.clients, 'incoming weight')} of {p} units"]
-    else:
-        lines = [f"{title}: {n} rows, {columns}"]
-    if table.row_names is not None and found.kind == "table":
-        lines.append("the first column was read as row names")
-    if table.left_out:
-        lines.append(f"left out: {_counted(table.left_out, 'row')} in which a value is missing")
-    if len(fit.constant_):
-        verb = "does" if len(fit.constant_) == 1 else "do"
-        lines.append(f"left out: {_listed(found.names(fit.constant_))}, which {verb} not vary")
-
-    lines += ["", "How many factors?", *(f"  {rule}" for rule in found.rules)]
-    lines.append(f"  Ledermann bound: at most {ledermann_bound(len(fit.correlation_))} can be identified")
-    lines.append(f"Extracted: {_counted(m, 'factor')}, decided by {found.decided_by}")
-
-    state = "converged" if fit.converged_ else "NOT CONVERGED"
-    identified = "identified (locally)" if fit.identified_ else "NOT IDENTIFIED"
-    steps = f"{_counted(fit.n_iter_, 'step')} (residual {fit.residual_:.0e})"
-    lines += ["", f"Principal axes, {_counted(m, 'factor')}: {state} in {steps}, {identified}"]
-    if len(fit.heywood_):
-        lines.append(f"Heywood cases, with communality 1: {_listed(found.names(fit.heywood_))}")
-    if m <= _WIDE:
-        rows = None if p <= _LONG else _LONG // m
-        lines += ["", loading_table(found.loadings, table.names, communalities=fit.communalities_, per_factor=rows)]
-    else:
-        least, *quartiles, most = np.quantile(fit.communalities_, [0, 0.25, 0.5, 0.75, 1])
-        between = ", ".join(f"{q:.2f}" for q in quartiles)
-        lines.append(f"Communalities from {least:.2f} to {most:.2f}, quartiles {between}")
-        lines.append(f"{m} columns of loadings are too wide to print; --json has them")
-
-    lines += ["", *(str(measure) for measure in (found.kmo, found.bartlett, found.likelihood) if measure is not None)]
-    return "\n".join([*lines, f"Root mean square of the residual correlations {found.rmsr:.3f}"])
+    table = found.table
+    scored = factor_scores(found.fit, table.values, found.rotation, method=method)  # type: ignore[arg-type]
+    names = [f"PA{j + 1}" for j in range(scored.values.shape[1])]
+    numbers = range(1, len(table.values) + 1) if table.numbers is None else table.numbers
+    index = pd.Index(numbers if table.row_names is None else table.row_names, name="row")
+    with atomic_file(path) as temporary:
+        pd.DataFrame(scored.values, index=index, columns=names).to_csv(temporary)
+    return {"determinacy": dict(zip(names, scored.determinacy.tolist(), strict=True))}
 
 
-def _plain(found: _Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]:
-    """Return the analysis in values that JSON has; None for numbers that are undefined."""
-    from pydantic_core import to_json
-
-    from fedstat.factor import ledermann_bound
-    from fedstat.factor.diagnostics import explained_variance
-
-    fit, table = found.fit, found.table
-    written = to_json(
-        {
-            "kind": found.kind,
-            "rows": found.observations if found.kind == "correlation" else len(table.values),
-            "rows_left_out": table.left_out,
-            "columns": table.names,
-            "constant": found.names(fit.constant_),
-            "rules": [asdict(rule) for rule in found.rules],
-            "ledermann_bound": ledermann_bound(len(fit.correlation_)),
-            "n_factors": fit.n_factors_,
-            "decided_by": found.decided_by,
-            "converged": fit.converged_,
-            "identified": fit.identified_,
-            "steps": fit.n_iter_,
-            "residual": fit.residual_,
-            "criterion": fit.criterion_,
-            "heywood": found.names(fit.heywood_),
-            "eigenvalues": fit.eigenvalues_,
-            "reduced_eigenvalues": fit.reduced_eigenvalues_,
-            "communalities": fit.communalities_,
-            "uniquenesses": fit.uniquenesses_,
-            "loadings": fit.loadings_,
-            "rotation": None if found.rotation is None else {"method": found.method, **asdict(found.rotation)},
-            "explained_variance": explained_variance(found.loadings).T.to_dict("list"),
-            "kmo": None if found.kmo is None else asdict(found.kmo),
-            "bartlett": None if found.bartlett is None else asdict(found.bartlett),
-            "likelihood": None if found.likelihood is None else asdict(found.likelihood),
-            "root_mean_square_residual": found.rmsr,
-            "bootstrap": None if drawn is None else asdict(drawn) | {"columns": found.names(found.varies)},
-        },
-        inf_nan_mode="null",
-        fallback=lambda array: array.tolist(),
-    )
-    return dict(json.loads(written))
-
-
-def _plot_scree(found: _Analysis, path: Path) -> None:
+def _plot_scree(found: Analysis, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     from fedstat._files import atomic_file
@@ -511,12 +436,3 @@ def _plot_scree(found: _Analysis, path: Path) -> None:
         scree_plot(found.fit.eigenvalues_, *found.rules, extracted=found.fit.n_factors_, ax=axes)
         figure.savefig(temporary, dpi=300)
         plt.close(figure)
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def _listed(names: Sequence[str]) -> str:
-    """List names, of a long list the first ten."""
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

@@ -14,6 +14,7 @@ from .moments import Moments
 from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
 from .recovery import auc, chance_corrected
+from .reliability import reliability
 from .retention import (
     Retention,
     contribution_rule,
@@ -25,6 +26,7 @@ from .retention import (
     scree_plot,
 )
 from .rotation import Rotation, rotate
+from .scores import Scores, factor_scores
 from .stability import SplitStability, split_stability
 from .table import loading_table
 from .targets import Matching, congruence, match_factors, target_rotation
@@ -43,6 +45,7 @@ __all__ = [
     "Retention",
     "Rotation",
     "SamplingAdequacy",
+    "Scores",
     "Sphericity",
     "SplitStability",
     "auc",
@@ -53,6 +56,7 @@ __all__ = [
     "contribution_rule",
     "explained_variance",
     "factor_parallel_analysis",
+    "factor_scores",
     "fit_tests",
     "icc",
     "intraclass_correlation",
@@ -64,6 +68,7 @@ __all__ = [
     "minimum_average_partial",
     "parallel_analysis",
     "principal_components_loadings",
+    "reliability",
     "root_mean_square_residual",
     "rotate",
     "scree_plot",

@@ -47,6 +47,8 @@ class Table:
         Number of clients whose weights are stacked below one another.
     left_out : int
         Rows left out because a value was missing.
+    numbers : ndarray of int, shape (n,), or None
+        Numbers of the rows in the file, counted from 1; None where none was left out.
     """
 
     values: np.ndarray
@@ -55,6 +57,7 @@ class Table:
     weights: bool = False
     clients: int = 1
     left_out: int = 0
+    numbers: np.ndarray | None = None
 
 
 def read_table(
@@ -99,8 +102,9 @@ def read_table(
     table = replace(table, values=table.values[:, kept], names=tuple(table.names[j] for j in kept))
     if drop_missing:
         complete = ~np.isnan(table.values).any(axis=1)
-        table, lines = _take_rows(table, lines, np.flatnonzero(complete))
-        table = replace(table, left_out=int((~complete).sum()))
+        kept_rows = np.flatnonzero(complete)
+        table, lines = _take_rows(table, lines, kept_rows)
+        table = replace(table, left_out=int((~complete).sum()), numbers=kept_rows + 1)
     _refuse_gaps(path, table, lines, "add --drop-missing to leave such rows out, --without to leave out a column")
     if len(table.values) < 2:
         out = f" after {table.left_out} with missing values were left out" if table.left_out else ""

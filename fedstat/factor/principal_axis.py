@@ -20,6 +20,7 @@ from fedstat.factor.components import positive_sums, principal_components_loadin
 from fedstat.factor.correlation import check_correlation, largest_correlations, squared_multiple_correlations
 from fedstat.factor.moments import Moments
 from fedstat.factor.retention import contribution_rule, ledermann_bound
+from fedstat.factor.scores import factor_scores
 from fedstat.factor.solver import AT_BOUND, Solution, lanczos, newton, plain
 
 Start = Literal["smc", "largest", "components"]
@@ -134,7 +135,8 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     See Also
     --------
-    fedstat.factor.rotate, fedstat.factor.loading_table, fedstat.factor.parallel_analysis
+    fedstat.factor.rotate, fedstat.factor.factor_scores, fedstat.factor.loading_table
+    fedstat.factor.parallel_analysis
 
     Examples
     --------
@@ -221,28 +223,25 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self._fit(r, np.zeros(len(r)), np.ones(len(r)))
 
     def transform(self, X: np.ndarray) -> np.ndarray:
-        """Estimate factor scores by regression, ``Z R^+ L`` (Thurstone 1935).
-
-        Eigenvalues of R up to 1e-7 p, which R may owe to rounding in single precision, count as zero.
+        """Estimate scores of the unrotated factors by regression; `factor_scores` has those of rotated ones.
 
         Parameters
         ----------
         X : ndarray, shape (n, p)
-            Rows, standardised here by the fitted means and deviations; after `fit_correlation` they are taken to be
-            standardised.
+            Rows, as `factor_scores` takes them.
 
         Returns
         -------
         ndarray, shape (n, m)
         """
+        return factor_scores(self, X).values
+
+    def standardised(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of `X` that vary, standardised by the fitted means and deviations, and which they are."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, ensure_all_finite=True, dtype=np.float64)
         varies = self.scale_ > 0
-        z = (X[:, varies] - self.mean_[varies]) / self.scale_[varies]
-        with one_thread(len(self.correlation_)):
-            values, vectors = np.linalg.eigh(self.correlation_)
-        kept = values > 1e-7 * len(values)
-        return np.asarray(z @ (vectors[:, kept] / values[kept]) @ (vectors[:, kept].T @ self.loadings_[varies]))
+        return (X[:, varies] - self.mean_[varies]) / self.scale_[varies], varies
 
     @functools.cached_property
     def eigenvalues_(self) -> np.ndarray:

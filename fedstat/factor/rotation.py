@@ -49,6 +49,11 @@ class Rotation:
     rotation: np.ndarray
     correlations: np.ndarray | None
 
+    @property
+    def structure(self) -> np.ndarray:
+        """Correlations of the variables with the rotated factors, shape (p, m): the loadings times Phi."""
+        return self.loadings if self.correlations is None else self.loadings @ self.correlations
+
 
 def rotate(loadings: np.ndarray, method: str = "varimax") -> Rotation:
     """Rotate loadings by factor_analyzer's `Rotator`, to convergence.

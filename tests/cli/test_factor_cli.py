@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,10 +21,12 @@ from fedstat.factor import (
     bootstrap_loadings,
     contribution_rule,
     factor_parallel_analysis,
+    factor_scores,
     fit_tests,
     kaiser_rule,
     minimum_average_partial,
     parallel_analysis,
+    reliability,
     target_rotation,
 )
 from fedstat.factor.diagnostics import bartlett, kmo, root_mean_square_residual
@@ -240,6 +243,39 @@ def test_bootstrap_intervals(people, tmp_path):
     assert "--factors must be a whole number from 1 to 3, the Ledermann bound of 6 columns, got 4" in refused.stderr
 
 
+def test_scores_of_the_rotated_factors(people, tmp_path):
+    path, frame = people
+    out, options = tmp_path / "scores.csv", (path, "--drop-missing", "--factors", 2, "--rotate", "oblimin")
+    printed = factor(*options, "--scores", out, "--score-method", "tenberge")
+    assert printed.exit_code == 0, printed.output
+    x = frame.dropna()
+    fit = PrincipalAxis(2).fit(x.to_numpy())
+    turned = rotate(fit.loadings_[:6], "oblimin")
+    full = replace(turned, loadings=np.insert(turned.loadings, 6, 0, axis=0))
+    direct = factor_scores(fit, x.to_numpy(), full, method="tenberge")
+    written = pd.read_csv(out, index_col="row")
+    assert list(written.index) == list(x.index)
+    np.testing.assert_allclose(written, direct.values, atol=1e-8)
+    each = ", ".join(f"PA{j} {value:.2f}" for j, value in enumerate(direct.determinacy, start=1))
+    assert f"they correlate with their factors: {each}" in printed.stdout
+    table = reliability(fit.correlation_, turned)
+    assert f"  PA1: alpha {table['alpha'][0]:.2f}, omega {table['omega'][0]:.2f}: " in printed.stdout
+    told = found(*options, "--scores", out)
+    assert told["scores"]["method"] == "regression"
+    np.testing.assert_allclose(told["structure"], full.structure, atol=1e-8)
+    np.testing.assert_allclose([row["alpha"] for row in told["reliability"]], table["alpha"], rtol=1e-8)
+
+
+def test_scores_without_row_names_have_the_numbers_of_their_rows(tmp_path):
+    x = np.random.default_rng(0).normal(size=(30, 1)) + np.random.default_rng(1).normal(size=(30, 3))
+    frame = pd.DataFrame(x, columns=list("abc"))
+    frame.iloc[2, 1] = np.nan
+    frame.to_csv(tmp_path / "answers.csv", index=False)
+    done = factor(tmp_path / "answers.csv", "--drop-missing", "--factors", 1, "--scores", tmp_path / "scores.csv")
+    assert done.exit_code == 0, done.output
+    assert pd.read_csv(tmp_path / "scores.csv")["row"].tolist() == [1, 2, *range(4, 31)]
+
+
 def test_rotation_to_a_target(tmp_path):
     path, target = tmp_path / "clean.csv", tmp_path / "target.csv"
     frame = three_factors().assign(fixed=1.0)
@@ -364,6 +400,10 @@ def test_files_that_are_not_read(tmp_path):
         (["--plot", "scree.gif"], ".pdf, .svg or .png"),
         (["--plot", "nowhere/scree.png"], "there is no folder nowhere"),
         (["--plot", "/"], "is a directory"),
+        (["--scores", "scores.txt"], "scores.txt must end in .csv"),
+        (["--scores", "nowhere/scores.csv"], "there is no folder nowhere"),
+        (["--correlation", "--scores", "scores.csv"], "only rows of a table of observations have scores"),
+        (["--score-method", "anderson"], "choose one of regression, bartlett, tenberge, not anderson"),
         (["--observations", 10], "only for --correlation"),
         (["--correlation", "--layer", "x"], "--correlation"),
         (["--correlation", "--observations", 1], "--observations"),

@@ -1,0 +1,173 @@
+"""What ``fedstat factor`` found, as text for people and as values that JSON has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from fedstat.factor import FitTests, LoadingBootstrap, PrincipalAxis, Retention
+    from fedstat.factor.diagnostics import SamplingAdequacy, Sphericity
+    from fedstat.factor.files import Table
+    from fedstat.factor.rotation import Rotation
+
+_LONG, _WIDE = 60, 20  # variables and factors that a printed table of loadings may have
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """The results of ``fedstat factor``."""
+
+    table: Table
+    kind: str
+    observations: int | None
+    varies: np.ndarray
+    fit: PrincipalAxis
+    rules: list[Retention]
+    decided_by: str
+    turn: Callable[[np.ndarray], Rotation] | None
+    method: str
+    rotation: Rotation | None
+    kmo: SamplingAdequacy | None
+    bartlett: Sphericity | None
+    likelihood: FitTests | None
+    rmsr: float
+    notes: list[str]
+
+    @property
+    def loadings(self) -> np.ndarray | Rotation:
+        """The loadings, rotated if that was asked for."""
+        return self.fit.loadings_ if self.rotation is None else self.rotation
+
+    def names(self, columns: np.ndarray) -> list[str]:
+        """Return the names of the columns at these positions."""
+        return [self.table.names[j] for j in columns]
+
+
+def as_text(title: str, found: Analysis) -> str:
+    """Return the analysis as text for people."""
+    import numpy as np
+
+    from fedstat.factor import ledermann_bound
+    from fedstat.factor.table import loading_table
+
+    fit, table, m = found.fit, found.table, found.fit.n_factors_
+    n, p = table.values.shape
+    columns = f"{p} columns ({table.names[0]} to {table.names[-1]})"
+    if found.kind == "correlation":
+        lines = [f"{title}: correlations of {columns}"]
+    elif found.kind == "weights":
+        stacked = f"{table.clients} clients x " if table.clients > 1 else ""
+        lines = [f"{title}: {stacked}{counted(n // table.clients, 'incoming weight')} of {p} units"]
+    else:
+        lines = [f"{title}: {n} rows, {columns}"]
+    if table.row_names is not None and found.kind == "table":
+        lines.append("the first column was read as row names")
+    if table.left_out:
+        lines.append(f"left out: {counted(table.left_out, 'row')} in which a value is missing")
+    if len(fit.constant_):
+        verb = "does" if len(fit.constant_) == 1 else "do"
+        lines.append(f"left out: {listed(found.names(fit.constant_))}, which {verb} not vary")
+
+    lines += ["", "How many factors?", *(f"  {rule}" for rule in found.rules)]
+    lines.append(f"  Ledermann bound: at most {ledermann_bound(len(fit.correlation_))} can be identified")
+    lines.append(f"Extracted: {counted(m, 'factor')}, decided by {found.decided_by}")
+
+    state = "converged" if fit.converged_ else "NOT CONVERGED"
+    identified = "identified (locally)" if fit.identified_ else "NOT IDENTIFIED"
+    steps = f"{counted(fit.n_iter_, 'step')} (residual {fit.residual_:.0e})"
+    lines += ["", f"Principal axes, {counted(m, 'factor')}: {state} in {steps}, {identified}"]
+    if len(fit.heywood_):
+        lines.append(f"Heywood cases, with communality 1: {listed(found.names(fit.heywood_))}")
+    if m <= _WIDE:
+        rows = None if p <= _LONG else _LONG // m
+        lines += ["", loading_table(found.loadings, table.names, communalities=fit.communalities_, per_factor=rows)]
+    else:
+        least, *quartiles, most = np.quantile(fit.communalities_, [0, 0.25, 0.5, 0.75, 1])
+        between = ", ".join(f"{q:.2f}" for q in quartiles)
+        lines.append(f"Communalities from {least:.2f} to {most:.2f}, quartiles {between}")
+        lines.append(f"{m} columns of loadings are too wide to print; --json has them")
+
+    if found.kind != "weights" and (m == 1 or found.rotation is not None):
+        lines += ["", *_scales(found)]
+    lines += ["", *(str(measure) for measure in (found.kmo, found.bartlett, found.likelihood) if measure is not None)]
+    return "\n".join([*lines, f"Root mean square of the residual correlations {found.rmsr:.3f}"])
+
+
+def _scales(found: Analysis) -> list[str]:
+    """Return a line for each scale: its items, and how reliable their sum is."""
+    names = found.names(found.varies)
+    lines = ["Items by the factor on which they load most (- reversed), and the reliability of their sum:"]
+    for row in _reliability(found).to_dict("records")[:-1]:  # all items together are no scale
+        keyed = [f"-{names[j]}" if j in row["reversed"] else names[j] for j in row["items"]]
+        values = f"alpha {row['alpha']:.2f}, omega {row['omega']:.2f}" if len(keyed) > 1 else "a single item"
+        lines.append(f"  {row['scale']}: {values}: {listed(keyed)}")
+    return lines
+
+
+def _reliability(found: Analysis) -> pd.DataFrame:
+    from fedstat.factor import reliability
+
+    turned, varies = found.rotation, found.varies
+    of = found.fit.loadings_[varies] if turned is None else replace(turned, loadings=turned.loadings[varies])
+    return reliability(found.fit.correlation_, of)
+
+
+def as_values(found: Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]:
+    """Return the analysis in values that JSON has; None for numbers that are undefined."""
+    from pydantic_core import to_json
+
+    from fedstat.factor import ledermann_bound
+    from fedstat.factor.diagnostics import explained_variance
+
+    fit, table = found.fit, found.table
+    written = to_json(
+        {
+            "kind": found.kind,
+            "rows": found.observations if found.kind == "correlation" else len(table.values),
+            "rows_left_out": table.left_out,
+            "columns": table.names,
+            "constant": found.names(fit.constant_),
+            "rules": [asdict(rule) for rule in found.rules],
+            "ledermann_bound": ledermann_bound(len(fit.correlation_)),
+            "n_factors": fit.n_factors_,
+            "decided_by": found.decided_by,
+            "converged": fit.converged_,
+            "identified": fit.identified_,
+            "steps": fit.n_iter_,
+            "residual": fit.residual_,
+            "criterion": fit.criterion_,
+            "heywood": found.names(fit.heywood_),
+            "eigenvalues": fit.eigenvalues_,
+            "reduced_eigenvalues": fit.reduced_eigenvalues_,
+            "communalities": fit.communalities_,
+            "uniquenesses": fit.uniquenesses_,
+            "loadings": fit.loadings_,
+            "rotation": None if found.rotation is None else {"method": found.method, **asdict(found.rotation)},
+            "structure": None if found.rotation is None else found.rotation.structure,
+            "reliability": None if found.kind == "weights" else _reliability(found).to_dict("records"),
+            "explained_variance": explained_variance(found.loadings).T.to_dict("list"),
+            "kmo": None if found.kmo is None else asdict(found.kmo),
+            "bartlett": None if found.bartlett is None else asdict(found.bartlett),
+            "likelihood": None if found.likelihood is None else asdict(found.likelihood),
+            "root_mean_square_residual": found.rmsr,
+            "bootstrap": None if drawn is None else asdict(drawn) | {"columns": found.names(found.varies)},
+        },
+        inf_nan_mode="null",
+        fallback=lambda array: array.tolist(),
+    )
+    return dict(json.loads(written))
+
+
+def counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """List names, of a long list the first ten."""
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
