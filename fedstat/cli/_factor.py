@@ -16,6 +16,7 @@ from fedstat.cli._factor_told import Analysis, as_text, as_values, counted, list
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
     from fedstat.factor import FitTests, LoadingBootstrap, Retention
     from fedstat.factor.diagnostics import SamplingAdequacy, Sphericity
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fedstat.factor.rotation import Rotation
 
 _RULES_UP_TO = 512  # columns beyond which parallel analysis takes many seconds
+_NUMBERS_UP_TO = 60  # columns beyond which likelihoods of several numbers of factors take seconds
 _KAPPA = 0.85  # FedFac's contribution
 _TO_TARGET = ("target_ort", "target_obl")
 
@@ -284,11 +286,11 @@ def _turn(rotate: str, target: np.ndarray | None) -> Callable[[np.ndarray], Rota
 
 def _measures(
     table: Table, kind: str, r: np.ndarray, varies: np.ndarray, observations: int | None, m: int, notes: list[str]
-) -> tuple[SamplingAdequacy | None, Sphericity | None, FitTests | None]:
+) -> tuple[SamplingAdequacy | None, Sphericity | None, FitTests | None, pd.DataFrame | None]:
     """Measure what the kind of table allows, and note what it does not."""
     import numpy as np
 
-    from fedstat.factor import bartlett, fit_tests, kmo
+    from fedstat.factor import bartlett, compare_numbers, fit_tests, kmo
 
     n, p = len(table.values), len(r)
     few = observations is not None and observations <= p
@@ -297,11 +299,11 @@ def _measures(
             "no parallel analysis, Kaiser-Meyer-Olkin measure or Bartlett's test: the incoming weights of a unit are "
             "no independent observations."
         )
-        return None, None, None
+        return None, None, None, None
     if kind == "table" and few:
         notes.append(f"no Kaiser-Meyer-Olkin measure or Bartlett's test: {n} rows are too few for {p} columns.")
-        return None, None, None
-    adequacy = sphericity = likelihood = None
+        return None, None, None, None
+    adequacy = sphericity = likelihood = numbers = None
     try:
         adequacy = kmo(r)
     except ValueError:  # R is singular
@@ -318,7 +320,9 @@ def _measures(
         sphericity = bartlett(r, observations)
         if (p - m) ** 2 > p + m and p <= _RULES_UP_TO:
             likelihood = fit_tests(r, observations, m)
-    return adequacy, sphericity, likelihood
+        if (p - 1) ** 2 > p + 1 and p <= _NUMBERS_UP_TO:
+            numbers = compare_numbers(r, observations)
+    return adequacy, sphericity, likelihood, numbers
 
 
 def _rules(r: np.ndarray, observations: int | None, kappa: float, decide: bool, notes: list[str]) -> list[Retention]:

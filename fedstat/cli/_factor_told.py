@@ -36,6 +36,7 @@ class Analysis:
     kmo: SamplingAdequacy | None
     bartlett: Sphericity | None
     likelihood: FitTests | None
+    numbers: pd.DataFrame | None
     rmsr: float
     notes: list[str]
 
@@ -77,6 +78,8 @@ def as_text(title: str, found: Analysis) -> str:
     lines += ["", "How many factors?", *(f"  {rule}" for rule in found.rules)]
     lines.append(f"  Ledermann bound: at most {ledermann_bound(len(fit.correlation_))} can be identified")
     lines.append(f"Extracted: {counted(m, 'factor')}, decided by {found.decided_by}")
+    if found.numbers is not None:
+        lines += ["", _numbers(found.numbers)]
 
     state = "converged" if fit.converged_ else "NOT CONVERGED"
     identified = "identified (locally)" if fit.identified_ else "NOT IDENTIFIED"
@@ -97,6 +100,19 @@ def as_text(title: str, found: Analysis) -> str:
         lines += ["", *_scales(found)]
     lines += ["", *(str(measure) for measure in (found.kmo, found.bartlett, found.likelihood) if measure is not None)]
     return "\n".join([*lines, f"Root mean square of the residual correlations {found.rmsr:.3f}"])
+
+
+def _numbers(table: pd.DataFrame) -> str:
+    """Print the table over the number of factors."""
+    import pandas as pd
+
+    from fedstat.inference import p_value
+
+    digits = {"chi2": 1, "RMSEA": 3, "SRMR": 3, "BIC": 1, "eigenvalue": 3, "by chance": 3, "MAP": 4}
+    shown = {name: table[name].map(f"{{:.{places}f}}".format) for name, places in digits.items()}
+    shown |= {"factors": table["factors"], "df": table["df"], "p": table["p"].map(p_value)}
+    order = ["factors", "chi2", "df", "p", *list(digits)[1:]]
+    return pd.DataFrame(shown)[order].rename(columns={"chi2": "chi square"}).to_string(index=False)
 
 
 def _scales(found: Analysis) -> list[str]:
@@ -134,6 +150,7 @@ def as_values(found: Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]
             "columns": table.names,
             "constant": found.names(fit.constant_),
             "rules": [asdict(rule) for rule in found.rules],
+            "numbers": None if found.numbers is None else found.numbers.to_dict("records"),
             "ledermann_bound": ledermann_bound(len(fit.correlation_)),
             "n_factors": fit.n_factors_,
             "decided_by": found.decided_by,

@@ -11,6 +11,7 @@ from .diagnostics import (
 )
 from .likelihood import FitTests, fit_tests
 from .moments import Moments
+from .numbers import compare_numbers
 from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
 from .recovery import auc, chance_corrected
@@ -52,6 +53,7 @@ __all__ = [
     "bartlett",
     "bootstrap_loadings",
     "chance_corrected",
+    "compare_numbers",
     "congruence",
     "contribution_rule",
     "explained_variance",

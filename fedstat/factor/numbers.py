@@ -1,0 +1,91 @@
+"""One table over the number of factors: tests of fit, eigenvalues beside those of chance, partial correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from fedstat._checks import whole
+from fedstat.factor.correlation import check_correlation
+from fedstat.factor.likelihood import FitTests, fit_tests
+from fedstat.factor.retention import Retention, minimum_average_partial, parallel_analysis
+
+
+def compare_numbers(R: np.ndarray, rows: int, most: int | None = None) -> pd.DataFrame:
+    """Set out what speaks for each number of factors, and how near each rule came to another one.
+
+    Parameters
+    ----------
+    R : ndarray, shape (p, p)
+        Sample correlations.
+    rows : int
+        Number of independent rows behind them, more than p.
+    most : int, optional
+        Largest number of factors; by default two more than any of the rules asks for. At most as many as leave degrees
+        of freedom to the likelihood.
+
+    Returns
+    -------
+    DataFrame
+        A row for each number of factors m, from 1:
+
+        * ``chi2``, ``df``, ``p``, ``RMSEA`` and its 90% limits ``RMSEA low`` and ``RMSEA high``: see `fit_tests`;
+        * ``SRMR``: root mean square of the residual correlations on and below the diagonal (Bentler 1995), of the
+          likelihood's solution; ``BIC``: ``chi2 - df log(rows)``, smaller is better;
+        * ``eigenvalue``, the m-th of R, and ``by chance``, what `parallel_analysis` sets against it: factors are kept
+          while the first is larger;
+        * ``MAP``: the mean squared partial correlation left after m components; the least decides.
+
+    Raises
+    ------
+    ValueError
+        Those of `fit_tests`; if `most` is below 1, or no number of factors leaves degrees of freedom.
+
+    Examples
+    --------
+    Two factors of four variables each: one is too few, and a third has nothing to explain.
+
+    >>> import numpy as np
+    >>> from fedstat.factor import compare_numbers
+    >>> loadings = np.kron(np.eye(2), [[0.8], [0.7], [0.7], [0.6]])
+    >>> r = loadings @ loadings.T
+    >>> np.fill_diagonal(r, 1.0)
+    >>> table = compare_numbers(r, rows=300)
+    >>> print(table[["factors", "RMSEA", "SRMR", "eigenvalue", "by chance"]].head(3).round(2).to_string(index=False))
+     factors  RMSEA  SRMR  eigenvalue  by chance
+           1   0.23   0.2        2.47       1.34
+           2   0.00   0.0        2.47       1.22
+           3   0.00   0.0        0.61       1.13
+    """
+    r = check_correlation(R)
+    chance, partial = parallel_analysis(np.linalg.eigvalsh(r), rows), minimum_average_partial(r)
+    largest = max(chance.n_factors, partial.n_factors) + 2 if most is None else whole("most", most, 1)
+    fits = [fit_tests(r, rows, m) for m in range(1, largest + 1) if (len(r) - m) ** 2 > len(r) + m]
+    if not fits:
+        raise ValueError(f"R has {len(r)} variables: not even one factor leaves degrees of freedom.")
+    return pd.DataFrame(_rows(r, rows, fits, chance, partial))
+
+
+def _rows(
+    r: np.ndarray, n: int, fits: list[FitTests], chance: Retention, partial: Retention
+) -> Iterator[dict[str, float]]:
+    below = np.tril_indices(len(r))
+    for fit in fits:
+        m = fit.n_factors
+        residual = r - fit.loadings @ fit.loadings.T - np.diag(fit.uniquenesses)
+        yield {
+            "factors": m,
+            "chi2": fit.statistic,
+            "df": fit.degrees_of_freedom,
+            "p": fit.p,
+            "RMSEA": fit.rmsea,
+            "RMSEA low": fit.rmsea_low,
+            "RMSEA high": fit.rmsea_high,
+            "SRMR": np.sqrt(np.mean(residual[below] ** 2)),
+            "BIC": fit.statistic - fit.degrees_of_freedom * np.log(n),
+            "eigenvalue": chance.observed[m - chance.first],
+            "by chance": chance.reference[m - chance.first],
+            "MAP": partial.observed[m - partial.first],
+        }

@@ -1,0 +1,46 @@
+"""The table over the number of factors, beside the fits and rules that it sets out and a published example."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import linalg
+
+from fedstat.factor import compare_numbers, fit_tests, minimum_average_partial, parallel_analysis
+from tests.support.matrices import HARMAN8, HARMAN8_ROWS
+
+
+def test_each_row_is_what_the_fit_and_the_rules_say():
+    table = compare_numbers(HARMAN8, HARMAN8_ROWS, most=3)
+    chance = parallel_analysis(np.linalg.eigvalsh(HARMAN8), HARMAN8_ROWS)
+    partial = minimum_average_partial(HARMAN8)
+    assert table["factors"].tolist() == [1, 2, 3]
+    np.testing.assert_allclose(table["eigenvalue"], linalg.eigvalsh(HARMAN8)[::-1][:3])
+    np.testing.assert_allclose(table["by chance"], chance.reference[:3])
+    np.testing.assert_allclose(table["MAP"], partial.observed[1:4])
+    for row in table.itertuples():
+        fit = fit_tests(HARMAN8, HARMAN8_ROWS, row.factors)
+        assert (row.chi2, row.df, row.RMSEA) == (fit.statistic, fit.degrees_of_freedom, fit.rmsea)
+        assert pytest.approx(fit.statistic - fit.degrees_of_freedom * np.log(HARMAN8_ROWS)) == row.BIC
+        fitted = fit.loadings @ fit.loadings.T
+        pairs = [(HARMAN8[i][j] - fitted[i, j]) ** 2 for i in range(8) for j in range(i)]
+        own = [(1 - fitted[i, i] - fit.uniquenesses[i]) ** 2 for i in range(8)]
+        assert pytest.approx(np.sqrt((sum(pairs) + sum(own)) / 36)) == row.SRMR
+
+
+def test_nothing_is_said_where_nothing_can_be_tested():
+    with pytest.raises(ValueError, match="R has 3 variables: not even one factor leaves degrees of freedom"):
+        compare_numbers(np.full((3, 3), 0.5) + 0.5 * np.eye(3), 100)
+    assert len(compare_numbers(HARMAN8, HARMAN8_ROWS, most=8)) == 4  # five factors leave none
+
+
+def test_bfi_has_the_chi_square_of_factanal():
+    """R's factanal says 1490.59 on 185 degrees of freedom for five factors of the 2,436 complete rows."""
+    file = Path(os.environ.get("FEDSTAT_DATA", "nowhere")) / "psych" / "bfi.csv"
+    if not file.exists():
+        pytest.skip(f"FEDSTAT_DATA holds no psych/{file.name}")
+    answers = pd.read_csv(file).iloc[:, 1:26].dropna()
+    found = compare_numbers(answers.corr().to_numpy(), len(answers)).set_index("factors").loc[5]
+    assert (round(found.chi2, 2), found.df) == (1490.59, 185)
