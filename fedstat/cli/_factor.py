@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -21,11 +21,23 @@ if TYPE_CHECKING:
     from fedstat.factor import FitTests, LoadingBootstrap, Retention
     from fedstat.factor.diagnostics import SamplingAdequacy, Sphericity
     from fedstat.factor.files import Table
+    from fedstat.factor.gaps import Missing
     from fedstat.factor.rotation import Rotation
 
 _RULES_UP_TO = 512  # columns beyond which parallel analysis takes many seconds
 _NUMBERS_UP_TO = 60  # columns beyond which likelihoods of several numbers of factors take seconds
 _KAPPA = 0.85  # FedFac's contribution
+#: What becomes of rows with gaps, and what is assumed of them.
+_GAPS: dict[str, Literal["refuse", "drop", "keep"]] = {
+    "refuse": "refuse", "listwise": "drop", "pairwise": "keep", "likelihood": "keep",
+}  # fmt: skip
+_KEPT: dict[str, Missing] = {"pairwise": "pairwise", "likelihood": "likelihood"}
+_ASSUMED = {
+    "listwise": "rows with gaps are left out, as if values were missing by chance alone.",
+    "pairwise": "each correlation is that of the rows with both values, as if values were missing by chance alone.",
+    "likelihood": "correlations by full-information maximum likelihood: what is missing may depend on the "
+    "answers, which are taken as normal. Parallel analysis counts all rows.",
+}
 _TO_TARGET = ("target_ort", "target_obl")
 
 
@@ -99,13 +111,15 @@ def factor(
     without: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Leave out a column; may be given repeatedly.")
     ] = None,
-    drop_missing: Annotated[
-        bool,
+    missing: Annotated[
+        str,
         typer.Option(
-            "--drop-missing",
-            help="Leave out rows in which a value is missing: an empty cell, ., NA, N/A, #N/A, NaN, null or none.",
+            metavar="METHOD",
+            help="Where a cell is empty or holds ., NA, N/A, #N/A, NaN, null or none: refuse; listwise: leave the row "
+            "out; pairwise: each correlation from the rows that have both values; likelihood: full-information maximum "
+            "likelihood of a normal law.",
         ),
-    ] = False,
+    ] = "refuse",
     layer: Annotated[
         str | None, typer.Option(metavar="NAME", help="Layer or tensor of a .safetensors file; its units are analysed.")
     ] = None,
@@ -176,8 +190,10 @@ def factor(
         raise typer.BadParameter(f"{plot} must end in .pdf, .svg or .png.", param_hint="--plot")
     if plot is not None and not plot.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {plot.parent}.", param_hint="--plot")
-    if correlation and (layer is not None or clients or drop_missing):
-        raise typer.BadParameter("--layer, --clients and --drop-missing do not go with --correlation.")
+    if missing not in _GAPS:
+        raise typer.BadParameter(f"choose one of {', '.join(_GAPS)}, not {missing}.", param_hint="--missing")
+    if correlation and (layer is not None or clients or missing != "refuse"):
+        raise typer.BadParameter("--layer, --clients and --missing do not go with --correlation.")
     if observations is not None and not correlation:
         raise typer.BadParameter("only for --correlation; rows of a table are counted.", param_hint="--observations")
 
@@ -188,10 +204,11 @@ def factor(
         if correlation:
             table = read_correlation(file, without=without or ())
         else:
-            table = read_table(file, layer=layer, clients=clients, without=without or (), drop_missing=drop_missing)
+            gaps = _GAPS[missing]
+            table = read_table(file, layer=layer, clients=clients, without=without or (), missing=gaps)
             observations = None if table.weights else len(table.values)
         aim = None if target is None else _read_target(target, table.names)
-        analysis = _analyse(table, correlation, observations, wanted, contribution, rotate, aim, status.update)
+        analysis = _analyse(table, missing, correlation, observations, wanted, contribution, rotate, aim, status.update)
         if plot is not None:
             _plot_scree(analysis, plot)
         scored = None if scores is None else _write_scores(analysis, score_method, scores)
@@ -217,6 +234,7 @@ def factor(
 
 def _analyse(
     table: Table,
+    missing: str,
     correlation: bool,
     observations: int | None,
     factors: int | None,
@@ -227,9 +245,10 @@ def _analyse(
 ) -> Analysis:
     import numpy as np
 
-    from fedstat.factor import Moments, PrincipalAxis, root_mean_square_residual
+    from fedstat.factor import Moments, PrincipalAxis, moments_with_gaps, root_mean_square_residual
 
-    notes = []
+    gaps = _KEPT[missing] if missing in _KEPT and np.isnan(table.values).any() else None
+    notes = [_ASSUMED[missing]] if gaps or table.left_out else []
     kind = "correlation" if correlation else "weights" if table.weights else "table"
     n, p = table.values.shape
     square = table.values[:, :n]
@@ -240,7 +259,10 @@ def _analyse(
         and np.allclose(np.diag(square), 1, 0, 1e-6)
     ):
         notes.append("the table is symmetric with ones on its diagonal; add --correlation if it holds correlations.")
-    moments = None if correlation else Moments.of(table.values)
+    if correlation:
+        moments = None
+    else:
+        moments = Moments.of(table.values) if gaps is None else moments_with_gaps(table.values, gaps)
     varies = np.arange(p) if moments is None else np.flatnonzero(moments.varies())
     if len(varies) < 2:
         raise ValueError(f"columns that vary: {len(varies)} of {p}; correlations need at least two.")
@@ -267,11 +289,10 @@ def _analyse(
     turn = _turn(rotate, None if target is None else target[varies])
     rotation = None if turn is None else _with_constant(turn(fit.loadings_[varies]), varies, p)
     status("measures")
-    measures = _measures(table, kind, fit.correlation_, varies, observations, m, notes)
+    measures = _measures(table, kind, fit.correlation_, varies, None if gaps else observations, m, notes)
     residual = root_mean_square_residual(fit.correlation_, fit.loadings_[varies])
-    return Analysis(
-        table, kind, observations, varies, fit, rules, decided_by, turn, rotate, rotation, *measures, residual, notes
-    )
+    solved = (fit, rules, decided_by, turn, rotate, rotation)
+    return Analysis(table, gaps, kind, observations, varies, *solved, *measures, residual, notes)
 
 
 def _turn(rotate: str, target: np.ndarray | None) -> Callable[[np.ndarray], Rotation] | None:
@@ -312,8 +333,10 @@ def _measures(
             f"no Kaiser-Meyer-Olkin measure or Bartlett's test: column {name} is a combination of others; leave it "
             "out (--without)."
         )
-    if observations is None:
+    if observations is None and kind == "correlation":
         notes.append("no parallel analysis or Bartlett's test: they need --observations, the rows behind R.")
+    elif observations is None:
+        notes.append("no Bartlett's test or tests of fit: they are for tables without gaps.")
     elif few:
         notes.append(f"no Bartlett's test: {observations} observations are too few for {p} columns.")
     elif adequacy is not None:
@@ -406,25 +429,27 @@ def _bootstrap(found: Analysis, draws: int) -> LoadingBootstrap:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the analysis of all rows has said it
         try:
-            return bootstrap_loadings(x, m, found.turn, draws=draws)
+            return bootstrap_loadings(x, m, found.turn, missing=found.gaps, draws=draws)
         except ValueError as error:
             raise ValueError(str(error).replace("n_factors", "--factors")) from None
 
 
 def _write_scores(found: Analysis, method: str, path: Path) -> dict[str, Any]:
-    """Write the rows' scores, and return the determinacy of each factor."""
+    """Write the rows' scores, none for rows with gaps, and return the determinacy of each factor."""
+    import numpy as np
     import pandas as pd
 
     from fedstat._files import atomic_file
     from fedstat.factor import factor_scores
 
     table = found.table
-    scored = factor_scores(found.fit, table.values, found.rotation, method=method)  # type: ignore[arg-type]
+    complete = ~np.isnan(table.values).any(axis=1)
+    scored = factor_scores(found.fit, table.values[complete], found.rotation, method=method)  # type: ignore[arg-type]
     names = [f"PA{j + 1}" for j in range(scored.values.shape[1])]
     numbers = range(1, len(table.values) + 1) if table.numbers is None else table.numbers
     index = pd.Index(numbers if table.row_names is None else table.row_names, name="row")
     with atomic_file(path) as temporary:
-        pd.DataFrame(scored.values, index=index, columns=names).to_csv(temporary)
+        pd.DataFrame(scored.values, index[complete], names).reindex(index).to_csv(temporary)
     return {"determinacy": dict(zip(names, scored.determinacy.tolist(), strict=True))}
 
 

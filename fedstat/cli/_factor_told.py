@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedstat.factor import FitTests, LoadingBootstrap, PrincipalAxis, Retention
     from fedstat.factor.diagnostics import SamplingAdequacy, Sphericity
     from fedstat.factor.files import Table
+    from fedstat.factor.gaps import Missing
     from fedstat.factor.rotation import Rotation
 
 _LONG, _WIDE = 60, 20  # variables and factors that a printed table of loadings may have
@@ -24,6 +25,7 @@ class Analysis:
     """The results of ``fedstat factor``."""
 
     table: Table
+    gaps: Missing | None
     kind: str
     observations: int | None
     varies: np.ndarray
@@ -69,6 +71,9 @@ def as_text(title: str, found: Analysis) -> str:
         lines = [f"{title}: {n} rows, {columns}"]
     if table.row_names is not None and found.kind == "table":
         lines.append("the first column was read as row names")
+    if found.gaps:
+        rows = np.isnan(table.values).any(axis=1).sum()
+        lines.append(f"{counted(int(rows), 'row')} with gaps: correlations by {found.gaps}")
     if table.left_out:
         lines.append(f"left out: {counted(table.left_out, 'row')} in which a value is missing")
     if len(fit.constant_):
@@ -147,6 +152,7 @@ def as_values(found: Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]
             "kind": found.kind,
             "rows": found.observations if found.kind == "correlation" else len(table.values),
             "rows_left_out": table.left_out,
+            "gaps": found.gaps,
             "columns": table.names,
             "constant": found.names(fit.constant_),
             "rules": [asdict(rule) for rule in found.rules],

@@ -9,6 +9,7 @@ from .diagnostics import (
     kmo,
     root_mean_square_residual,
 )
+from .gaps import moments_with_gaps
 from .likelihood import FitTests, fit_tests
 from .moments import Moments
 from .numbers import compare_numbers
@@ -68,6 +69,7 @@ __all__ = [
     "loading_table",
     "match_factors",
     "minimum_average_partial",
+    "moments_with_gaps",
     "parallel_analysis",
     "principal_components_loadings",
     "reliability",

@@ -15,6 +15,7 @@ from fedstat._checks import number, whole
 from fedstat._progress import progress_bar
 from fedstat._random import stream
 from fedstat.factor.diagnostics import factor_names
+from fedstat.factor.gaps import Missing, moments_with_gaps
 from fedstat.factor.moments import Moments
 from fedstat.factor.principal_axis import PrincipalAxis
 from fedstat.factor.retention import ledermann_bound
@@ -163,6 +164,7 @@ def bootstrap_loadings(
     n_factors: int,
     rotation: str | Callable[[np.ndarray], Rotation] | None = None,
     *,
+    missing: Missing | None = None,
     draws: int = 1000,
     level: float = 0.95,
     seed: int = 0,
@@ -190,6 +192,8 @@ def bootstrap_loadings(
         m, at most the `ledermann_bound`. It is held fixed: that it was chosen is not in the intervals.
     rotation : str or callable, optional
         A method of `rotate`, or a function of unrotated loadings that returns a `Rotation`.
+    missing : {"pairwise", "likelihood"}, optional
+        How gaps of `x` (NaN) are dealt with, see `moments_with_gaps`; without it `x` must have none.
     draws : int
         At least 50.
     level : float
@@ -218,7 +222,7 @@ def bootstrap_loadings(
     V4  0.69 (0.57 to 0.78)  0.47 (0.32 to 0.61)
     Congruence of the draws' factors with these, mean: PA1 1.00
     """
-    moments = Moments.of(x)
+    moments = Moments.of(x) if missing is None else moments_with_gaps(x, missing)
     x = np.asarray(x, dtype=np.float64)
     n, p = x.shape
     if n <= p:
@@ -241,12 +245,12 @@ def bootstrap_loadings(
     rng = stream(seed, "bootstrap of loadings")
     found: list[_Draw] = []
     begun = monotonic()
-    found += _draw(z, int(n_factors), rng, turn)
+    found += _draw(z, int(n_factors), rng, turn, missing)
     long = (monotonic() - begun) * draws > _LONG
     with progress_bar("bootstrap", int(draws), None if long else False) as advance:
         advance()
         for _ in range(draws - 1):
-            found += _draw(z, int(n_factors), rng, turn)
+            found += _draw(z, int(n_factors), rng, turn, missing)
             advance()
     lost = int(draws) - len(found)
     if lost > _LOST * draws:
@@ -280,16 +284,28 @@ class _Draw:
     converged: bool
 
 
-def _draw(z: np.ndarray, m: int, rng: np.random.Generator, turn: Callable[[np.ndarray], Rotation]) -> list[_Draw]:
-    """Draw rows of standardised data and analyse them; nothing if a column is constant among them."""
+def _draw(
+    z: np.ndarray,
+    m: int,
+    rng: np.random.Generator,
+    turn: Callable[[np.ndarray], Rotation],
+    missing: Missing | None,
+) -> list[_Draw]:
+    """Draw rows of standardised data and analyse them; nothing if they have no correlations."""
     n = len(z)
     counts = rng.multinomial(n, np.full(n, 1 / n))
-    mean = counts @ z / n
-    scatter = (z * counts[:, None]).T @ z - n * np.outer(mean, mean)
-    variance = np.diag(scatter)
-    if variance.min() <= 1e-10 * n:
-        return []
-    r = np.clip(scatter / np.sqrt(np.outer(variance, variance)), -1, 1)
+    if missing is None:
+        mean = counts @ z / n
+        scatter = (z * counts[:, None]).T @ z - n * np.outer(mean, mean)
+        variance = np.diag(scatter)
+        if variance.min() <= 1e-10 * n:
+            return []
+        r = np.clip(scatter / np.sqrt(np.outer(variance, variance)), -1, 1)
+    else:
+        try:
+            r = moments_with_gaps(z, missing, weights=counts).correlation()
+        except ValueError:
+            return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # counted instead
         fit = PrincipalAxis(m).fit_correlation(r)

@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Table:
     Attributes
     ----------
     values : ndarray, shape (n, p)
-        Finite numbers; float32 if the file holds float32 or less, else float64.
+        Finite numbers, and NaN for gaps that were kept; float32 if the file holds float32 or less, else float64.
     names : tuple of str, length p
         Names of the columns; V1, V2, ... if the file has none, unit0, unit1, ... for weights.
     row_names : tuple of str, length n, or None
@@ -66,7 +67,7 @@ def read_table(
     layer: str | None = None,
     clients: bool = False,
     without: Sequence[str] = (),
-    drop_missing: bool = False,
+    missing: Literal["refuse", "drop", "keep"] = "refuse",
 ) -> Table:
     """Read the table or the weights in a .csv, .tsv, .txt, .npy or .safetensors file.
 
@@ -86,8 +87,8 @@ def read_table(
         Whether the first axis of the weights is the client.
     without : sequence of str
         Columns to leave out, which may hold anything.
-    drop_missing : bool
-        Leave out rows in which a value is missing, instead of refusing them.
+    missing : {"refuse", "drop", "keep"}
+        What becomes of rows in which a value is missing; kept gaps are NaN.
 
     Raises
     ------
@@ -100,12 +101,16 @@ def read_table(
     table, lines = _read(path, layer, clients, without)
     kept = _kept(path, table.names, without)
     table = replace(table, values=table.values[:, kept], names=tuple(table.names[j] for j in kept))
-    if drop_missing:
+    if missing == "drop":
         complete = ~np.isnan(table.values).any(axis=1)
         kept_rows = np.flatnonzero(complete)
         table, lines = _take_rows(table, lines, kept_rows)
         table = replace(table, left_out=int((~complete).sum()), numbers=kept_rows + 1)
-    _refuse_gaps(path, table, lines, "add --drop-missing to leave such rows out, --without to leave out a column")
+    if missing == "keep" and not table.weights:
+        infinite = np.where(np.isinf(table.values), table.values, 0)
+        _refuse_gaps(path, replace(table, values=infinite), lines, "")
+    else:
+        _refuse_gaps(path, table, lines, "--missing says what becomes of such rows, --without leaves out a column")
     if len(table.values) < 2:
         out = f" after {table.left_out} with missing values were left out" if table.left_out else ""
         raise ValueError(

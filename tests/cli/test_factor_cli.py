@@ -25,6 +25,7 @@ from fedstat.factor import (
     fit_tests,
     kaiser_rule,
     minimum_average_partial,
+    moments_with_gaps,
     parallel_analysis,
     reliability,
     target_rotation,
@@ -117,18 +118,18 @@ def test_a_table(people):
     assert refused.stderr.startswith("error: ")
     assert refused.stdout == ""
 
-    done = found(path, "--drop-missing", "--factors", 2)
+    done = found(path, "--missing", "listwise", "--factors", 2)
     complete = frame.dropna()
     fit = PrincipalAxis(2).fit(complete.to_numpy())
     np.testing.assert_allclose(done["loadings"], fit.loadings_, atol=1e-12)
     assert (done["kind"], done["rows"], done["rows_left_out"], done["constant"]) == ("table", 198, 2, ["fixed"])
     assert done["bartlett"]["statistic"] == pytest.approx(bartlett(fit.correlation_, 198).statistic, rel=1e-12)
-    printed = factor(path, "--drop-missing", "--factors", 2).stdout
+    printed = factor(path, "--missing", "listwise", "--factors", 2).stdout
     assert "198 rows, 7 columns (a to fixed)" in printed
     assert "left out: 2 rows in" in printed
     assert "left out: fixed, which does not vary" in printed
     assert "first column was read as row names" in printed
-    smaller = found(path, "--drop-missing", "--factors", 1, "--without", "fixed", "--without", "f")
+    smaller = found(path, "--missing", "listwise", "--factors", 1, "--without", "fixed", "--without", "f")
     assert smaller["columns"] == list("abcde")
 
 
@@ -229,7 +230,7 @@ def test_parallel_analysis_decides_for_a_table_and_the_contribution_rule_for_uni
 
 def test_bootstrap_intervals(people, tmp_path):
     path, frame = people
-    options = (path, "--drop-missing", "--factors", 2, "--rotate", "varimax", "--bootstrap", 50)
+    options = (path, "--missing", "listwise", "--factors", 2, "--rotate", "varimax", "--bootstrap", 50)
     done, x = found(*options), frame.dropna().drop(columns="fixed")
     direct = bootstrap_loadings(x.to_numpy(), 2, "varimax", draws=50)
     np.testing.assert_allclose(done["bootstrap"]["loadings"]["low"], direct.loadings.low, atol=1e-9)
@@ -237,15 +238,15 @@ def test_bootstrap_intervals(people, tmp_path):
     assert done["bootstrap"]["columns"] == list("abcdef")
     printed = factor(*options)
     assert direct.text(list("abcdef")) in printed.stdout
-    assert found(path, "--drop-missing", "--factors", 2)["bootstrap"] is None
-    refused = factor(path, "--drop-missing", "--factors", 4, "--bootstrap", 50)
+    assert found(path, "--missing", "listwise", "--factors", 2)["bootstrap"] is None
+    refused = factor(path, "--missing", "listwise", "--factors", 4, "--bootstrap", 50)
     assert refused.exit_code == 1
     assert "--factors must be a whole number from 1 to 3, the Ledermann bound of 6 columns, got 4" in refused.stderr
 
 
 def test_scores_of_the_rotated_factors(people, tmp_path):
     path, frame = people
-    out, options = tmp_path / "scores.csv", (path, "--drop-missing", "--factors", 2, "--rotate", "oblimin")
+    out, options = tmp_path / "scores.csv", (path, "--missing", "listwise", "--factors", 2, "--rotate", "oblimin")
     printed = factor(*options, "--scores", out, "--score-method", "tenberge")
     assert printed.exit_code == 0, printed.output
     x = frame.dropna()
@@ -272,9 +273,27 @@ def test_scores_without_row_names_have_the_numbers_of_their_rows(tmp_path):
     frame = pd.DataFrame(x, columns=list("abc"))
     frame.iloc[2, 1] = np.nan
     frame.to_csv(tmp_path / "answers.csv", index=False)
-    done = factor(tmp_path / "answers.csv", "--drop-missing", "--factors", 1, "--scores", tmp_path / "scores.csv")
+    done = factor(
+        tmp_path / "answers.csv", "--missing", "listwise", "--factors", 1, "--scores", tmp_path / "scores.csv"
+    )
     assert done.exit_code == 0, done.output
     assert pd.read_csv(tmp_path / "scores.csv")["row"].tolist() == [1, 2, *range(4, 31)]
+
+
+@pytest.mark.parametrize("how", ["pairwise", "likelihood"])
+def test_gaps_are_kept(people, tmp_path, how):
+    path, frame = people
+    out = tmp_path / "scores.csv"
+    done = found(path, "--missing", how, "--factors", 2, "--without", "fixed", "--scores", out)
+    x = frame.drop(columns="fixed").to_numpy()
+    direct = PrincipalAxis(2).fit_moments(moments_with_gaps(x, how))
+    np.testing.assert_allclose(done["loadings"], direct.loadings_, atol=1e-8)
+    assert (done["rows"], done["rows_left_out"], done["gaps"]) == (200, 0, how)
+    assert done["bartlett"] is done["likelihood"] is done["numbers"] is None
+    assert any("missing" in note for note in done["notes"])
+    scores = pd.read_csv(out, index_col="row")
+    assert list(scores.index[scores.isna().any(axis=1)]) == ["person 3", "person 90"]
+    assert f"2 rows with gaps: correlations by {how}" in factor(path, "--missing", how, "--factors", 2).stdout
 
 
 def test_rotation_to_a_target(tmp_path):
@@ -362,7 +381,7 @@ def test_the_scree_plot(harman, tmp_path, suffix, start):
             ["--correlation"],
             "t.csv: R must be positive .* eigenvalue -0.8.*Use",
         ),
-        ("a,b\n1,2\n3,\n", [], "line 3, column 'b': no value.*--drop-missing"),
+        ("a,b\n1,2\n3,\n", [], "line 3, column 'b': no value.*--missing"),
         ("a,b\n1,2\n", [], r"1 row\(s\) of numbers; correlations need at least two"),
         ("a,b\n1,2\n3,4\n5,7\n", ["--factors", "3"], "--factors 3 is too many for 2 columns that vary"),
         ("a,b\n1,x\n3,y\n", [], "line 2, column 'b': 'x' is no number.*--without b"),
@@ -404,6 +423,7 @@ def test_files_that_are_not_read(tmp_path):
         (["--scores", "scores.txt"], "scores.txt must end in .csv"),
         (["--scores", "nowhere/scores.csv"], "there is no folder nowhere"),
         (["--correlation", "--scores", "scores.csv"], "only rows of a table of observations have scores"),
+        (["--missing", "impute"], "choose one of refuse, listwise, pairwise, likelihood, not impute"),
         (["--score-method", "anderson"], "choose one of regression, bartlett, tenberge, not anderson"),
         (["--observations", 10], "only for --correlation"),
         (["--correlation", "--layer", "x"], "--correlation"),

@@ -86,7 +86,7 @@ def test_pandas_reads_the_same(write):
 
 def test_rows_and_columns_are_left_out_on_request(write):
     path = write("name,a,sex,b\nu,1,m,2\nv,NA,f,3\nw,4,m,5\nx,6,f,\n")
-    table = read_table(path, without=["sex"], drop_missing=True)
+    table = read_table(path, without=["sex"], missing="drop")
     np.testing.assert_array_equal(table.values, [[1, 2], [4, 5]])
     assert (table.names, table.row_names, table.left_out) == (("a", "b"), ("u", "w"), 2)
 
@@ -97,7 +97,7 @@ def test_rows_and_columns_are_left_out_on_request(write):
         ("", "is empty"),
         ("a,b\n", "0 row.*at least two"),
         ("a,b\n1,2\n", "1 row.*at least two"),
-        ("a,b\n1,2\n3,NA\n", r"line 3, column 'b': no value. 1 of 2 rows .*--drop-missing"),
+        ("a,b\n1,2\n3,NA\n", r"line 3, column 'b': no value. 1 of 2 rows .*--missing"),
         ("a,b,c\n1,2,3\n\n4,5\n", r"line 4: 2 value.*line 1 has 3.*Quote"),
         ("a,b\n1,2\n3,4,5\n", r"line 3: 3 value.*line 1 has 2"),
         ("a,b,a\n1,2,3\n4,5,6\n", "line 1: columns 1 and 3 are both called 'a'"),
@@ -245,10 +245,10 @@ def test_gaps_in_arrays_name_row_and_column(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[1, 2], [3, 4], [5, np.nan], [np.nan, 6]]))
     with pytest.raises(ValueError, match=r"row 3 \(counted from 1\), column 'V2': no value. 2 of 4 rows"):
         read_table(tmp_path / "x.npy")
-    assert read_table(tmp_path / "x.npy", drop_missing=True).left_out == 2
+    assert read_table(tmp_path / "x.npy", missing="drop").left_out == 2
     np.save(tmp_path / "x.npy", np.array([[1, 2], [3, np.inf]]))
     with pytest.raises(ValueError, match=r"row 2 .* column 'V2': inf is not finite"):
-        read_table(tmp_path / "x.npy", drop_missing=True)
+        read_table(tmp_path / "x.npy", missing="drop")
 
 
 class Trap:
@@ -315,7 +315,7 @@ def survives(folder, suffix, content):
     path = folder / f"fuzzed{suffix}"
     path.write_bytes(content)
     layer = "w" if suffix == ".safetensors" else None
-    for read in (lambda: read_table(path, layer=layer, drop_missing=True), lambda: read_correlation(path)):
+    for read in (lambda: read_table(path, layer=layer, missing="drop"), lambda: read_correlation(path)):
         try:
             table = read()
         except ValueError as error:
