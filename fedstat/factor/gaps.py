@@ -43,8 +43,8 @@ def moments_with_gaps(x: np.ndarray, how: Missing = "likelihood", *, weights: np
     Raises
     ------
     ValueError
-        If a column has fewer than two different values, or no row has the values of two columns; if pairwise
-        correlations belong to no table, or columns are combinations of others where likelihood is asked for.
+        If no row has the values of two columns; if pairwise correlations belong to no table, or columns are
+        combinations of others where likelihood is asked for.
 
     Examples
     --------
@@ -64,23 +64,20 @@ def moments_with_gaps(x: np.ndarray, how: Missing = "likelihood", *, weights: np
     x = np.asarray(x, dtype=np.float64)
     w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
     known = ~np.isnan(x)
-    counted = x[w > 0]
-    low, high = (getattr(np, f"nan{end}")(np.where(known.any(0), counted, 0), axis=0) for end in ("min", "max"))
-    if not (low < high).all():
-        raise ValueError(
-            f"x must hold two different values in every column, but column {np.argmin(low < high)} does not."
-        )
     together = (known * w[:, None]).T @ known
     if not together.all():
         i, j = np.argwhere(together == 0)[0]
         raise ValueError(f"x must have rows with the values of both, but none has columns {i} and {j}; leave one out.")
+    low, high = np.nanmin(x[w > 0], axis=0), np.nanmax(x[w > 0], axis=0)
     mean = np.nansum(x * w[:, None], axis=0) / np.diag(together)
     scale = np.sqrt(np.nansum(w[:, None] * (x - mean) ** 2, axis=0) / np.diag(together))
-    z = (x - mean) / scale
+    varies = low < high
+    z, own = (x[:, varies] - mean[varies]) / scale[varies], known[:, varies]
+    shift, s = np.zeros(x.shape[1]), np.zeros(together.shape)
     if how == "pairwise":
-        shift, s = np.zeros(x.shape[1]), _pairwise(np.where(known, z, 0.0), known.astype(float), w)
+        s[np.ix_(varies, varies)] = _pairwise(np.where(own, z, 0.0), own.astype(float), w)
     else:
-        shift, s = _likelihood(z, known, w)
+        shift[varies], s[np.ix_(varies, varies)] = _likelihood(z, own, w)
     n = float(w.sum())
     return Moments(n, mean + shift * scale, n * s * np.outer(scale, scale), low, high)
 

@@ -37,6 +37,14 @@ def test_pairwise_correlations_are_those_of_pandas(seed, share):
     np.testing.assert_allclose(moments_with_gaps(x, "pairwise").correlation(), pd.DataFrame(x).corr(), atol=1e-12)
 
 
+@pytest.mark.parametrize("how", MISSING)
+def test_a_constant_column_changes_nothing(how):
+    x = table(100)
+    found, with_constant = moments_with_gaps(x, how), moments_with_gaps(np.insert(x, 2, 7.0, axis=1), how)
+    assert with_constant.varies().tolist() == [True, True, False, True, True]
+    np.testing.assert_allclose(with_constant.correlation(), found.correlation(), atol=1e-12)
+
+
 def test_of_a_monotone_pattern_the_likelihood_has_a_closed_form():
     """Anderson (1957): the regression on the complete column, from the rows that have both, and its law from all."""
     x = table(300, 2, 0)
@@ -103,7 +111,7 @@ def test_the_bootstrap_takes_gaps():
     ("x", "how", "message"),
     [
         ([[1, np.nan], [np.nan, 2], [2, np.nan], [np.nan, 3]], "likelihood", "none has columns 0 and 1"),
-        ([[1, 2], [1, 3], [1, np.nan]], "pairwise", "column 0 does not"),
+        ([[1, np.nan], [2, np.nan]], "pairwise", "none has columns 0 and 1"),
         ([[1, 2], [3, 3], [2, np.nan]], "mean", "how must be"),
         ([[1, 5], [2, 5], [np.nan, 7]], "pairwise", "must vary in the rows that have columns 0 and 1"),
     ],
