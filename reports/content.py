@@ -22,7 +22,7 @@ from simulations import catalogue
 from simulations.captions import alone, plain
 from simulations.contract import Finding, second_look
 from simulations.effects import Effects
-from simulations.showing import greek
+from simulations.names import readable
 from simulations.studies import chapter, draw, effects, record, tell
 from theory_checks import COMMITTED
 
@@ -211,7 +211,7 @@ def trained(found: Effects) -> dict[str, Any] | None:
         return None
     asked = {setting for _, setting, *_ in found}
     settings = [
-        {"setting": setting, "arms": [{"arm": greek(arm), "why": why} for arm, why in arms.items()]}
+        {"setting": setting, "arms": [{"arm": readable(arm), "why": why} for arm, why in arms.items()]}
         for setting, arms in found.untrained.items()
         if arms and setting in asked
     ]
