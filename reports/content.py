@@ -18,6 +18,7 @@ from reports.anew import Fresh, words_of
 from reports.choices import RANKING
 from reports.chooser import chooser
 from reports.claims import entries
+from reports.sizes import sizes
 from simulations import catalogue
 from simulations.captions import alone, plain
 from simulations.contract import Finding, second_look
@@ -190,6 +191,7 @@ def _study(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> Told:
     found = record(name, numbers, findings, pictures)
     alone(found, pictures, "<message>")
     found |= {"committed": source == committed, "second": second, "fresh": asdict(fresh)}
+    found["sizes"] = sizes(name, numbers["config"])
     every = effects(name, tables)
     return (
         found | {"trained": trained(every), "has_effects": len(every) > 0},

@@ -19,6 +19,12 @@ SYMBOLS = {
     "tau": "τ",
 }  # fmt: skip
 
+#: Networks by the words for them in configurations.
+NETWORKS = {
+    "alexnet": "AlexNet", "resnet8": "ResNet-8", "resnet9": "ResNet-9", "resnet18": "ResNet-18", "vgg16": "VGG-16",
+    "sigmoid": "small, sigmoids", "small": "small", "small_cnn": "small", "three_conv": "three convolutions",
+}  # fmt: skip
+
 
 def readable(label: str) -> str:
     """Write a label as readers see it: methods by their names, Greek letters as such.

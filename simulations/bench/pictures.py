@@ -90,7 +90,7 @@ def _forest(tables: Tables) -> Figure:
                 )
     more = [f" (epochs × {times})" if times > 1 else "" for times, _ in rows]
     names = [readable(arm) + m for (_, arm), m in zip(rows, more, strict=True)]
-    axes[0][0].set_yticks(range(len(rows)), names, fontsize=6.5)
+    axes[0][0].set_yticks(range(len(rows)), names, fontsize=7)
     axes[0][0].set_ylim(len(rows) - 0.4, -0.6)
     figure.supxlabel("difference in test accuracy (points; mean and simultaneous 95% interval)", fontsize=8)
     return figure

@@ -224,8 +224,7 @@ DC07C = Claim(
     place="corrected statement of DC-07",
     said_by="fedstat",
     words="A low-rank step costs less than a full one only if the low-rank part is small: below a third of the layer's "
-    "parameters if it is computed in two factors, below about half if only its gradients are. If weights are formed as "
-    "σ + B A throughout, it always costs more.",
+    "parameters, or about half if only its gradients are in two factors; with σ + B A formed throughout it never does.",
     statement='C_"factored" < C_"full" <=> r (I + O) < (I O) / 3, quad '
     'C_"mixed" < C_"full" <=> r (I + O) + (r I O) / (2 n) < (I O) / 2, quad C_"formed" > C_"full"',
     severity="false",
