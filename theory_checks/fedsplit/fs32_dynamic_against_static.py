@@ -50,7 +50,8 @@ FS32C = Claim(
     id="FS-32c",
     place="corrected statement of FS-32",
     said_by="fedstat",
-    words="In Table 2 the dynamic version is at least as good in seven of eight settings, and else 0.0002 behind.",
+    words="In Table 2 the dynamic version is at least as good in seven of eight settings, and 0.0002 behind in the "
+    "other.",
     statement='A_"dynamic" >= A_"static" " in 7 of 8 settings, and " A_"dynamic" >= A_"static" - 0.0002 " in all"',
     severity="false",
     assumptions=AS_PRINTED,
