@@ -27,32 +27,34 @@ def main() -> int:
     chapters = ("claims", *in_order())
     parser = argparse.ArgumentParser(
         prog="python -m reports",
-        description="Typeset the report, twelve pages, or its supplement, a chapter for every study and an entry for "
-        "every claim, from the committed tables and the ledger of claims. Studies are run anew beside them, on other "
-        "seeds, and it is told which signs and verdicts that changes. A failing study loses no chapter: the committed "
-        "tables make it, and the last lines say what failed. An interrupted run continues from what is finished.",
+        description="Write the report (twelve pages) or its supplement (a chapter for every study and an entry for "
+        "every claim) from the committed tables and the ledger of claims. Some studies are also run anew, on other "
+        "seeds, and the report says which signs and verdicts change. If a study fails, its chapter is made of the "
+        "committed tables, and the last lines say what failed. An interrupted run continues from what is finished.",
         epilog="example: python -m reports --scale committed --supplement",
     )
     parser.add_argument(
         "--scale",
         choices=("committed", "smoke", "quick", "paper"),
         default="quick",
-        help="of the fresh runs. committed: none, the report is there in a minute; smoke: two minutes, to see that "
-        f"all of it runs; quick (default): at most five minutes on two cores, {', '.join(QUICK)}; paper: all studies "
-        "whose data are there, at the papers' sizes, hours",
+        help="size of the fresh runs. committed: no fresh runs, the report takes a minute; smoke: two minutes, to see "
+        f"that everything runs; quick (default): at most five minutes on two cores, for {', '.join(QUICK)}; paper: all "
+        "studies whose data are there, at the papers' sizes, for hours",
     )
     parser.add_argument(
         "--supplement",
         choices=("html", "pdf"),
         nargs="*",
-        help="write the supplement and not the report; as a web page if no form is named",
+        help="write the supplement instead of the report, as a web page unless a form is named",
     )
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
     parser.add_argument(
         "--only",
         choices=chapters,
         nargs="+",
-        help="chapters of the supplement, which alone is written, and studies to run anew (default: see --scale)",
+        metavar="CHAPTER",
+        help="write a supplement of these chapters alone, and run only their studies anew; there are "
+        f"{', '.join(chapters)}",
     )
     parser.add_argument("--date", type=date.fromisoformat, default=date.today(), help="date on the report, YYYY-MM-DD")
     options = parser.parse_args()

@@ -8,7 +8,8 @@ from typing import Any
 from fedstat.inference.comparing.learning import STILL_LEARNING
 from fedstat.methods import Cards, Variant
 from fedstat.methods._cards import CELLS, KINDS
-from simulations.showing import NONE, fixed, greek
+from simulations.names import readable
+from simulations.showing import NONE, fixed
 
 CONTROLS = ("Local", "FedAvg")
 #: The questions of the guide, and which variants each lets through.
@@ -41,7 +42,7 @@ def chooser(methods: Cards) -> dict[str, Any]:
         rows = [_row(name, variant) for name, variant in _variants(methods) if variant.kind == kind]
         if rows:
             groups.append({"kind": kind, "rows": rows})
-    unmeasured = [name for name, card in methods.items() if not card.variants]
+    unmeasured = [readable(name) for name, card in methods.items() if not card.variants]
     return {"groups": groups, "unmeasured": unmeasured, "both": _above_both(methods), "guide": _guide(methods)}
 
 
@@ -50,7 +51,7 @@ def _variants(methods: Cards) -> Iterator[tuple[str, Variant]]:
 
 
 def _label(name: str, variant: Variant) -> str:
-    return ", ".join([name, *map(_words, variant.options.split(", "))] if variant.options else [name])
+    return ", ".join([readable(name), *map(_words, variant.options.split(", ") if variant.options else ())])
 
 
 def _words(option: str) -> str:
@@ -59,9 +60,9 @@ def _words(option: str) -> str:
     if value == "True":
         return key
     if value.startswith("'"):
-        word = greek(value.strip("'"))
+        word = readable(value.strip("'"))
         return word if key in ("variant", "reading") else f"{key} {word}"
-    return f"{greek(key).replace('_', '-')} = {value}"
+    return f"{readable(key).replace('_', '-')} = {value}"
 
 
 def _row(name: str, variant: Variant) -> dict[str, str]:

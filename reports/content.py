@@ -18,11 +18,12 @@ from reports.anew import Fresh, words_of
 from reports.choices import RANKING
 from reports.chooser import chooser
 from reports.claims import entries
+from reports.sizes import sizes
 from simulations import catalogue
 from simulations.captions import alone, plain
 from simulations.contract import Finding, second_look
 from simulations.effects import Effects
-from simulations.showing import greek
+from simulations.names import readable
 from simulations.studies import chapter, draw, effects, record, tell
 from theory_checks import COMMITTED
 
@@ -190,6 +191,7 @@ def _study(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> Told:
     found = record(name, numbers, findings, pictures)
     alone(found, pictures, "<message>")
     found |= {"committed": source == committed, "second": second, "fresh": asdict(fresh)}
+    found["sizes"] = sizes(name, numbers["config"])
     every = effects(name, tables)
     return (
         found | {"trained": trained(every), "has_effects": len(every) > 0},
@@ -211,7 +213,7 @@ def trained(found: Effects) -> dict[str, Any] | None:
         return None
     asked = {setting for _, setting, *_ in found}
     settings = [
-        {"setting": setting, "arms": [{"arm": greek(arm), "why": why} for arm, why in arms.items()]}
+        {"setting": setting, "arms": [{"arm": readable(arm), "why": why} for arm, why in arms.items()]}
         for setting, arms in found.untrained.items()
         if arms and setting in asked
     ]

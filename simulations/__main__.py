@@ -69,8 +69,8 @@ def main() -> None:
         "--evidence",
         type=Path,
         metavar="FOLDER",
-        help="also write the tables that claims and the report are based on, from seeds that other runs at smoke and "
-        "quick scale leave out",
+        help="also write to this folder the tables on which claims and the report rest; at smoke and quick scale their "
+        "seeds are not those of other runs",
     )
     options = parser.parse_args()
     if options.name == "list":

@@ -23,7 +23,7 @@ from fedstat.inference import Design, holm, simultaneous
 from fedstat.inference.comparing.differences import detectable
 from fedstat.inference.intervals.paired import NO_SPREAD
 from simulations.estimates import Estimate, missing, undefined
-from simulations.showing import greek
+from simulations.names import readable
 from simulations.trained import Untrained
 
 LEVEL = 0.95
@@ -265,7 +265,7 @@ def _answers(question: Question) -> Iterator[Effect]:
 
 def _judged(effect: Effect, untrained: Mapping[str, str]) -> Effect:
     """Return an effect as it is, or undefined where an arm is not trained enough."""
-    found = " and ".join(greek(arm) for arm in (effect.first, effect.second) if arm in untrained)
+    found = " and ".join(readable(arm) for arm in (effect.first, effect.second) if arm in untrained)
     if not found or effect.why:
         return effect
     nothing: dict[str, Any] = dict.fromkeys(("mean", "low", "high", "p", "could_find"), math.nan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,6 @@ if TYPE_CHECKING:
 
 #: What stands where there is no number.
 NONE = "–"
-GREEK = {
-    "alpha": "α", "beta": "β", "gamma": "γ", "epsilon": "ε", "kappa": "κ", "lambda": "λ", "mu": "μ", "sigma": "σ",
-    "tau": "τ",
-}  # fmt: skip
 
 
 def rounded(rows: Sequence[dict[str, Any]], **most: int) -> list[dict[str, Any]]:
@@ -97,8 +92,3 @@ def total(counts: Iterable[float]) -> int | str:
 def setting(p: float, alpha: float) -> str:
     """Name a setting of the generator."""
     return f"p = {p:g}, α = {alpha:g}"
-
-
-def greek(words: str) -> str:
-    """Write the Greek letters of a label as such."""
-    return re.sub(r"(?<![A-Za-z])[a-z]+", lambda found: GREEK.get(found[0], found[0]), words)

@@ -32,7 +32,7 @@ def asked(
     control: Annotated[
         list[str] | None,
         typer.Option(
-            help="Method that the others are compared with; repeatedly to ask which are better than all of several.",
+            help="Method that the others are compared with; repeat it to ask which are better than all of several.",
             show_default="FedAvg, or the first",
         ),
     ] = None,
@@ -43,16 +43,16 @@ def asked(
     ] = None,
     estimand: Annotated[
         list[str] | None,
-        typer.Option(help="Model measured: personal, global, fine-tuned, or METHOD=MODEL for one method; repeatedly."),
+        typer.Option(help="Model to measure: personal, global, fine-tuned, or METHOD=MODEL for one method."),
     ] = None,
-    last: Annotated[int | None, typer.Option(min=1, help="Rounds averaged.", show_default="10")] = None,
-    split: Annotated[str | None, typer.Option(help="Samples measured on.", show_default="test")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Last rounds that are averaged.", show_default="10")] = None,
+    split: Annotated[str | None, typer.Option(help="Samples that models are measured on.", show_default="test")] = None,
     level: Annotated[float | None, typer.Option(help="Confidence level.", show_default="0.95")] = None,
     across: Annotated[
-        list[str] | None, typer.Option(help="In what runs may differ: data, participants or rounds; repeatedly.")
+        list[str] | None, typer.Option(help="Let runs differ in data, participants or rounds; repeatable.")
     ] = None,
     separate: Annotated[
-        bool, typer.Option("--separate", help="Intervals that hold each for itself, not all together.")
+        bool, typer.Option("--separate", help="Intervals that hold one by one, not all together.")
     ] = False,
     skewed: Annotated[
         bool, typer.Option("--skewed", help="Intervals that allow for skewed runs, from 8 seeds on.")

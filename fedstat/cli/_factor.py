@@ -93,7 +93,7 @@ def factor(
         typer.Option(
             min=50,
             metavar="DRAWS",
-            help="Print 95% bootstrap intervals of loadings and communalities, by so many draws of the rows; 1000 do.",
+            help="Print 95% bootstrap intervals of loadings and communalities, from so many draws; 1000 are enough.",
         ),
     ] = None,
     scores: Annotated[

@@ -14,7 +14,7 @@ def judge(
     path: Annotated[Path, typer.Argument(help="A Python file with claims, or a folder of such files.")],
     ids: Annotated[list[str] | None, typer.Argument(help="Claims to explain, e.g. FS-04; all if left out.")] = None,
     cases: Annotated[
-        int | None, typer.Option(min=1, help="Cases that every search tries.", show_default="its own number")
+        int | None, typer.Option(min=1, help="How many cases every search tries.", show_default="its own number")
     ] = None,
     results: Annotated[
         Path | None,

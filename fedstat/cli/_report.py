@@ -25,8 +25,8 @@ def report(
     """Typeset runs: what may be concluded, and everything that it rests on.
 
     Setting, who holds what, curves, comparison, clients, traffic, versions
-    and how to reproduce. Of tables without settings the report has fewer
-    sections, and says which.
+    and how to reproduce. Tables without settings make a report with fewer
+    sections, and it says which.
 
     Examples:
 

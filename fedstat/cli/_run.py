@@ -26,10 +26,10 @@ def run(
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a value, such as partition.alpha=0.1; repeatedly."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a value, such as partition.alpha=0.1; repeatable."),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Run so many seeds, counted on from the first in the file.")
+        int | None, typer.Option(min=1, help="Run this many seeds, counting up from the first in the file.")
     ] = None,
     control: Annotated[
         str | None, typer.Option(help="Method that the others are compared with; changes evaluation.control.")
@@ -39,7 +39,7 @@ def run(
     ] = None,
     device: Annotated[str | None, typer.Option(help="Torch device, such as cuda; changes the file's.")] = None,
     executor: Annotated[
-        str | None, typer.Option(help="What does the clients' work, such as ray; changes the file's.")
+        str | None, typer.Option(help="Who does the clients' work, such as ray; changes the file's.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a run that was stopped; start it if there is none.")

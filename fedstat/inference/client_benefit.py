@@ -326,7 +326,7 @@ def _notes(
     said = []
     if design is None:
         taken = "the same, on the same data, under every seed" if same else "new under every seed"
-        said.append(f"How clients and seeds belong together is not told; clients are taken as {taken}. See design=.")
+        said.append(f"It is not said how clients and seeds belong together; clients are taken as {taken}. See design=.")
     if same and d.shape[1] < len(scores.clients):
         left = len(scores.clients) - d.shape[1]
         said.append(f"{left} of {len(scores.clients)} clients are left out: they were absent under some seed.")

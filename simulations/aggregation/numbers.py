@@ -238,5 +238,5 @@ def _contours(
     grid = np.meshgrid(np.linspace(*x, 121), np.linspace(*y, 121))
     risk = TRUTH.excess(np.stack(grid, axis=-1))
     lines = axis.contour(*grid, risk, levels=levels, colors="0.7", linewidths=0.5, zorder=1)
-    axis.clabel(lines, levels[labelled], fontsize=6.5, fmt="%.2g")
+    axis.clabel(lines, levels[labelled], fontsize=7, fmt="%.2g")
     axis.set(xlim=x, ylim=y, xlabel="w₁")

@@ -16,7 +16,8 @@ from simulations.bench.outcomes import CONTROLS
 from simulations.contract import Finding
 from simulations.effects import Effect, Effects, to_the_better
 from simulations.estimates import mean_of, strict_mean
-from simulations.showing import NONE, fixed, greek, rounded, span
+from simulations.names import readable
+from simulations.showing import NONE, fixed, rounded, span
 
 PER_CENT = (0.0, 100.0)
 
@@ -56,13 +57,13 @@ def of_cell(tables: Tables, cell: str, asked: Effects, came_out: pd.DataFrame) -
         "longer": _longer(cell, asked),
         "controls": _between_controls(tables, cell, asked),
         "came_out": [
-            {"outcome": str(outcome), "arms": [greek(arm) for arm in own]}
+            {"outcome": str(outcome), "arms": [readable(arm) for arm in own]}
             for outcome, own in others.groupby(others, sort=False).groups.items()
         ],
         "groups": _groups(tables, cell, joint, words),
         "estimands": _estimands(tables, cell),
         "front": _front(tables, cell),
-        "favourite": greek(favourite) if favourite else NONE,
+        "favourite": readable(favourite) if favourite else NONE,
         "tuned_after": _tuned_after(tables, cell),
     }
 
@@ -139,7 +140,7 @@ def _groups(
             where.append(budget)
             rows.append(
                 {
-                    "arm": greek(arm),
+                    "arm": readable(arm),
                     "accuracy": mean_of(100 * wide["accuracy"][arm], within=PER_CENT),
                     **{c: joint[arm, c].estimate if (arm, c) in joint else None for c in CONTROLS},
                     "outcome": str(words.get(arm, NONE)),
@@ -155,7 +156,7 @@ def _groups(
         {
             "budget": budget,
             "times": f"{compared.epochs_of(tables, cell, budget)}",
-            "controls": [greek(arm) for arm in compared.own_controls(tables, cell, budget).values()],
+            "controls": [readable(arm) for arm in compared.own_controls(tables, cell, budget).values()],
             "arms": [row for row, own in zip(shown, where, strict=True) if own == budget],
         }
         for budget, _ in groups
@@ -182,7 +183,7 @@ def chosen_for(tables: Tables, cell: str) -> dict[str, dict[str, str]]:
         other = arm in tuned.index and not np.isclose(tuned[arm], row["lr"])
         found[str(arm)] = {
             "rate": f"{row['lr']:g}" + "*" * bool(ends.get(arm, False)) + "§" * other,
-            "setting": "" if pd.isna(setting) or not setting else greek(f"{setting}*"),
+            "setting": "" if pd.isna(setting) or not setting else readable(f"{setting}*"),
         }
     return found
 
@@ -191,7 +192,7 @@ def _estimands(tables: Tables, cell: str) -> list[dict[str, Any]]:
     own = tables["accuracy"]
     own = own[(own["cell"] == cell) & own["own"] & own["arm"].isin(by_seed(tables, cell).columns)]
     return [
-        {"name": str(name), "arms": [greek(arm) for arm in arms]}
+        {"name": str(name), "arms": [readable(arm) for arm in arms]}
         for name, arms in own.groupby("estimand", sort=False)["arm"].unique().items()
     ]
 
@@ -205,8 +206,8 @@ def _tuned_after(tables: Tables, cell: str) -> list[dict[str, Any]]:
         for arm in arms:
             control = str(prices.loc[arm, "control_fedavg"])
             if control != own.get("FedAvg", control):
-                found.setdefault(control, []).append(greek(arm))
-    return [{"control": greek(control), "arms": arms} for control, arms in found.items()]
+                found.setdefault(control, []).append(readable(arm))
+    return [{"control": readable(control), "arms": arms} for control, arms in found.items()]
 
 
 def _front(tables: Tables, cell: str) -> list[dict[str, str]]:
@@ -215,7 +216,7 @@ def _front(tables: Tables, cell: str) -> list[dict[str, str]]:
     return rounded(
         [
             {
-                "arm": greek(str(arm)),
+                "arm": readable(str(arm)),
                 "spent": f"{row['spent']:.3g}",
                 "accuracy": mean_of(100 * table[arm], within=PER_CENT),
                 "seeds": f"{round(row['seeds'] * len(table))} of {len(table)}",

@@ -17,7 +17,8 @@ from simulations.bench.pictures import figures
 from simulations.contract import Finding
 from simulations.effects import Effect, Effects
 from simulations.estimates import mean_of
-from simulations.showing import NONE, fixed, greek, rounded, span
+from simulations.names import readable
+from simulations.showing import NONE, fixed, rounded, span
 
 __all__ = ["effects", "figures", "findings", "numbers"]
 
@@ -47,7 +48,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 
 def _points(what: str, effect: Effect) -> Finding:
-    return Finding.of(greek(f"accuracy, {what}, {CELLS[effect.setting]}"), effect, digits=1)
+    return Finding.of(readable(f"accuracy, {what}, {CELLS[effect.setting]}"), effect, digits=1)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------
@@ -61,7 +62,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "cells": [{**size[cell], **of_cell(tables, cell, asked, came_out)} for cell in there],
         "outcomes": came_out.to_dict("records"),
-        "controls": [greek(arm) for arm in compared.every_arm(tables) if arm in controls(tables)],
+        "controls": [readable(arm) for arm in compared.every_arm(tables) if arm in controls(tables)],
         "absent": _absent(tables),
         "ranks": _ranks(tables),
         "readings": _readings(tables, asked),
@@ -74,7 +75,7 @@ def _absent(tables: Tables) -> list[dict[str, Any]]:
     """Return what is missing, by data set and reason."""
     found = pd.DataFrame(compared.absent(tables), columns=["arm", "cell", "why"])
     return [
-        {"cell": CELLS[str(cell)], "why": str(why), "arms": [greek(arm) for arm in own["arm"]]}
+        {"cell": CELLS[str(cell)], "why": str(why), "arms": [readable(arm) for arm in own["arm"]]}
         for (cell, why), own in found.groupby(["cell", "why"], sort=False)
     ]
 
@@ -88,7 +89,7 @@ def _ranks(tables: Tables) -> dict[str, Any]:
     left_out = [arm for arm in compared.every_arm(tables) if arm not in arms]
     found: dict[str, Any] = {
         "arms": str(len(arms)),
-        "left_out": [greek(arm) for arm in left_out],
+        "left_out": [readable(arm) for arm in left_out],
         "cells": str(len(cells(tables))),
         "each": str(min((len(by_seed(tables, cell)) for cell in cells(tables)), default=0)),
         "over_seeds": None if seeds is None else _ranking(seeds),
@@ -117,7 +118,7 @@ def _ranking(found: Any) -> dict[str, Any]:
         "apart": apart,
         "of": of,
         "differ": bool(found.p < 1 - found.level),
-        "first": greek(found.methods[0]),
+        "first": readable(found.methods[0]),
     }
 
 
@@ -130,7 +131,7 @@ def _rank_table(tables: Tables) -> list[dict[str, str]]:
     order = places.mean(axis=1).sort_values(kind="stable").index
     return [
         {
-            "arm": greek(str(arm)),
+            "arm": readable(str(arm)),
             **{cell: f"{places.loc[arm, cell]:g}" if cell in places else NONE for cell in CELLS},
             "mean": fixed(places.loc[arm].mean(), 1),
         }
@@ -153,8 +154,8 @@ def _readings(tables: Tables, asked: Effects) -> list[dict[str, Any]]:
             found.append(
                 {
                     "cell": CELLS[cell],
-                    "first": greek(a),
-                    "second": greek(b),
+                    "first": readable(a),
+                    "second": readable(b),
                     "of_first": mean_of(table[a], within=PER_CENT),
                     "of_second": mean_of(table[b], within=PER_CENT),
                     "difference": effect.estimate,
@@ -175,7 +176,7 @@ def _beside(tables: Tables) -> list[dict[str, str]]:
         shown = {c: 100 * v for c, v in by_cell.items() if len(v) > 1}
         found.append(
             {
-                "arm": greek(str(arm)),
+                "arm": readable(str(arm)),
                 "estimand": str(estimand),
                 **{c: mean_of(shown[c], within=PER_CENT) if c in shown else None for c in CELLS},
             }
@@ -193,7 +194,7 @@ def _tuning(tables: Tables, cell: str) -> dict[str, Any]:
         "cell": CELLS[cell],
         "rates": ", ".join(f"{lr:g}" for lr in sorted(rows["lr"].unique())),
         "settings": str(sum(bool(v["setting"]) for v in chosen_for(tables, cell).values())),
-        "ends": [greek(arm) for arm in rows.loc[rows["end"] & rows["chosen"], "arm"].unique()],
+        "ends": [readable(arm) for arm in rows.loc[rows["end"] & rows["chosen"], "arm"].unique()],
         "gap": fixed(gap.mean(), 1) if len(gap) else NONE,
         "range": span(gap, 1) if len(gap) else NONE,
         "optimism": NONE if flattered is None else rounded([{"x": flattered}], x=2)[0]["x"],

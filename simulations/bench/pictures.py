@@ -13,7 +13,7 @@ from simulations.bench.compared import CELLS, budgets, by_seed, cells
 from simulations.bench.effects import against, effects
 from simulations.bench.outcomes import CONTROLS
 from simulations.estimates import half_widths
-from simulations.showing import greek
+from simulations.names import readable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,8 +89,8 @@ def _forest(tables: Tables) -> Figure:
                     bbox={"fc": "white", "lw": 0},
                 )
     more = [f" (epochs × {times})" if times > 1 else "" for times, _ in rows]
-    names = [greek(arm) + m for (_, arm), m in zip(rows, more, strict=True)]
-    axes[0][0].set_yticks(range(len(rows)), names, fontsize=6.5)
+    names = [readable(arm) + m for (_, arm), m in zip(rows, more, strict=True)]
+    axes[0][0].set_yticks(range(len(rows)), names, fontsize=7)
     axes[0][0].set_ylim(len(rows) - 0.4, -0.6)
     figure.supxlabel("difference in test accuracy (points; mean and simultaneous 95% interval)", fontsize=8)
     return figure
@@ -138,8 +138,8 @@ def _ranks(tables: Tables) -> Figure | None:
         return None
     shown = replace(
         found,
-        methods=tuple(greek(name) for name in found.methods),
-        groups=tuple(tuple(greek(name) for name in group) for group in found.groups),
+        methods=tuple(readable(name) for name in found.methods),
+        groups=tuple(tuple(readable(name) for name in group) for group in found.groups),
     )
     groups = sum(len(group) > 1 for group in found.groups)
     height = 1.4 + 0.14 * groups + 0.17 * -(-len(found.methods) // 2)
@@ -204,7 +204,7 @@ def _bytes_of(axis: Axes, tables: Tables, cell: str) -> None:
     nothing = [floor] if (spent == 0).any() else []
     axis.set_xticks([*nothing, *ticks], [*("0" for _ in nothing), *(f"{t:g}" for t in ticks)])
     axis.xaxis.set_minor_locator(NullLocator())
-    names = "\n".join(f"{number} {greek(arm)}" for number, arm in enumerate(best, start=1))
+    names = "\n".join(f"{number} {readable(arm)}" for number, arm in enumerate(best, start=1))
     axis.text(1.02, 1, f"not dominated:\n{names}", transform=axis.transAxes, fontsize=7, va="top")
     axis.set_title(CELLS[cell], loc="left")
     axis.set_ylabel("test accuracy (per cent)")

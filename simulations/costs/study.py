@@ -111,13 +111,13 @@ class Scale:
 
 
 _PAPER = (
-    *(Setting("cifar10", "resnet18", dirichlet=a, printed=f"CIFAR-10, π = {a:g}") for a in (0.1, 0.5, 1.0)),
+    *(Setting("cifar10", "resnet18", dirichlet=a, printed=f"CIFAR-10, Dirichlet {a:g}") for a in (0.1, 0.5, 1.0)),
     *(Setting("cifar100", "vgg16", classes=s, batch=64, epochs=1, printed=f"CIFAR-100, S = {s}") for s in (5, 10, 30)),
 )
-_DESK = Setting("cifar10", "small_cnn", dirichlet=0.1, batch=20, epochs=2, printed="CIFAR-10, π = 0.1")
+_DESK = Setting("cifar10", "small_cnn", dirichlet=0.1, batch=20, epochs=2, printed="CIFAR-10, Dirichlet 0.1")
 SCALES = {
     "smoke": Scale(
-        (Setting("digits", "small_cnn", dirichlet=0.5, batch=20, epochs=2, printed="CIFAR-10, π = 0.1"),),
+        (Setting("digits", "small_cnn", dirichlet=0.5, batch=20, epochs=2, printed="CIFAR-10, Dirichlet 0.1"),),
         6, 2, images=400, shift=SECOND_LOOK,
     ),
     "quick": Scale((_DESK,), 15, 6, images=3000, shift=SECOND_LOOK),

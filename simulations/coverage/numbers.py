@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
@@ -72,7 +73,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
             for (design, _), rows in tables["designs"].groupby(["design", "test_to_train"], sort=False)
         ],
         "seeds": ", ".join(str(s) for s in config["seeds"]),
-        "most": f"{max(config['methods'])}",
+        "figure_seeds": f"{SEEDS}",
         "told": [{"methods": f"{m}", "key": f"normal {m} none"} for m in config["methods"] if m > 2],
         "fair": span(100 * default[default["shape"].isin(FAIR)]["coverage"], 1),
         "failing": [
@@ -131,28 +132,31 @@ def _shares(rows: pd.DataFrame) -> str:
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
-    """Draw coverage, and half-widths as shares of Bonferroni's, over seeds; normal errors, control family, most
-    methods."""
+    """Draw, in a panel for each number of methods, how often families against the control hold, by kind of error."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import WIDTH, style
 
-    table = tables["coverage"].query("family == 'control' and shape == 'normal'")
-    table = table[table["methods"] == table["methods"].max()]
-    looks = {"none": ("o", "white"), "bonferroni": ("s", "white"), "default": ("^", "black")}
-    base = table[table["rule"] == "bonferroni"].set_index("seeds")["half_width"]
+    table = tables["coverage"].query("family == 'control' and seeds == @SEEDS")
+    shapes = list(table["shape"].unique())
+    looks = {"none": ("x", "none", -0.22), "bonferroni": ("s", "white", 0.0), "default": ("o", "black", 0.22)}
     with style():
-        figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.5), layout="constrained")
-        for rule, (mark, fill) in looks.items():
-            rows = table[table["rule"] == rule]
-            bars = 100 * pd.concat([rows["coverage"] - rows["low"], rows["high"] - rows["coverage"]], axis=1).T.clip(0)
-            look = {"color": "black", "mfc": fill, "ms": 4, "lw": 0.9}
-            left.errorbar(rows["seeds"], 100 * rows["coverage"], bars, fmt=f"{mark}-", label=RULES[rule], **look)
-            right.plot(rows["seeds"], rows["half_width"] / rows["seeds"].map(base), f"{mark}-", **look)
-        left.axhline(100 * LEVEL, color="0.5", lw=0.6, ls=":")
-        left.set(ylabel="families that hold, per cent", ylim=(0, 102))
-        right.set(ylabel="half-width over Bonferroni's", ylim=(0, 1.1))
-        for axis in (left, right):
-            axis.set(xlabel="seeds", xticks=sorted(table["seeds"].unique()))
-        figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=7)
+        figure, axes = plt.subplots(
+            1, table["methods"].nunique(), figsize=(WIDTH, 3.2), sharey=True, squeeze=False, layout="constrained"
+        )
+        for axis, (methods, own) in zip(axes[0], table.groupby("methods"), strict=True):
+            axis.axvline(100 * LEVEL, color="0.5", lw=0.6, ls=":", zorder=0)
+            for rule, (mark, fill, shift) in looks.items():
+                rows = own[own["rule"] == rule].set_index("shape").loc[shapes]
+                bars = 100 * pd.concat([rows["coverage"] - rows["low"], rows["high"] - rows["coverage"]], axis=1).T
+                axis.errorbar(
+                    100 * rows["coverage"], np.arange(len(shapes)) + shift, xerr=bars.clip(0), fmt=mark, color="black",
+                    mfc=fill, ms=3.5, mew=0.8, lw=0.7, label=RULES[rule],
+                )  # fmt: skip
+            axis.set(title=f"{methods} methods", xlim=(0, 103), xticks=(0, 50, 95))
+        axes[0][0].set_yticks(range(len(shapes)), shapes)
+        axes[0][0].invert_yaxis()
+        figure.supxlabel("families that hold, per cent", fontsize=8)
+        figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False,
+                      fontsize=7)  # fmt: skip
     return {"coverage": figure}

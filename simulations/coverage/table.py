@@ -1,4 +1,4 @@
-"""Write ``docs/coverage.md`` from the committed tables: ``python -m simulations.coverage.table``."""
+"""Write ``docs/coverage.md`` and its figure from the committed tables: ``python -m simulations.coverage.table``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pandas as pd
 
 from fedstat._files import atomic_file
 from fedstat._tables import Tables, read_tables
+from fedstat.report.figures import style
 from simulations.coverage.hospitals import INTERVALS, LEARNERS, SAMPLES
-from simulations.coverage.numbers import by_seeds, share, widths
+from simulations.coverage.numbers import by_seeds, figures, share, widths
 from simulations.coverage.study import DESIGNS, FAMILIES, RULES, SHAPES, SKEWED, UNION
 from simulations.showing import NONE, fixed, span
 
@@ -24,6 +25,13 @@ of families in which **all** intervals hold at once; 95 is wanted. A star marks 
 Clopper-Pearson limit lies below 95. `default` is what happens if nothing is asked for: Bonferroni's limits, and from 8
 methods on the narrower of two intervals for each pair, one with moderated variances and one of the pair alone, widened
 by 5%. With fewer methods it is Bonferroni's.
+
+![In four panels, for 2, 5, 10 and 30 methods, the percentage of families that hold by kind of error. Unadjusted
+intervals fall far below 95 as methods become more; Bonferroni's and the default stay near 95 but for skewed and
+collapsing runs.](coverage.svg)
+
+*Families against one control with 5 seeds: unadjusted, Bonferroni and default, with 95% intervals. All tables, with
+other numbers of seeds, follow below.*
 
 Errors of runs are
 
@@ -142,6 +150,9 @@ def _markdown(header: list[str], rows: list[list[str]]) -> str:
 
 
 if __name__ == "__main__":
+    tables = read_tables(COMMITTED)
     with atomic_file(PAGE) as path:
-        path.write_text(page(read_tables(COMMITTED)))
+        path.write_text(page(tables))
+    with style(), atomic_file(PAGE.with_suffix(".svg")) as path:
+        figures(tables)["coverage"].savefig(path, format="svg", metadata={"Date": None}, facecolor="white")
     print(PAGE)

@@ -17,15 +17,15 @@ from fedstat.federated.method import Federation, share_all_but
 READINGS = ("text", "code")
 FACTORIZED = tuple(f"Factorized-FL {v}, {reading}" for v in ("α", "β") for reading in READINGS)
 #: Those that run where labels are permuted or domains differ: nobody shares the classifier there.
-PRIVATE = ("Stand-Alone", "FedAvg", "FedProx", "pFedPara", *FACTORIZED)
+PRIVATE = ("Local", "FedAvg", "FedProx", "pFedPara", *FACTORIZED)
 #: In the order of the paper's table.
 ARMS = (
-    "Stand-Alone", "FedAvg", "FedProx", "Clustered-FL", "Per-FedAvg", "FedFOMO", "pFedPara", *FACTORIZED,
+    "Local", "FedAvg", "FedProx", "Clustered-FL", "Per-FedAvg", "FedFOMO", "pFedPara", *FACTORIZED,
 )  # fmt: skip
 #: The arm whose learning rate each arm has. Kin train the same form of weights: both variants of a reading of
 #: Factorized-FL, and the methods that train plain weights and share them.
 KIN = {
-    "Stand-Alone": "Stand-Alone",
+    "Local": "Local",
     **dict.fromkeys(("FedAvg", "FedProx", "Clustered-FL", "Per-FedAvg", "FedFOMO"), "FedAvg"),
     "pFedPara": "pFedPara",
     **{f"Factorized-FL {v}, {reading}": f"Factorized-FL α, {reading}" for v in ("α", "β") for reading in READINGS},
@@ -91,7 +91,7 @@ def methods(*, domains: bool, permuted: bool, clients: int, rounds: int) -> dict
     FedFOMO are not offered in such a form, and are left out.
     """
     found: dict[str, fs.Method] = {
-        "Stand-Alone": fs.Local(),
+        "Local": fs.Local(),
         "FedAvg": fs.methods.FedPer() if permuted else fs.FedAvg(),
         "FedProx": FedProxPrivateHead(mu=0.01) if permuted else fs.methods.FedProx(mu=0.01),
         # its public code bisects no cluster in the first 20 rounds; where there are fewer, in the first two fifths

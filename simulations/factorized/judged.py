@@ -30,7 +30,7 @@ ACCURACY, AT_THE_END = "accuracy", "accuracy at the last round"
 LABELS = "permuted labels against standard ones"
 Pairs = list[tuple[str, str]]
 EARLIER = ("FedAvg", "FedProx", "Clustered-FL", "Per-FedAvg", "FedFOMO", "pFedPara")
-YARDSTICKS = ("Stand-Alone", "FedAvg")
+YARDSTICKS = ("Local", "FedAvg")
 #: Points of accuracy that count as none where permuted labels are compared with standard ones; fixed before the runs.
 MARGIN = 1.0
 #: Seeds behind the paper's means.
@@ -81,9 +81,9 @@ def _questions(tables: Tables) -> Iterator[Question]:
         some = [cell for cell in cells(tables) if cell.domains == domains]
         values, last = ({key(cell): read(tables, cell) for cell in some} for read in (per_seed, at_last_round))
         asked: dict[str, Callable[[pd.DataFrame], Pairs]] = {
-            f"Factorized-FL against Stand-Alone and FedAvg, {where}": lambda _: list(product(FACTORIZED, YARDSTICKS)),
-            f"the earlier methods against Stand-Alone, {where}": lambda table: [
-                (arm, "Stand-Alone") for arm in EARLIER if arm in table
+            f"Factorized-FL against Local and FedAvg, {where}": lambda _: list(product(FACTORIZED, YARDSTICKS)),
+            f"the earlier methods against Local, {where}": lambda table: [
+                (arm, "Local") for arm in EARLIER if arm in table
             ],
         }
         for words, ask in asked.items():
@@ -128,7 +128,7 @@ def as_printed(table: pd.DataFrame) -> Pairs:
 
 
 def above_both(found: Effects, run: Sequence[Cell]) -> dict[tuple[str, Cell], float]:
-    """Return the adjusted p-value of "it is above Stand-Alone and above FedAvg", by arm of Factorized-FL and cell."""
+    """Return the adjusted p-value of "it is above Local and above FedAvg", by arm of Factorized-FL and cell."""
     claims = {
         f"{arm}: {key(cell)}": [found[ACCURACY, key(cell), arm, other] for other in YARDSTICKS]
         for arm in FACTORIZED
@@ -138,7 +138,7 @@ def above_both(found: Effects, run: Sequence[Cell]) -> dict[tuple[str, Cell], fl
 
 
 def works(tables: Tables) -> dict[str, list[Cell]]:
-    """Return the cells in which each arm of Factorized-FL is above Stand-Alone and above FedAvg, as its paper says."""
+    """Return the cells in which each arm of Factorized-FL is above Local and above FedAvg, as its paper says."""
     p = above_both(effects(tables), cells(tables))
     return {arm: [cell for cell in cells(tables) if p[arm, cell] < 1 - LEVEL] for arm in FACTORIZED}
 
@@ -162,12 +162,12 @@ def of_paper(cell: Cell) -> pd.DataFrame:
 
 
 def earlier_as_printed() -> tuple[int, int]:
-    """Count the cells with permuted labels in which earlier methods are printed above Stand-Alone, and all of them."""
+    """Count the cells with permuted labels in which earlier methods are printed above Local, and all of them."""
     above = of = 0
     for data in _PRINTED:
         for partition in ("IID", "non-IID"):
             value = of_paper(Cell(data, partition, "permuted"))["value"]
-            above += int((value[list(EARLIER)] > value["Stand-Alone"]).sum())
+            above += int((value[list(EARLIER)] > value["Local"]).sum())
             of += len(EARLIER)
     return above, of
 

@@ -70,7 +70,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
 def _pairs(known: Effects, cell: Cell) -> list[tuple[str, str]]:
     """Return the pairs of the chapter's table of differences that ran in a cell."""
     pairs = [(arm, yardstick) for yardstick in YARDSTICKS for arm in FACTORIZED]
-    pairs += [(arm, "Stand-Alone") for arm in EARLIER]
+    pairs += [(arm, "Local") for arm in EARLIER]
     return [pair for pair in pairs if (ACCURACY, key(cell), *pair) in known]
 
 
@@ -122,11 +122,11 @@ def _proof(tables: Tables, known: Effects, run: Sequence[Cell], config: Mapping[
     cell = Cell(*config["tuned_at"])
     if not cell.permuted or cell not in run:
         return []
-    rivals = {"Stand-Alone": "Local", "FedAvg": "a private head"}
+    rivals = {"Local": "Local", "FedAvg": "a private head"}
     short = {arm: arm.removeprefix("Factorized-FL ") for arm in FACTORIZED}
     names = {f"{a} - {b}: {key(cell)}": f"{short[a]} minus {rivals[b]}" for a in FACTORIZED for b in rivals}
     said = of_paper(cell)["value"]
-    wanted = {"Stand-Alone": "Local", "FedAvg": "private head", "Factorized-FL α": "α", "Factorized-FL β": "β"}
+    wanted = {"Local": "Local", "FedAvg": "private head", "Factorized-FL α": "α", "Factorized-FL β": "β"}
     return [
         {
             "what": f"{config['clients']} clients of {config['samples']} images of {NAMES[cell.data]}, {title(cell)}, "

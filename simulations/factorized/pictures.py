@@ -27,7 +27,7 @@ class _Look(NamedTuple):
 
 #: The four arms of Factorized-FL and the two yardsticks have marks; the other methods are thin grey lines.
 LOOKS = {
-    "Stand-Alone": _Look("-", "", "black", "black"),
+    "Local": _Look("-", "", "black", "black"),
     "FedAvg": _Look("--", "", "black", "black"),
     FACTORIZED[0]: _Look("-", "o", "white", "black"),
     FACTORIZED[1]: _Look("-", "o", "black", "black"),
@@ -63,7 +63,7 @@ def drawn(tables: Tables, over: Literal["round", "megabytes"]) -> Figure:
         figure.supylabel("test accuracy (per cent)", fontsize=8)
         words = {
             "round": "round; right of the curves: mean over the last evaluated rounds with its 95% interval",
-            "megabytes": "megabytes that a client has sent and received (logarithmic; Stand-Alone sends nothing)",
+            "megabytes": "megabytes that a client has sent and received (logarithmic; Local sends nothing)",
         }
         figure.supxlabel(words[over], fontsize=8)
         figure.legend(handles=_legend(), loc="outside upper center", ncols=4, frameon=False, fontsize=7)
@@ -88,7 +88,7 @@ def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megaby
         rows = table[table["arm"] == arm]
         if arm in _OTHERS:
             axis.plot(rows[over], rows["accuracy"], ls=_OTHERS[arm], color="0.6", lw=0.7, zorder=1)
-        elif over == "megabytes" and arm == "Stand-Alone":
+        elif over == "megabytes" and arm == "Local":
             axis.axhline(rows["accuracy"].iloc[-1], color="black", lw=0.7)
         else:
             look = LOOKS[arm]
@@ -105,7 +105,7 @@ def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megaby
         mean, low, high = mean_of(summary[arm], within=(0.0, 100.0))
         at, look = last * (1.07 + 0.05 * place), LOOKS[arm]
         axis.plot([at, at], [low, high], color=look.colour, lw=0.8, ls="-")
-        mark = look.mark or ("_" if arm == "Stand-Alone" else "x")
+        mark = look.mark or ("_" if arm == "Local" else "x")
         axis.plot(at, mean, mark, color=look.colour, mfc=look.fill, ms=3.2, mew=0.8)
     axis.set_xticks(np.unique(table["round"]))
 

@@ -13,7 +13,7 @@ from simulations.effects import LEVEL, Effect
 from simulations.estimates import mean_of
 from simulations.factorized_parts.arms import BASES, OF_A_DOMAIN, SWITCHES
 from simulations.factorized_parts.compared import Lead
-from simulations.showing import greek
+from simulations.names import readable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,17 +89,17 @@ def matching(tables: Tables, chance: float) -> Figure:
         matrix = heat.pivot(index="client", columns="other", values="frequency").to_numpy()
         image = left.imshow(matrix, cmap="Greys", vmin=0, vmax=max(float(matrix.max()), 0.3), interpolation="none")
         _domains(left, len(matrix))
-        left.set(xlabel="client", ylabel="client", title=f"who is near whom, {greek(arm)}")
+        left.set(xlabel="client", ylabel="client", title=f"who is near whom, {readable(arm)}")
         figure.colorbar(image, ax=left, label="share of rounds", shrink=0.7)
         rows = tables["similarity"]
         table = rows[rows["arm"] == arm]
         lines = {"v_within": ("v within domains", "-"), "v_between": ("v between", "--")}
         lines |= {"u_within": ("u within", "-."), "u_between": ("u between", ":")}
         _curves(middle, table, lines)
-        middle.set(xlabel="round", ylabel="cosine", title=f"similarity, {greek(arm)}")
+        middle.set(xlabel="round", ylabel="cosine", title=f"similarity, {readable(arm)}")
         arms = list(dict.fromkeys(rows["arm"]))
         for a, dash in zip(arms, ("-", "--", "-.", ":"), strict=False):
-            _curves(right, rows[rows["arm"] == a], {"nearest": (greek(str(a)), dash)}, share=len(arms))
+            _curves(right, rows[rows["arm"] == a], {"nearest": (readable(str(a)), dash)}, share=len(arms))
         right.axhline(chance, color="0.6", lw=0.8)
         right.annotate(
             "chance", (0.98, chance), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=6
@@ -129,7 +129,7 @@ def _curves(axis: Axes, table: pd.DataFrame, lines: Mapping[str, tuple[str, str]
 def components(panels: Mapping[str, Sequence[Effect]], about: Mapping[str, str]) -> Figure:
     """Draw the differences of panels g, h, i and k as a forest."""
     labels = [f"7{panel}" for panel in panels]
-    groups = [[(f"{greek(d.first)} − {greek(d.second)}", d) for d in several] for several in panels.values()]
+    groups = [[(f"{readable(d.first)} − {readable(d.second)}", d) for d in several] for several in panels.values()]
     titles = [f"{label}: {about[panel]}" for label, panel in zip(labels, panels, strict=True)]
     return _forest(groups, titles, "difference in test accuracy, points")
 
@@ -150,7 +150,7 @@ def readings(several: Sequence[Effect]) -> Figure:
                         _interval(axis, d, height)
             axis.axvline(0, color="0.6", lw=0.6, zorder=0)
             code = "text" not in base
-            axis.set_title(f"{greek(base.partition(',')[0])}, {'code: undone' if code else 'text: added'}")
+            axis.set_title(f"{readable(base.partition(',')[0])}, {'code: undone' if code else 'text: added'}")
         axes[0].set_yticks(range(len(names)), [SWITCH_WORDS[name] for name in names])
         axes[0].set_ylim(len(names) - 0.5, -0.5)
         figure.supxlabel("change of test accuracy, points (mean, simultaneous 95% interval)", fontsize=8)
@@ -160,7 +160,7 @@ def readings(several: Sequence[Effect]) -> Figure:
 def leads(several: Sequence[Lead]) -> Figure:
     """Draw each form's lead over the best control, by setting."""
     settings = list(dict.fromkeys(lead.setting for lead in several))
-    groups = [[(greek(lead.effect.first), lead.effect) for lead in several if lead.setting == s] for s in settings]
+    groups = [[(readable(lead.effect.first), lead.effect) for lead in several if lead.setting == s] for s in settings]
     words = [s if s == "domains" else f"digits, {s}" for s in settings]
     return _forest(groups, words, "test accuracy minus that of the best control, points")
 

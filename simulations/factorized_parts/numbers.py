@@ -29,7 +29,8 @@ from simulations.factorized_parts.compared import (
     settings,
 )
 from simulations.factorized_parts.study import DOMAIN_SETTING, METRICS, SINGLE_SETTING
-from simulations.showing import NONE, fixed, greek, rounded, sought
+from simulations.names import readable
+from simulations.showing import NONE, fixed, rounded, sought
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +63,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 def _difference(e: Effect) -> Finding:
     where = e.setting if e.setting in (DOMAIN_SETTING, SINGLE_SETTING) else f"digits, {e.setting}"
-    return Finding.of(f"accuracy of {greek(e.first)} minus that of {greek(e.second)}, {where}", e, digits=1)
+    return Finding.of(f"accuracy of {readable(e.first)} minus that of {readable(e.second)}, {where}", e, digits=1)
 
 
 def _similarities(tables: Tables, known: Effects) -> dict[str, Finding]:
@@ -73,14 +74,14 @@ def _similarities(tables: Tables, known: Effects) -> dict[str, Finding]:
     found = {}
     for arm in arms:
         for key, (words, first, second) in SIMILARITIES.items():
-            what = f"{words}, {greek(arm)}, last round"
+            what = f"{words}, {readable(arm)}, last round"
             found[f"{key} {arm}"] = Finding.of(what, known[COSINE, arm, first, second], digits=4)
         over_rounds = table[table["arm"] == arm].groupby("seed")
         for key, words in shares.items():
             share = over_rounds[key].mean(skipna=False).dropna()
             if len(share) > 1:
                 found[f"{key} {arm}"] = Finding.of(
-                    f"share of a client's {words} that are of its domain, {greek(arm)}, all rounds",
+                    f"share of a client's {words} that are of its domain, {readable(arm)}, all rounds",
                     mean_of(share, 1 - (1 - LEVEL) / (len(arms) * len(shares)), within=(0.0, 1.0)), border=CHANCE,
                     digits=3,
                 )  # fmt: skip
@@ -100,7 +101,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "settings": [_setting(tables, known, setting) for setting in settings(tables)],
         "leads": [_shown_lead(lead) for lead in every],
-        "ahead": [{"setting": lead.setting, "arm": greek(lead.effect.first)} for lead in every if lead.ahead],
+        "ahead": [{"setting": lead.setting, "arm": readable(lead.effect.first)} for lead in every if lead.ahead],
         "behind": len(behind),
         "open": len(unfound) - len(behind),
         "unfound": sought(unfound, 1) | {"lead": fixed(max((e.high for e in unfound), default=math.nan), 1)},
@@ -119,7 +120,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown_lead(lead: Lead) -> dict[str, Any]:
     shown = rounded([{"lead": lead.effect.estimate}], lead=1)[0]["lead"]
-    return {"setting": lead.setting, "arm": greek(lead.effect.first), "lead": shown}
+    return {"setting": lead.setting, "arm": readable(lead.effect.first), "lead": shown}
 
 
 def _setting(tables: Tables, known: Effects, setting: str) -> dict[str, Any]:
@@ -133,7 +134,7 @@ def _setting(tables: Tables, known: Effects, setting: str) -> dict[str, Any]:
         less |= {e.second: e.estimate for e in found.get(arm, [])}
         rows.append(
             {
-                "arm": greek(arm),
+                "arm": readable(arm),
                 "rate": f"{lr[arm]:g}",
                 "accuracy": times(100, mean_of(wide["accuracy"][arm])),
                 "balanced": times(100, mean_of(wide["balanced_accuracy"][arm])),
@@ -154,7 +155,7 @@ def _setting(tables: Tables, known: Effects, setting: str) -> dict[str, Any]:
 def _shown(several: Sequence[Effect]) -> list[dict[str, Any]]:
     rows = rounded([{"difference": e.estimate} for e in several], difference=1)
     return [
-        {"arm": greek(e.first), "control": greek(e.second), **row, "sign": _sign(e)}
+        {"arm": readable(e.first), "control": readable(e.second), **row, "sign": _sign(e)}
         for e, row in zip(several, rows, strict=True)
     ]
 
@@ -171,7 +172,7 @@ def _single_rows(tables: Tables, known: Effects) -> list[dict[str, Any]]:
     regular = float(sizes.loc["regular", "numbers"])
     rows = [
         {
-            "arm": greek(str(arm)),
+            "arm": readable(str(arm)),
             "accuracy": times(100, mean_of(wide[arm])),
             "less": less.get(str(arm)),
             "numbers": f"{size['numbers']:,.0f}",
@@ -194,7 +195,7 @@ def _matching(tables: Tables) -> list[dict[str, Any]]:
         every = own.mean(numeric_only=True)
         cosines = {name: fixed(last[name], 4) for name in ("u_within", "u_between", "v_within", "v_between")}
         shares = {name: fixed(every[name], 3) for name in ("nearest", "matched", "own", "domain")}
-        rows.append({"arm": greek(str(arm)), **cosines, **shares, "neighbours": fixed(every["neighbours"], 1)})
+        rows.append({"arm": readable(str(arm)), **cosines, **shares, "neighbours": fixed(every["neighbours"], 1)})
     return rows
 
 
@@ -204,9 +205,9 @@ def _rates(tables: Tables) -> dict[str, Any]:
     if not len(tuning):
         return {"rows": [], "ends": []}
     best = tuning[tuning["chosen"]].drop_duplicates(["setting", "arm"])
-    ends = [f"{greek(r.arm)} ({r.setting})" for r in best.itertuples() if r.end]
+    ends = [f"{readable(r.arm)} ({r.setting})" for r in best.itertuples() if r.end]
     rows = [
-        {"setting": r.setting, "arm": greek(r.arm), "rate": f"{r.lr:g}", "accuracy": fixed(100 * r.accuracy, 1)}
+        {"setting": r.setting, "arm": readable(r.arm), "rate": f"{r.lr:g}", "accuracy": fixed(100 * r.accuracy, 1)}
         for r in best.itertuples()
     ]
     return {"rows": rows, "ends": ends}

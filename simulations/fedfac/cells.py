@@ -145,9 +145,9 @@ def populate(cell: Cell, seed: int, new: float) -> tuple[Clients, Clients]:
 
 def _ours(dataset: str, words: str, alpha: float, clients: int, rounds: int) -> Cell:
     return Cell(
-        f"{words}, π = {alpha:g}", dataset, "dirichlet", alpha, clients, "small_cnn", ("hidden",), 32,
+        f"{words}, Dirichlet {alpha:g}", dataset, "dirichlet", alpha, clients, "small_cnn", ("hidden",), 32,
         (("hidden",), 0.5, 0.85), rounds, participation=1 / 3, local_epochs=2,
-        printed=f"CIFAR-10, π = {alpha:g}" if dataset == "cifar10" else "",
+        printed=f"CIFAR-10, Dirichlet {alpha:g}" if dataset == "cifar10" else "",
     )  # fmt: skip
 
 
@@ -164,8 +164,8 @@ def digits(rounds: int, clients: int = 20) -> Cell:
 def _cifar10(alpha: float, layers: tuple[str, ...], code: tuple[tuple[str, ...], float | None, float]) -> Cell:
     # the authors' weight decay, 1e-5, acts on the sum of a batch's losses
     return Cell(
-        f"CIFAR-10, π = {alpha:g}", "cifar10", "dirichlet", alpha, 100, "resnet18", layers, 256, code, 500,
-        weight_decay=1e-5 / 32, printed=f"CIFAR-10, π = {alpha:g}",
+        f"CIFAR-10, Dirichlet {alpha:g}", "cifar10", "dirichlet", alpha, 100, "resnet18", layers, 256, code, 500,
+        weight_decay=1e-5 / 32, printed=f"CIFAR-10, Dirichlet {alpha:g}",
     )  # fmt: skip
 
 

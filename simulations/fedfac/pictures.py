@@ -44,7 +44,7 @@ def _question(tables: Tables) -> Figure:
                 fill = "black" if j % 2 == 0 else "white"
                 axis.plot(mean, y, marks[j], color="black", mfc=fill, ms=4, label=arm if i == 0 else None)
         axis.set_yticks([-i for i in range(len(AGAINST))], [f"− {other}" for other in AGAINST])
-        axis.set_title("images of CIFAR-10, mean over π" if group == "images" else "digits, π = 0.1")
+        axis.set_title("images of CIFAR-10, mean of the settings" if group == "images" else "digits, Dirichlet 0.1")
         axis.set_xlabel("difference in accuracy (points)")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=7, ncol=4, loc="outside lower center")

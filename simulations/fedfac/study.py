@@ -95,15 +95,16 @@ _GRID = (3e-4, 1e-3, 3e-3)
 SCALES = {
     "smoke": Scale(
         (digits(2, clients=6),), seeds=2, cheap=2, few=2, rates=(1e-3,), tuning_seeds=1, tuning_rounds=2,
-        tuned_at=("digits, π = 0.1",), dataset="digits", fine_tune=1, shift=SECOND_LOOK,
+        tuned_at=("digits, Dirichlet 0.1",), dataset="digits", fine_tune=1, shift=SECOND_LOOK,
     ),
     "quick": Scale(
         (digits(20),), seeds=6, cheap=6, few=2, rates=(3e-3,), tuning_seeds=1, tuning_rounds=2,
-        tuned_at=("digits, π = 0.1",), dataset="digits", shift=SECOND_LOOK,
+        tuned_at=("digits, Dirichlet 0.1",), dataset="digits", shift=SECOND_LOOK,
     ),
     "desk": Scale(
         (*ours(20), digits(20)), seeds=5, cheap=12, few=3, rates=_GRID, tuning_seeds=3, tuning_rounds=10,
-        tuned_at=("9,085 images of CIFAR-10, π = 0.5", "digits, π = 0.1"), dataset="cifar10 (9,085 images), digits",
+        tuned_at=("9,085 images of CIFAR-10, Dirichlet 0.5", "digits, Dirichlet 0.1"),
+        dataset="cifar10 (9,085 images), digits",
     ),
     # the authors' rate, untuned; FedRep's epochs as in the configurations
     "paper": Scale(

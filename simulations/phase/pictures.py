@@ -74,7 +74,7 @@ def _tiles(axis: Axes, cells: pd.DataFrame) -> None:
         colour, look = TILES.get(str(cell.outcome), TILES["undecided"])
         axis.add_patch(Rectangle((x, y), 1, 1, fc=colour, ec="0.6", lw=0.4))
         number = "–" if np.isnan(cell.mean) else f"{cell.mean:.1f}".replace("-", "−").replace("−0.0", "0.0")
-        axis.text(x + 0.5, y + 0.5, number, ha="center", va="center", fontsize=6.5, **look)
+        axis.text(x + 0.5, y + 0.5, number, ha="center", va="center", fontsize=7, **look)
     for (n, p, alpha), line, _ in FRAMES:
         if cells["alpha"].iloc[0] == alpha and n in samples and p in shares:
             corner = (samples.index(n) + 0.06, shares.index(p) + 0.06)

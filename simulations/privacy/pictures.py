@@ -26,7 +26,10 @@ _ATTACKERS = {"guessing": ("personal leaves guessed", "black"), "knowing": ("per
 def figures(tables: Tables) -> dict[str, Figure]:
     """Draw the chapter's figures."""
     with style():
-        return {"quality": _quality(tables), "images": _images(tables)}
+        lines = _lines(tables)
+        of_last = [line for line in lines if line[0] == stages(tables)[-1]]
+        few = [next(line for line in of_last if line[2] == kind) for kind in dict.fromkeys(line[2] for line in of_last)]
+        return {"quality": _quality(tables), "images": _images(tables, lines), "few_images": _images(tables, few)}
 
 
 def _quality(tables: Tables) -> Figure:
@@ -60,20 +63,28 @@ def _points(axis: Axes, shown: list[tuple[int, pd.Series]], shift: float, fill: 
     )  # fmt: skip
 
 
-def _images(tables: Tables) -> Figure:
-    import matplotlib.pyplot as plt
-
-    table = tables["pictures"]
+def _lines(tables: Tables) -> list[tuple[int, int, str]]:
+    """Return the lines of images: rounds, steps, and who attacks."""
     last, many = stages(tables)[-1], several(tables)
     looks = [(0, 1), *((stage, 1) for stage in stages(tables)), (last, many)]
     lines = [(*look, kind) for look in looks for kind in _ATTACKERS if look[0] and (look[1] == 1 or kind == "guessing")]
     lines = [(0, 1, "guessing"), *lines]
-    if (table["attack"] == "simulating").any():
+    if (tables["pictures"]["attack"] == "simulating").any():
         lines.append((last, many, "simulating"))
+    return lines
+
+
+def _images(tables: Tables, lines: list[tuple[int, int, str]]) -> Figure:
+    """Draw originals and what is recovered of them."""
+    import matplotlib.pyplot as plt
+
+    table = tables["pictures"]
     columns = ["original", *ARMS, "random gradient", "mean image"]
+    height = 0.72 * len(lines) + 0.35
     figure, axes = plt.subplots(
-        len(lines), len(columns), figsize=(WIDTH, 0.72 * len(lines) + 0.3), squeeze=False,
-        gridspec_kw={"wspace": 0.08, "hspace": 0.12, "left": 0.16, "right": 0.995, "bottom": 0.01, "top": 0.94},
+        len(lines), len(columns), figsize=(WIDTH, height), squeeze=False,
+        gridspec_kw={"wspace": 0.08, "hspace": 0.12, "left": 0.16, "right": 0.995, "bottom": 0.01,
+                     "top": 1 - 0.32 / height},
     )  # fmt: skip
     for place, (stage, steps, kind) in zip(axes, lines, strict=True):
         some = table[(table["stage"] == stage) & (table["steps"] == steps)]
@@ -90,7 +101,7 @@ def _images(tables: Tables) -> Figure:
                 _draw(axis, which.iloc[0], "original" if column == "original" else "found")
         words = "untrained" if not stage else f"{stage} rounds"
         words += f"\n{steps} step{'s' * (steps > 1)}" + _NOTES[kind]
-        place[0].text(-0.12, 0.5, words, transform=place[0].transAxes, ha="right", va="center", fontsize=6.5)
+        place[0].text(-0.12, 0.5, words, transform=place[0].transAxes, ha="right", va="center", fontsize=7)
     for axis, column in zip(axes[0], columns, strict=True):
         axis.set_title(column.replace(" ", "\n"), fontsize=7, pad=2)
     return figure

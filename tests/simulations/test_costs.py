@@ -8,7 +8,7 @@ import fedstat as fs
 from fedstat.federated import build
 from simulations.costs import numbers, study
 
-SETTING = study.Setting("made", "small_cnn", classes=2, batch=10, epochs=2, printed="CIFAR-10, π = 0.1")
+SETTING = study.Setting("made", "small_cnn", classes=2, batch=10, epochs=2, printed="CIFAR-10, Dirichlet 0.1")
 SCALE = study.Scale((SETTING,), clients=4, repeats=2, participation=1.0)
 
 
@@ -53,7 +53,7 @@ def test_a_planted_ratio_is_found_under_the_noise_of_turns():
             true = {"FedEM": 3.0, "FedRep, half the epochs each": 0.66}.get(arm, 1.0)
             taken = level * true * rng.lognormal(sigma=0.05)
             rows.append({"repeat": repeat, "arm": arm, "processor": taken, "wall": taken})
-    times = pd.DataFrame(rows).assign(setting="made", printed="CIFAR-10, π = 0.1")
+    times = pd.DataFrame(rows).assign(setting="made", printed="CIFAR-10, Dirichlet 0.1")
     known = numbers.effects({"times": times})
     _, low, high = numbers.ratio(known["processor", "", "FedEM", study.CONTROL])
     assert low < 3.0 < high
@@ -77,7 +77,7 @@ def test_the_papers_scale_builds_every_arm_on_its_networks(monkeypatch):
     monkeypatch.setattr(study, "images", lambda _: (x, y, np.zeros(120, bool)))
     paper = study.SCALES["paper"]
     assert [s.printed for s in paper.settings] == [
-        "CIFAR-10, π = 0.1", "CIFAR-10, π = 0.5", "CIFAR-10, π = 1",
+        "CIFAR-10, Dirichlet 0.1", "CIFAR-10, Dirichlet 0.5", "CIFAR-10, Dirichlet 1",
         "CIFAR-100, S = 5", "CIFAR-100, S = 10", "CIFAR-100, S = 30",
     ]  # fmt: skip
     for setting in (paper.settings[0], paper.settings[3]):

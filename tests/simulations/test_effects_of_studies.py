@@ -40,15 +40,15 @@ def test_a_finding_on_a_pair_has_the_interval_of_the_table(name):
 
 
 def test_a_pair_of_the_study_has_the_interval_of_compare():
-    """Stand-Alone against the methods that it is compared with in domains: one family, one interval."""
+    """Local against the methods that it is compared with in domains: one family, one interval."""
     tables = committed("factorized")
     cell = next(cell for cell in judged.cells(tables) if cell.domains)
-    wide = judged.per_seed(tables, cell)[["Stand-Alone", "FedAvg", "FedProx", "pFedPara"]]
+    wide = judged.per_seed(tables, cell)[["Local", "FedAvg", "FedProx", "pFedPara"]]
     rows = wide.reset_index().melt("seed", var_name="method", value_name="mse").assign(client=0)
-    told = fs.compare(rows, control="Stand-Alone", design=judged.DESIGNS[True]).differences
+    told = fs.compare(rows, control="Local", design=judged.DESIGNS[True]).differences
     found = judged.effects(tables)
     for arm in ("FedAvg", "FedProx", "pFedPara"):
-        effect, row = found["accuracy", judged.key(cell), arm, "Stand-Alone"], told.loc[f"{arm} − Stand-Alone"]
+        effect, row = found["accuracy", judged.key(cell), arm, "Local"], told.loc[f"{arm} − Local"]
         assert (effect.mean, effect.low, effect.high) == pytest.approx(tuple(row[["difference", "low", "high"]]))
 
 
@@ -56,7 +56,7 @@ def test_images_that_seeds_share_widen_an_interval_by_what_they_share():
     tables = committed("factorized")
     cell = next(cell for cell in judged.cells(tables) if cell.domains)
     wide, design = judged.per_seed(tables, cell), judged.DESIGNS[True]
-    effect = judged.effects(tables)["accuracy", judged.key(cell), "FedAvg", "Stand-Alone"]
-    _, low, high = mean_interval(wide["FedAvg"] - wide["Stand-Alone"], 1 - 0.05 / 3)
+    effect = judged.effects(tables)["accuracy", judged.key(cell), "FedAvg", "Local"]
+    _, low, high = mean_interval(wide["FedAvg"] - wide["Local"], 1 - 0.05 / 3)
     n = len(wide)
     assert (effect.high - effect.low) / (high - low) == pytest.approx(np.sqrt(1 + n * design.test_to_train))

@@ -128,7 +128,7 @@ def test_bytes_are_those_of_a_count_by_hand():
     assert table.loc["Factorized-FL α, code", "down"] == 4 * (u + biases + norms)
     weights = 25 * 8 + 25 * 8 * 16 + 16 * 64
     assert table.loc["FedAvg", "up"] == 4 * (weights + biases + 2 * norms)
-    assert table.loc["Stand-Alone", "up"] == 0
+    assert table.loc["Local", "up"] == 0
     assert table.loc["Factorized-FL β, code", "up"] > table.loc["FedAvg", "up"]
 
 
@@ -180,8 +180,8 @@ def test_planted_advantages_are_found_where_they_are_and_nowhere_else():
     found = judged.works(tables)
     assert found == {**{arm: [] for arm in FACTORIZED}, "Factorized-FL β, code": [PERMUTED]}
     signs = {name: finding.sign for name, finding in numbers.findings(tables).items()}
-    assert signs[f"FedAvg - Stand-Alone: {judged.key(DOMAINS)}"] == "more"
-    assert signs[f"Factorized-FL α, text - Stand-Alone: {judged.key(DOMAINS)}"] == "more"
+    assert signs[f"FedAvg - Local: {judged.key(DOMAINS)}"] == "more"
+    assert signs[f"Factorized-FL α, text - Local: {judged.key(DOMAINS)}"] == "more"
     assert signs[f"Factorized-FL α, text - FedAvg: {judged.key(DOMAINS)}"] == "unclear"
     assert signs[f"Factorized-FL α, code - FedAvg: {judged.key(DOMAINS)}"] == "less"
 
@@ -192,7 +192,7 @@ def test_what_permuting_labels_changes_is_told_from_nothing():
     tables = planted({STANDARD: level, PERMUTED: {arm: worse[arm] for arm in PRIVATE}}, spread=1e-3)
     # the two cells of a seed have disturbances of their own: give them the same
     pivot = tables["values"].pivot_table(index=["seed", "labels"], columns="arm", values="value")
-    shift = pivot["Stand-Alone"].rename("shift")
+    shift = pivot["Local"].rename("shift")
     joined = tables["values"].join(shift, on=["seed", "labels"])
     tables["values"] = joined.assign(value=joined["value"] - joined["shift"] + 0.4).drop(columns="shift")
     tables["values"]["value"] += np.random.default_rng(0).normal(0, 1e-4, len(joined))

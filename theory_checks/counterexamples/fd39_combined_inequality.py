@@ -2,7 +2,8 @@
 
 The paper on filter decomposition (section A.4.1, equation (17)) writes an equals sign between the second line and the
 third. They differ in what they make of the distance from the minimiser w*: with w the average of the clients' points
-w_k, the second line has |w - w*|^2 less mu eta times the clients' mean |w_k - w*|^2, the third (1 - mu eta) |w - w*|^2.
+w_k, the second line has |w - w*|^2 minus mu eta times the clients' mean |w_k - w*|^2, and the third has
+(1 - mu eta) |w - w*|^2.
 
 Counterexample: two clients with equal weights, both with F(w) = w^2/2, at the points 0 and 1; the step size eta is 1/4.
 The second line is the smaller one, so that "at most" in place of the equals sign repairs the chain.

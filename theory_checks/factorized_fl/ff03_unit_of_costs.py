@@ -48,7 +48,7 @@ FF03C = Claim(
     id="FF-03c",
     place="corrected statement of FF-03",
     said_by="fedstat",
-    words="The costs are in gigabytes of 10⁹ bytes, within one per cent for FedAvg.",
+    words="If costs are in gigabytes of 10⁹ bytes, FedAvg's are right within one per cent.",
     statement='"cost"("FedAvg") = 2 dot 4 dot 20 R dot 2.574 dot 10^6 dot 10^(-9) "gigabytes" (1 + delta), '
     "quad abs(delta) <= 1 %",
     severity="misprint",

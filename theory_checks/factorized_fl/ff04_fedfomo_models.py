@@ -12,8 +12,8 @@ FF04 = Claim(
     id="FF-04",
     place="Table 1, costs of FedFOMO",
     said_by="fedstat",
-    words="FedFOMO's transmission cost, six times FedAvg's, is that of one model up and 11 models down; if each model "
-    "counts both ways, of its own and five others.",
+    words="FedFOMO's transmission cost, six times FedAvg's, is that of one model up and 11 models down or, if each "
+    "model counts both ways, of its own and five others.",
     statement='"cost"("FedFOMO") = (1 + 11) / 2 "cost"("FedAvg") = (1 + 5) "cost"("FedAvg")',
     severity="unstated condition",
     assumptions="the text states neither how many models a client downloads nor how they are counted; FedFOMO's "

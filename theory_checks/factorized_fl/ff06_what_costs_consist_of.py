@@ -73,9 +73,9 @@ FF06C = Claim(
     id="FF-06c",
     place="statement in place of FF-06",
     said_by="fedstat",
-    words="In the released code's network Factorized-FL α, by the text, sends 65,712 numbers per client and round, "
-    "0.26 and 0.53 gigabytes; with batch normalisation both ways and the head up once they are the printed 0.32 and "
-    "0.64.",
+    words="By the text, with the released code's network, Factorized-FL α sends 65,712 numbers per client and "
+    "round, which makes 0.26 and 0.53 gigabytes. With batch normalisation sent both ways and the head sent up "
+    "once, they are the printed 0.32 and 0.64.",
     statement='"cost"(alpha) = 4 dot 20 R dot 65712 "bytes" = 5.257 dot 10^6 R "bytes"',
     severity="unstated condition",
     assumptions=f"{NETWORK_READ}; what is sent besides u and v was looked for after seeing the table",

@@ -20,9 +20,9 @@ FF08 = Claim(
     severity="misprint",
     assumptions="an average of equal vectors is that vector",
     sensitivity="one part in 10¹²",
-    flaw="One softmax weight stands before the sum of all vectors, so that K equal vectors come out multiplied by K "
-    "times that weight. FedAvg's average is written in the same order in section 3.1, so that the free index is to be "
-    "bound by the sum that follows it.",
+    flaw="One softmax weight stands before the sum of all vectors, so that K equal vectors come out multiplied by "
+    "K times that weight. FedAvg's average is written in the same order in section 3.1, so the free index "
+    "seems to be meant as that of the sum that follows it.",
     corrected="FF-08c",
 )
 

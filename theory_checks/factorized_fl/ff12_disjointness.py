@@ -84,7 +84,7 @@ FF12C = Claim(
     id="FF-12c",
     place="corrected statement of FF-12",
     said_by="fedstat",
-    words="Complete disjointness is that of every pair of clients.",
+    words="Clients are completely disjoint if every pair of them is.",
     statement='forall j != k: D_j inter D_k = emptyset <=> "no overlap between clients"',
     severity="misprint",
     sensitivity="any family of up to four non-empty subsets of three points",

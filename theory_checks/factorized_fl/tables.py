@@ -42,38 +42,38 @@ ROUNDS, CLIENTS, BYTES = (50, 100), 20, 4
 
 
 class Cell(NamedTuple):
-    """One method's printed accuracy beside stand-alone training's."""
+    """One method's printed accuracy beside Local's."""
 
     data: str
     partition: str
     labels: str
     method: str
     accuracy: Fraction
-    stand_alone: Fraction
+    alone: Fraction
 
     def __str__(self) -> str:
         return f"{self.data}, {self.partition}, {self.labels} labels"
 
 
 def below(cases: Iterable[Cell]) -> Evidence:
-    """Judge whether accuracies are below stand-alone training's."""
-    sides = (Figures(str(c), c.accuracy, c.stand_alone, names=(c.method, "stand-alone")) for c in cases)
+    """Judge whether accuracies are below Local's."""
+    sides = (Figures(str(c), c.accuracy, c.alone, names=(c.method, "Local")) for c in cases)
     return compared(sides, of="cells of Table 1", relation="<", every=True)
 
 
 def above(cases: Iterable[Cell]) -> Evidence:
-    """Judge whether accuracies are above stand-alone training's."""
-    sides = (Figures(str(c), c.stand_alone, c.accuracy, names=("stand-alone", c.method)) for c in cases)
+    """Judge whether accuracies are above Local's."""
+    sides = (Figures(str(c), c.alone, c.accuracy, names=("Local", c.method)) for c in cases)
     return compared(sides, of="cells of Table 1", relation="<", every=True)
 
 
 def cells() -> Iterator[Cell]:
-    """Yield all cells of the table's top part but those of stand-alone training."""
+    """Yield all cells of the table's top part but those of Local."""
     rows = printed("factorized_fl", "table_1_top")
     place: Sequence[str] = ("data", "partition", "labels")
-    alone = {tuple(row[p] for p in place): row["accuracy"] for row in rows if row["method"] == "Stand-Alone"}
+    local = {tuple(row[p] for p in place): row["accuracy"] for row in rows if row["method"] == "Local"}
     for row in rows:
-        if row["method"] != "Stand-Alone":
-            beside = Fraction(alone[tuple(row[p] for p in place)])
+        if row["method"] != "Local":
+            beside = Fraction(local[tuple(row[p] for p in place)])
             accuracy = Fraction(row["accuracy"])
             yield Cell(row["data"], row["partition"], row["labels"], row["method"], accuracy, beside)

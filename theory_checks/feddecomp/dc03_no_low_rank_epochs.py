@@ -16,8 +16,8 @@ DC03 = Claim(
     severity="unstated condition",
     assumptions="B starts at zero, and the optimiser keeps no state between rounds",
     sensitivity="any difference of the final weights, exact",
-    flaw="Equation (7) takes the plain mean of the clients; FedAvg as it was published weights them by their sizes. "
-    "They agree where all clients have as many, as in the paper's experiments.",
+    flaw="Equation (7) takes the plain mean of the clients; FedAvg as it was published weights them by their "
+    "sizes. They agree where all clients have equally many samples, as in the paper's experiments.",
 )
 
 

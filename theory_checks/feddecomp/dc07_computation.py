@@ -223,8 +223,8 @@ DC07C = Claim(
     id="DC-07c",
     place="corrected statement of DC-07",
     said_by="fedstat",
-    words="A low-rank step is cheaper than a full step only if its part has less than a third of the layer's "
-    "parameters (two factors) or less than half (weights formed, large batch); formed throughout it never is.",
+    words="A low-rank step costs less than a full one only if the low-rank part is small: below a third of the layer's "
+    "parameters, or about half if only its gradients are in two factors; with σ + B A formed throughout it never does.",
     statement='C_"factored" < C_"full" <=> r (I + O) < (I O) / 3, quad '
     'C_"mixed" < C_"full" <=> r (I + O) + (r I O) / (2 n) < (I O) / 2, quad C_"formed" > C_"full"',
     severity="false",

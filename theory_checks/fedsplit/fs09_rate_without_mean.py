@@ -10,7 +10,7 @@ FS09 = Claim(
     id="FS-09",
     place="section 3.3, Theorem 1, displayed inequality, with the update as section 3.2 accumulates it",
     said_by="paper",
-    words="With the update as accumulated, without 1/n, the squared residual shrinks in every round by the factor "
+    words="With gradients summed over samples, without 1/n, the squared residual shrinks in every round by the factor "
     "1 − (ρ₁λˢ + ρ₂λᵖ)/2 or more, where ρ₁ = η_g η_l G / C and ρ₂ = η_l G.",
     statement="norm(h(t) - y)^2 <= (1 - (rho_1 lambda^s + rho_2 lambda^p) / 2)^t norm(h(0) - y)^2",
     severity="false",

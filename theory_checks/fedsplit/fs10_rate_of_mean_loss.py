@@ -98,7 +98,7 @@ FS10C = Claim(
     id="FS-10c",
     place="corrected statement of FS-10",
     said_by="fedstat",
-    words="With gradients of the client's mean loss the guaranteed share is to be divided by n.",
+    words="With gradients of the client's mean loss, the share by which the residual shrinks must be divided by n.",
     statement="norm(h(t) - y)^2 <= (1 - (rho_1 lambda^s + rho_2 lambda^p) / (2 n))^t norm(h(0) - y)^2",
     severity="false",
     assumptions=FS09.assumptions + "; it is the bound for the accumulated update, with the step η_l / n",

@@ -57,8 +57,8 @@ FS11C = Claim(
     id="FS-11c",
     place="what can be said in place of FS-11",
     said_by="fedstat",
-    words="Whatever the hidden constants: when every client's sample is doubled, the prescribed width m₂ grows at "
-    "least 16-fold, and the rounds until the guarantee halves grow at least 4-fold.",
+    words="Whatever the hidden constants are, doubling every client's sample makes the prescribed width m₂ grow at "
+    "least 16-fold, and the rounds until the guarantee halves at least 4-fold.",
     statement='N -> 2 N quad => quad m_2 -> 16 m_2 "or more", quad 1 / (rho_1 lambda^s + rho_2 lambda^p) -> '
     '4 / (rho_1 lambda^s + rho_2 lambda^p) "or more"',
     severity="false",

@@ -63,8 +63,8 @@ FS14C = Claim(
     id="FS-14c",
     place="corrected statement of FS-14",
     said_by="fedstat",
-    words="At their own steps the ratio of the guaranteed rates, FedSplit's over FedAvg's, is (1 + λᵖ/λˢ)(1 + "
-    "Cλᵖ/(η_g λˢ))/γᵖ up to the hidden constants; it may lie on either side of one.",
+    words="At the steps that the theorems prescribe, FedSplit's guaranteed rate over FedAvg's is (1 + λᵖ/λˢ)(1 + "
+    "Cλᵖ/(η_g λˢ))/γᵖ up to hidden constants, and this can be above or below one.",
     statement="(rho_1 lambda^s + rho_2 lambda^p) / (rho' lambda^s) prop (1 + lambda^p / lambda^s) (1 + C lambda^p / "
     "(eta_g lambda^s)) / gamma^p",
     severity="false",

@@ -80,8 +80,8 @@ FS17C = Claim(
     id="FS-17c",
     place="corrected statement of FS-17",
     said_by="fedstat",
-    words="With m the mean square of the labels the term is at least 2C √(2m/(N + n)), which equal inputs attain; so "
-    "it says nothing unless n exceeds 8mC²/(C + 1).",
+    words="With m the mean square of the labels the term is at least 2C √(2m/(N + n)), which equal inputs attain; "
+    "so the bound is vacuous unless n exceeds 8mC²/(C + 1).",
     statement="norm(x_i) <= 1 => 2 sqrt(C / n dot y^top (H^s + H^p)^(-1) y) >= "
     "2 C sqrt((2 m) / (N + n)), quad m = 1/N sum_i y_i^2",
     severity="false",

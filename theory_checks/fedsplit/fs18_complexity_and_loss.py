@@ -79,9 +79,9 @@ FS18 = Claim(
     id="FS-18",
     place="section 3.3, Theorem 2, displayed bound",
     said_by="paper",
-    words="The complexity term, with a term that falls like √(log(N)/N), bounds the trained model's population loss. "
-    "(Measured losses do not contradict it; they say something only where the term is below one, with labels of unit "
-    "size for one or two clients of 1,024 samples.)",
+    words="The complexity term, with a term that falls like √(log(N)/N), bounds the trained model's population "
+    "loss. (Measured losses do not contradict it; they test it only where the term is below one, with labels "
+    "of unit size for one or two clients of 1,024 samples.)",
     statement="EE ell(h(x), y) <= 2 sqrt(C / n dot y^top (H^s + H^p)^(-1) y) + O(sqrt(log(N / (lambda delta)) / (2N)))",
     severity="false",
     assumptions="δ = 0.05; the hidden term is taken to be zero, which makes the bound sharper (were it exceeded, "

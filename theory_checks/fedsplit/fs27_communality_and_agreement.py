@@ -67,8 +67,8 @@ FS27C = Claim(
     id="FS-27c",
     place="corrected statement of FS-27",
     said_by="fedstat",
-    words="ν stays the same when rows are rearranged within or across clients, alike for all units, whatever becomes "
-    "of the agreement across clients.",
+    words="ν does not change when rows are rearranged within or across clients, in the same way for all units, "
+    "although that changes how far clients agree.",
     statement='nu(P Z) = nu(Z) " for every permutation" P " of the rows"',
     severity="false",
     sensitivity="a correlation or a value of ν off by 1e-6",

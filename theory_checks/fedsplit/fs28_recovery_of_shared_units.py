@@ -31,8 +31,8 @@ FS28 = Claim(
     "were fixed on seeds below 100, the committed tables hold seeds 100 to 109",
     sensitivity="the half-widths of the intervals, a few points where recovery is partial",
     flaw="The communality says how well the other units explain a unit, never whether clients agree about it; "
-    "which group is explained better changes with κ, p and α. For a κ that is too small personal units come first, "
-    "and who does not know the split cannot see it.",
+    "which group is explained better changes with κ, p and α. For a κ that is too small personal units come "
+    "first, and nobody can see that without knowing the split.",
     corrected="FS-28c",
 )
 

@@ -11,7 +11,7 @@ from theory_checks.fedsplit.printed_tables import AS_PRINTED, LAST_DIGIT, Row, p
 
 TIME = printed(7, method="FedFac")
 #: The one setting in which FedFac takes less time.
-FASTER = "CIFAR-10, π = 0.1"
+FASTER = "CIFAR-10, Dirichlet 0.1"
 
 
 def _longer(times: Row) -> Evidence:
@@ -53,7 +53,7 @@ def on_average() -> Evidence:
     return _longer_on_average(TIME)
 
 
-@FS33.control("the settings without CIFAR-10 at π = 0.1")
+@FS33.control("the settings without CIFAR-10 at Dirichlet 0.1")
 def seven_settings() -> Evidence:
     return _longer({where: time for where, time in TIME.items() if where != FASTER})
 
@@ -62,7 +62,7 @@ FS33C = Claim(
     id="FS-33c",
     place="corrected statement of FS-33",
     said_by="fedstat",
-    words="In Table 7 FedFac takes 1.08 to 3.39 times as long as FedAvg, but 0.86 times for CIFAR-10 with π = 0.1.",
+    words="In Table 7 FedFac takes 1.08 to 3.39 times as long as FedAvg, but 0.86 times for CIFAR-10 at Dirichlet 0.1.",
     statement='1.08 <= t_"FedFac" \\/ t_"FedAvg" <= 3.39 " in 7 of 8 settings, " 0.86 " in the other"',
     severity="false",
     assumptions=AS_PRINTED,
@@ -72,7 +72,7 @@ FS33C = Claim(
 
 @FS33C.reading("Table 7")
 def table_7() -> Evidence:
-    """Ask for ratios between 1.08 and 3.39, but 0.86 for CIFAR-10 with π = 0.1: read off the printed table."""
+    """Ask for ratios between 1.08 and 3.39, but 0.86 for CIFAR-10 at Dirichlet 0.1: read off the printed table."""
     least, most, faster = map(Decimal, ("1.08", "3.39", "0.86"))
     longer = {where: time for where, time in TIME.items() if where != FASTER}
     bounds = [Sides(where, least, time, ("bound", "ratio")) for where, time in longer.items()]

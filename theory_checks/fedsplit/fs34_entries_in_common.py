@@ -83,9 +83,9 @@ FS34C = Claim(
     id="FS-34c",
     place="corrected statement of FS-34",
     said_by="fedstat",
-    words="Coinciding entries of Tables 4 to 6 differ by 0.2307 (0.6561, 0.4254; S = 10) and else by 0.0154 at most, "
-    "those of Table 2 and of Tables 5, 6 and 8 by 0.0015; the best entries of Table 5 stand in Table 6 as well, under "
-    "other κ than captioned.",
+    words="Of the entries that should be equal in Tables 4 to 6, one pair differs by 0.2307 (0.6561, 0.4254; S = "
+    "10) and the others by 0.0154 at most; those of Table 2 and of Tables 5, 6 and 8 differ by 0.0015 at "
+    "most. The best entries of Table 5 also stand in Table 6, under other values of κ than the caption's.",
     statement='abs(A_"Table 4" - A_"Table 5") = 0.2307 " at " S = 10, quad abs(Delta A) <= 0.0154 " elsewhere"',
     severity="false",
     assumptions=AS_PRINTED,

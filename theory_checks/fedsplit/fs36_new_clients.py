@@ -8,7 +8,9 @@ from fedstat.claims import Claim, Evidence, Sides, compared
 from theory_checks.fedsplit.printed_tables import AS_PRINTED, LAST_DIGIT, printed
 
 #: Accuracy of new clients on CIFAR-10, by method.
-NEW_CLIENTS = {f"π = {value}": printed(3, "method", setting=f"CIFAR-10, π = {value}") for value in ("0.1", "0.5", "1")}
+NEW_CLIENTS = {
+    f"Dirichlet {value}": printed(3, "method", setting=f"CIFAR-10, Dirichlet {value}") for value in ("0.1", "0.5", "1")
+}
 
 
 def _ensemble(best_in: Sequence[str]) -> Evidence:
@@ -26,8 +28,8 @@ FS36 = Claim(
     id="FS-36",
     place="section 5.2, third paragraph, the two sentences before the last, and Table 3",
     said_by="paper",
-    words="For new clients Ensemble beats LocalTrain, and for π = 0.5 and 1 all other methods.",
-    statement='A_"Ensemble" > A_"LocalTrain", quad A_"Ensemble" = max A " for " pi in {0.5, 1}',
+    words="For new clients Ensemble beats LocalTrain, and at Dirichlet 0.5 and 1 all other methods.",
+    statement='A_"Ensemble" > A_"LocalTrain", quad A_"Ensemble" = max A " at Dirichlet 0.5 and 1"',
     severity="false",
     assumptions=AS_PRINTED,
     sensitivity=LAST_DIGIT,
@@ -36,9 +38,9 @@ FS36 = Claim(
 
 @FS36.reading("Table 3")
 def table_3() -> Evidence:
-    return _ensemble(("π = 0.5", "π = 1"))
+    return _ensemble(("Dirichlet 0.5", "Dirichlet 1"))
 
 
-@FS36.mutant("best for π = 0.1 too")
+@FS36.mutant("best for Dirichlet 0.1 too")
 def best_everywhere() -> Evidence:
     return _ensemble(tuple(NEW_CLIENTS))

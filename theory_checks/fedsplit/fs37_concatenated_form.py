@@ -54,7 +54,7 @@ def _forms(model: Callable[[Net], Fraction], sizes: Iterable[tuple[int, int]] = 
 
 
 def _identity(swapped: bool) -> Evidence:
-    """Expand (4) with two vectors, less the concatenated form with scaled output weights, for any hidden outputs.
+    """Expand (4) with two vectors minus the concatenated form with scaled output weights, for any hidden outputs.
 
     With a = (a^p / sqrt(m1), a^s / sqrt(m2)) the concatenated form is sum_q a^p_q phi_q / sqrt(m1)
     + sum_r a^s_r psi_r / sqrt(m2), where phi and psi are the hidden outputs: equation (4), term by term. A further

@@ -45,7 +45,7 @@ def _equal_samples(r: Round) -> bool:
 
 
 def _covariance(divisor: int) -> Evidence:
-    """Reduce the difference of the two averages, less Cov(n, Delta) / mean(n), for m = 1..5 participants.
+    """Reduce the difference of the two averages minus Cov(n, Delta) / mean(n), for m = 1..5 participants.
 
     sum_k n_k Delta_k = m Cov(n, Delta) + m mean(n) mean(Delta), and sum_k n_k = m mean(n); divide. The covariance
     vanishes for all updates only if all n_k are equal: Delta_k = n_k gives the variance of the n_k. A `divisor` of

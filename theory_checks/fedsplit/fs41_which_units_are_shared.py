@@ -90,7 +90,7 @@ FS41 = Claim(
     "combination is nearest; " + DESIGN,
     sensitivity=_SEES,
     flaw="Hidden units start exchangeable, so a split that is drawn once has one law whichever units it names; "
-    "only a split that keeps changing can be worse, and equality says nothing of factor analysis.",
+    "only a split that keeps changing can be worse, and equality is no evidence for factor analysis.",
     corrected="FS-41c",
     nearest=False,
 )

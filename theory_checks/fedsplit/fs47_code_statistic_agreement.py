@@ -81,8 +81,8 @@ FS47C = Claim(
     id="FS-47c",
     place="corrected statement of FS-47",
     said_by="fedstat",
-    words="The statistic stays the same when rows are rearranged within or across clients, alike for all units: it "
-    "ranks units as before where nothing is left for clients to agree about.",
+    words="The statistic does not change when rows are rearranged within or across clients, in the same way for all "
+    "units: it ranks units as before even where nothing is left for clients to agree about.",
     statement='s(P Z) = s(Z) " for every permutation" P " of the rows"',
     severity="false",
     sensitivity="a correlation or a value of the statistic off by 1e-6; on the generator an AUC off by 0.001",

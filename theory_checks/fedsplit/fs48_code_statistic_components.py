@@ -24,7 +24,7 @@ def _basis(columns: list[list[int]], factors: int = FACTORS) -> np.ndarray:
 
 
 def _leverage(basis: np.ndarray) -> np.ndarray:
-    """Return one less the squared distance of each unit's axis from the space that the columns span.
+    """Return one minus the squared distance of each unit's axis from the space that the columns span.
 
     For orthonormal columns V the nearest point to e_j is V V'e_j, and |e_j - V V'e_j|^2 = 1 - |V'e_j|^2, whose last
     term is the squared length of V's row j. The distance itself is the same for every basis of the space.
@@ -47,7 +47,7 @@ def _of_the_code(more: int = 0) -> Evidence:
     def show(case: tuple[list[list[int]], float]) -> str:
         return f"columns {rows(case[0])}, κ = {case[1]:g}"
 
-    names = ("the code's statistic", "one less the squared distance")
+    names = ("the code's statistic", "one minus the squared distance")
     cases = st.tuples(TABLES, KAPPAS)
     return search(cases, sides, relation="==", tolerance=1e-8, examples=100, names=names, show=show)
 

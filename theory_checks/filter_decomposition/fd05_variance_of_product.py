@@ -81,7 +81,8 @@ FD05C = Claim(
     id="FD-05c",
     place="corrected statement of FD-05",
     said_by="fedstat",
-    words="The exact variance of the product of averages, for one atom, in the joint moments of coefficient and atom.",
+    words="For one atom, the exact variance of the product of averages has a closed form in the joint moments of "
+    "coefficient and atom.",
     statement='op("Var") Q = S_2 (a_0^2 mu_02 + d_0^2 mu_20 + 2 a_0 d_0 mu_11) + 2 S_3 (a_0 mu_12 + d_0 mu_21) '
     "+ S_4 mu_22 + (S_2^2 - S_4)(mu_20 mu_02 + 2 mu_11^2) - S_2^2 mu_11^2",
     severity="false",

@@ -47,8 +47,8 @@ FD09 = Claim(
     "replacement from clients that may all differ",
     sensitivity="any difference in the enumerated cases",
     flaw="The expectation of a virtual client is the product of the means, that of a real one also holds the "
-    "covariance of coefficient and atom; the product of averages loses most of that. Of clients that are drawn the "
-    "covariance over clients counts.",
+    "covariance of coefficient and atom; the product of averages loses most of that. If clients are drawn, it"
+    " is the covariance over clients that counts.",
     corrected="FD-09c",
 )
 

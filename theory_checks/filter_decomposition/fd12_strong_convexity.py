@@ -227,7 +227,8 @@ FD12C = Claim(
     said_by="fedstat",
     words="With atoms held fixed, the squared loss is strongly convex in the coefficients, with the smallest "
     "eigenvalue of the responses' Gram matrix as modulus (for one atom and one input 1: the squared atom). In "
-    "coefficients, atoms and head it is so near a minimum if all decay and no two atoms do so equally fast.",
+    "coefficients, atoms and head together it is so near a minimum, if weight decay acts on all of them and on no two "
+    "atoms equally.",
     statement="F(v) >= F(w) + (v - w)^T F'(w) + 1/2 lambda_min (1/n Z^T Z) norm(v - w)^2, "
     "quad F(alpha) = 1/(2 n) norm(Z alpha - y)^2, quad Z_(i r) = D_r * x_i; quad "
     "nabla^2 G(r, r, r) succ.eq min(2 c, 3 r^4 - c) I, quad "

@@ -55,7 +55,7 @@ FD13C = Claim(
     id="FD-13c",
     place="corrected statement of FD-13",
     said_by="fedstat",
-    words="For the step size 1/(μ(γ + t)) the squared distance is of order log T over T, constants explicit.",
+    words="For the step size 1/(μ(γ + t)) the squared distance is of order log T over T, with explicit constants.",
     statement="EE norm(w^T - w^*)^2 <= 1/(gamma + T - 1) (gamma norm(w^1 - w^*)^2 + B/mu^2 sum_(t=1)^(T-1) "
     "1/(gamma + t)), quad eta_t = 1/(mu (gamma + t)), quad F - F^* <= L/2 norm(w - w^*)^2",
     severity="false",

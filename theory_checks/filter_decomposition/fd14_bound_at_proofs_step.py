@@ -71,7 +71,8 @@ FD14C = Claim(
     id="FD-14c",
     place="corrected statement of FD-14",
     said_by="fedstat",
-    words="With γ + 1 at the start, the sampling error of a whole period and γ at least E/β the bound holds.",
+    words="The bound holds with the factor γ + 1 on the start's term, the sampling error of a whole period, and a γ of "
+    "at least E/β.",
     statement="EE F(w^T) - F^* <= 2/mu^2 L/(gamma + T) (6 L Gamma + 8 (E/beta - 1)^2 G^2 + 4 (M - m)/(m (M - 1)) "
     "(E/beta)^2 G^2 + mu^2/4 (gamma + 1) norm(w^1 - w^*)^2), quad eta_t = 2/(mu (gamma + t)), "
     "gamma = max(8 L / mu, E/beta)",

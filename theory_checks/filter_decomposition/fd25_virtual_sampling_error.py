@@ -89,7 +89,7 @@ FD25C = Claim(
     id="FD-25c",
     place="corrected statement of FD-25",
     said_by="fedstat",
-    words="The exact sampling error of the product of averages, for one atom, in closed form in the clients' joint "
+    words="For one atom, the exact sampling error of the product of averages has a closed form in the clients' joint "
     "moments.",
     statement="EE norm(Q - hat(w))^2 = f (a_0^2 t_02 + d_0^2 t_20 + 2 a_0 d_0 t_11) + 2 f_3 (a_0 t_12 + d_0 t_21) "
     "+ f_4 t_22 + g (t_20 t_02 + 2 t_11^2) + (1 - 2 f) t_11^2",

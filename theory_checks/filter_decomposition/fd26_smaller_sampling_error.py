@@ -93,8 +93,8 @@ FD26C = Claim(
     place="corrected statement of FD-26",
     said_by="fedstat",
     words="For one atom the two errors differ by an exact expression in joint moments. If coefficients and atoms are "
-    "independent, Q has on average the smaller error where fewer than half of the clients are drawn and more than "
-    "one, the same where half are, and the larger one beyond.",
+    "independent, Q has the smaller error on average if more than one and fewer than half of the clients are drawn, "
+    "the same if half are, and the larger one if more are.",
     statement="EE norm(Q - hat(w))^2 - EE norm(P - hat(w))^2 = (1 - f) t_11^2 - 2 (f - f_3)(a_0 t_12 + d_0 t_21) "
     "- (f - f_4) t_22 + g (t_20 t_02 + 2 t_11^2), quad "
     'alpha perp D => "on average" (m - 1)(2 m - M)/(m^2 M) op("Var")(alpha) op("Var")(D)',

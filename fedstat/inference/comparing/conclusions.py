@@ -16,7 +16,7 @@ from fedstat.inference.reading.scores import Scores, better
 #: Above so many methods pairs are counted rather than named.
 _NAMED = 6
 #: What stands before a sentence about pairs of which the shape of their differences warns.
-_APART = f"In mean, but with runs far apart (such intervals hold in only {HELD} of cases): "
+_APART = f"On average, but with runs far apart (such intervals hold in only {HELD} of cases): "
 #: Numbers of seeds above this are not told one from another.
 _MOST = 1000
 

@@ -177,7 +177,7 @@ def test_a_pair_whose_runs_lie_far_apart_is_not_plainly_better(control):
     assert rows["outcome"].tolist() == ["different"]
     assert shape_notes((runs[1] - runs[0])[None])
     (only,) = said
-    assert only.startswith(f"In mean, but with runs far apart (such intervals hold in only {HELD} of cases): B ")
+    assert only.startswith(f"On average, but with runs far apart (such intervals hold in only {HELD} of cases): B ")
     assert "is better than A" in only
     runs[1, 4] += 0.015
     assert not any(words.startswith("In mean") for words in sentences(runs, control)[1])
@@ -190,7 +190,7 @@ def test_nor_is_it_plainly_better_than_several_controls():
     base[3, 4] -= 0.015
     first, second, *_ = compare(table(**dict(zip("ABCD", base, strict=True))), control=("A", "B")).conclusions
     assert first.startswith("C (by ")
-    assert second.startswith("In mean, but with runs far apart")
+    assert second.startswith("On average, but with runs far apart")
     assert ": D (by " in second
     assert all(words.endswith("better than both A and B.") for words in (first, second))
 
