@@ -14,12 +14,14 @@ SPEC.loader.exec_module(notebooks)
 books = pytest.mark.parametrize("path", notebooks.BOOKS, ids=[path.stem for path in notebooks.BOOKS])
 
 
+def words(out):
+    data = out.get("data", {})
+    return out.get("text") or data.get("text/html") or data.get("text/plain", "")
+
+
 def shown(book):
     """Return what each cell shows as text, digits left out."""
-    texts = (
-        "".join(out.get("text", "") or out.get("data", {}).get("text/plain", "") for out in cell.outputs)
-        for cell in notebooks.code(book)
-    )
+    texts = ("".join(map(words, cell.outputs)) for cell in notebooks.code(book))
     return [" ".join(re.sub(r"-?\d+(\.\d+)?", "#", text.replace("−", "-")).split()) for text in texts]
 
 
