@@ -1,7 +1,7 @@
 """How the site is made: ``python -m sphinx -j auto -W --keep-going docs build/docs``.
 
-Every page's code is run anew, but for notebooks', and nothing that is built asks the network for anything: fonts are the system's, formulas
-are MathML, and the search index lies beside the pages.
+Every page's code is run anew, but for notebooks', and nothing that is built asks the network for anything: fonts are
+the system's, formulas are MathML, and the search index lies beside the pages.
 """
 
 import os

@@ -155,7 +155,8 @@ def _title(claim: Claim, trial: Trial) -> str:
     place = _NAMED.search(stated.place) or _PART.search(stated.place)
     where = f", {place[1]}" if place else ""
     told = claim.file.stem.partition("_")[2].split("_") if claim.file else [claim.id]
-    known = {word.lower(): word for word in re.findall(r"\w*[A-Z]\w*[A-Z]\w*", f"{stated.words} {stated.assumptions}")}
+    texts = f"{stated.words} {stated.assumptions} {stated.statement}"
+    known = {word.lower(): word for word in re.findall(r"\w*[A-Z]\w*[A-Z]\w*", texts)}
     says = " ".join(known.get(word, word) for word in told)
     return f"{_source(claim, trial)}{where}{'' if stated is claim else ', corrected'}: {says}"
 
