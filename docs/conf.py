@@ -1,7 +1,7 @@
-"""How the site is made: ``python -m sphinx -W --keep-going docs build/docs``.
+"""How the site is made: ``python -m sphinx -j auto -W --keep-going docs build/docs``.
 
-Every page's code is run anew, and nothing that is built asks the network for anything: fonts are the system's, formulas
-are MathML, and the search index lies beside the pages.
+Every page's code is run anew, but for notebooks', and nothing that is built asks the network for anything: fonts are
+the system's, formulas are MathML, and the search index lies beside the pages.
 """
 
 import os
@@ -40,6 +40,7 @@ smartquotes = False
 
 # Pages with code
 nb_execution_mode = "force"
+nb_execution_excludepatterns = ["notebooks/*"]  # they hold what they show, and a test runs them
 nb_execution_raise_on_error = False  # it is a warning, and -W says so of all pages at once
 nb_execution_timeout = 180
 nb_execution_in_temp = True

@@ -12,13 +12,15 @@ larger pool, of which two seeds have hardly a training sample in common. Samples
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from fedstat._tables import Tables
 from fedstat.inference import Design, holm, simultaneous
 from fedstat.inference.comparing.differences import detectable
 from fedstat.inference.intervals.paired import NO_SPREAD
@@ -205,6 +207,20 @@ class Effects(Mapping[Key, Effect]):
     def table(self) -> pd.DataFrame:
         """Return one row for each effect."""
         return pd.DataFrame([_row(effect) for effect in self.values()])
+
+
+def once(effects: Callable[[Tables], Effects]) -> Callable[[Tables], Effects]:
+    """Let effects be worked out once for the tables in hand: numbers, findings and figures all ask for them."""
+    known: list[tuple[list[pd.DataFrame], Effects]] = []
+
+    @wraps(effects)
+    def asked(tables: Tables) -> Effects:
+        frames = list(tables.values())
+        if not known or list(map(id, known[0][0])) != list(map(id, frames)):
+            known[:] = [(frames, effects(tables))]
+        return known[0][1]
+
+    return asked
 
 
 def above_all(of: Mapping[str, Sequence[Effect]]) -> dict[str, float]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import html
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from pages import escaped, write_pages
 from sphinx.application import Sphinx
 
+from fedstat._workers import run_jobs
 from fedstat.report import typeset
 from reports.__main__ import SUPPLEMENT
 from reports.content import content
@@ -42,14 +46,20 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 
 def _make(folder: Path) -> None:
-    pictures, index = folder / "pictures", folder / "index.md"
+    """Write the pages in a process of their own, since the workers that draw them start anew what this one started."""
+    index = folder / "index.md"
     newest = max(path.stat().st_mtime for pattern in SOURCES for path in ROOT.glob(pattern))
-    if index.exists() and index.stat().st_mtime > newest:
-        return
+    if not index.exists() or index.stat().st_mtime <= newest:
+        subprocess.run([sys.executable, __file__, str(folder)], check=True)
+
+
+def _write(folder: Path) -> None:
+    pictures, index = folder / "pictures", folder / "index.md"
     pictures.mkdir(parents=True, exist_ok=True)
     index.unlink(missing_ok=True)  # it is written last: half a gallery is made again
     names = in_order()
-    write_pages(folder, {f"{name}.md": _page(name, pictures) for name in names})
+    made = run_jobs("gallery", [partial(_page, name, pictures) for name in names])
+    write_pages(folder, {f"{name}.md": page for name, page in zip(names, made, strict=True)})
     index.write_text(_index(names, pictures))
 
 
@@ -163,3 +173,7 @@ def _catalogue() -> str:
 
 def _toctree(names: list[str]) -> str:
     return "\n".join(["\n```{toctree}\n:hidden:\n", *names, "```\n"])
+
+
+if __name__ == "__main__":
+    _write(Path(sys.argv[1]))

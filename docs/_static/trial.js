@@ -1,8 +1,8 @@
-// Filters for the table of claims. Without this script the whole table stands there; with it the choice is in the URL.
+// Filters for the tables of claims. Without this script all rows stand there; with it the choice is in the URL.
 document.addEventListener("DOMContentLoaded", () => {
-  const table = document.querySelector("table.trial");
-  if (!table) return;
-  const rows = [...table.tBodies[0].rows];
+  const tables = [...document.querySelectorAll("table.trial")];
+  if (!tables.length) return;
+  const rows = tables.flatMap((table) => [...table.tBodies[0].rows]);
   const text = (row, column) => row.cells[column].textContent.trim();
   const columns = [["paper", 2, "Paper"], ["verdict", 3, "Verdict"], ["severity", 4, "If it fails"]];
   const form = document.createElement("form");
@@ -63,6 +63,6 @@ document.addEventListener("DOMContentLoaded", () => {
   form.addEventListener("input", write);
   all.addEventListener("click", () => { form.reset(); write(); });
   window.addEventListener("hashchange", read);
-  (table.closest(".table-wrapper") ?? table).before(form);
+  tables[0].closest("section").before(form);
   read();
 });

@@ -11,10 +11,11 @@ from fedstat.inference.comparing.printing import tex
 
 
 def source(claim: Claim) -> dict[str, str]:
-    """Return what a citation must name: the claim's file, its digest (SHA-256), and version and revision of fedstat."""
+    """Return what a citation must name: paper, the claim's file and its digest, version and revision of fedstat."""
     here = environment()
     file = {"file": claim.file.name, "digest": sha256(claim.file)} if claim.file else {}
-    return file | {"fedstat": here["packages"]["fedstat"], "revision": here["revision"]}
+    paper = {"link": claim.link} if claim.link else {}
+    return paper | file | {"fedstat": here["packages"]["fedstat"], "revision": here["revision"]}
 
 
 def remark(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
@@ -54,7 +55,8 @@ def remark(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
     if claim.corrected:
         lines.append(f"True instead ({claim.corrected}): {tex(claims[claim.corrected].words)}")
     origin = source(claim)
-    said = f"Judged as {claim.id} by fedstat {origin['fedstat']}"
+    said = f"The paper: \\texttt{{{tex(claim.link)}}}. " if claim.link else ""
+    said += f"Judged as {claim.id} by fedstat {origin['fedstat']}"
     said += f", revision {origin['revision']}" if origin["revision"] else ""
     if "file" in origin:
         said += f", from \\texttt{{{tex(origin['file'])}}} (SHA-256 {origin['digest'][:12]})"

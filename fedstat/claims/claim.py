@@ -104,6 +104,8 @@ class Claim:
         Whether the first reading is nearest the letter; if not, differing outcomes make the claim ambiguous.
     paper : str
         Where it comes from; by default what the folder's package calls `PAPER`, or the folder's name.
+    link : str
+        Address of the paper, as a DOI's (``https://doi.org/...``); by default what the folder's package calls `LINK`.
 
     Examples
     --------
@@ -137,6 +139,7 @@ class Claim:
     corrected: str | None = None
     nearest: bool = True
     paper: str = ""
+    link: str = ""
     file: Path | None = field(default=None, init=False)
     readings: list[Reading] = field(default_factory=list, init=False)
     conditions: list[Reading] = field(default_factory=list, init=False)

@@ -58,7 +58,9 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
             if claim.id in found:
                 raise ClaimError(f"{file}: the id {claim.id} is taken by {found[claim.id].file}; ids must differ.")
             claim.file = file
-            claim.paper = claim.paper or _paper(module, file)
+            package = sys.modules.get(module.__name__.rpartition(".")[0])
+            claim.paper = claim.paper or getattr(package, "PAPER", file.resolve().parent.name)
+            claim.link = claim.link or getattr(package, "LINK", "")
             found[claim.id] = claim
     if not found:
         raise ClaimError(f"{path} declares no claim; a claim is a `fedstat.claims.Claim` with a name.")
@@ -101,11 +103,6 @@ def _declared(module: ModuleType, file: Path) -> Iterator[Claim]:
             yield claim
 
 
-def _paper(module: ModuleType, file: Path) -> str:
-    package = sys.modules.get(module.__name__.rpartition(".")[0])
-    return str(getattr(package, "PAPER", file.resolve().parent.name))
-
-
 def _check(claim: Claim, known: dict[str, Claim]) -> None:
     def refuse(words: str) -> ClaimError:
         return ClaimError(f"{claim.file}: {claim.id}: {words}.")
@@ -117,6 +114,8 @@ def _check(claim: Claim, known: dict[str, Claim]) -> None:
     for name in ("id", "place", "said_by", "words", "statement", "sensitivity"):
         if not isinstance(getattr(claim, name), str) or not getattr(claim, name).strip():
             raise refuse(f"{name} must be a text, got {getattr(claim, name)!r}")
+    if not isinstance(claim.link, str) or (claim.link and not claim.link.startswith("https://")):
+        raise refuse(f"link must be an address that begins with https://, got {claim.link!r}")
     if claim.corrected is not None and claim.corrected not in known:
         raise refuse(f"corrected names {claim.corrected}, which no file declares")
     for checks in (claim.readings + claim.conditions, claim.mutants, claim.controls):

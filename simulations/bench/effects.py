@@ -12,7 +12,7 @@ from fedstat.inference import Design
 from fedstat.inference.comparing.learning import STILL_LEARNING
 from simulations.bench.compared import budgets, by_seed, cells, costs, own_controls
 from simulations.bench.outcomes import CONTROLS, outcome
-from simulations.effects import LEVEL, Effect, Effects, Question, above_all
+from simulations.effects import LEVEL, Effect, Effects, Question, above_all, once
 from simulations.trained import untrained
 
 #: The largest difference in accuracy that counts as none, points; fixed before any run.
@@ -32,6 +32,7 @@ READINGS = (
 AGAINST, LONGER = "each arm against {} of its budget", "the next budget of epochs"
 
 
+@once
 def effects(tables: Tables) -> Effects:
     """Return all differences in accuracy, in points; the data sets are the settings."""
     every = cells(tables)

@@ -11,7 +11,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.inference import Design
 from fedstat.inference.intervals.design import overlap_ratio
-from simulations.effects import Effect, Effects, Question, above_all
+from simulations.effects import Effect, Effects, Question, above_all, once
 from simulations.feddecomp.cells import CODE, QUESTION
 from simulations.feddecomp.per_seed import LOG_LOSS, Layout, by_seed, late_gains, layouts, moved, spreads
 from simulations.feddecomp.study import FEDAVG_LOW, LOCAL_LOW, REVERSE, SIMULTANEOUS, SPREAD, rate_arm
@@ -29,6 +29,7 @@ CONTROLS, READINGS = QUESTION[:2], QUESTION[2:]
 Pair = tuple[str, str]
 
 
+@once
 def effects(tables: Tables) -> Effects:
     """Return all differences; a setting is a world with a concentration and, where it is another, a number of samples.
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import Design, fairness
-from simulations.effects import Effects, Question
+from simulations.effects import Effects, Question, once
 from simulations.estimates import means_by
 from simulations.fedfac.cells import TEST, VALIDATION
 from simulations.fedfac.per_seed import AGAINST, FACTOR, by_seed, groups, masked, pooled, settings_of
@@ -36,6 +36,7 @@ CHANCE = 10.0
 Pair = tuple[str, str]
 
 
+@once
 def effects(tables: Tables) -> Effects:
     """Return all differences; most are asked of a group of settings, as means over them (`over`)."""
     every = groups(tables)

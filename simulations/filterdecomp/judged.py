@@ -14,7 +14,7 @@ from fedstat._tables import Tables
 from fedstat.inference import Comparison, Design, TimeToTarget, compare, to_target
 from fedstat.inference.intervals.design import overlap_ratio
 from simulations.beside import beside_printed
-from simulations.effects import Effect, Effects, Question
+from simulations.effects import Effect, Effects, Question, once
 from simulations.estimates import Estimate, means_by, missing, undefined
 from simulations.filterdecomp.arms import ESTIMAND, GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 from simulations.published import printed
@@ -119,6 +119,7 @@ def turn(tables: Tables, shown: str) -> tuple[str, str] | None:
     return (at[-1], at[-2 if shown == "Figure 3a" else 0]) if len(at) > 1 else None
 
 
+@once
 def effects(tables: Tables) -> Effects:
     """Return the differences of personal and global accuracy, and those of logarithms of variances."""
     questions = (question for question in _questions(tables) if any(question.pairs.values()))

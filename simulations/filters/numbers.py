@@ -12,7 +12,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.inference import Design
 from simulations.contract import Finding
-from simulations.effects import Effects, Question
+from simulations.effects import Effects, Question, once
 from simulations.estimates import mean_of, times
 from simulations.filters.study import ARMS, CONTROL, KINDS, METRICS
 from simulations.showing import fixed, rounded
@@ -38,6 +38,7 @@ def split_arms(tables: Tables) -> list[str]:
     return [arm for arm in ARMS if arm in set(tables["filters"]["arm"])]
 
 
+@once
 def effects(tables: Tables) -> Effects:
     """Return the differences to FedAvg's filters by measure, of likenesses, and to filters that are drawn at random."""
     arms = split_arms(tables)

@@ -9,7 +9,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.inference import Design
 from fedstat.inference.intervals.design import overlap_ratio
-from simulations.effects import Effect, Effects, Question, above_all
+from simulations.effects import Effect, Effects, Question, above_all, once
 from simulations.low_rank_start.compared import (
     Kind,
     at,
@@ -36,6 +36,7 @@ _RATIOS = {"digits": TEST / (1 - TEST - VALIDATION), "images": overlap_ratio(1, 
 Pair = tuple[str, str]
 
 
+@once
 def effects(tables: Tables) -> Effects:
     """Return all differences in accuracy; a setting is a data set with a choice of learning rates.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from simulations.effects import DRAWN, LEVEL, Effects, Question, above_all
+from simulations.effects import DRAWN, LEVEL, Effects, Question, above_all, once
 from simulations.phase.study import YARDSTICKS
 
 #: 'Level' with the better yardstick: within so many points.
@@ -22,6 +22,7 @@ SPLITS = ("random split", "FedFac")
 Outcome = Literal["pays", "harms", "level", "undecided", "undefined"]
 
 
+@once
 def effects(tables: Tables) -> Effects:
     """Return each split's accuracy minus Local's and FedAvg's in every cell: one question for the grid, one for images.
 

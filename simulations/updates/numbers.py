@@ -13,7 +13,7 @@ from fedstat._tables import Tables
 from fedstat.inference import Design
 from fedstat.inference.intervals.design import overlap_ratio
 from simulations.contract import Finding
-from simulations.effects import Effects, Question
+from simulations.effects import Effects, Question, once
 from simulations.estimates import mean_of, means_by
 from simulations.showing import rounded, total
 from simulations.updates.study import ALONE, NETWORKS, NORMS, OTHERS, PARTS, SINCE
@@ -64,6 +64,7 @@ WHEN = {"after": "right after a mean", "between": "in the epochs between two mea
 DESIGN = Design(clients="new", data="resplit", test_to_train=overlap_ratio(500, 1000, 0.17))
 
 
+@once
 def effects(tables: Tables) -> Effects:
     """Return the differences of distances in each reading, of distances by training and by factor, and of accuracy.
 

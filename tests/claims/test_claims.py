@@ -344,6 +344,14 @@ def test_any_folder_is_judged(folder):
     assert [entry["mutants"] for entry in as_json] == [{"n^2 / 2": "false for 1 of 7 numbers"}]
 
 
+def test_where_the_paper_is_read_is_told_everywhere(folder):
+    with (folder / "squares.py").open("a") as file:
+        file.write("\nSQUARES.link = 'https://doi.org/10.1/squares_1'\n")
+    for shown in ("SQ-1", "--json"):
+        assert "https://doi.org/10.1/squares_1" in CliRunner().invoke(app, ["judge", str(folder), shown]).stdout
+    assert r"https://doi.org/10.1/squares\_1" in CliRunner().invoke(app, ["judge", str(folder), "--latex"]).stdout
+
+
 def refused(folder, *arguments):
     printed = CliRunner().invoke(app, ["judge", str(folder), *arguments])
     assert printed.exit_code == 1
@@ -374,6 +382,7 @@ def test_a_file_that_does_not_run_is_named(folder):
     [
         ({"severity": "grave"}, "severity must be one of misprint, unstated condition, false, got 'grave'"),
         ({"place": " "}, "place must be a text, got ' '"),
+        ({"link": "squares.org"}, "link must be an address that begins with https://, got 'squares.org'"),
         ({"corrected": "SQ-1c"}, "corrected names SQ-1c, which no file declares"),
     ],
 )

@@ -4,3 +4,4 @@ The method's parameters are a shared full-rank ``sigma`` and, for each client, a
 """
 
 PAPER = "FedDecomp"
+LINK = "https://arxiv.org/abs/2406.19931"

@@ -1,0 +1,82 @@
+"""A claim's page: its formula, where it stands, and what a reader needs to judge it anew."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sphinx")
+DOCS = Path(__file__).parents[2] / "docs" / "_ext"
+
+
+@pytest.fixture(scope="module")
+def trial():
+    """Return the module that writes the pages, imported as the site imports it."""
+    sys.path.insert(0, str(DOCS))
+    try:
+        yield importlib.import_module("trial_pages")
+    finally:
+        sys.path.remove(str(DOCS))
+
+
+@pytest.fixture(scope="module")
+def pages(trial):
+    return trial.pages()
+
+
+def written(trial, statement):
+    (formula,) = trial.typeset([statement])
+    return formula
+
+
+def test_a_formula_wraps_before_relations_and_between_statements(trial):
+    formula = written(trial, "norm(w - w^*)^2 <= (a + b) / 2, quad a + b + c = d")
+    assert formula.count("<math") == 4
+    assert formula.count('<mo form="infix">') == 2
+    assert formula.count('class="wide"') == 1
+
+
+def test_words_in_a_formula_are_text(trial):
+    formula = written(trial, 'x > 0 " for all small" x')
+    assert "</math><wbr> for all small <math" in formula
+
+
+def test_no_sign_of_a_formula_is_lost(trial):
+    statement = "alpha_k D'_k <= sum_(l != k) p_l / n, quad beta = 1/2"
+    shown = re.sub(r"<[^>]*>|\s", "", written(trial, statement)).replace("&lt;", "<")
+    assert shown == "𝛼𝑘𝐷𝑘′≤∑𝑙≠𝑘𝑝𝑙𝑛,𝛽=12"
+
+
+def test_every_page_has_formula_verdict_place_and_digest(trial, pages):
+    claims = trial.read_claims(trial.FOLDER)
+    ledger = trial.read_ledger(trial.LEDGER)
+    for name, claim in claims.items():
+        page = pages[f"{name}.md"]
+        assert "<math" in page
+        assert f"Verdict: {ledger[name]['verdict']}" in page
+        assert not claim.link or f"]({claim.link})" in page
+        assert re.search(r"SHA-256 `[0-9a-f]{64}`", page)
+        nearest = "the first is nearest the letter" in page
+        assert nearest == (ledger[name]["verdict"] == "holds-in-a-reading" and len(claim.readings) > 1)
+
+
+def test_the_index_has_every_claim_once_and_counts_the_papers_statements(trial, pages):
+    claims, index = trial.read_claims(trial.FOLDER), pages["index.md"]
+    assert sorted(re.findall(r"\* - \[([A-Z]{2}-\d\dc?)\]", index)) == sorted(claims)
+    counted = re.findall(r"^\* - .*\n  - (\d+)$", index.split("## ")[0], re.MULTILINE)
+    corrected = {claim.corrected for claim in claims.values()} - {None}
+    assert sum(map(int, counted)) == len(claims) - len(corrected)
+
+
+def test_a_title_names_paper_and_place(trial):
+    claims = trial.read_claims(trial.FOLDER)
+    every = trial.Trial(claims, {}, {})
+    titles = {name: trial._title(claims[name], every) for name in ("FS-10", "FS-10c", "CL-03", "DC-10")}
+    assert titles == {
+        "FS-10": "FedSplit/FedFac, Theorem 1: rate of mean loss",
+        "FS-10c": "FedSplit/FedFac, Theorem 1, corrected: rate of mean loss",
+        "CL-03": "Li 2020, section 4: fixed steps stop short",
+        "DC-10": "FedDecomp, section 4.6: printed PSNR",
+    }
