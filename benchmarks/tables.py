@@ -20,8 +20,10 @@ def publish(name: str, table: pd.DataFrame, page: str, notes: str = "") -> None:
     """
     (DOCS / "tables").mkdir(exist_ok=True)
     table.to_csv(DOCS / "tables" / f"{name}.csv", index=False)
-    lines = ["| " + " | ".join(map(str, row)) + " |" for row in (table.columns, ["---"] * len(table.columns))]
-    lines += ["| " + " | ".join(map(_plain, row)) + " |" for row in table.itertuples(index=False)]
+    rows = [[_plain(value) for value in row] for row in table.itertuples(index=False)]
+    numbers = [all(cell[:1] in "0123456789" for cell in column) for column in zip(*rows, strict=True)]
+    heads = [[*map(str, table.columns)], ["---:" if right else "---" for right in numbers]]
+    lines = ["| " + " | ".join(row) + " |" for row in [*heads, *rows]]
     body = "\n".join([*lines, "", notes]).rstrip()
     file, marks = DOCS / page, (f"<!-- {name} -->", f"<!-- end of {name} -->")
     text, count = re.subn(

@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import yaml
+
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[1])]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # pages are small, and several are made at once
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[1], os.environ.get("PYTHONPATH", "")]))  # for kernels
@@ -46,9 +48,20 @@ nb_execution_timeout = 180
 nb_execution_in_temp = True
 nb_execution_show_tb = True
 nb_merge_streams = True
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_block", "attrs_inline"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_block", "attrs_inline", "substitution"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
+
+# How to cite, from the one file that says it
+_cited = yaml.safe_load((Path(__file__).parents[1] / "CITATION.cff").read_text())
+_fields = {
+    "author": " and ".join("{" + one["name"] + "}" for one in _cited["authors"]),
+    "title": "{" + _cited["title"] + "}",
+    "year": _cited["date-released"].year,
+    "version": _cited["version"],
+}
+_entry = "\n".join(["@software{fedstat,", *(f"  {key} = {{{value}}}," for key, value in _fields.items()), "}"])
+myst_substitutions = {"citation": f"{_cited['message']}\n\n```bibtex\n{_entry}\n```"}
 
 # Docstrings
 autodoc_typehints = "none"  # types stand in the docstrings, with shapes

@@ -66,7 +66,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             f"{'; '.join(dict.fromkeys(str(row['versions']) for row in own))}.\n"
         )
         parts.append(
-            "| | s a round (median) | range | times fedstat's | range | processor s | peak MiB | GFLOP/s | "
+            "| | times fedstat's | range | s a round | range | processor s | peak MiB | GFLOP/s | "
             "of the product's | test loss | accuracy |\n| --- |" + " ---: |" * 10
         )
         for row in own:
@@ -76,9 +76,9 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
                 f"{value['times_fedstat']:.2f} | {value['times_fedstat_min']:.2f} to {value['times_fedstat_max']:.2f}"
             )
             parts.append(
-                f"| {row['peer']} | {value['seconds']:.3f} | "
+                f"| {row['peer']} | {ratio if row['peer'] != 'matmul' else '|'} | {value['seconds']:.3f} | "
                 f"{value['seconds_min']:.3f} to {value['seconds_max']:.3f} | "
-                f"{ratio if row['peer'] != 'matmul' else '|'} | {value['cpu_seconds']:.2f} | {value['peak_mib']:.0f} | "
+                f"{value['cpu_seconds']:.2f} | {value['peak_mib']:.0f} | "
                 f"{value['gflops']:.1f} | {value['share']:.0%} | {learnt} |"
             )
         parts.append("")
