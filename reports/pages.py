@@ -17,7 +17,9 @@ from fedstat.report import typeset
 LOOK = Path(__file__).parent / "pages.css"
 #: Tables with more rows than these are folded, where nothing around them is.
 LONG = 12
-_SECTION = re.compile(r'<section data-group="([^"]*)" data-page="([^"]*)">(.*?)</section>', re.DOTALL)
+_SECTION = re.compile(
+    r'<section data-group="([^"]*)" data-page="([^"]*)" data-long="([01])">(.*?)</section>', re.DOTALL
+)
 _HEADING = re.compile(r"<(h[123])[^>]*>(.*?)</\1>", re.DOTALL)
 _LINK = re.compile(r'href="#([^"]+)"')
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
@@ -61,7 +63,10 @@ def write_pages(template: Path, data: Mapping[str, Any], files: Mapping[str, Pat
         typeset(template, data, files, whole, day=day)
         above, main, below = re.split("</?main>", whole.read_text(encoding="utf-8"))
     pages = [Page("index", "Overview", _SECTION.sub("", main))]
-    pages += [Page(name, unescape(group), fold(body)) for group, name, body in _SECTION.findall(main)]
+    pages += [
+        Page(name, unescape(group), fold(body) if long == "1" else body)
+        for group, name, long, body in _SECTION.findall(main)
+    ]
     home = {name: page.name for page in pages for name in re.findall(r'\bid="([^"]+)"', page.body)}
     above = above.removesuffix("</style>") + LOOK.read_text(encoding="utf-8") + "</style>"
     folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +121,7 @@ def fold(body: str) -> str:
 
 def _folded(table: re.Match[str]) -> str:
     rows = table[0].count("<tr") - table[0].count("<thead")
-    return table[0] if rows <= LONG else f"<details><summary>{rows} rows</summary>{table[0]}</details>"
+    return table[0] if rows <= LONG else f"<details><summary>Table of {rows} rows</summary>{table[0]}</details>"
 
 
 def _contents(pages: Sequence[Page], here: Page) -> str:
@@ -129,7 +134,7 @@ def _contents(pages: Sequence[Page], here: Page) -> str:
             parts = [
                 f'<li><a href="#part-{number}">{escape(words)}</a></li>'
                 for number, words in enumerate(headings(page.body)[1:], 1)
-                if page is here and page.name != "index"
+                if page is here and f'id="part-{number}"' in page.body
             ]
             below = f"<ul>{''.join(parts)}</ul>" if parts else ""
             items.append(f'<li><a href="{page.name}.html"{now}>{escape(page.title)}</a>{below}</li>')
