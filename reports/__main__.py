@@ -16,6 +16,7 @@ from fedstat.report import typeset
 from reports.anew import PAGES, chosen, duration, run_anew
 from reports.choices import QUICK
 from reports.content import content, worth_reading
+from reports.pages import write_pages
 from simulations.studies import in_order
 from theory_checks import COMMITTED
 
@@ -27,10 +28,11 @@ def main() -> int:
     chapters = ("claims", *in_order())
     parser = argparse.ArgumentParser(
         prog="python -m reports",
-        description="Write the report (twelve pages) or its supplement (a chapter for every study and an entry for "
-        "every claim) from the committed tables and the ledger of claims. Some studies are also run anew, on other "
-        "seeds, and the report says which signs and verdicts change. If a study fails, its chapter is made of the "
-        "committed tables, and the last lines say what failed. An interrupted run continues from what is finished.",
+        description="Write the report (report.pdf, twelve pages) or its supplement (a chapter for every study and an "
+        "entry for every claim) from the committed tables and the ledger of claims. Some studies are also run anew, on "
+        "other seeds, and the report says which signs and verdicts change. If a study fails, its chapter is made of the "
+        "committed tables, and the last lines say what failed. An interrupted run continues from what is finished. The "
+        "table of effects, effects.csv, is always written.",
         epilog="example: python -m reports --scale committed --supplement",
     )
     parser.add_argument(
@@ -45,7 +47,8 @@ def main() -> int:
         "--supplement",
         choices=("html", "pdf"),
         nargs="*",
-        help="write the supplement instead of the report, as a web page unless a form is named",
+        help="write the supplement instead of the report: a folder of web pages, supplement/index.html first (html, the "
+        "default), supplement.pdf, or both",
     )
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
     parser.add_argument(
@@ -70,11 +73,14 @@ def main() -> int:
     print(f"chapters, claims and pages: about {duration(PAGES)}", file=sys.stderr)
     claims = options.only is None or "claims" in options.only
     made = content(options.scale, out if anew else None, out / "shown", shown, claims, fresh)
-    written = {out / "report.pdf": PAPER}
-    if options.supplement is not None or options.only:
-        written = {out / f"supplement.{form}": SUPPLEMENT for form in options.supplement or ["html"]}
-    for target, template in written.items():
-        typeset(template, made.data, made.files, target, day=options.date)
+    forms = (options.supplement or ["html"]) if options.supplement is not None or options.only else []
+    written = [out / ("supplement/index.html" if form == "html" else "supplement.pdf") for form in forms]
+    written = written or [out / "report.pdf"]
+    for target in written:
+        if target.suffix == ".html":
+            write_pages(SUPPLEMENT, made.data, made.files, target.parent, day=options.date)
+        else:
+            typeset(SUPPLEMENT if forms else PAPER, made.data, made.files, target, day=options.date)
     with atomic_file(out / "effects.csv") as path:
         made.effects.to_csv(path, index=False)
     if found := worth_reading(made):

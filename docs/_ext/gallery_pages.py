@@ -34,7 +34,7 @@ STATES = {
     "diagram": "diagram",
     "summary": "data summary",
 }
-_PICTURE = re.compile(r'<img src="data:image/svg\+xml;base64,([^"]*)"[^>]*>')
+_PICTURE = re.compile(r'<img src="data:image/svg\+xml;base64,([^"]*)"(?:[^>"]|"[^"]*")*>')
 _FIGURE = re.compile(r"<figure>" + _PICTURE.pattern + r"<figcaption>(.*?)</figcaption></figure>", re.DOTALL)
 _CLAIM = re.compile(r"\b(?:FS|FF|DC|FD|CL)-\d\dc?\b")
 
@@ -76,7 +76,7 @@ def _page(name: str, pictures: Path) -> str:
     typed.unlink()
     start = whole.index(f'<h2 id="study-{name}">')
     body = whole[start:].split("</h2>", 1)[1]
-    body = re.split(r"<h2|</main>|</body>", body)[0]
+    body = re.split(r"</section>|</main>", body)[0]
     drawn = {
         made.files[path[1:]].read_bytes(): made.files[path[1:]] for path in made.data["studies"][0]["figures"].values()
     }

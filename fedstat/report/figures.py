@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,4 +47,4 @@ def write_svg(figure: Figure, path: Path) -> None:
     written = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fedstat"}):
         figure.savefig(written, format="svg", dpi=200, metadata={"Date": None})
-    path.write_text(written.getvalue().replace("'DejaVu Sans'", "'Libertinus Serif'"))
+    path.write_text(re.sub("'DejaVu Sans'[^;\"]*", "'Libertinus Serif', Georgia, serif", written.getvalue()))

@@ -13,6 +13,7 @@ import pytest
 from fedstat.report import typeset
 from reports.__main__ import PAPER, SUPPLEMENT
 from reports.content import content
+from reports.pages import write_pages
 from simulations.studies import in_order
 from theory_checks import COMMITTED
 
@@ -29,7 +30,7 @@ RAW = re.compile(
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Return the report's files by their form, each written twice."""
+    """Return a folder with the report, the supplement's pages, each written twice, and its PDF."""
     folder = tmp_path_factory.mktemp("report")
     studies = [name for name in in_order() if (COMMITTED / name).is_dir()]
     made = content("committed", None, folder / "shown", studies, True, {})
@@ -37,13 +38,14 @@ def written(tmp_path_factory):
     (folder / "data.json").write_text(json.dumps(made.data))
     for number in (1, 2):
         typeset(PAPER, made.data, made.files, folder / f"paper{number}.pdf", day=date(2026, 1, 2))
-        typeset(SUPPLEMENT, made.data, made.files, folder / f"{number}.html", day=date(2026, 1, 2))
+        write_pages(SUPPLEMENT, made.data, made.files, folder / f"web{number}", day=date(2026, 1, 2))
     typeset(SUPPLEMENT, made.data, made.files, folder / "1.pdf", day=date(2026, 1, 2))
     return folder
 
 
 def test_the_same_data_give_the_same_bytes(written):
-    for name in ("paper{}.pdf", "{}.html"):
+    names = ["paper{}.pdf", *(f"web{{}}/{path.name}" for path in (written / "web1").iterdir())]
+    for name in names:
         first, second = ((written / name.format(number)).read_bytes() for number in (1, 2))
         assert first == second
 
@@ -125,28 +127,37 @@ def emptiest(page):
 
 
 class Page(HTMLParser):
-    """Collects figures, links and what they lead to."""
+    """Collects figures, links, what they lead to, and what is folded."""
 
-    def __init__(self):
+    def __init__(self, text):
         super().__init__()
-        self.figures, self.links, self.ids, self.words, self.open = [], [], set(), [], []
+        self.figures, self.links, self.ids, self.words, self.open, self.current = [], [], set(), [], [], 0
+        self.feed(text)
+        assert self.open == []
 
     def handle_starttag(self, tag, attributes):
         values = dict(attributes)
         self.ids |= {values["id"]} if "id" in values else set()
         if tag == "a":
             self.links.append(values["href"])
+            self.current += "aria-current" in values
         if tag == "figure":
-            self.figures.append({"rows": 0, "cells": 0, "shapes": 0, "caption": ""})
-        if tag in ("tr", "img", "path") and self.figures and "figure" in self.open:
+            self.figures.append({"rows": 0, "cells": 0, "shapes": 0, "caption": "", "alt": [], "folded": self.folded})
+        if tag in ("tr", "img", "path") and "figure" in self.open:
             kind = {"tr": "rows", "img": "shapes", "path": "shapes"}[tag]
             self.figures[-1][kind] += shapes(values["src"]) if tag == "img" else 1
+        if tag == "img":
+            self.figures[-1]["alt"].append(values.get("alt", ""))
         if tag not in ("meta", "img", "br", "path", "link"):
-            self.open.append(tag)
+            self.open.append("folded" if tag == "details" and "open" not in values else tag)
+
+    @property
+    def folded(self):
+        return "folded" in self.open
 
     def handle_endtag(self, tag):
-        while self.open and self.open.pop() != tag:
-            pass
+        if tag != "path":
+            assert self.open.pop() in (tag, "folded" if tag == "details" else tag)
 
     def handle_data(self, words):
         if "style" in self.open:
@@ -154,7 +165,7 @@ class Page(HTMLParser):
         self.words.append(words)
         if "figcaption" in self.open:
             self.figures[-1]["caption"] += words
-        elif "td" in self.open and words.strip():
+        elif {"figure", "td"} <= set(self.open) and words.strip():
             self.figures[-1]["cells"] += 1
 
 
@@ -165,19 +176,51 @@ def shapes(source):
     return len(re.findall(rb"<(path|use|image|text)\b", base64.b64decode(content)))
 
 
-def test_the_web_page(written):
-    page = Page()
-    page.feed((written / "1.html").read_text())
-    words = " ".join(page.words)
-    assert not (raw := RAW.search(words)), raw[0]
-    assert len(page.figures) > 30
-    for figure in page.figures:
-        assert figure["shapes"] > 20 or (figure["rows"] > 1 and figure["cells"] > 1), figure
-        assert len(figure["caption"]) > 20, figure
-    assert len(page.links) > 200
-    assert {link for link in page.links if link[1:] not in page.ids or link[0] != "#"} == set()
+@pytest.fixture(scope="module")
+def pages(written):
+    """Return the supplement's web pages by their names."""
+    return {path.name: Page(path.read_text()) for path in (written / "web1").iterdir()}
+
+
+def test_a_page_for_each_chapter_and_paper(written, pages):
+    data = json.loads((written / "data.json").read_text())
+    assert {f"{study['name']}.html" for study in data["studies"]} < set(pages)
+    assert {link.removesuffix(".html") for link in pages["index.html"].links if "#" not in link} == {
+        name.removesuffix(".html") for name in pages
+    }
+    for name, page in pages.items():
+        assert (written / "web1" / name).stat().st_size < 2e6, name
+        assert page.current == 1, name
+        assert not (raw := RAW.search(" ".join(page.words))), f"{name}: {raw[0]!r}"
+
+
+def test_links_lead_somewhere(pages):
+    assert sum(len(page.links) for page in pages.values()) > 200
+    for name, page in pages.items():
+        for link in page.links:
+            file, _, anchor = link.partition("#")
+            there = pages[file or name]
+            assert not anchor or anchor in there.ids, f"{name}: {link}"
+
+
+def test_figures_are_told_and_the_first_is_open(written, pages):
+    figures = [(name, figure) for name, page in pages.items() for figure in page.figures]
+    assert len(figures) > 100
+    for name, figure in figures:
+        assert figure["shapes"] > 20 or (figure["rows"] > 1 and figure["cells"] > 1), (name, figure)
+        assert len(figure["caption"]) > 20, (name, figure)
+        for words in figure["alt"]:
+            assert len(words.split()) > 4, (name, figure)
+            assert words.split()[0] in figure["caption"], (name, figure)
+    for study in json.loads((written / "data.json").read_text())["studies"]:
+        drawn = [figure for figure in pages[f"{study['name']}.html"].figures if figure["alt"]]
+        assert not drawn or not drawn[0]["folded"], study["name"]
+    assert any(figure["folded"] for _, figure in figures)
+
+
+def test_the_supplement_has_links_on_paper(written):
     with pymupdf.open(written / "1.pdf") as document:
-        assert sum(len(p.get_links()) for p in document) > 200
+        assert sum(len(page.get_links()) for page in document) > 200
 
 
 def test_another_form_is_refused(tmp_path):
