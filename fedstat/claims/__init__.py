@@ -62,26 +62,37 @@ from fedstat.claims.intervals import probability, within
 from fedstat.claims.judging import judge_all
 from fedstat.claims.ledger import as_object, count, explain, read_ledger, table, write_ledger
 from fedstat.claims.plain import plain
+from fedstat.claims.runs import Client, Functions, Run, average, fedavg, square
 from fedstat.claims.studies import Studies
+from fedstat.claims.worst_cases import Setting, WorstCase, WorstFunction, bounded, worst_case
 
 __all__ = [
     "Claim",
     "ClaimError",
+    "Client",
     "Evidence",
+    "Functions",
     "Judgement",
     "Reading",
+    "Run",
+    "Setting",
     "Sides",
     "Studies",
     "Verdict",
+    "WorstCase",
+    "WorstFunction",
     "all_of",
     "any_of",
     "as_object",
+    "average",
     "both",
+    "bounded",
     "compared",
     "count",
     "enumeration",
     "exact",
     "explain",
+    "fedavg",
     "judge",
     "judge_all",
     "missing",
@@ -94,7 +105,9 @@ __all__ = [
     "sampled",
     "search",
     "searching",
+    "square",
     "table",
     "within",
+    "worst_case",
     "write_ledger",
 ]
