@@ -50,7 +50,7 @@ def _settings(spread_factor: float = 1.0) -> Iterator[Setting]:
                 return _sides(run, step, spread_factor)[1]
 
             yield Setting(
-                case=f"{clients} clients, γ = {step:g} / L",
+                case=f"M = {clients}, γ = {step:g} / L",
                 method=lambda clients, model, step=step: _step(clients, model, step),
                 clients=[Functions(smoothness=1)] * clients,
                 measure=lambda run, step=step: _sides(run, step, spread_factor)[0],
@@ -60,7 +60,7 @@ def _settings(spread_factor: float = 1.0) -> Iterator[Setting]:
 
 @CL41.reading("the worst case over all convex L-smooth functions and all points")
 def all_functions() -> Evidence:
-    return bounded(_settings(), of="settings of clients and γ")
+    return bounded(_settings(), of="settings of M and γ")
 
 
 @CL41.mutant("a fifth of the spread")

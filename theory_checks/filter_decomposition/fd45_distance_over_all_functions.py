@@ -51,7 +51,7 @@ def _settings(start: float = 1.0) -> Iterator[Setting]:
             return {"bound": 1 / (gamma + last) * v}
 
         yield Setting(
-            case=f"{clients} clients, L/μ = {condition}, E = {local_steps}, t = {last}",
+            case=f"M = {clients}, L/μ = {condition}, E = {local_steps}, t = {last}",
             method=_average(1.0, gamma, local_steps, last),
             clients=[Functions(convexity=1, smoothness=condition)] * clients,
             measure=lambda run: run.distance,
@@ -61,7 +61,7 @@ def _settings(start: float = 1.0) -> Iterator[Setting]:
 
 @FD45.reading("the worst case over all smooth and strongly convex functions")
 def all_functions() -> Evidence:
-    return bounded(_settings(), of="settings of clients, L/μ, E and t")
+    return bounded(_settings(), of="settings of M, L/μ, E and t")
 
 
 @FD45.mutant("half of γ + 1")
