@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import add
 
-from fedstat.claims import Claim, Client, Evidence, Functions, Setting, average, bounded
-from fedstat.claims.runs import Method, Vector
+from fedstat.claims import Claim, Client, Evidence, Functions, Run, Setting, average, bounded
+from fedstat.claims.runs import Method, Quantity, Vector
 from theory_checks.classics.local_descent import local_models
 
 CL40 = Claim(
@@ -40,15 +40,19 @@ def averaged(step: float, interval: int, steps: int) -> Method:
 def _settings(start: float = 2.0, share: float = 1.0) -> Iterator[Setting]:
     for clients, interval, steps, part in ((1, 1, 1, 1), (2, 1, 4, 1), (2, 2, 2, 1), (2, 2, 4, 0.5), (3, 3, 3, 1)):
         step = share * part / (4 * interval)
+
+        def bound(run: Run, step: float = step, interval: int = interval, steps: int = steps) -> dict[str, Quantity]:
+            return {
+                "start": start / (step * steps) * run.start,
+                "heterogeneity": 24 * step**2 * interval**2 * run.heterogeneity,
+            }
+
         yield Setting(
             case=f"M = {clients}, H = {interval}, T = {steps}, γ = {step:.3g} / L",
             method=averaged(step, interval, steps),
             clients=[Functions(smoothness=1)] * clients,
             measure=lambda run: run.gap,
-            bound=lambda run, step=step, interval=interval, steps=steps: {
-                "start": start / (step * steps) * run.start,
-                "heterogeneity": 24 * step**2 * interval**2 * run.heterogeneity,
-            },
+            bound=bound,
         )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
 
 from fedstat.claims import Claim, Client, Evidence, Functions, Run, Setting, average, bounded, square
 from fedstat.claims.runs import Quantity, Vector
@@ -42,20 +44,23 @@ def _sides(run: Run, step: float, spread_factor: float) -> tuple[Quantity, dict[
     return (left + gap, right) if step <= 1 / 2 else (left, right | {"gap": -1 * gap})
 
 
+def _left(run: Run, step: float) -> Quantity:
+    return _sides(run, step, 1.0)[0]
+
+
+def _right(run: Run, step: float, spread_factor: float) -> Mapping[str, Quantity]:
+    return _sides(run, step, spread_factor)[1]
+
+
 def _settings(spread_factor: float = 1.0) -> Iterator[Setting]:
-    for clients in (1, 2, 3):
-        for step in (0.05, 0.25, 1.0):
-
-            def bound(run: Run, step: float = step) -> Mapping[str, Quantity]:
-                return _sides(run, step, spread_factor)[1]
-
-            yield Setting(
-                case=f"M = {clients}, γ = {step:g} / L",
-                method=lambda clients, model, step=step: _step(clients, model, step),
-                clients=[Functions(smoothness=1)] * clients,
-                measure=lambda run, step=step: _sides(run, step, spread_factor)[0],
-                bound=bound,
-            )
+    for clients, step in product((1, 2, 3), (0.05, 0.25, 1.0)):
+        yield Setting(
+            case=f"M = {clients}, γ = {step:g} / L",
+            method=partial(_step, step=step),
+            clients=[Functions(smoothness=1)] * clients,
+            measure=partial(_left, step=step),
+            bound=partial(_right, step=step, spread_factor=spread_factor),
+        )
 
 
 @CL41.reading("the worst case over all convex L-smooth functions and all points")

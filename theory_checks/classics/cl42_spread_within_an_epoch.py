@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from fedstat.claims import Claim, Client, Evidence, Functions, Run, Setting, average, bounded
 from fedstat.claims.runs import Quantity, Vector
@@ -18,8 +19,9 @@ CL42 = Claim(
     statement="sum_(t=t_p)^v (3/2 L V_t - D_f (hat(x)_t, x_*)) <= -1/2 sum_(t=t_p)^v D_f (hat(x)_t, x_*) + "
     "sum_(t=t_p)^v 12 L gamma^2 H^2 sigma^2, quad v = t_(p+1) - 1",
     severity="false",
-    assumptions="every client's function is convex and L-smooth, in any dimension; an epoch of H steps; "
-    "of the first inequality, from which this one follows, the worst case is approached only with points that run away, and the solvers do not agree on it",
+    assumptions="every client's function is convex and L-smooth, in any dimension; an epoch of H steps; of the first "
+    "inequality, from which this one follows, the worst case is approached only with points that run away, and the "
+    "solvers do not agree on it",
     sensitivity="one part in 10,000 of the worst case over all such functions",
 )
 
@@ -49,7 +51,7 @@ def _settings(of_heterogeneity: float = 1.0) -> Iterator[Setting]:
 
         yield Setting(
             case=f"M = {clients}, H = {interval}, γ = {step:.3g} / L",
-            method=lambda clients, model, step=step, interval=interval: _epoch(clients, model, step, interval),
+            method=partial(_epoch, step=step, interval=interval),
             clients=[Functions(smoothness=1)] * clients,
             measure=lambda run: 3 / 2 * sum(spread(run.clients, models) for models in _paths(run)),
             bound=bound,

@@ -23,7 +23,7 @@ FD45 = Claim(
 )
 
 
-def _average(convexity: float, gamma: float, local_steps: int, last: int) -> Method:
+def last_average(convexity: float, gamma: float, local_steps: int, last: int) -> Method:
     """Return the clients' average at t = `last`, counted from 1; they are averaged where t is a multiple of E."""
 
     def method(clients: Sequence[Client], model: Vector) -> Vector:
@@ -52,7 +52,7 @@ def _settings(start: float = 1.0) -> Iterator[Setting]:
 
         yield Setting(
             case=f"M = {clients}, L/μ = {condition}, E = {local_steps}, t = {last}",
-            method=_average(1.0, gamma, local_steps, last),
+            method=last_average(1.0, gamma, local_steps, last),
             clients=[Functions(convexity=1, smoothness=condition)] * clients,
             measure=lambda run: run.distance,
             bound=bound,
