@@ -66,23 +66,33 @@ from fedstat.claims.ledger import as_object, count, explain, read_ledger, table,
 from fedstat.claims.plain import plain
 from fedstat.claims.problems import Parabolas, finite_laws, fractions, parabolas, regressions, shares
 from fedstat.claims.rounds import fedavg_round, local_steps
+from fedstat.claims.runs import Client, Functions, Run, average, fedavg, square
 from fedstat.claims.studies import Studies
+from fedstat.claims.worst_cases import Setting, WorstCase, WorstFunction, bounded, worst_case
 
 __all__ = [
     "Claim",
     "ClaimError",
+    "Client",
     "Evidence",
+    "Functions",
     "Judgement",
     "Law",
     "Parabolas",
     "Reading",
+    "Run",
+    "Setting",
     "Sides",
     "Studies",
     "Verdict",
+    "WorstCase",
+    "WorstFunction",
     "all_of",
     "any_of",
     "as_object",
+    "average",
     "both",
+    "bounded",
     "compared",
     "count",
     "draws",
@@ -90,6 +100,7 @@ __all__ = [
     "exact",
     "expectation",
     "explain",
+    "fedavg",
     "fedavg_round",
     "finite_laws",
     "fractions",
@@ -111,10 +122,12 @@ __all__ = [
     "search",
     "searching",
     "shares",
+    "square",
     "subsets",
     "table",
     "tried",
     "variance",
     "within",
+    "worst_case",
     "write_ledger",
 ]

@@ -1,0 +1,492 @@
+"""The worst case of a method over all functions of a class, in every dimension, and a bound judged by it.
+
+What a run asks of a function is finitely many gradients and values, and whether some function of a class has these is a
+matter of inequalities between inner products (Taylor, Hendrickx and Glineur 2017). So the worst function is found by a
+semidefinite programme, which PEPit writes (Goujaud et al. 2024). The functions that are found are rebuilt from its
+solution and checked without it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedstat.claims.evidence import Evidence
+from fedstat.claims.mutation import Mutants
+from fedstat.claims.runs import Client, Functions, Method, Quantity, Run, Vector
+
+Array = NDArray[np.float64]
+#: Solvers, and how accurately they are asked to solve.
+SOLVERS: dict[str, dict[str, Any]] = {"CLARABEL": {}, "SCS": {"eps_abs": 1e-8, "eps_rel": 1e-8, "max_iters": 50_000}}
+#: How far the values of two solvers, or value and dual bound of one, may lie apart, and a bound be exceeded.
+TOLERANCE = 1e-4
+#: How far the rebuilt functions may violate the inequalities of their class, or the run leave their points.
+EXACTNESS = 1e-5
+#: Directions are left out of the rebuilt functions in which all squared lengths are below this share of the largest.
+_FLAT = 1e-8
+#: A ratio of worst case and bound is followed no further than this.
+_CAP = 10.0
+
+
+@dataclass(frozen=True)
+class WorstFunction:
+    """A function of a class, told by its gradients and values at finitely many points.
+
+    Attributes
+    ----------
+    functions : Functions
+        The class.
+    points, gradients : array
+        A row for each point.
+    values : array
+        The function's values there.
+
+    Examples
+    --------
+    The largest 1-smooth function that has the value and the slope 0 at 0:
+
+    >>> import numpy as np
+    >>> from fedstat.claims import Functions, WorstFunction
+    >>> nothing = np.zeros((1, 1))
+    >>> found = WorstFunction(Functions(smoothness=1), nothing, nothing, np.zeros(1))
+    >>> found(np.array([2.0])), found.violation
+    (2.0, 0.0)
+    """
+
+    functions: Functions
+    points: Array
+    gradients: Array
+    values: Array
+
+    @property
+    def violation(self) -> float:
+        """By how much the points violate the inequalities that say that a function of the class passes through them."""
+        mu, smooth, largest = self.functions
+        x = self.points[:, None] - self.points[None]
+        g = self.gradients[:, None] - self.gradients[None]
+        least = self.values + np.einsum("ijd,jd->ij", x, self.gradients) + mu / 2 * (x**2).sum(2)
+        least = least + ((g - mu * x) ** 2).sum(2) / (2 * (smooth - mu)) if smooth > mu else least
+        lengths = np.sqrt((self.gradients**2).sum(1))
+        return float(max((least - self.values[:, None]).max(), (lengths - largest).max()))
+
+    def __call__(self, point: Array) -> float:
+        """Return the value at a point: of all smooth functions of the class through the points, the largest.
+
+        That is the convex hull of parabolas of curvature L, one under which the function lies at each point. Where the
+        class is not smooth it is the smallest function, the largest of the tangents.
+        """
+        from scipy.optimize import minimize
+
+        mu, smooth = self.functions[:2]
+        slopes = self.gradients - mu * self.points
+        levels = self.values - mu / 2 * (self.points**2).sum(1)
+        bent, curvature = mu / 2 * float((point**2).sum()), smooth - mu
+        if math.isinf(smooth):
+            return bent + float((levels + ((point - self.points) * slopes).sum(1)).max())
+        lowest, heights = self.points - slopes / curvature, levels - (slopes**2).sum(1) / (2 * curvature)
+
+        def mixed(shares: Array) -> tuple[float, Array]:
+            away = shares @ lowest - point
+            return float(curvature / 2 * away @ away + shares @ heights), curvature * lowest @ away + heights
+
+        one: Any = {"type": "eq", "fun": lambda shares: shares.sum() - 1, "jac": np.ones_like}
+        even = np.full(len(heights), 1 / len(heights))
+        within = [(0.0, 1.0)] * len(even)
+        found = minimize(mixed, even, jac=True, bounds=within, constraints=one, tol=1e-12)
+        return bent + float(found.fun)
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The worst case of a method over classes of functions.
+
+    Attributes
+    ----------
+    values : mapping of str to float
+        The value that each solver found.
+    dual : float
+        The bound that the first solver's multipliers prove: no function of the classes exceeds it.
+    functions : tuple of WorstFunction
+        The clients' functions, rebuilt from the first solver's solution.
+    run : Run
+        The run carried out on them, without a solver.
+    reached : float
+        The measure in that run.
+    violation : float
+        How far the functions are from their classes and the run from their points.
+    """
+
+    values: Mapping[str, float]
+    dual: float
+    functions: tuple[WorstFunction, ...]
+    run: Run
+    reached: float
+    violation: float
+
+    @property
+    def value(self) -> float:
+        """The worst case, as the first solver found it."""
+        return next(iter(self.values.values()))
+
+    @property
+    def apart(self) -> float:
+        """How far the solvers' values, the dual bound and the rebuilt functions' measure lie apart."""
+        found = [*self.values.values(), self.dual, self.reached]
+        return max(found) - min(found)
+
+    @property
+    def agreed(self) -> bool:
+        """Whether solvers and dual bound agree, and the rebuilt functions reach the value."""
+        return self.apart <= TOLERANCE * max(1.0, abs(self.value)) and self.violation <= EXACTNESS
+
+
+def worst_case(
+    method: Method,
+    clients: Sequence[Functions],
+    *,
+    measure: Callable[[Run], Quantity],
+    given: Callable[[Run], Iterable[Quantity]],
+    weights: Sequence[float] | None = None,
+    solvers: Iterable[str] = tuple(SOLVERS),
+) -> WorstCase:
+    """Find the largest value of a measure over all functions of the clients' classes, in every dimension.
+
+    It needs the extra ``fedstat[worst-case]``.
+
+    Parameters
+    ----------
+    method : callable
+        A round, or several, as a pure function of the clients and the first model; it returns the last model, or a list
+        of equally likely ones, e.g. over all subsets of clients that may take part. It may add models, multiply them by
+        numbers, and ask clients for `gradient`, `proximal` and `chosen` vectors.
+    clients : sequence of Functions
+        The class of each client's function.
+    measure : callable
+        What is to be as large as possible, a sum of quantities of the `Run`.
+    given : callable
+        Quantities of the `Run` that are at most one.
+    weights : sequence of float, optional
+        The clients' shares in the objective; equal by default.
+    solvers : iterable of str
+        Which of "CLARABEL" and "SCS" to ask; the first one's solution is rebuilt.
+
+    Examples
+    --------
+    Two clients start at distance one from the optimum. A gradient step of size 0.2 on functions with curvatures from
+    0.1 to 1 leaves at most (1 - 0.02)^2 of the squared distance, and two local steps little less:
+
+    >>> from fedstat.claims import Functions, fedavg, worst_case
+    >>> clients = [Functions(convexity=0.1, smoothness=1)] * 2
+    >>> def after(steps):
+    ...     method = fedavg(step=0.2, local_steps=steps)
+    ...     return worst_case(
+    ...         method, clients, measure=lambda run: run.distance, given=lambda run: [run.start, run.heterogeneity]
+    ...     )
+    >>> one, two = after(1), after(2)
+    >>> print(f"{one.value:.4f} {two.value:.4f}", two.agreed)
+    0.9604 0.9259 True
+
+    The functions are there to be looked at, and the run on them needs no solver:
+
+    >>> print(f"{two.reached:.4f}", max(f.violation for f in two.functions) < 1e-5)
+    0.9259 True
+    """
+    weights = [1 / len(clients)] * len(clients) if weights is None else weights
+    problems = {name: _solved(name, method, clients, weights, measure, given) for name in solvers}
+    values = {name: problem.value for name, problem in problems.items()}
+    first = next(iter(problems.values()))
+    functions, told = first.rebuilt()
+    actors = [_Told(weight, answers) for weight, answers in zip(weights, told, strict=True)]
+    zero = np.zeros(functions[0].points.shape[1])
+    run = Run.of(method, actors, first.turned(first.start), zero)
+    reached = float(measure(run))
+    asked = [float(quantity) for quantity in given(run)]
+    strayed = [actor.strayed for actor in actors] + [quantity - 1 for quantity in asked]
+    balance = np.abs(sum(w * f.gradients[0] for w, f in zip(weights, functions, strict=True))).max()
+    violation = max(*strayed, balance, *(function.violation for function in functions))
+    return WorstCase(values, first.dual, functions, run, reached, float(violation))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A setting in which a theorem states that a measure is at most a bound.
+
+    Attributes
+    ----------
+    case : str
+        The setting in words.
+    method, clients, measure, weights
+        As `worst_case` takes them.
+    bound : callable
+        Returns the bound's summands by name, each a quantity of the `Run` that is not negative.
+    """
+
+    case: str
+    method: Method
+    clients: Sequence[Functions]
+    measure: Callable[[Run], Quantity]
+    bound: Callable[[Run], Mapping[str, Quantity]]
+    weights: Sequence[float] | None = None
+
+    @property
+    def shares(self) -> Sequence[float]:
+        """The clients' weights."""
+        return self.weights or [1 / len(self.clients)] * len(self.clients)
+
+
+def bounded(settings: Iterable[Setting], *, of: str) -> Evidence:
+    """Judge a bound by the worst case over all functions of a class, in each of several settings.
+
+    The bound is scaled to one, so that the worst case is its ratio to the bound; heterogeneity, start and gradient
+    bounds take all values. Nowhere above one is support, and the largest ratio says how sharp the bound is. Above one
+    anywhere is a refutation, if the functions rebuilt from the solution show it without a solver. If the solvers
+    disagree by more than 1 part in 10,000, or the functions do not reach what they found, it is undecided. Mutants
+    leave each summand out in turn.
+
+    Parameters
+    ----------
+    settings : iterable of Setting
+        The settings, simplest first.
+    of : str
+        What the settings are, in the plural.
+
+    Examples
+    --------
+    Does a step of size 1 / L on convex functions leave at most a quarter of L times the squared distance? It does, and
+    no less would; an eighth is refuted:
+
+    >>> from fedstat.claims import Functions, Setting, bounded, fedavg
+    >>> def step(share):
+    ...     return Setting(
+    ...         case="one step of size 1", method=fedavg(step=1.0, local_steps=1), clients=[Functions(smoothness=1)],
+    ...         measure=lambda run: run.gap, bound=lambda run: {"start": share * run.start},
+    ...     )
+    >>> found = bounded([step(1 / 4)], of="steps")
+    >>> found.verdict, round(found.margin, 2)
+    ('holds-on-cases', 0.67)
+    >>> bounded([step(1 / 8)], of="steps").verdict
+    'refuted'
+    """
+    settings = list(settings)
+    tried = [(setting, _ratio(setting)) for setting in settings]
+    found = [(setting, case) for setting, case in tried if case and case.agreed]
+    failing = [(setting, case) for setting, case in found if case.reached > 1 + TOLERANCE]
+    if len(found) < len(tried) and not failing:
+        few = f"{len(tried) - len(found)} of {len(tried)} {of}"
+        return Evidence("undecided", f"the solvers do not agree on a worst case in {few}", len(tried))
+    setting, worst = max(found, key=lambda pair: pair[1].value)
+    apart = f"the solvers' values at most {max(case.apart for _, case in found):.0e} apart"
+    if failing:
+        first, case = failing[0]
+        times = f"at least {_CAP:g}" if case.reached > _CAP - TOLERANCE else f"{case.reached:.4g}"
+        example = f"{first.case}: functions in dimension {case.functions[0].points.shape[1]}, {times} times the bound"
+        summary = f"exceeded in {len(failing)} of {len(tried)} {of}; largest ratio {worst.value:.4g}, {apart}"
+        return Evidence("refuted", summary, len(tried), worst.value, example)
+    mutants = Mutants(lambda left, right: left <= right * (1 + TOLERANCE), identity=False)
+    mutants.meet(worst.value, 1.0)
+    summary = f"no function exceeds it in {len(tried)} {of}; largest ratio {worst.value:.4g} ({setting.case}), {apart}"
+    made = mutants.refuted | _without_each(settings)
+    return Evidence("holds-on-cases", summary, len(tried), worst.value, made=made)
+
+
+def _ratio(setting: Setting, without: str = "", solvers: Iterable[str] = tuple(SOLVERS)) -> WorstCase | None:
+    """Find the largest ratio of measure and bound, followed up to the cap; None if a solver gives up.
+
+    `without` leaves out a summand, all but a thousandth, so that the problem stays bounded.
+    """
+    from cvxpy.error import SolverError
+
+    def scaled(run: Run) -> Iterator[Quantity]:
+        yield sum((1e-3 if name == without else 1) * part for name, part in setting.bound(run).items())
+        yield setting.measure(run) * (1 / _CAP)
+
+    try:
+        return worst_case(
+            setting.method,
+            setting.clients,
+            measure=setting.measure,
+            given=scaled,
+            weights=setting.weights,
+            solvers=solvers,
+        )
+    except SolverError:
+        return None
+
+
+def _without_each(settings: Sequence[Setting]) -> dict[str, bool]:
+    """Leave out each summand of a bound that has several, in one setting after the other until one refutes the rest."""
+    from PEPit import PEP
+
+    summands = [(s, list(s.bound(_Problem(PEP(), s.method, s.clients, s.shares).run))) for s in settings]
+    found = {}
+    for name in dict.fromkeys(name for _, names in summands for name in names if len(names) > 1):
+        cases = (_ratio(s, name, ["CLARABEL"]) for s, names in reversed(summands) if name in names)
+        found[f"without the {name}"] = any(c and c.agreed and c.reached > 1 + TOLERANCE for c in cases)
+    return found
+
+
+class _Symbolic(Client):
+    """A client of whose function PEPit keeps account."""
+
+    def __init__(self, function: Any, weight: float) -> None:
+        super().__init__(weight)
+        self.function, self.told = function, list[tuple[Any, Any, Any]]()
+
+    def at(self, model: Vector) -> tuple[Vector, Quantity]:
+        gradient, value = self.function.oracle(model)
+        self.told.append((model, gradient, value))
+        return gradient, value
+
+    def proximal(self, model: Vector, step: float) -> Vector:
+        from PEPit import Expression, Point
+
+        gradient, value = Point(), Expression()
+        self.told.append((model - step * gradient, gradient, value))
+        self.function.add_point(self.told[-1])
+        return self.told[-1][0]
+
+    def minimiser(self) -> Vector:
+        point = self.function.stationary_point()
+        self.told.append((point, *self.function.oracle(point)))
+        return point
+
+    def chosen(self) -> Vector:
+        from PEPit import Point
+
+        self.told.append((Point(), None, None))
+        return self.told[-1][0]
+
+
+class _Told(Client):
+    """A client that answers what it was told to, in order, and notes how far the questions are from those expected."""
+
+    def __init__(self, weight: float, answers: Iterable[tuple[Array, Any, Any]]) -> None:
+        super().__init__(weight)
+        self.answers, self.strayed = iter(answers), 0.0
+
+    def at(self, model: Array) -> tuple[Array, float]:
+        point, gradient, value = next(self.answers)
+        self._expect(model, point)
+        return gradient, value
+
+    def proximal(self, model: Array, step: float) -> Array:
+        point, gradient, _ = next(self.answers)
+        self._expect(model - step * gradient, point)
+        return point
+
+    def minimiser(self) -> Array:
+        point, gradient, _ = next(self.answers)
+        self._expect(gradient, np.zeros_like(gradient))
+        return point
+
+    def chosen(self) -> Array:
+        return next(self.answers)[0]
+
+    def _expect(self, found: Array, expected: Array) -> None:
+        self.strayed = max(self.strayed, float(np.abs(found - expected).max()))
+
+
+class _Problem:
+    """A run on symbols; the optimum is the origin, where the clients' weighted gradients add up to zero."""
+
+    def __init__(self, pep: Any, method: Method, clients: Sequence[Functions], weights: Sequence[float]) -> None:
+        from PEPit import Expression, Point
+
+        self.pep, self.classes = pep, clients
+        self.actors = [_Symbolic(_declared(pep, kind), w) for kind, w in zip(clients, weights, strict=True)]
+        self.start, origin = pep.set_initial_point(), Point(is_leaf=False, decomposition_dict={})
+        balance: Vector = origin
+        for number, actor in enumerate(self.actors, start=1):
+            last = number == len(self.actors)
+            own = (-1 / actor.weight) * balance if last else Point()
+            balance = balance + actor.weight * own
+            actor.function.add_point((origin, own, Expression()))
+        self.run = Run.of(method, self.actors, self.start, origin)
+
+    def solve(
+        self, solver: str, measure: Callable[[Run], Quantity], given: Callable[[Run], Iterable[Quantity]]
+    ) -> None:
+        measured = measure(self.run)
+        for quantity in given(self.run):
+            self.pep.add_constraint(quantity <= 1)
+        for condition in self.run.conditions:
+            self.pep.add_constraint(condition)
+        self.pep.set_performance_metric(measured)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # what was found tells how much
+            self.dual = float(self.pep.solve(wrapper="cvxpy", verbose=0, solver=solver, **SOLVERS[solver]))
+        self.value = float(measured.eval())
+
+    def rebuilt(self) -> tuple[tuple[WorstFunction, ...], list[list[tuple[Array, Any, Any]]]]:
+        """Return the functions, whose first point is the optimum, and the answers of each client, in few dimensions."""
+        vectors = [actor.function.list_of_points for actor in self.actors]
+        told = [v for actor in self.actors for v, _, _ in actor.told]
+        known = [v for points in vectors for x, g, _ in points for v in (x, g)]
+        every = np.array([v.eval() for v in (*known, *told, self.start)])
+        _, sizes, directions = np.linalg.svd(every, full_matrices=False)
+        self.directions = directions[: max(1, int((sizes**2 > _FLAT * sizes[0] ** 2).sum()))]
+        functions = tuple(
+            WorstFunction(
+                kind,
+                np.array([self.turned(x) for x, _, _ in points]),
+                np.array([self.turned(g) for _, g, _ in points]),
+                np.array([float(f.eval()) for _, _, f in points]),
+            )
+            for kind, points in zip(self.classes, vectors, strict=True)
+        )
+        answers = [
+            [(self.turned(x), g and self.turned(g), f and float(f.eval())) for x, g, f in actor.told]
+            for actor in self.actors
+        ]
+        return functions, answers
+
+    def turned(self, vector: Any) -> Array:
+        """Return a vector of the solution in the directions that the functions need."""
+        return np.asarray(self.directions @ vector.eval(), dtype=float)
+
+
+def _solved(
+    solver: str,
+    method: Method,
+    clients: Sequence[Functions],
+    weights: Sequence[float],
+    measure: Callable[[Run], Quantity],
+    given: Callable[[Run], Iterable[Quantity]],
+) -> _Problem:
+    try:
+        from PEPit import PEP
+    except ImportError as error:
+        raise ImportError("the worst case needs PEPit: pip install 'fedstat[worst-case]'.") from error
+    problem = _Problem(PEP(), method, clients, weights)
+    problem.solve(solver, measure, given)
+    return problem
+
+
+def _declared(pep: Any, kind: Functions) -> Any:
+    """Declare a function of a class, with one subgradient at each point."""
+    from PEPit import functions as of
+
+    mu, smooth, largest = kind
+    bounds: dict[str, float] = {}
+    if math.isfinite(largest) and mu == 0:
+        family = of.ConvexLipschitzFunction if math.isinf(smooth) else of.SmoothConvexLipschitzFunction
+        bounds = {"M": largest} | ({} if math.isinf(smooth) else {"L": smooth})
+    elif math.isfinite(largest):
+        raise ValueError(
+            f"gradient bounds need convexity = 0, got {kind}: no strongly convex function has bounded ones."
+        )
+    elif mu == -smooth:
+        family, bounds = of.SmoothFunction, {"L": smooth}
+    elif math.isinf(smooth):
+        family, bounds = (of.StronglyConvexFunction, {"mu": mu}) if mu else (of.ConvexFunction, {})
+    else:
+        family, bounds = of.SmoothStronglyConvexFunction, {"mu": mu, "L": smooth}
+    if not (-smooth == mu or 0 <= mu < smooth):
+        raise ValueError(f"convexity must lie from 0 to below the smoothness, or be its negative, got {kind}.")
+    return pep.declare_function(family, reuse_gradient=True, **bounds)
