@@ -1,10 +1,11 @@
 """The machinery of judgement: a claim is declared once, and its verdict is computed.
 
 A claim states something that can be refuted, and its checks return `Evidence`, made by `enumeration`, `sampled`,
-`compared`, `search`, `probability`, `within`, `all_of`, `both`, `any_of`, `missing` or `not_checkable`. A reading is
-what the words may mean, a condition what its authors do not state. Every check must be able to fail: mutants are made
-from its two sides, and others may be added, broken variants that it must refute. What is refuted has a control, a case
-in which the check must pass. ``fedstat judge FILE_OR_FOLDER`` judges what files declare; so does `judge_all`.
+`compared`, `search`, `bounded`, `probability`, `within`, `all_of`, `both`, `any_of`, `missing` or `not_checkable`. A
+reading is what the words may mean, a condition what its authors do not state. Every check must be able to fail: mutants
+are made from its two sides, and others may be added, broken variants that it must refute. What is refuted has a
+control, a case in which the check must pass. ``fedstat judge FILE_OR_FOLDER`` judges what files declare; so does
+`judge_all`.
 
 Examples
 --------

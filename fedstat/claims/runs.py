@@ -55,6 +55,16 @@ class Client(ABC):
         The client's share p in ``sum p F``.
     visited : list
         The gradients that were asked for, in order.
+
+    Examples
+    --------
+    >>> from fedstat.claims import Client
+    >>> class Parabola(Client):
+    ...     def at(self, w):
+    ...         return w, w**2 / 2
+    >>> client = Parabola(weight=1)
+    >>> client.gradient(3.0), client.value(3.0), client.visited
+    (3.0, 4.5, [3.0])
     """
 
     weight: float
@@ -136,7 +146,14 @@ def fedavg(step: float, local_steps: int, rounds: int = 1) -> Method:
 
     Examples
     --------
-    See `worst_case`, and `Run` for a run on functions of one's own.
+    Two steps on ``w^2 / 2``, each of which halves the model:
+
+    >>> from fedstat.claims import Client, fedavg
+    >>> class Parabola(Client):
+    ...     def at(self, w):
+    ...         return w, w**2 / 2
+    >>> fedavg(step=0.5, local_steps=2)([Parabola(weight=1)], 8.0)
+    2.0
     """
 
     def method(clients: Sequence[Client], model: Vector) -> Vector:

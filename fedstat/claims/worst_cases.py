@@ -120,6 +120,18 @@ class WorstCase:
         The measure in that run.
     violation : float
         How far the functions are from their classes and the run from their points.
+
+    Examples
+    --------
+    One gradient step of size 0.5 on a strongly convex function leaves at most (1 - 0.5 mu)^2 of the squared distance:
+
+    >>> from fedstat.claims import Functions, fedavg, worst_case
+    >>> found = worst_case(
+    ...     fedavg(step=0.5, local_steps=1), [Functions(convexity=0.2, smoothness=1)],
+    ...     measure=lambda run: run.distance, given=lambda run: [run.start],
+    ... )
+    >>> round(found.value, 4), round(found.dual, 4), round(found.reached, 4), found.agreed
+    (0.81, 0.81, 0.81, True)
     """
 
     values: Mapping[str, float]
@@ -225,6 +237,16 @@ class Setting:
         As `worst_case` takes them.
     bound : callable
         Returns the bound's summands by name, each a quantity of the `Run` that is not negative.
+
+    Examples
+    --------
+    >>> from fedstat.claims import Functions, Setting, bounded, fedavg
+    >>> setting = Setting(
+    ...     case="a step of size 1", method=fedavg(step=1.0, local_steps=1), clients=[Functions(smoothness=1)],
+    ...     measure=lambda run: run.distance, bound=lambda run: {"start": run.start},
+    ... )
+    >>> bounded([setting], of="steps").verdict
+    'holds-on-cases'
     """
 
     case: str
@@ -247,7 +269,7 @@ def bounded(settings: Iterable[Setting], *, of: str) -> Evidence:
     bounds take all values. Nowhere above one is support, and the largest ratio says how sharp the bound is. Above one
     anywhere is a refutation, if the functions rebuilt from the solution show it without a solver. If the solvers
     disagree by more than 1 part in 10,000, or the functions do not reach what they found, it is undecided. Mutants
-    leave each summand out in turn.
+    leave all but a thousandth of each summand out in turn.
 
     Parameters
     ----------
