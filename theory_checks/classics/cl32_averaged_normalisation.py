@@ -45,8 +45,9 @@ def _averaged(cases: Iterable[tuple[Client, Client]], which: int) -> Evidence:
         for pair in cases:
             n = sum(map(len, pair))
             parts = {f"share of client {k}": Fraction(len(c), n) * _moments(c)[which] for k, c in enumerate(pair, 1)}
+            values = " and ".join("{" + ", ".join(map(str, client)) + "}" for client in pair)
             yield Sides(
-                f"clients with the values {pair}", parts, _moments(sum(pair, ()))[which], ("averaged", "pooled")
+                f"clients with the values {values}", parts, _moments(sum(pair, ()))[which], ("averaged", "pooled")
             )
 
     return compared(sides(), of=("means", "variances")[which], relation="==")

@@ -10,8 +10,8 @@ from fedstat.claims import Claim, Evidence, Sides, compared, identity
 
 CL72 = Claim(
     id="CL-72",
-    place="Krogh and Vedelsby, Neural network ensembles, cross validation, and active learning (NIPS 7, 1995), as later "
-    "authors quote it: ensemble error is average individual error minus disagreement; the paper could not be read",
+    place="Krogh and Vedelsby, Neural network ensembles, cross validation, and active learning (NIPS 7, 1995), as "
+    "later authors quote it: average individual error minus disagreement; the paper could not be read",
     said_by="paper",
     words="The squared error of the clients' averaged predictions is the clients' mean squared error less the variance "
     "of their predictions, so that the ensemble is never worse than the clients on average.",
