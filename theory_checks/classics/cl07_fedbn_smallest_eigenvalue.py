@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 from mpmath import mp
@@ -20,7 +20,7 @@ CL07 = Claim(
     words="Where the gains of normalisation dominate, FedBN converges faster than FedAvg: its kernel has the larger "
     "smallest eigenvalue.",
     statement='lambda_"min" (G^infinity) < lambda_"min" (G^(* infinity)), quad G_(p q)^infinity = EE sigma(v^top '
-    "x_p) sigma(v^top x_q), quad G_(p q)^(* infinity) = G_(p q)^infinity bold(1) {i_p = i_q}",
+    "x_p) sigma(v^top x_q), quad G_(p q)^(* infinity) = G_(p q)^infinity 1_(i_p = i_q)",
     severity="unstated condition",
     assumptions="equally many samples at every client, no two of them parallel, σ the rectifier, v standard normal; "
     "one local step (the paper's Assumption 4.1 and Definition 4.2)",
@@ -110,22 +110,20 @@ def losses() -> Evidence:
     which FedAvg learns from all clients at once.
     """
 
+    def loss(clients: Clients, labels: tuple[int, int], steps: int, *, shared: bool) -> Fraction:
+        error, kernel = mp.matrix(labels), _kernel(clients, shared=shared)
+        rate = 1 / sum(mp.norm(mp.matrix(x)) ** 2 for client in clients for x in client)
+        for _ in range(steps):
+            error = error - rate * kernel * error
+        return _exact(mp.norm(error) ** 2)
+
     def cases() -> Iterator[Sides]:
         with mp.workdps(40):
-            for angle, labels, steps in (
-                (x, y, t) for x in ((0, 1), (1, 1)) for y in ((1, -1), (1, 1)) for t in (1, 5)
-            ):
-                clients = (((1, 0),), (angle,))
-                rate = 1 / sum(mp.norm(mp.matrix(x)) ** 2 for client in clients for x in client)
-                found = []
-                for shared in (False, True):
-                    error, kernel = mp.matrix(labels), _kernel(clients, shared=shared)
-                    for _ in range(steps):
-                        error = error - rate * kernel * error
-                    found.append(_exact(mp.norm(error) ** 2))
-                yield Sides(
-                    f"{_in_words(clients)}, labels {labels}, {steps} steps", *found, names=("FedBN's", "FedAvg's")
-                )
+            for x, labels, steps in product(((0, 1), (1, 1)), ((1, -1), (1, 1)), (1, 5)):
+                clients = (((1, 0),), (x,))
+                fedbn, fedavg = (loss(clients, labels, steps, shared=shared) for shared in (False, True))
+                case = f"{_in_words(clients)}, labels {labels}, steps: {steps}"
+                yield Sides(case, fedbn, fedavg, names=("FedBN's", "FedAvg's"))
 
     return compared(cases(), of="losses")
 

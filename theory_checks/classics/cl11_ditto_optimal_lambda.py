@@ -17,7 +17,7 @@ CODE = "the authors' code, github.com/litian96/ditto, point_estimation.ipynb, cl
 
 CL11 = Claim(
     id="CL-11",
-    place=f"{PAPER}, analysis of point estimation, as it stands in {CODE}, optimal_lambda and sigma_w_square; the "
+    place=f"{PAPER}, analysis of point estimation, as it stands in {CODE}, its best λ and smallest error; the "
     "theorem itself could not be read",
     said_by="paper",
     words="Among adversaries whose points spread otherwise than the benign ones', a closed form gives the λ with which "

@@ -13,7 +13,7 @@ CL32 = Claim(
     id="CL-32",
     place="folklore: what averaging all entries of the clients' models, running means and variances among them, is "
     "meant to give",
-    said_by="folklore",
+    said_by="paper",
     words="Averaging the clients' means and variances of a feature, by their numbers of samples, gives mean and "
     "variance of the pooled data.",
     statement="m = sum_k p_k m_k, quad v = sum_k p_k v_k, quad p_k = n_k / n",
@@ -34,8 +34,8 @@ def _moments(values: Client) -> tuple[Fraction, Fraction]:
 
 
 def _pairs() -> Iterator[tuple[Client, Client]]:
-    clients = [c for n in (1, 2, 3) for c in combinations_with_replacement(range(4), n)]
-    return product(clients, repeat=2)
+    clients: list[Client] = [c for n in (1, 2, 3) for c in combinations_with_replacement(range(4), n)]
+    return product(clients, clients)
 
 
 def _averaged(cases: Iterable[tuple[Client, Client]], which: int) -> Evidence:
@@ -45,8 +45,9 @@ def _averaged(cases: Iterable[tuple[Client, Client]], which: int) -> Evidence:
         for pair in cases:
             n = sum(map(len, pair))
             parts = {f"share of client {k}": Fraction(len(c), n) * _moments(c)[which] for k, c in enumerate(pair, 1)}
+            values = " and ".join("{" + ", ".join(map(str, client)) + "}" for client in pair)
             yield Sides(
-                f"clients with the values {pair}", parts, _moments(sum(pair, ()))[which], ("averaged", "pooled")
+                f"clients with the values {values}", parts, _moments(sum(pair, ()))[which], ("averaged", "pooled")
             )
 
     return compared(sides(), of=("means", "variances")[which], relation="==")

@@ -12,7 +12,7 @@ from fedstat.claims import Claim, Evidence, Sides, compared, local_steps
 CL33 = Claim(
     id="CL-33",
     place="folklore: why personalisation by fine-tuning is said to be safe on the training data",
-    said_by="folklore",
+    said_by="paper",
     words="A model that a client has fine-tuned from the global one is no worse than the global one on the client's "
     "own training data.",
     statement="F_k (w_k) <= F_k (w)",

@@ -55,7 +55,7 @@ CL70C = Claim(
     said_by="fedstat",
     words="If adversaries spread more than the benign clients, λ beyond the one that is best for the error makes the "
     "benign clients' losses more uniform, by little.",
-    statement='tau_a > tau, quad K_a >= 1 ==> dif / (dif lambda) EE "var"_(k "benign") (hat(w)_k (lambda) - w_k)^2 < 0 '
+    statement='tau_a > tau, quad K_a >= 1 ==> d / (d lambda) EE "var"_(k "benign") (hat(w)_k (lambda) - w_k)^2 < 0 '
     'quad "at" lambda^*',
     severity="false",
     assumptions="as in CL-70, at least two benign clients",
