@@ -137,7 +137,11 @@ def _corrects(claim: Claim, trial: Trial) -> Claim | None:
 def _source(claim: Claim, trial: Trial) -> str:
     """Return the paper in short: of claims of many papers first author and year, as their places begin."""
     stated = _corrects(claim, trial) or claim
-    cited = re.match(r"([^\W\d_][\w'’-]*).*?\b(\d{4})\)", stated.place) if _literature(stated) else None
+    if not _literature(stated):
+        return stated.paper
+    if stated.place.startswith("folklore"):
+        return "folklore"
+    cited = re.match(r"([^\W\d_][\w'’-]*).*?\([^()]*?\b((?:19|20)\d\d)\b[^()]*\)", stated.place)
     return f"{cited[1]} {cited[2]}" if cited else stated.paper
 
 

@@ -80,3 +80,20 @@ def test_a_title_names_paper_and_place(trial):
         "CL-03": "Li 2020, section 4: fixed steps stop short",
         "DC-10": "FedDecomp, section 4.6: printed PSNR",
     }
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [
+        ("McMahan, Moore and Ramage (2017), section 2", "McMahan 2017"),
+        ("Li, Jiang and Dou, FedBN (ICLR 2021, arXiv:2102.07623), Corollary 4.6", "Li 2021"),
+        ("Krogh and Vedelsby, Ensembles (NIPS 7, 1995), as quoted", "Krogh 1995"),
+        ("folklore of federated learning", "folklore"),
+    ],
+)
+def test_papers_of_the_literature_are_named_by_author_and_year(trial, place, source):
+    claim = trial.Claim(
+        id="EX-01", place=place, said_by="paper", words="w", statement="x", severity="false", sensitivity="s"
+    )
+    claim.file = trial.LITERATURE / "ex01.py"
+    assert trial._source(claim, trial.Trial({"EX-01": claim}, {}, {})) == source
