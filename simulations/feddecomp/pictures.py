@@ -61,6 +61,7 @@ def _methods(every: Effects, layout: Layout) -> Figure:
                 axis.plot([low, high], [shift - i] * 2, color="black", lw=0.8)
                 axis.plot(mean, shift - i, "o", color="black", mfc=fill, ms=4, label=None if i else arm)
         axis.set_yticks([-i for i in range(len(others))], [f"− {other}" for other in others])
+        axis.set_ylim(0.5 - len(others), 0.5)
         axis.set_title(f"Dirichlet {a:g}")
         axis.set_xlabel("accuracy (points)")
     _legend(figure, axes[0][0], 2)
