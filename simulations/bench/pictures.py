@@ -196,9 +196,15 @@ def _bytes_of(axis: Axes, tables: Tables, cell: str) -> None:
             )  # fmt: skip
     steps = [(max(spent[arm], floor), table[arm].mean()) for arm in best]
     axis.step(*zip(*steps, strict=True), where="post", color="black", lw=0.6, ls=":", zorder=1)
-    for number, (x, y) in enumerate(steps, start=1):
-        axis.annotate(str(number), (x, y), (-4, 4), textcoords="offset points", fontsize=7, ha="right")
     axis.set_xscale("log")
+    axis.margins(y=0.15)
+    place = 0.0
+    for number, (x, y) in enumerate(steps, start=1):  # in a row above all, each where its arm is or next to the last
+        place = max(place + 0.02, (axis.transData + axis.transAxes.inverted()).transform((x, y))[0])
+        axis.annotate(
+            str(number), (x, y), (place, 0.98), textcoords="axes fraction", fontsize=7, ha="center", va="top",
+            arrowprops={"arrowstyle": "-", "lw": 0.3, "color": "0.5"},
+        )  # fmt: skip
     steps_of = (1, 2, 5) if spent.max() < 100 * floor else (1,)
     ticks = [s * 10.0**p for p in range(-4, 5) for s in steps_of if 1.5 * floor < s * 10.0**p < 1.5 * spent.max()]
     nothing = [floor] if (spent == 0).any() else []

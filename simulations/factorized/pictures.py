@@ -25,7 +25,7 @@ class _Look(NamedTuple):
     colour: str
 
 
-#: The four arms of Factorized-FL and the two yardsticks have marks; the other methods are thin grey lines.
+#: The four arms of Factorized-FL and the two yardsticks are black or dark, the others grey with marks without an area.
 LOOKS = {
     "Local": _Look("-", "", "black", "black"),
     "FedAvg": _Look("--", "", "black", "black"),
@@ -34,7 +34,13 @@ LOOKS = {
     FACTORIZED[2]: _Look("-", "s", "white", "0.35"),
     FACTORIZED[3]: _Look("-", "s", "black", "0.35"),
 }
-_OTHERS = {"FedProx": "-", "Clustered-FL": "--", "Per-FedAvg": "-.", "FedFOMO": ":", "pFedPara": (0, (6, 2))}
+_OTHERS = {
+    "FedProx": _Look("-", "x", "none", "0.45"),
+    "Clustered-FL": _Look("--", "+", "none", "0.45"),
+    "Per-FedAvg": _Look("-.", "1", "none", "0.45"),
+    "FedFOMO": _Look(":", "2", "none", "0.45"),
+    "pFedPara": _Look("--", "|", "none", "0.45"),
+}
 
 
 def title(cell: Cell) -> str:
@@ -86,15 +92,13 @@ def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megaby
     drawn_arms = [arm for arm in (*_OTHERS, *LOOKS) if arm in summary]
     for arm in drawn_arms:
         rows = table[table["arm"] == arm]
-        if arm in _OTHERS:
-            axis.plot(rows[over], rows["accuracy"], ls=_OTHERS[arm], color="0.6", lw=0.7, zorder=1)
-        elif over == "megabytes" and arm == "Local":
+        if over == "megabytes" and arm == "Local":
             axis.axhline(rows["accuracy"].iloc[-1], color="black", lw=0.7)
         else:
-            look = LOOKS[arm]
+            look = (_OTHERS | LOOKS)[arm]
             axis.plot(
-                rows[over], rows["accuracy"], ls=look.line, color=look.colour, lw=0.9, marker=look.mark,
-                mfc=look.fill, ms=3.2, mew=0.7,
+                rows[over], rows["accuracy"], ls=look.line, color=look.colour, lw=0.9 if arm in LOOKS else 0.7,
+                marker=look.mark, mfc=look.fill, ms=3.2, mew=0.7,
             )  # fmt: skip
     if over == "megabytes":
         if np.isfinite(axis.dataLim.minposx):  # anything is drawn
@@ -113,13 +117,11 @@ def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megaby
 def _legend() -> list[object]:
     import matplotlib.pyplot as plt
 
-    handles: list[object] = [
+    looks = [(arm, (_OTHERS | LOOKS)[arm]) for arm in ARMS]
+    return [
         plt.Line2D(
-            [], [], color=LOOKS[arm].colour, ls=LOOKS[arm].line, marker=LOOKS[arm].mark, mfc=LOOKS[arm].fill, ms=3.2,
-            lw=0.9, label=arm,
+            [], [], color=look.colour, ls=look.line, marker=look.mark, mfc=look.fill, ms=3.2,
+            lw=0.9 if arm in LOOKS else 0.7, label=arm,
         )
-        if arm in LOOKS
-        else plt.Line2D([], [], color="0.6", ls=_OTHERS[arm], lw=0.7, label=arm)
-        for arm in ARMS
+        for arm, look in looks
     ]  # fmt: skip
-    return handles

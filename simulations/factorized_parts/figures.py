@@ -199,24 +199,24 @@ def _interval(axis: Axes, found: Effect, height: float) -> None:
 
 
 def single(tables: Tables, wide: pd.DataFrame) -> Figure:
-    """Draw one client's accuracy against the numbers of its model that are not zero."""
+    """Draw one client's accuracy by model; beside its name how many of its numbers are not zero."""
     import matplotlib.pyplot as plt
 
     from fedstat.report.figures import style
 
-    size = tables["sizes"].groupby("arm", sort=False)["not_zero"].mean()
+    size = tables["sizes"].groupby("arm", sort=False)["not_zero"].mean().sort_values(ascending=False)
     marks = {"regular": "s", "code": "o", "text": "^"}
     level = 1 - (1 - LEVEL) / len(size)
+    names = []
     with style():
-        figure, axis = plt.subplots(figsize=(88 / 25.4, 2.2), layout="constrained")
-        for arm, numbers in size.items():
-            kind = str(arm).partition(",")[0]
+        figure, axis = plt.subplots(figsize=(88 / 25.4, 0.7 + 0.22 * len(size)), layout="constrained")
+        for row, (arm, numbers) in enumerate(size.items()):
+            kind, _, sparsity = str(arm).partition(", ")
             mean, low, high = (100 * v for v in mean_of(wide[arm], level))
-            axis.plot([numbers / 1000] * 2, [low, high], color="0.5", lw=0.8)
-            axis.plot(numbers / 1000, mean, marks[kind], color="0.2", mfc="0.2" if kind == "regular" else "white", ms=4)
-            name = "regular" if kind == "regular" else f"{kind}, λ = {str(arm).partition(', ')[2]}"
-            axis.annotate(name, (numbers / 1000, mean), xytext=(4, 3), textcoords="offset points", fontsize=6)
-        axis.set_xscale("log")
-        axis.set_xlabel("numbers of the model that are not zero, thousands")
-        axis.set_ylabel("test accuracy, per cent")
+            axis.plot([low, high], [-row] * 2, color="0.5", lw=0.8)
+            axis.plot(mean, -row, marks[kind], color="0.2", mfc="0.2" if kind == "regular" else "white", ms=4)
+            names.append(f"{kind}{', λ = ' * bool(sparsity)}{sparsity}: {numbers / 1000:.1f}")
+        axis.set_yticks([-row for row in range(len(size))], names)
+        axis.set_title("model (thousands of numbers that are not zero)", loc="right")
+        axis.set_xlabel("test accuracy, per cent")
     return figure
