@@ -29,9 +29,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m reports",
         description="Write the report (report.pdf, twelve pages) or its supplement (a chapter for every study and an "
-        "entry for every claim) from the committed tables and the ledger of claims. Some studies are also run anew, on "
-        "other seeds, and the report says which signs and verdicts change. If a study fails, its chapter is made of the "
-        "committed tables, and the last lines say what failed. An interrupted run continues from what is finished. The "
+        "entry for every claim) from the committed tables and the ledger of claims. Some studies are also run anew, "
+        "on other seeds, and the report says which signs and verdicts change. If a study fails, its chapter is made of "
+        "the committed tables, and the last lines say what failed. An interrupted run continues from what is finished. The "
         "table of effects, effects.csv, is always written.",
         epilog="example: python -m reports --scale committed --supplement",
     )
@@ -47,8 +47,8 @@ def main() -> int:
         "--supplement",
         choices=("html", "pdf"),
         nargs="*",
-        help="write the supplement instead of the report: a folder of web pages, supplement/index.html first (html, the "
-        "default), supplement.pdf, or both",
+        help="write the supplement instead of the report: a folder of web pages, supplement/index.html first (html, "
+        "the default), supplement.pdf, or both",
     )
     parser.add_argument("--out", type=Path, default=Path("out"), help="output folder (default: out)")
     parser.add_argument(
