@@ -13,19 +13,19 @@ from fedstat.claims import Claim, Evidence, Parabolas, Sides, exact, fedavg_roun
 
 CL08 = Claim(
     id="CL-08",
-    place="Li, Huang, Yang, Wang and Zhang, On the convergence of FedAvg on non-IID data (ICLR 2020), arXiv:1907.02189, "
-    "abstract, last sentence",
+    place="Li, Huang, Yang, Wang and Zhang, On the convergence of FedAvg on non-IID data (ICLR 2020), "
+    "arXiv:1907.02189, abstract, last sentence",
     link="https://arxiv.org/abs/1907.02189",
     said_by="paper",
-    words="If the step size does not decay, FedAvg ends at a distance from the optimum that is at least of the order of "
-    "the step size, even with full gradients.",
+    words="If the step size does not decay, FedAvg ends at a distance from the optimum that is at least of the order "
+    "of the step size, even with full gradients.",
     statement="norm(w_infinity (eta) - w^*) = Omega(eta), quad eta -> 0",
     severity="unstated condition",
     assumptions="clients F_k(w) = h_k (w − c_k)² / 2 that differ in curvature and minimiser, E > 1 local steps, full "
     "gradients, all clients in every round",
     sensitivity="whether the distance divided by the step size tends to zero, exact",
-    flaw="The distance is of the order of the step size only if what the clients' curvatures do to first order does not "
-    "cancel. Among three clients it may, and then the distance is of the order of the step size squared.",
+    flaw="The distance is of the order of the step size only if what the clients' curvatures do to first order does "
+    "not cancel. Among three clients it may, and then the distance is of the order of the step size squared.",
     corrected="CL-08c",
 )
 
@@ -42,8 +42,8 @@ def _order(clients: Parabolas, steps: int) -> Any:
 def _of_the_order(cases: Iterable[tuple[Parabolas, int]]) -> Evidence:
     """Whether the distance divided by the step size has a limit other than zero.
 
-    The limit of FedAvg is a ratio of polynomials in the step size that is w* at zero, so that the distance is a multiple
-    of the step size to first order, or else at most of the order of its square.
+    The limit of FedAvg is a ratio of polynomials in the step size that is w* at zero, so that the distance is a
+    multiple of the step size to first order, or else at most of the order of its square.
     """
 
     def show(case: tuple[Parabolas, int]) -> str:
