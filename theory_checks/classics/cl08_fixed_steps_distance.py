@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -35,7 +36,7 @@ _THIRDS = (Fraction(1, 3),) * 3
 
 def _order(clients: Parabolas, steps: int) -> Any:
     """Return the limit of the distance, with its sign, divided by the step size as that goes to zero."""
-    distance = clients.limit(steps, _ETA) - clients.optimum  # type: ignore[arg-type]
+    distance = clients.limit(steps, _ETA) - clients.optimum
     return sympy.cancel(sympy.together(distance) / _ETA).subs(_ETA, 0)
 
 
@@ -99,6 +100,10 @@ CL08C = Claim(
 )
 
 
+def _slope(h: Any, c: Any, w: Any) -> Any:
+    return h * (w - c)
+
+
 def _first_order(steps: int, clients: int) -> Sides:
     """Compare the closed form with the derivative of the fixed point of a round, in symbols.
 
@@ -112,7 +117,7 @@ def _first_order(steps: int, clients: int) -> Sides:
     c.append(-sum(pk * hk * ck for pk, hk, ck in zip(p, h, c, strict=False)) / (p[-1] * h[-1]))
     w = sympy.Symbol("w")
     after = fedavg_round(
-        w, [lambda x, hk=hk, ck=ck: hk * (x - ck) for hk, ck in zip(h, c, strict=True)], lr=_ETA, steps=steps, weights=p
+        w, [partial(_slope, hk, ck) for hk, ck in zip(h, c, strict=True)], lr=_ETA, steps=steps, weights=p
     )
     drift, slope = sympy.expand(after.subs(w, 0)), sympy.expand(sympy.diff(after, w))
     moved = sympy.cancel((1 - slope) / _ETA).subs(_ETA, 0)

@@ -13,12 +13,12 @@ CL55 = Claim(
     id="CL-55",
     place="what Pathak and Wainwright (2020), arXiv:2005.05238, abstract, second sentence, leave open for FedProx",
     said_by="fedstat",
-    words="FedProx has one fixed point, the average of the clients' minimisers with weights p_k h_k / (h_k + λ) in place "
-    "of the optimum's p_k h_k.",
+    words="FedProx has one fixed point, the average of the clients' minimisers with weights p_k h_k / (h_k + λ) in "
+    "place of the optimum's p_k h_k.",
     statement="w_infinity = (sum_k p_k a_k c_k) / (sum_k p_k a_k), quad a_k = h_k / (h_k + lambda)",
     severity="false",
-    assumptions="clients F_k(w) = h_k (w − c_k)² / 2, who minimise F_k(v) + λ (v − w)² / 2 exactly, all clients in every "
-    "round, λ > 0",
+    assumptions="clients F_k(w) = h_k (w − c_k)² / 2, who minimise F_k(v) + λ (v − w)² / 2 exactly, all clients in "
+    "every round, λ > 0",
     sensitivity="any difference, exact",
 )
 
