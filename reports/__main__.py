@@ -31,8 +31,8 @@ def main() -> int:
         description="Write the report (report.pdf, twelve pages) or its supplement (a chapter for every study and an "
         "entry for every claim) from the committed tables and the ledger of claims. Some studies are also run anew, "
         "on other seeds, and the report says which signs and verdicts change. If a study fails, its chapter is made of "
-        "the committed tables, and the last lines say what failed. An interrupted run continues from what is finished. The "
-        "table of effects, effects.csv, is always written.",
+        "the committed tables, and the last lines say what failed. An interrupted run continues from what is finished. "
+        "The table of effects, effects.csv, is always written.",
         epilog="example: python -m reports --scale committed --supplement",
     )
     parser.add_argument(
