@@ -100,12 +100,12 @@ def fold(body: str) -> str:
     Returns
     -------
     str
-        The same; every part has an id, ``part-1`` and so on.
+        The same; what a part unfolds has an id, ``part-1`` and so on: a link to it opens the part.
 
     Examples
     --------
     >>> fold("What was found. <h3>How</h3>In pairs.")
-    'What was found. <details id="part-1"><summary><h3>How</h3></summary>In pairs.</details>'
+    'What was found. <details><summary><h3>How</h3></summary><div id="part-1">In pairs.</div></details>'
     """
     first, *parts = re.split("(?=<h3)", body)
     seen = "<img" in first
@@ -115,7 +115,9 @@ def fold(body: str) -> str:
         opened = " open" * (not seen and "<img" in rest)
         seen = seen or bool(opened)
         rest = _TABLE.sub(_folded, rest) if opened else rest
-        written.append(f'<details id="part-{number}"{opened}><summary>{heading}</h3></summary>{rest}</details>')
+        written.append(
+            f'<details{opened}><summary>{heading}</h3></summary><div id="part-{number}">{rest}</div></details>'
+        )
     return "".join(written)
 
 

@@ -65,7 +65,7 @@ def test_a_study_that_fails_loses_no_chapter(tmp_path, monkeypatch, capsys):
     code, said, pages = report(monkeypatch, capsys, tmp_path, "html")  # what ran is kept
     assert code == 0
     names = {page.stem for page in (tmp_path / "smoke" / "supplement").iterdir()}
-    assert names == {"index", "findings", "complexity", "strongly_convex"}
+    assert names == {"index", "findings", "complexity", "strongly_convex", "second-look"}
 
     with monkeypatch.context() as patch:  # its findings, of the fresh tables alone
         told = content.tell
