@@ -50,7 +50,7 @@ def _of_the_order(cases: Iterable[tuple[Parabolas, int]]) -> Evidence:
     def show(case: tuple[Parabolas, int]) -> str:
         clients, steps = case
         tenth, hundredth = (
-            exact(clients.limit(steps, eta) - clients.optimum) for eta in (Fraction(1, 10), Fraction(1, 100))
+            exact(abs(clients.limit(steps, eta) - clients.optimum)) for eta in (Fraction(1, 10), Fraction(1, 100))
         )
         return (
             f"{clients}, E = {steps}: the distance divided by η tends to zero (the distance is {tenth} at η = 1/10 and "
