@@ -105,7 +105,8 @@ class Claim:
     paper : str
         Where it comes from; by default what the folder's package calls `PAPER`, or the folder's name.
     link : str
-        Address of the paper, as a DOI's (``https://doi.org/...``); by default what the folder's package calls `LINK`.
+        Address of the paper, as ``https://doi.org/...``; by default that of the DOI or arXiv number in `place`, else
+        what the folder's package calls `LINK`.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +61,7 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
             claim.file = file
             package = sys.modules.get(module.__name__.rpartition(".")[0])
             claim.paper = claim.paper or getattr(package, "PAPER", file.resolve().parent.name)
-            claim.link = claim.link or getattr(package, "LINK", "")
+            claim.link = claim.link or _cited(claim.place) or getattr(package, "LINK", "")
             found[claim.id] = claim
     if not found:
         raise ClaimError(f"{path} declares no claim; a claim is a `fedstat.claims.Claim` with a name.")
@@ -101,6 +102,14 @@ def _declared(module: ModuleType, file: Path) -> Iterator[Claim]:
             raise ClaimError(f"{file}: {claim.id} has no reading; add a check under @NAME.reading('in words').")
         if all(check.check.__module__ == module.__name__ for check in claim.checks):
             yield claim
+
+
+def _cited(place: object) -> str:
+    """Return the address of the DOI or of the number at arXiv that a place names."""
+    found = re.search(r"\bdoi:\s*(10\.[^\s,;)]+)|\barXiv:(\d+\.\d+)", str(place))
+    if found is None:
+        return ""
+    return f"https://doi.org/{found[1].rstrip('.')}" if found[1] else f"https://arxiv.org/abs/{found[2]}"
 
 
 def _check(claim: Claim, known: dict[str, Claim]) -> None:

@@ -352,6 +352,19 @@ def test_where_the_paper_is_read_is_told_everywhere(folder):
     assert r"https://doi.org/10.1/squares\_1" in CliRunner().invoke(app, ["judge", str(folder), "--latex"]).stdout
 
 
+@pytest.mark.parametrize(
+    ("place", "link"),
+    [
+        ("Roy (ICLR 2021, arXiv:2102.07623), Corollary 4.6", "https://arxiv.org/abs/2102.07623"),
+        ("Lemma 1, equation (4), doi:10.48550/arXiv.1909.04715", "https://doi.org/10.48550/arXiv.1909.04715"),
+        ("folklore", ""),
+    ],
+)
+def test_a_place_that_names_a_number_has_a_link(folder, place, link):
+    (folder / "squares.py").write_text(FILE.format(id="SQ-1").replace("line 1", place))
+    assert read_claims(folder)["SQ-1"].link == link
+
+
 def refused(folder, *arguments):
     printed = CliRunner().invoke(app, ["judge", str(folder), *arguments])
     assert printed.exit_code == 1
