@@ -9,9 +9,9 @@ from fedstat.inference.comparing.learning import STILL_LEARNING
 from fedstat.methods import Cards, Variant
 from fedstat.methods._cards import CELLS, KINDS
 from simulations.names import readable
+from simulations.rule import CONTROLS
 from simulations.showing import NONE, fixed
 
-CONTROLS = ("Local", "FedAvg")
 #: The questions of the guide, and which variants each lets through.
 QUESTIONS: dict[str, Callable[[Variant], bool]] = {
     "cost does not matter": lambda v: True,

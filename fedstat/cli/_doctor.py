@@ -16,6 +16,7 @@ EXTRAS = {
     "hdf5": (("h5py",), "results of PFLlib, which come as HDF5"),
     "privacy": (("scikit-image",), "how alike reconstructed images are to true ones"),
     "ray": (("ray",), "clients' work, studies and claims on a Ray cluster"),
+    "worst-case": (("pepit", "clarabel", "scs"), "the worst case of a method over all functions of a class"),
 }
 
 

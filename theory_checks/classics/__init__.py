@@ -1,3 +1,3 @@
-"""Statements of the literature on federated averaging, beyond the papers that fedstat implements."""
+"""Statements of the literature on federated learning, beyond the papers that fedstat implements."""
 
-PAPER = "FedAvg in the literature"
+PAPER = "Federated learning in the literature"

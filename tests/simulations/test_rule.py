@@ -4,7 +4,7 @@ import pytest
 
 from fedstat._tables import read_tables
 from fedstat.methods import Card, Cards, Variant, available
-from reports.rule import rule_of_thumb
+from simulations.rule import rule_of_thumb
 from theory_checks import COMMITTED
 
 

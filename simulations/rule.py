@@ -9,11 +9,13 @@ import pandas as pd
 from fedstat._tables import Tables
 from fedstat.inference.comparing.learning import STILL_LEARNING
 from fedstat.methods import Cards
-from reports.chooser import CONTROLS
 from simulations.bench.compared import cells
 from simulations.bench.effects import against, effects
 from simulations.effects import Effect
 from simulations.phase.effects import grid_gains
+
+#: Training alone, and one model for all.
+CONTROLS = ("Local", "FedAvg")
 
 
 def rule_of_thumb(methods: Cards, bench: Tables, phase: Tables) -> list[tuple[str, str]]:
