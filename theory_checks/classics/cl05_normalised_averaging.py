@@ -24,8 +24,8 @@ CL05 = Claim(
     severity="unstated condition",
     assumptions="clients F_k(w) = h_k (w − c_k)² / 2, full gradients, all clients in every round, τ_k local steps",
     sensitivity="any distance of the limit from the optimum, exact",
-    flaw="Dividing by the number of steps makes all updates equally long only to first order in the step size. At a "
-    "fixed step size later steps are shorter than the first, so that clients with more steps count too little.",
+    flaw="Dividing by the number of steps turns an update into one gradient step only to first order in the step size. "
+    "At a fixed step size later steps are shorter than the first, so that clients with more steps count too little.",
     corrected="CL-05c",
 )
 
@@ -119,13 +119,15 @@ CL05C = Claim(
     id="CL-05c",
     place="corrected statement of CL-05",
     said_by="fedstat",
-    words="At a fixed step size FedNova ends at the average of the clients' minimisers with weights p_k a_k / τ_k in "
-    "place of p_k h_k, where a_k is the share of its way to its minimiser that client k goes in a round.",
+    words="If FedNova converges at a fixed step size, it ends at the average of the clients' minimisers with weights "
+    "p_k a_k / τ_k in place of p_k h_k, where a_k is the share of the way to its minimiser that client k goes in a "
+    "round.",
     statement="w_infinity = (sum_k p_k a_k c_k / tau_k) / (sum_k p_k a_k / tau_k), quad a_k = 1 - (1 - eta "
     "h_k)^(tau_k)",
     severity="false",
     assumptions="clients F_k(w) = h_k (w − c_k)² / 2, full gradients, all clients in every round, τ_k local steps, "
-    "0 < η ≤ 1 / L",
+    "0 < η ≤ 1 / L; the model converges if τ times the weighted mean of a_k / τ_k is below two, which very different "
+    "τ_k may violate",
     sensitivity="any difference, exact",
 )
 

@@ -16,18 +16,20 @@ CL07 = Claim(
     place="Li, Jiang, Zhang, Kamp and Dou, FedBN: Federated learning on non-IID features via local batch normalization "
     "(ICLR 2021, arXiv:2102.07623), Corollary 4.6, with the strict inequality of its proof; read in the version under "
     "review",
+    link="https://arxiv.org/abs/2102.07623",
     said_by="paper",
     words="Where the gains of normalisation dominate, FedBN converges faster than FedAvg: its kernel has the larger "
     "smallest eigenvalue.",
     statement='lambda_"min" (G^infinity) < lambda_"min" (G^(* infinity)), quad G_(p q)^infinity = EE sigma(v^top '
     "x_p) sigma(v^top x_q), quad G_(p q)^(* infinity) = G_(p q)^infinity 1_(i_p = i_q)",
     severity="unstated condition",
-    assumptions="equally many samples at every client, no two of them parallel, σ the rectifier, v standard normal; "
-    "one local step (the paper's Assumption 4.1 and Definition 4.2)",
+    assumptions="equally many samples at every client, no two of them parallel, those of each client with mean zero if "
+    "there are three, σ the rectifier, v standard normal; one local step (the paper's Assumption 4.1 and Definition "
+    "4.2)",
     sensitivity="a difference of one part in 10^25",
     flaw="The smallest eigenvalue of a block is no smaller than that of the whole matrix, but it may be the same. "
-    "So it is if two samples of one client are mirror images and the other clients' samples lie on the mirror: FedAvg "
-    "then learns what tells the two apart as fast as FedBN.",
+    "So it can be if two samples of one client are mirror images and all other samples lie on the mirror: FedAvg then "
+    "learns what tells the two apart as fast as FedBN, and if nothing is learnt more slowly, both are equally fast.",
     corrected="CL-07c",
 )
 
@@ -74,13 +76,13 @@ def _parallel(x: Point, z: Point) -> bool:
 
 
 def _pairs() -> Iterator[Clients]:
-    """Yield two clients, whose samples lie anywhere, or those of the second on a mirror of the first's."""
+    """Yield two clients: two samples each that lie anywhere, or three with mean zero, two of them mirror images."""
     mirrored: list[Clients] = [
-        (((1, 0, a), (-1, 0, a)), other)
-        for a in (1, 2, 3)
-        for other in (((0, 2, 0), (0, 0, -2)), ((0, 3, 0), (0, -3, 1)))
+        (((1, 0, a), (-1, 0, a), (0, 0, -2 * a)), other)
+        for a in (2, 3)
+        for other in (((0, 8, 0), (0, -4, 2), (0, -4, -2)), ((0, -6, 0), (0, 3, 2), (0, 3, -2)))
     ]
-    mirrored.append((((1, 0, 2), (-1, 0, 2), (0, 0, -4)), ((0, 3, 1), (0, -4, 1), (0, 1, -2))))  # centred as well
+    mirrored.append((((1, 0, 2), (-1, 0, 2), (0, 0, -4)), ((0, 3, 1), (0, -4, 1), (0, 1, -2))))  # FedBN is faster
     plane = [(1, 0), (0, 1), (1, 1), (1, -2), (-1, 3), (-2, -1)]
     anywhere: list[Clients] = [((a, b), (c, d)) for a, b, c, d in combinations(plane, 4)]
     for clients in (*anywhere, *mirrored):
@@ -128,7 +130,7 @@ def losses() -> Evidence:
     return compared(cases(), of="losses")
 
 
-@CL07.condition("no smallest eigenvector of a client's own kernel vanishes on the rows of the other clients")
+@CL07.condition("the other clients' rows of FedAvg's kernel are not orthogonal to the slowest client's direction")
 def linked() -> Evidence:
     return compared(_eigenvalues(filter(_linked, _pairs())), of="pairs of clients", relation="<")
 

@@ -25,8 +25,8 @@ CL08 = Claim(
     assumptions="clients F_k(w) = h_k (w − c_k)² / 2 that differ in curvature and minimiser, E > 1 local steps, full "
     "gradients, all clients in every round",
     sensitivity="whether the distance divided by the step size tends to zero, exact",
-    flaw="The distance is of the order of the step size only if what the clients' curvatures do to first order does "
-    "not cancel. Among three clients it may, and then the distance is of the order of the step size squared.",
+    flaw="To first order in the step size every client pulls the model away from the optimum by its own amount, and "
+    "among three clients these may cancel. Then the distance is of the order of the step size squared or less.",
     corrected="CL-08c",
 )
 
@@ -91,8 +91,9 @@ CL08C = Claim(
     id="CL-08c",
     place="corrected statement of CL-08",
     said_by="fedstat",
-    words="To first order in the step size FedAvg ends (E − 1) η / 2 times the mean of h_k² (w* − c_k), divided by the "
-    "mean curvature, away from the optimum: of the order of the step size exactly if this mean is not zero.",
+    words="To first order in the step size FedAvg's distance from the optimum is (E − 1) η / 2 times the mean of "
+    "h_k² (w* − c_k) divided by the mean curvature: with E > 1 it is of the order of the step size exactly if the "
+    "former mean is not zero.",
     statement="w_infinity (eta) - w^* = (E - 1) / 2 eta (sum_k p_k h_k^2 (w^* - c_k)) / (sum_k p_k h_k) + O(eta^2)",
     severity="false",
     assumptions="clients F_k(w) = h_k (w − c_k)² / 2, full gradients, all clients in every round",

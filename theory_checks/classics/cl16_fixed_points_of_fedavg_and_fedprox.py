@@ -49,7 +49,7 @@ def _leaves_optimum(clients: Parabolas, steps: Iterable[int], pulls: Iterable[Fr
     )
 
 
-@CL16.reading("one pair of clients, FedAvg with two to ten steps, FedProx with any pull")
+@CL16.reading("one pair of clients, FedAvg with two to ten steps, FedProx with weak and strong pulls")
 def one_pair() -> Evidence:
     return _leaves_optimum(_PAIR, range(2, 11), PULLS)
 

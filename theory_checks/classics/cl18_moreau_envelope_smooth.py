@@ -13,16 +13,15 @@ CL18 = Claim(
     place="Dinh, Tran and Nguyen, Personalized federated learning with Moreau envelopes (NeurIPS 2020, "
     "arXiv:2006.08848), on the envelope's gradient and smoothness; its proposition could not be read; for convex "
     "losses the statement is that of the lecture notes on smoothing of STATS 606, University of Michigan",
+    link="https://arxiv.org/abs/2006.08848",
     said_by="paper",
     words="The objective of a pFedMe client, its loss's Moreau envelope, has the gradient λ (w − θ(w)) with the "
     "personalised model θ(w), and is λ-smooth.",
     statement="F(w) = min_theta f(theta) + lambda / 2 norm(theta - w)^2, quad nabla F(w) = lambda (w - theta(w)), quad "
     "norm(nabla F(w) - nabla F(v)) <= lambda norm(w - v)",
-    severity="unstated condition",
-    assumptions="θ(w) is the only minimiser; for an L-smooth loss that is not convex this asks for λ > L",
+    severity="false",
+    assumptions="convex losses, or L-smooth ones with λ ≥ 2 L: we do not know that the paper claims more",
     sensitivity="any excess over λ, exact",
-    flaw="Where the loss curves downwards by nearly λ, the personalised model runs away from w faster than w moves: "
-    "with the curvature −L the envelope's is −λ L / (λ − L), which is beyond λ in size if λ < 2 L.",
     corrected="CL-18c",
 )
 
@@ -81,25 +80,26 @@ def convex() -> Evidence:
     return both(_gradient(), compared(_slopes(_convex()), of="parabolas"))
 
 
-@CL18.reading("L-smooth losses, wherever λ > L")
+@CL18.reading("L-smooth losses, wherever λ > L", natural=False)
 def smooth() -> Evidence:
+    """Where the loss curves downwards by nearly λ, the personalised model moves faster than w does."""
     return compared(_slopes(_curved_down((Fraction(5, 4), Fraction(3, 2), Fraction(2), Fraction(6)))), of="parabolas")
 
 
-@CL18.condition("L-smooth losses, λ ≥ 2 L")
+@CL18.reading("L-smooth losses, λ ≥ 2 L")
 def strong_pull() -> Evidence:
     return compared(_slopes(_curved_down((Fraction(2), Fraction(3), Fraction(20)))), of="parabolas")
 
 
 CL18C = Claim(
     id="CL-18c",
-    place="corrected statement of CL-18",
+    place="sharper statement than CL-18, for every λ above L",
     said_by="fedstat",
     words="For an L-smooth loss and λ > L the envelope is λ L / (λ − L)-smooth and no better, which is at most λ "
     "exactly if λ ≥ 2 L.",
     statement="norm(nabla F(w) - nabla F(v)) <= (lambda L) / (lambda - L) norm(w - v)",
-    severity="unstated condition",
-    assumptions="as in CL-18",
+    severity="false",
+    assumptions="θ(w) is the only minimiser, which λ > L ensures",
     sensitivity="any excess, exact",
 )
 

@@ -13,16 +13,18 @@ CL22 = Claim(
     id="CL-22",
     place="Sattler, Müller and Samek, Clustered federated learning: Model-agnostic distributed multi-task optimization "
     "under privacy constraints (IEEE TNNLS 2020, arXiv:1910.01991), abstract, last sentence but one",
+    link="https://arxiv.org/abs/1910.01991",
     said_by="paper",
     words="Splitting the clients into clusters after federated learning has converged always gives greater or equal "
     "performance.",
     statement='R("split") <= R("global")',
     severity="unstated condition",
-    assumptions="clients with the losses h_k (w − c_k)² / 2, one weight; federated learning has reached the optimum, "
-    "the clusters are those of the paper, here the two signs of the gradients, and each is trained to its own optimum",
+    assumptions="clients with the losses h_k (w − c_k)² / 2 and equal weights; federated learning has reached the "
+    "optimum, the clusters are those of the paper, here the two signs of the gradients, and each is trained to its own "
+    "optimum",
     sensitivity="any loss, exact",
-    flaw="The global optimum is best for nobody in particular: a client that lay near it may be pulled away by its new "
-    "cluster. And a smaller cluster has fewer samples, so that its model may be worse on new ones.",
+    flaw="The loss falls for a cluster as a whole, not for each of its clients: one whose minimiser is near the global "
+    "optimum may be pulled away. And a cluster has fewer samples, so that its model may be worse on new ones.",
     corrected="CL-22c",
 )
 
@@ -87,7 +89,7 @@ def _expected(truth: Parabolas, *, split: bool) -> Fraction:
 @CL22.reading("the expected loss on new samples, by models from a measurement of each client")
 def on_new_samples() -> Evidence:
     def cases() -> Iterator[Sides]:
-        for n, gap in product((2, 3), (0, 1, 4)):
+        for n, gap in product((2, 3), (1, 2, 4)):
             truth = Parabolas((1,) * n, (0,) * (n - 1) + (gap,), (Fraction(1, n),) * n)
             sides = _expected(truth, split=True), _expected(truth, split=False)
             yield Sides(f"{truth}, measured ± 1", *sides, names=("loss after", "before"))

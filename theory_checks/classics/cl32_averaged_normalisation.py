@@ -13,7 +13,7 @@ CL32 = Claim(
     id="CL-32",
     place="folklore: what averaging all entries of the clients' models, running means and variances among them, is "
     "meant to give",
-    said_by="paper",
+    said_by="folklore",
     words="Averaging the clients' means and variances of a feature, by their numbers of samples, gives mean and "
     "variance of the pooled data.",
     statement="m = sum_k p_k m_k, quad v = sum_k p_k v_k, quad p_k = n_k / n",
@@ -72,7 +72,7 @@ CL32C = Claim(
     id="CL-32c",
     place="corrected statement of CL-32, the law of total variance",
     said_by="fedstat",
-    words="The pooled variance is the averaged variance and the weighted variance of the clients' means.",
+    words="The pooled variance is the averaged variance plus the weighted variance of the clients' means.",
     statement="v = sum_k p_k v_k + sum_k p_k (m_k - m)^2",
     severity="false",
     assumptions="as in CL-32",

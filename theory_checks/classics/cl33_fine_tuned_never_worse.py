@@ -12,16 +12,16 @@ from fedstat.claims import Claim, Evidence, Sides, compared, local_steps
 CL33 = Claim(
     id="CL-33",
     place="folklore: why personalisation by fine-tuning is said to be safe on the training data",
-    said_by="paper",
+    said_by="folklore",
     words="A model that a client has fine-tuned from the global one is no worse than the global one on the client's "
     "own training data.",
     statement="F_k (w_k) <= F_k (w)",
     severity="unstated condition",
-    assumptions="squared error of a mean or of a slope through the origin, steps of gradient descent that a learner "
+    assumptions="squared error of a slope through the origin, steps of gradient descent that a learner "
     "would call small: at most 1 / L for the samples that it uses",
     sensitivity="any larger loss, exact",
-    flaw="A step on a batch goes towards that batch's optimum, not the client's. From a global model that is nearly "
-    "best for the client already, it leads away.",
+    flaw="A step on a batch goes towards that batch's optimum, not the client's. If the global model is "
+    "nearly best for the client already, the step leads away from there.",
     corrected="CL-33c",
 )
 

@@ -14,9 +14,10 @@ CL41 = Claim(
     id="CL-41",
     place="Khaled, Mishchenko and Richtárik, First analysis of local GD on heterogeneous data (2019), section 2.2, "
     "Lemma 1, equation (4), doi:10.48550/arXiv.1909.04715",
+    link="https://arxiv.org/abs/1909.04715",
     said_by="paper",
-    words="For every step size one step of all clients leaves at most the squared distance and γL (1 + 2γL) times the "
-    "clients' spread, less 2γ (1 − 2γL) times the gap.",
+    words="For every step size one step of all clients leaves at most the squared distance plus γL (1 + 2γL) times "
+    "the clients' spread minus 2γ (1 − 2γL) times the gap.",
     statement="norm(r_(t+1))^2 <= norm(r_t)^2 + gamma L (1 + 2 gamma L) V_t - 2 gamma (1 - 2 gamma L) "
     "D_f (hat(x)_t, x_*)",
     severity="false",

@@ -13,15 +13,16 @@ CL42 = Claim(
     id="CL-42",
     place="Khaled, Mishchenko and Richtárik, First analysis of local GD on heterogeneous data (2019), section 2.2, "
     "Lemma 2, the second inequality, doi:10.48550/arXiv.1909.04715",
+    link="https://arxiv.org/abs/1909.04715",
     said_by="paper",
     words="With steps of at most 1 / (4LH), 3L/2 of the clients' spread, summed over an epoch, is at most half the "
-    "summed gap and 12Lγ²H²σ² for every step.",
+    "summed gap plus 12Lγ²H²σ² for every step.",
     statement="sum_(t=t_p)^v (3/2 L V_t - D_f (hat(x)_t, x_*)) <= -1/2 sum_(t=t_p)^v D_f (hat(x)_t, x_*) + "
     "sum_(t=t_p)^v 12 L gamma^2 H^2 sigma^2, quad v = t_(p+1) - 1",
     severity="false",
-    assumptions="every client's function is convex and L-smooth, in any dimension; an epoch of H steps; of the first "
-    "inequality, from which this one follows, the worst case is approached only with points that run away, and the "
-    "solvers do not agree on it",
+    assumptions="every client's function is convex and L-smooth, in any dimension; an epoch of H steps; the first "
+    "inequality, from which this one follows, is not judged: its worst case is approached only with points that run "
+    "away, and the solvers do not agree on it",
     sensitivity="one part in 10,000 of the worst case over all such functions",
 )
 

@@ -11,7 +11,9 @@ from theory_checks.classics.cl16_fixed_points_of_fedavg_and_fedprox import PULLS
 
 CL55 = Claim(
     id="CL-55",
-    place="what Pathak and Wainwright (2020), arXiv:2005.05238, abstract, second sentence, leave open for FedProx",
+    place="remark on Pathak and Wainwright (2020), arXiv:2005.05238, abstract, second sentence: where FedProx ends for "
+    "the clients of CL-16",
+    link="https://arxiv.org/abs/2005.05238",
     said_by="fedstat",
     words="FedProx has one fixed point, the average of the clients' minimisers with weights p_k h_k / (h_k + λ) in "
     "place of the optimum's p_k h_k.",

@@ -10,17 +10,19 @@ from theory_checks.classics.cl11_ditto_optimal_lambda import CODE, PAPER, proble
 
 CL70 = Claim(
     id="CL-70",
-    place=f"{PAPER}, abstract, sentence on fairness and robustness at once on linear problems; {CODE}, whose run "
-    "measures fairness by the variance of the benign clients' losses",
-    said_by="paper",
+    place=f"our wording of what two sources suggest together: {PAPER}, abstract, which speaks of fairness and "
+    f"robustness at once on linear problems, and {CODE}, whose run measures fairness by the variance of the benign "
+    "clients' losses; the theorem itself could not be read",
+    link="https://arxiv.org/abs/2012.04221",
+    said_by="fedstat",
     words="The λ that is best for the benign clients' error also makes their losses most uniform.",
     statement='lambda^* = "argmin"_lambda EE "var"_(k "benign") (hat(w)_k (lambda) - w_k)^2',
     severity="unstated condition",
     assumptions="as in CL-11, normal points and noise",
     sensitivity="any smaller variance, exact",
     flaw="Two clients' errors are correlated, as they share the global model, and how much depends on λ. Without "
-    "adversaries this correlation is extreme at the same λ as the error; adversaries that spread otherwise move it, "
-    "by little.",
+    "adversaries their covariance is largest at the λ at which the error is smallest; adversaries whose points spread "
+    "more or less than the benign ones' shift it.",
     corrected="CL-70c",
 )
 
@@ -54,7 +56,7 @@ CL70C = Claim(
     place="corrected statement of CL-70",
     said_by="fedstat",
     words="If adversaries spread more than the benign clients, λ beyond the one that is best for the error makes the "
-    "benign clients' losses more uniform, by little.",
+    "benign clients' losses more uniform.",
     statement='tau_a > tau, quad K_a >= 1 ==> d / (d lambda) EE "var"_(k "benign") (hat(w)_k (lambda) - w_k)^2 < 0 '
     'quad "at" lambda^*',
     severity="false",
@@ -65,6 +67,11 @@ CL70C = Claim(
 
 @CL70C.reading("a thousandth beyond λ*")
 def beyond() -> Evidence:
+    """At λ* the error's variance V does not change, and so ``V^2 - C^2`` falls where the covariance C grows.
+
+    With ``v = tau^2 + s`` and ``d = K_a (tau_a^2 - tau^2)`` it is ``C = 2 a s / K - a^2 (K v - d) / K^2`` at the pull
+    a. At a* its derivative has the sign of ``s K d``, and C is positive as ``a* (v - d / K) < s``.
+    """
     return compared(
         _spreads((1, 2, 6), (Fraction(1001, 1000),), wider=True), of="variances beyond the printed λ", relation="<"
     )

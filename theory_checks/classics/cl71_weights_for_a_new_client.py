@@ -12,7 +12,7 @@ CL71 = Claim(
     id="CL-71",
     place="folklore: the objective of FedAvg with weights n_k / n, read as the expected loss of a client that joins "
     "later",
-    said_by="paper",
+    said_by="folklore",
     words="Among all models the optimum of FedAvg's objective, with weights n_k / n, has the least expected loss for a "
     "new client.",
     statement='EE F_"new" (w^*) <= EE F_"new" (w), quad w^* = "argmin"_w sum_k n_k / n F_k (w)',
