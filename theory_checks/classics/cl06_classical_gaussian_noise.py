@@ -26,7 +26,6 @@ CL06 = Claim(
     "hardest case; the δ that noise really gives is the privacy profile of Balle and Wang (2018), Theorem 8, "
     "arXiv:1805.06530, which is compared with the integral that defines it",
     sensitivity="any excess of δ, to 30 digits",
-    link="https://doi.org/10.1561/0400000042",
 )
 
 _LEVELS = ("0.99", "0.9", "0.5", "0.1", "0.01", "1e-5", "1e-10")

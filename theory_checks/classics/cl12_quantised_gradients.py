@@ -25,7 +25,6 @@ CL12 = Claim(
     assumptions="every entry is rounded for itself to one of the two multiples of ‖v‖ / s around it; tried on vectors "
     "of whole numbers whose norm is whole, so that all is exact",
     sensitivity="any excess, exact, with √n from below to twelve digits",
-    link="https://arxiv.org/abs/1610.02132",
 )
 
 _DIGITS = 10**12

@@ -27,7 +27,6 @@ CL30 = Claim(
     flaw="The proof takes the second term of the total, ε'² / (8 ln(1 / δ')), to be below ε' / 2 whenever ε' is below "
     "one. As δ' comes close to one, this term and the budget for a step grow without bound.",
     corrected="CL-30c",
-    link="https://doi.org/10.1561/0400000042",
 )
 
 
