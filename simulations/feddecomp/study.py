@@ -45,7 +45,7 @@ _SMALL = (
 )
 _LARGE_WORDS = (
     "FedDecomp, Local and FedAvg on 60,000 JPEG images of CIFAR-10, 10 clients of 300 training images, three "
-    "convolutions with batch norm, 20 rounds, at Dirichlet .1 and .5 so far"
+    "convolutions with batch norm, 20 rounds"
 )
 ABOUT = About(
     "FedDecomp beside other methods, and taken apart",
