@@ -38,6 +38,7 @@ from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from fedstat.export import flower, grpc, talk  # noqa: E402
 from fedstat.export.packet import Ask  # noqa: E402
+from simulations.names import readable  # noqa: E402
 from tests.support import flower_ends as ends  # noqa: E402
 from tests.support.named import NAMED  # noqa: E402
 
@@ -145,7 +146,10 @@ def test_a_server_that_looks_at_what_clients_keep_is_refused(sets: bool, why: st
 def test_the_page_names_methods_once_and_its_programs_are_python() -> None:
     page = Path("docs/flower.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith("| APFL")]
-    runs, stays = (set(re.findall(r"[A-Z][A-Za-z]+", cell.replace("-", ""))) & NAMED for cell in row.split("|")[1:3])
+    runs, stays = (
+        {name for name in NAMED if re.search(rf"(?<![\w-]){readable(name)}(?![\w-])", cell)}
+        for cell in row.split("|")[1:3]
+    )
     assert runs == NAMED - STAY
     assert stays == STAY | {"FedFac"}  # its dynamic version
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
