@@ -26,6 +26,7 @@ from simulations.effects import Effects
 from simulations.names import readable
 from simulations.studies import chapter, draw, effects, record, tell
 from theory_checks import COMMITTED
+from theory_checks.classics import PAPER as LITERATURE
 
 PARTS = tuple(Path(__file__).parent / name for name in ("front.typ", "ledger.typ"))
 LEFT_OUT = Fresh("left out")
@@ -82,8 +83,9 @@ def content(
     """
     judged, failed = entries(folder) if claims else ([], [])
     counted = Counter(claim["paper"] for claim in judged)
-    papers = sorted(counted, key=lambda paper: (-counted[paper], paper))
+    papers = sorted(counted, key=lambda paper: (paper == LITERATURE, -counted[paper], paper))
     data: dict[str, Any] = {"scale": scale, "environment": environment(), "papers": papers, "claims": judged}
+    data["literature"] = LITERATURE
     files = {part.name: part for part in PARTS}
     data["catalogue"] = [
         {"paper": entry.paper, "study": entry.study, **asdict(entry.shown)} for entry in catalogue.entries()

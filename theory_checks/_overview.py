@@ -16,6 +16,7 @@ from fedstat.claims import Verdict, read_ledger
 from fedstat.claims.claim import SEVERITIES
 from fedstat.claims.evidence import FAVOURABLE
 from theory_checks import LEDGER
+from theory_checks.classics import PAPER as LITERATURE
 
 #: Columns: words above, the verdicts in it, and how many marks stand side by side.
 COLUMNS: tuple[tuple[str, tuple[Verdict, ...], int], ...] = (
@@ -65,10 +66,10 @@ def statements() -> list[dict[str, Any]]:
 
 
 def rows(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    """Return the papers' own statements by paper, most first, and those that were worded for them in a last row."""
+    """Return the four papers' own statements, most first, those of the literature, and those that others worded."""
     own = [claim for claim in claims if claim["said_by"] == "paper"]
     counts = Counter(claim["paper"] for claim in own)
-    papers = sorted(counts, key=lambda paper: (-counts[paper], paper))
+    papers = sorted(counts, key=lambda paper: (paper == LITERATURE, -counts[paper], paper))
     found = [(paper, [claim for claim in own if claim["paper"] == paper]) for paper in papers]
     return [*found, ("Our wording", [claim for claim in claims if claim["said_by"] != "paper"])]
 
