@@ -40,7 +40,7 @@ def main() -> int:
         choices=("committed", "smoke", "quick", "paper"),
         default="quick",
         help="size of the fresh runs. committed: no fresh runs, the report takes a minute; smoke: two minutes, to see "
-        f"that everything runs; quick (default): four to seven minutes on two cores, for {', '.join(QUICK)}; paper: all "
+        f"that everything runs; quick (default): four to seven minutes on two cores, {', '.join(QUICK)}; paper: all "
         "studies whose data are there, at the papers' sizes, for hours",
     )
     parser.add_argument(
