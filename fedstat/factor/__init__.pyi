@@ -16,7 +16,7 @@ from .numbers import compare_numbers
 from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
 from .recovery import auc, chance_corrected
-from .reliability import reliability
+from .scales import reliability
 from .retention import (
     Retention,
     contribution_rule,

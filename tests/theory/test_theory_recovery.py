@@ -63,6 +63,6 @@ def test_the_true_split_is_recovered_for_a_range_of_kappa_and_reversed_below_it(
 
 
 def test_the_printed_tables_are_whole():
-    assert [len(printed(n, "method", setting="CIFAR-10, π = 1")) for n in (2, 3, 7)] == [8, 9, 6]
+    assert [len(printed(n, "method", setting="CIFAR-10, Dirichlet 1")) for n in (2, 3, 7)] == [8, 9, 6]
     assert len(printed(4, "layer", setting="CIFAR-100, S = 5")) == 14
     assert len(printed(8, variant="random split")) == 8
