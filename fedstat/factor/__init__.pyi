@@ -16,7 +16,6 @@ from .numbers import compare_numbers
 from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
 from .recovery import auc, chance_corrected
-from .scales import reliability
 from .retention import (
     Retention,
     contribution_rule,
@@ -28,6 +27,7 @@ from .retention import (
     scree_plot,
 )
 from .rotation import Rotation, rotate
+from .scales import reliability
 from .scores import Scores, factor_scores
 from .stability import SplitStability, split_stability
 from .table import loading_table
