@@ -180,7 +180,7 @@ def test_a_pair_whose_runs_lie_far_apart_is_not_plainly_better(control):
     assert only.startswith(f"On average, but with runs far apart (such intervals hold in only {HELD} of cases): B ")
     assert "is better than A" in only
     runs[1, 4] += 0.015
-    assert not any(words.startswith("In mean") for words in sentences(runs, control)[1])
+    assert not any(words.startswith("On average") for words in sentences(runs, control)[1])
 
 
 def test_nor_is_it_plainly_better_than_several_controls():
@@ -206,7 +206,7 @@ def test_how_often_a_method_that_collapses_now_and_then_is_plainly_better(seeds,
         e[1] += 0.03 - 0.01 * depth * hit
         rows, said = sentences(0.6 + e)
         different = rows["outcome"].iloc[0] == "different" and rows["difference"].iloc[0] > 0
-        better = any("is better than" in words and not words.startswith("In mean") for words in said)
+        better = any("is better than" in words and not words.startswith("On average") for words in said)
         assert better == (different and not rows["runs apart"].iloc[0])
         firm, plain, clean = firm + different, plain + better, clean + (different and not hit.any())
     # nearly all that is left comes from families in which nothing has collapsed yet, with 5 seeds more than half
