@@ -37,7 +37,7 @@ from .federated import (
     rounds,
     schedules,
 )
-from .inference import compare, read_results
+from .inference import compare, compare_printed, read_printed, read_results
 from .methods import Count, FedAvg, FedFac, FedSplit, Local, Quantile
 from .tuning import Tuning, tune
 
@@ -62,6 +62,7 @@ __all__ = [
     "Update",
     "claims",
     "compare",
+    "compare_printed",
     "data",
     "describe",
     "experiment",
@@ -79,6 +80,7 @@ __all__ = [
     "ntk",
     "parameterization",
     "privacy",
+    "read_printed",
     "read_results",
     "report",
     "rounds",

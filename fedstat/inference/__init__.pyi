@@ -11,6 +11,8 @@ from .intervals.paired import PairedDifference, holm, mean_interval, paired_diff
 from .intervals.planning import SampleSize, plan
 from .intervals.sequential import Looks, added_seeds, looks
 from .intervals.shape import shape_notes
+from .printed.standing import PrintedComparison, compare_printed
+from .printed.table import PrintedTable, read_printed
 from .printed_values import Agreement, agrees
 from .proportion import clopper_pearson
 from .reading.missing import complete_mean, count_missing
@@ -35,6 +37,8 @@ __all__ = [
     "Looks",
     "Measurements",
     "PairedDifference",
+    "PrintedComparison",
+    "PrintedTable",
     "Ranks",
     "Reduced",
     "SampleSize",
@@ -44,6 +48,7 @@ __all__ = [
     "by_source",
     "clopper_pearson",
     "compare",
+    "compare_printed",
     "complete_mean",
     "components",
     "count_missing",
@@ -60,6 +65,7 @@ __all__ = [
     "primary_rows",
     "primary_summary",
     "ranks",
+    "read_printed",
     "read_results",
     "reduce",
     "reduce_file",
