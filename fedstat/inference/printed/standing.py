@@ -38,6 +38,13 @@ class PrintedComparison:
         What the limits rest on, and what the table cannot tell.
     level : float
         Probability that no answer "stands" or "contradicted" of the table is wrong.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> source = "| | CIFAR-10 |\\n|---|---|\\n| A | 70.2 ± 0.3 |\\n| B | **82.0 ± 0.4** |"
+    >>> print(fs.compare_printed(fs.read_printed(source, runs=3, spread="sd")).bold["answer"][0])
+    stands
     """
 
     bold: pd.DataFrame

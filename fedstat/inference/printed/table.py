@@ -44,6 +44,15 @@ class PrintedTable:
         ``underlined``, and the ``line``.
     smaller : bool
         Whether smaller values are better.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> table = fs.read_printed("| | loss |\\n|---|---|\\n| A | 0.31 |\\n| B | **0.27** |", smaller=True)
+    >>> table.cells[["method", "mean", "bold"]]
+      method  mean   bold
+    0      A  0.31  False
+    1      B  0.27   True
     """
 
     cells: pd.DataFrame
