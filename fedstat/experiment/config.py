@@ -52,6 +52,8 @@ Above the tables
     common              test global models on the official test part as well (false)
     metrics             what to measure beside the standard metrics: names, or ``"mine.py:name"``
     trained             test models also as local training left them (false)
+    predictions         keep what the final models predict for every test and validation sample in ``run/predictions``,
+                        which `Result.predictions` reads (false)
     control             label of the method that the others are compared with (FedAvg, or the first)
     margin              largest difference that counts as none
 
@@ -356,6 +358,9 @@ class Evaluation:
         ``mine.py:name``.
     trained : bool
         Test participants' models also as local training left them, before the server averages.
+    predictions : bool
+        Keep what the final models predict for every sample that models are measured on; see `Result.predictions`. A
+        run that is continued for more rounds may begin to.
     control : str, optional
         Label of the method that the others are compared with; by default FedAvg if it is there, else the first.
     margin : float, optional
@@ -367,6 +372,7 @@ class Evaluation:
     common: bool = False
     metrics: tuple[str, ...] = ()
     trained: bool = False
+    predictions: bool = False
     control: str | None = None
     margin: Annotated[float, Field(gt=0)] | None = None
 

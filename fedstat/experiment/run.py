@@ -30,7 +30,7 @@ from fedstat.federated.record.progress import Shown
 from fedstat.inference import compare
 
 #: Keys in which a run and the one that continues it may differ.
-_FREE = ("rounds", "checkpoint", "evaluation.control", "evaluation.margin")
+_FREE = ("rounds", "checkpoint", "evaluation.control", "evaluation.margin", "evaluation.predictions")
 
 
 def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progress: Shown = None) -> Result:
@@ -150,6 +150,12 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
         raise ValueError(
             f"{out} holds {before.config['rounds']} rounds already, more than rounds = {experiment.rounds}."
         )
+    finished = before.config["rounds"] == experiment.rounds
+    if finished and experiment.evaluation.predictions and not before.config.get("predictions"):
+        raise ValueError(
+            f"{out} holds a finished run without predictions, which come with the last round: raise rounds to continue "
+            "it with them, or choose another folder with --out."
+        )
     return before
 
 
@@ -211,6 +217,7 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
             validate=experiment.partition.validation > 0,
             metrics=setup.metrics,
             trained=experiment.evaluation.trained,
+            predictions=experiment.evaluation.predictions,
             stop=experiment.stop,
             plan=experiment.plan,
             evaluate_at=experiment.evaluated,
