@@ -25,8 +25,8 @@ CL80 = Claim(
     "gradient; M workers, K steps or samples and one round; both methods with the best fixed step, judged by the model "
     "at the end; only the abstract could be read, so that the readings are ours",
     sensitivity="any excess, by bounds on the best step that are exact and a hundred-thousandth apart",
-    flaw="Domination is one of rates. K short steps give the first samples less weight than the last, where a minibatch "
-    "gives all the same; where noise is all that matters, the minibatch is ahead.",
+    flaw="Domination is one of rates. K short steps give the first samples less weight than the last, where a "
+    "minibatch gives all the same; where noise is all that matters, the minibatch is ahead.",
     corrected="CL-80c",
 )
 
@@ -151,7 +151,7 @@ CL80C = Claim(
     "minibatch step η leaves, so that local SGD with the best decreasing steps is never worse.",
     statement='eta_k = eta / (K - (K - k) eta h) ==> x_"local" = x_"minibatch"',
     severity="false",
-    assumptions="one curvature and one round, any start and any noise; 2 to 5 steps, one and two workers; η h below one",
+    assumptions="one curvature and one round, any start and noise; 2 to 5 steps, one and two workers; η h below one",
     sensitivity="any difference, as rational expressions",
 )
 
