@@ -12,7 +12,8 @@ from fedstat.claims import Claim, Evidence, sampled
 CL84 = Claim(
     id="CL-84",
     place="Bonawitz, Ivanov, Kreuter, Marcedone, McMahan, Patel, Ramage, Segal and Seth, Practical secure aggregation "
-    "for privacy-preserving machine learning (CCS 2017), abstract, second and third sentences; doi:10.1145/3133956.3133982",
+    "for privacy-preserving machine learning (CCS 2017), abstract, second and third sentences; "
+    "doi:10.1145/3133956.3133982",
     link="https://doi.org/10.1145/3133956.3133982",
     said_by="paper",
     words="The server computes the sum without learning each user's individual contribution, even if an arbitrarily "
