@@ -167,7 +167,13 @@ def test_standard_encodes_text_and_gaps_in_it(tmp_path):
     np.testing.assert_allclose(clients.train.x[:, 4:].mean(axis=0), 0, atol=1e-6)
     ids = table.assign(stage=[f"patient {k}" for k in range(90)])
     ids.to_csv(tmp_path / "ids.csv", index=False)
-    assert fs.data.from_csv(tmp_path / "ids.csv", prepare="standard").train.x.shape[1] == 3 + 32
+    with pytest.raises(
+        ValueError, match=r"'stage' holds text with 90 different values in 90 rows.*drop = \[\"stage\"\]"
+    ):
+        fs.data.from_csv(tmp_path / "ids.csv", prepare="standard")
+    assert fs.data.from_csv(tmp_path / "ids.csv", prepare="standard", drop=["stage"]).train.x.shape[1] == 3
+    meant = fs.data.from_csv(tmp_path / "ids.csv", prepare="standard", inputs=["stage", "a"])
+    assert meant.train.x.shape[1] == 32 + 1
 
 
 def test_samples_that_are_split_anew_are_known_again_though_prepared_otherwise(tmp_path):
