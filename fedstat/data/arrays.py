@@ -183,8 +183,8 @@ def from_indices(
         x, y, rows, transformer, told, given = prepared(x, y, rows, prepare, fit_on)
     if x.dtype.kind not in "biuf":
         raise ValueError(
-            f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first, or give prepare a "
-            "ColumnTransformer with a OneHotEncoder."
+            f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first, or give a data frame and "
+            'prepare="standard", or a ColumnTransformer with a OneHotEncoder.'
         )
     low, high = _range(x) if x.dtype.kind in "iu" else (0, 0)
     if tokens and (x.dtype.kind not in "iu" or low < 0):

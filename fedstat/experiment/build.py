@@ -188,7 +188,12 @@ def population(experiment: config.Experiment, seed: int | None = None) -> tuple[
 
 
 def _read(data: config.Source) -> Dataset:
-    return _from_file(data) if data.file is not None else datasets.read(str(data.name), data.root)
+    dataset = _from_file(data) if data.file is not None else datasets.read(str(data.name), data.root)
+    if data.prepare is None and hasattr(dataset.x, "iloc"):
+        raise ValueError(
+            f'data.prepare is missing; {dataset.name} holds gaps and words: prepare = "standard" sees to them.'
+        )
+    return dataset
 
 
 def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tuple[Partition, Clients, Clients | None]:

@@ -176,6 +176,22 @@ def test_standard_encodes_text_and_gaps_in_it(tmp_path):
     assert meant.train.x.shape[1] == 32 + 1
 
 
+@pytest.mark.parametrize("fit_on", ["pooled", "client"])
+def test_a_word_has_one_column_under_all_seeds_and_at_all_clients_and_counts_where_training_knows_it(fit_on):
+    town = np.array(["a", "b", "c"])[CLIENT] + np.where(np.arange(90) == 7, "!", "")  # each its own, and one alone
+    table = pd.DataFrame({"town": town, "age": X[:, 0]})
+    held = set()
+    for seed in range(6):
+        clients = fs.data.from_arrays(table, Y, CLIENT, test=0.4, seed=seed, prepare="standard", fit_on=fit_on)
+        for split, samples in splits(clients).items():
+            words = samples.x[:, :4]  # a, a!, b, c
+            alone = words.sum(axis=1) == 0
+            np.testing.assert_array_equal(words[:, [0, 2, 3]].argmax(axis=1)[~alone], samples.owners[~alone])
+            assert alone.sum() == (split == "test" and not splits(clients)["train"].x[:, 1].any())
+            held |= {split} if alone.any() or words[:, 1].any() else set()
+    assert held == {"train", "test"}
+
+
 def test_samples_that_are_split_anew_are_known_again_though_prepared_otherwise(tmp_path):
     pd.DataFrame(HOLES, columns=list("abc")).assign(y=Y, client=CLIENT).to_csv(tmp_path / "t.csv", index=False)
     pd.DataFrame(X, columns=list("abc")).assign(y=Y, client=CLIENT).to_csv(tmp_path / "full.csv", index=False)
