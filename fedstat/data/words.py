@@ -60,3 +60,8 @@ class Words(TransformerMixin, BaseEstimator):
     def transform(self, table: pd.DataFrame) -> np.ndarray:
         """Return the indicators, shape (samples, words of all columns)."""
         return (self._indicators(table) & self.known_).astype(np.float64)
+
+    def known(self) -> list[list[str]]:
+        """Return the words of each column that count."""
+        known = iter(self.known_.tolist())
+        return [[word for word in words if next(known)] for words in self.words]
