@@ -1,5 +1,7 @@
 """Inputs prepared by what training samples teach, and by nothing else."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -147,6 +149,19 @@ def test_methods_below_the_majority_share_are_named(prepare, said):
     )
     notes = " ".join(fs.compare(found).notes)
     assert ("Always naming a client's most frequent class beats FedAvg by" in notes) == said
+    assert "Not shown to beat" not in notes
+
+
+def test_a_method_at_the_majority_share_is_not_shown_to_beat_it():
+    rng = np.random.default_rng(0)
+    y = (rng.random(400) < 0.04).astype(int)  # and nothing foretells it
+    drawn = partial(fs.data.from_arrays, rng.normal(size=(400, 3)), y, np.arange(400) % 4, test=0.4, stratify=True)
+    found = fs.federate(
+        fs.FedAvg(), fs.models.mlp(3, 4, 2), lambda seed: drawn(seed=seed), fs.Training(lr=0.1), rounds=12,
+        seed=range(4), progress=False,
+    )  # fmt: skip
+    (said,) = [note for note in fs.compare(found).notes if "most frequent class" in note]
+    assert said.startswith("Not shown to beat always predicting a client's most frequent class: FedAvg (")
 
 
 def test_standard_encodes_text_and_gaps_in_it(tmp_path):
