@@ -102,8 +102,8 @@ def _one_class(setup: Setup, index: np.ndarray, owner: np.ndarray) -> list[str]:
     """Name the clients all of whose samples are of one class."""
     classes = setup.dataset.classes
     of = pd.Series(setup.dataset.y[index]).groupby(owner, sort=False)
-    alone = of.first()[of.nunique() == 1] if classes else ()
-    if not len(alone):
+    alone = of.first()[of.nunique() == 1]
+    if not classes or alone.empty:
         return []
     listed = _few(f'{client} ("{classes[code]}")' for client, code in alone.items())
     return [f"All samples are of one class at {listed}: accuracy there says nothing of the other classes."]
