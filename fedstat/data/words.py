@@ -54,7 +54,7 @@ class Words(TransformerMixin, BaseEstimator):
 
     def fit(self, table: pd.DataFrame, y: Any = None) -> Words:
         """Learn which words occur."""
-        self.known_: np.ndarray = self._indicators(table).any(axis=0)
+        self.known_ = np.asarray(self._indicators(table).any(axis=0))
         return self
 
     def transform(self, table: pd.DataFrame) -> np.ndarray:
