@@ -139,6 +139,7 @@ def not_trained(tables: Tables, cell: str) -> dict[str, str]:
         found |= untrained(*own)
     if cell in curve_cells(tables):
         of_all = by_seed(tables, figure_of(tables, cell), cell)
+        of_all = of_all[[arm for arm in GLOBAL if arm in of_all]]
         found |= untrained(of_all, of_all, of_all=GLOBAL, chance=CHANCE)
     return found
 
