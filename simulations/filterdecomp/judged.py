@@ -107,7 +107,9 @@ def both_at(tables: Tables, shown: str) -> dict[str, pd.DataFrame]:
     """Return the accuracy of FedAvg and FilterDecomp in Figure 3a or 3c by what varies, as far as both ran."""
     ours, theirs = (figure_3(tables, shown, arm) for arm in ("FilterDecomp", "FedAvg"))
     return {
-        f"{x} {VARIED[shown].removesuffix('s' * (x == 1))}": pd.DataFrame({"FilterDecomp": ours[x], "FedAvg": theirs[x]}).dropna()
+        f"{x} {VARIED[shown].removesuffix('s' * (x == 1))}": pd.DataFrame(
+            {"FilterDecomp": ours[x], "FedAvg": theirs[x]}
+        ).dropna()
         for x in theirs
         if x in ours
     }
