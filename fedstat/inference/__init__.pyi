@@ -17,7 +17,7 @@ from .printed_values import Agreement, agrees
 from .proportion import clopper_pearson
 from .reading.missing import complete_mean, count_missing
 from .reading.primary import primary_rows, primary_summary
-from .reading.read import Measurements, read_results, reduce_file
+from .reading.read import Measurements, read_results
 from .reading.reduction import Reduced, reduce, survey
 from .settings import Ranks, ranks
 from .sources import by_source
@@ -68,7 +68,6 @@ __all__ = [
     "read_printed",
     "read_results",
     "reduce",
-    "reduce_file",
     "shape_notes",
     "sign_flip_test",
     "simultaneous",
