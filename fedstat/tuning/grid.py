@@ -222,8 +222,8 @@ def place_of(maker: Maker, name: str) -> tuple[str, str]:
     if free and name.isidentifier():
         return "method", name
     raise ValueError(
-        f"grid: there is no parameter {name!r}{meant(name, [*own, *trained])}; the method has {', '.join(own) or 'none'}, the training "
-        f"{', '.join(trained)}."
+        f"grid: there is no parameter {name!r}{meant(name, [*own, *trained])}; the method has "
+        f"{', '.join(own) or 'none'}, the training {', '.join(trained)}."
     )
 
 
