@@ -11,6 +11,7 @@ from .intervals.paired import PairedDifference, holm, mean_interval, paired_diff
 from .intervals.planning import SampleSize, plan
 from .intervals.sequential import Looks, added_seeds, looks
 from .intervals.shape import shape_notes
+from .predictions.assessment import Assessment, assess
 from .printed_values import Agreement, agrees
 from .proportion import clopper_pearson
 from .reading.missing import complete_mean, count_missing
@@ -25,6 +26,7 @@ from .variance_components import Components, components
 __all__ = [
     "Agreement",
     "AnalysisPlan",
+    "Assessment",
     "Benefit",
     "Comparison",
     "Components",
@@ -41,6 +43,7 @@ __all__ = [
     "TimeToTarget",
     "added_seeds",
     "agrees",
+    "assess",
     "by_source",
     "clopper_pearson",
     "compare",
