@@ -131,12 +131,13 @@ def value_limits(
     with np.errstate(divide="ignore", invalid="ignore"):
         if score:
             assumed = _assumed(scale, value, n, events)
-            if scale == "ranks" and (over == "patients" or found.same):
-                floor, sure = np.maximum(found.patients, assumed), np.full_like(assumed, np.inf)
-                variance, df = floor, sure
+            if over == "patients" or found.same:
+                # as the score intervals have it: no correction of a sum of squares for its mean, and no t
+                own = np.maximum(found.patients, assumed) if scale == "ranks" else found.patients * (n - 1) / n
+                variance, df = own, np.full_like(own, np.inf)
                 if over == "both":
-                    variance = floor + found.runs
-                    df = satterthwaite(np.stack([floor, found.runs]), np.stack([sure, found.runs_df]))
+                    variance = own + found.runs
+                    df = satterthwaite(np.stack([own, found.runs]), np.stack([df, found.runs_df]))
             widened = np.where(assumed > 0, variance / assumed, np.where(variance == 0, 1.0, np.nan))
         q = stats.t.isf((1 - level) / 2, df)
         if score:

@@ -111,7 +111,7 @@ def _auc(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
         each = [_auc((y == of).astype(int), p[..., of], threshold) for of in range(p.shape[-1])]
         values, influences = zip(*each, strict=True)
         return np.mean(values, axis=0), np.mean(influences, axis=0)
-    yes, ranks, influence = y == 1, rankdata(p, axis=-1), np.empty(p.shape)
+    yes, ranks, influence = np.asarray(y == 1), rankdata(p, axis=-1), np.empty(p.shape)
     m, n = int(yes.sum()), int((~yes).sum())
     placed = (ranks[:, yes] - rankdata(p[:, yes], axis=-1)) / n
     others = 1 - (ranks[:, ~yes] - rankdata(p[:, ~yes], axis=-1)) / m

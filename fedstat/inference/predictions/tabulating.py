@@ -19,6 +19,7 @@ from fedstat.inference.reading.scores import better
 #: What a pooled row averages.
 PATIENTS, CLIENTS = "all patients", "mean over clients"
 _OVER = ("patients", "runs", "both")
+_ARRAYS = tuple(field.name for field in fields(Parts) if field.name != "same")
 #: Differences that vary by less than this share of the values vary by rounding alone.
 _ROUNDING = 1e-12
 
@@ -38,10 +39,10 @@ def tabulate(
             of.append(measure(predictions, block, every[ends[k] : ends[k + 1]], name, cut, rows))
     targets = [*([of] for of in own), [whole], own]
     made = [_summed(cells, len(blocks) == 1, predictions.again) for cells in targets]
+    # (T, R): clients, all patients, mean over clients
     found = Parts(
-        *(np.stack([getattr(one, field.name) for one, _ in made]) for field in fields(Parts) if field.name != "same"),
-        len(blocks) == 1,
-    )  # (T, R): clients, all patients, mean over clients
+        **{name: np.stack([getattr(one, name) for one, _ in made]) for name in _ARRAYS}, same=len(blocks) == 1
+    )
     facts = pd.DataFrame([fact for _, fact in made])
     facts.insert(0, "client", [*predictions.clients, None, None])
     facts.insert(1, "name", [*predictions.names, None, None])
@@ -64,8 +65,7 @@ def tabulate(
 
 
 def _columns(found: Parts, columns: slice) -> Parts:
-    named = {field.name: getattr(found, field.name) for field in fields(Parts) if field.name != "same"}
-    return replace(found, **{name: value[:, columns] for name, value in named.items()})
+    return replace(found, **{name: getattr(found, name)[:, columns] for name in _ARRAYS})
 
 
 def _summed(cells: Sequence[Sequence[Measured]], same: bool, again: float) -> tuple[Parts, dict[str, Any]]:
@@ -130,11 +130,10 @@ def _values(predictions: Predictions, name: str, found: Parts, facts: pd.DataFra
     for over in _OVER if several else _OVER[:1]:
         ends = value_limits(scale, found, over, level, n, events)
         if scale in ("ranks", "proportion"):  # a mean of such values is none
-            ends = tuple(
-                np.where(mean, theirs, own)
-                for theirs, own in zip(value_limits("share", found, over, level, n, events), ends, strict=True)
-            )
-        made[over] = tuple(np.where(metric.alone & ~np.isnan(found.estimate), end, np.nan) for end in ends)
+            of_mean = value_limits("share", found, over, level, n, events)
+            ends = np.where(mean, of_mean[0], ends[0]), np.where(mean, of_mean[1], ends[1])
+        known = metric.alone & ~np.isnan(found.estimate)
+        made[over] = np.where(known, ends[0], np.nan), np.where(known, ends[1], np.nan)
     table = _frame(facts, name, {"estimate": found.estimate, **_sources(found, made, facts)})
     table.insert(0, "method", np.tile(np.array(predictions.methods, object), len(facts)))
     return table

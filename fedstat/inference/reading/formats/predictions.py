@@ -40,7 +40,8 @@ def read(path: Path, given: Mapping[str, Any], content: pd.DataFrame | None = No
             metrics = [wanted]
         for metric in metrics:
             found, gone = _scores(held, metric)
-            parts.append(found.assign(estimand=estimand or UNNAMED, split=split or "test", metric=metric))
+            more = {"estimand": estimand or UNNAMED, "split": split or "test", "metric": metric}
+            parts += [one.assign(**more) for one in found]
             left_out[metric] = left_out.get(metric, 0) + gone
     notes = [
         f"scores are made of predictions, by client and seed; the second of two classes is named from {_CUT} on; "
@@ -51,14 +52,16 @@ def read(path: Path, given: Mapping[str, Any], content: pd.DataFrame | None = No
             "where a metric is undefined, as with too few events, a client is left out of a seed for all methods: "
             + ", ".join(gaps)
         )
+    if not parts:
+        raise ValueError(f"{path} has too few patients for {', '.join(left_out)}, at every client.")
     return Content([pd.concat(parts, ignore_index=True)], notes)
 
 
-def _scores(held: Predictions, metric: str) -> tuple[pd.DataFrame, int]:
-    """Return a row for each method, seed and client with a value, and how many clients under seeds have none."""
+def _scores(held: Predictions, metric: str) -> tuple[list[pd.DataFrame], int]:
+    """Return rows for each method, seed and client with a value, and how many clients under seeds have none."""
     rows, gone, m = np.eye(len(held.methods)), 0, len(held.methods)
     clients = _clients(held)
-    parts = [pd.DataFrame({"method": [], "seed": [], "client": [], "value": [], "samples": [], "round": []})]
+    parts = []
     for i, block in enumerate(held.blocks):
         seeds = held.seeds if len(held.blocks) == 1 else held.seeds[i : i + 1]
         ends = np.searchsorted(block.client, np.arange(len(clients) + 1))
@@ -74,7 +77,7 @@ def _scores(held: Predictions, metric: str) -> tuple[pd.DataFrame, int]:
                 "value": found.values.ravel(),
             }
             parts.append(pd.DataFrame({**cells, "client": client, "samples": len(own), "round": 0}))
-    return pd.concat(parts[1:] or parts, ignore_index=True), gone
+    return parts, gone
 
 
 def _clients(held: Predictions) -> list[Any]:
