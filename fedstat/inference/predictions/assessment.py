@@ -76,8 +76,9 @@ class Assessment:
     >>> chance = [0.1, 0.2, 0.3, 0.4, 0.35, 0.8, 0.7, 0.6, 0.45, 0.9]
     >>> table = pd.DataFrame({"method": "FedAvg", "outcome": [0, 0, 0, 0, 0, 1, 1, 1, 1, 0], "probability": chance})
     >>> found = fs.assess(table, metrics="auc")
-    >>> found.pooled.loc[0, ["estimate", "low", "high", "events"]].to_dict()
-    {'estimate': 0.8333333333333334, 'low': ..., 'high': ..., 'events': 4}
+    >>> found.pooled[["over", "estimate", "low", "high", "events"]].head(1).round(3)
+               over  estimate   low   high  events
+    0  all patients     0.833  0.39  0.972     4.0
     """
 
     clients: pd.DataFrame

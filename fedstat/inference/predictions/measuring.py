@@ -76,13 +76,13 @@ def _too_few(predictions: Predictions, label: np.ndarray, least: int) -> str:
     """Say which class has too few patients, "" if none."""
     if len(label) < 2:
         return f"{len(label)} patient{'s' * (len(label) != 1)}"
-    names = ["patients without the event", "events"]
+    names = ["patient{} without the event", "event{}"]
     if predictions.kind == "classes":
-        names = [f"patients of class {name}" for name in predictions.classes]
+        names = [f"patient{{}} of class {name}" for name in predictions.classes]
     counts = np.bincount(label, minlength=len(names))
     if predictions.kind == "numbers" or counts.min() >= least:
         return ""
     if predictions.kind == "times" and counts[1] >= least:
         return ""
     few = 1 if predictions.kind == "times" else int(counts.argmin())
-    return f"{counts[few]} {names[few]}, fewer than {least}"
+    return f"{counts[few]} {names[few].replace('{}', 's' * (counts[few] != 1))}, fewer than {least}"

@@ -155,10 +155,10 @@ def test_what_is_undefined_is_so_for_all_methods_with_its_reason():
     found = fs.assess(rows, ["auc", "brier"])
     gone = found.clients[(found.clients["client"] == 0) & (found.clients["metric"] == "auc")]
     assert gone["estimate"].isna().all()
-    assert set(gone["undefined"]) == {"1 events, fewer than 2"}
+    assert set(gone["undefined"]) == {"1 event, fewer than 2"}
     assert found.clients[found.clients["metric"] == "brier"]["estimate"].notna().all()
     assert row(found.pooled, metric="auc", method="Local", over="mean over clients")["clients"] == 3
-    assert "auc is undefined, for all methods alike, at 1 of 4 clients: Hospital 0 (1 events" in " ".join(found.notes)
+    assert "auc is undefined, for all methods alike, at 1 of 4 clients: Hospital 0 (1 event," in " ".join(found.notes)
     outcomes = found.differences[found.differences["metric"] == "auc"]
     assert set(outcomes[outcomes["client"] == 0]["outcome"]) == {"undefined"}
 
