@@ -79,10 +79,10 @@ def _too_few(predictions: Predictions, label: np.ndarray, least: int) -> str:
     names = ["patient{} without the event", "event{}"]
     if predictions.kind == "classes":
         names = [f"patient{{}} of class {name}" for name in predictions.classes]
-    counts = np.bincount(label, minlength=len(names))
-    if predictions.kind == "numbers" or counts.min() >= least:
+    counts = np.bincount(label, minlength=len(names)).tolist()
+    if predictions.kind == "numbers" or min(counts) >= least:
         return ""
     if predictions.kind == "times" and counts[1] >= least:
         return ""
-    few = 1 if predictions.kind == "times" else int(counts.argmin())
+    few = 1 if predictions.kind == "times" else counts.index(min(counts))
     return f"{counts[few]} {names[few].replace('{}', 's' * (counts[few] != 1))}, fewer than {least}"
