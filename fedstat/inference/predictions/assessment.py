@@ -47,7 +47,8 @@ class Assessment:
         A row for each client, method and metric: ``method``, ``client``, ``name``, ``estimate``.
     pooled : DataFrame
         A row for each method, metric and ``over``: "all patients" (one value over the patients of all clients together)
-        or "mean over clients" (of the clients' own values, each counted equally, where they are defined).
+        or "mean over clients" (of the clients' own values, each counted equally, where they are defined). ``clients``
+        counts the clients in it.
     differences : DataFrame
         A row for each method but the control, metric and ``over``, which is as above or "client" with ``client`` and
         ``name``: ``difference`` to the control on the same patients, with limits that hold together for all methods,

@@ -156,7 +156,7 @@ def _recalibrated(y: np.ndarray, p: np.ndarray, slope: bool) -> Found:
     """
     with np.errstate(divide="ignore"):
         x = logit(p)
-    fits: np.ndarray = np.isfinite(x).all(axis=-1)
+    fits = np.asarray(np.isfinite(x).all(axis=-1))
     x = np.where(fits[:, None], x, 0.0)
     if slope:
         spread = x.std(axis=-1)

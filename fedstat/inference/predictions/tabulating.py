@@ -44,6 +44,7 @@ def tabulate(
         **{name: np.stack([getattr(one, name) for one, _ in made]) for name in _ARRAYS}, same=len(blocks) == 1
     )
     facts = pd.DataFrame([fact for _, fact in made])
+    facts.loc[count, "clients"] = count
     facts.insert(0, "client", [*predictions.clients, None, None])
     facts.insert(1, "name", [*predictions.names, None, None])
     facts.insert(2, "over", [*["client"] * count, PATIENTS, CLIENTS])

@@ -355,7 +355,8 @@ def _kind(path: Path) -> str:
     if name.endswith((".parquet", ".pq")):
         names = column_names(path)
     tools = {
-        "flamby": flamby.wrote, "wandb": wandb.wrote, "tensorboard": tensorboard.wrote, "predictions": is_predictions,
+        "flamby": flamby.wrote, "wandb": wandb.wrote, "tensorboard": tensorboard.wrote,
+        "predictions": lambda names: is_predictions(names) and not name.endswith(LINES),
     }  # fmt: skip
     return next((kind for kind, wrote in tools.items() if wrote(names)), "table")
 
