@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
-from scipy.special import expit, logit
 
 _HALVINGS = 60
 
@@ -126,6 +124,9 @@ def value_limits(
     the one that Newcombe assumes. They stand where all patients are told apart as well. Other shares have t intervals
     on the logit scale, positive numbers on the logarithmic scale.
     """
+    from scipy import stats
+    from scipy.special import expit, logit
+
     value, variance, df = found.estimate, getattr(found, over), getattr(found, f"{over}_df")
     score = scale in ("proportion", "ranks") and over != "runs"
     with np.errstate(divide="ignore", invalid="ignore"):

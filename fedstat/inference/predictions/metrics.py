@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit, logit
-from scipy.stats import rankdata
 
 #: What the outcomes of a table may be.
 Kind = Literal["two classes", "classes", "numbers", "times"]
@@ -107,6 +105,8 @@ def _balanced_accuracy(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
 
 def _auc(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
     """Of several classes: each against the others, averaged equally over classes."""
+    from scipy.stats import rankdata
+
     if p.ndim == 3:
         each = [_auc((y == of).astype(int), p[..., of], threshold) for of in range(p.shape[-1])]
         values, influences = zip(*each, strict=True)
@@ -154,6 +154,8 @@ def _recalibrated(y: np.ndarray, p: np.ndarray, slope: bool) -> Found:
 
     Where a probability is 0 or 1, all are equal, or they separate the outcomes, there is no such fit: NaN.
     """
+    from scipy.special import expit, logit
+
     with np.errstate(divide="ignore"):
         x = logit(p)
     fits = np.asarray(np.isfinite(x).all(axis=-1))
