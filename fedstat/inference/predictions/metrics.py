@@ -3,8 +3,8 @@
 A metric takes outcomes ``y`` and predictions ``p`` of several runs on the same n patients. It returns its value in each
 run, and the influence of each patient on it: the derivative by the patient's weight. For a mean that is the deviation
 over n; for the area under the ROC curve it is made of DeLong's placement values. Sums of squares of these numbers are
-variances over patients (the infinitesimal jackknife), of differences between methods as well. The coefficients of
-recalibration have the one-step jackknife instead, which keeps its size where events are few.
+variances over patients (the infinitesimal jackknife), of differences between methods as well. Average precision has the
+jackknife and the coefficients of recalibration its one-step form instead, which keep their size where events are few.
 
 References
 ----------
@@ -121,18 +121,23 @@ def _auc(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
 
 
 def _average_precision(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
-    m, values, influences = y.sum(), [], []
+    """Have the jackknife, too: whoever is named with a patient changes the precision at all lower thresholds."""
+    m, n, values, influences = y.sum(), len(y), [], []
     for scores in p:
         _, level = np.unique(-scores, return_inverse=True)  # 0 is the highest probability
         yes, every = np.bincount(level, y), np.bincount(level)
         hit, named = yes.cumsum(), every.cumsum()
-        precision = hit / named
-        value = (yes * precision).sum() / m
-        # whoever is named with a patient changes the precision at all lower thresholds
-        below = [np.cumsum((yes * change)[::-1])[::-1] for change in (1 / named, -hit / named**2)]
-        influence = below[1][level] + y * (below[0] + precision - value)[level]
+        above = np.append(0, np.cumsum(yes * hit / named))
+        fewer = np.maximum(named - 1, 1)
+        rest = [np.cumsum((yes * of)[::-1])[::-1] for of in (hit / fewer, (hit - 1) / fewer)]
+        value = above[-1] / m
+        without = np.where(
+            y == 1,
+            (above[level] + rest[1][level] - ((hit - 1) / fewer)[level]) / (m - 1),
+            (above[level] + rest[0][level]) / m,
+        )
         values.append(value)
-        influences.append(influence / m)
+        influences.append((value - without) * (n - 1) / n)
     return np.array(values), np.array(influences)
 
 
@@ -231,7 +236,7 @@ def _r2(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
 _CLASSES: tuple[Kind, ...] = ("two classes", "classes")
 METRICS: dict[str, Metric] = {
     "auc": Metric(_auc, _CLASSES, "ranks", least=2, by_class=True),
-    "average_precision": Metric(_average_precision, least=2, by_class=True, alone=False),
+    "average_precision": Metric(_average_precision, least=2, alone=False),
     "brier": Metric(_brier, _CLASSES, "positive"),
     "log_loss": Metric(_log_loss, _CLASSES, "positive"),
     "accuracy": Metric(_accuracy, _CLASSES, "proportion"),

@@ -28,7 +28,6 @@ def at_most(name):
 
 ORACLES = {
     "auc": (Y, P, sk.roc_auc_score),
-    "average_precision": (Y, P, sk.average_precision_score),
     "brier": (Y, P, sk.brier_score_loss),
     "log_loss": (Y, P, sk.log_loss),
     "accuracy": (Y, P, at_most("accuracy_score")),
@@ -71,6 +70,15 @@ def test_area_of_several_classes_is_scikit_learns():
     value, influence = METRICS["auc"].of(CLASS, SHARES, 0.5)
     assert value == pytest.approx([sk.roc_auc_score(CLASS, p, multi_class="ovr", average="macro") for p in SHARES])
     assert influence.sum(axis=1) == pytest.approx([0, 0], abs=1e-12)
+
+
+def test_average_precision_is_scikit_learns_with_its_jackknife():
+    value, influence = METRICS["average_precision"].of(Y, P, 0.5)
+    for one, of, p in zip(value, influence, P, strict=True):
+        assert one == pytest.approx(sk.average_precision_score(Y, p), rel=1e-12)
+        for i in range(N):
+            without = sk.average_precision_score(np.delete(Y, i), np.delete(p, i))
+            assert of[i] == pytest.approx((one - without) * (N - 1) / N, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["calibration_slope", "calibration_intercept"])
