@@ -37,7 +37,7 @@ from .federated import (
     rounds,
     schedules,
 )
-from .inference import assess, compare, read_results
+from .inference import assess, compare, compare_printed, read_printed, read_results
 from .methods import Count, FedAvg, FedFac, FedSplit, Local, Quantile
 from .tuning import Tuning, tune
 
@@ -63,6 +63,7 @@ __all__ = [
     "assess",
     "claims",
     "compare",
+    "compare_printed",
     "data",
     "describe",
     "experiment",
@@ -80,6 +81,7 @@ __all__ = [
     "ntk",
     "parameterization",
     "privacy",
+    "read_printed",
     "read_results",
     "report",
     "rounds",

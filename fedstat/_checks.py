@@ -6,7 +6,7 @@ NumPy scalars, and arrays and tensors without axes, count as the Python values t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from numbers import Integral, Real
@@ -98,6 +98,14 @@ def local(name: str, path: str | Path) -> Path:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # two letters at least: C:/ is a drive
         raise ValueError(f"{name} must be a file on this machine, got the address {str(path)!r}; download it first.")
     return Path(path)
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is nearest as `` (did you mean it?)``, empty if none is near."""
+    import difflib
+
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 @contextmanager

@@ -84,6 +84,8 @@ class About:
         return ", ".join(named) or self.place
 
 
+#: What stands in place of an estimate where an arm is not trained enough.
+NOT_JUDGED = "not judged"
 _KINDS = ("Figure", "Table")
 _NO_LIMITS = "values are missing, or too few or too much alike for limits"
 
@@ -148,7 +150,7 @@ class Finding:
 
     def record(self) -> dict[str, str]:
         """Return what chapters print of it."""
-        return {"what": self.what, "text": self.words, "sign": self.sign, "power": self.power}
+        return {"what": self.what, "text": self.words, "sign": self.sign, "power": self.power, "why": self.why}
 
     @property
     def sign(self) -> Sign:
@@ -161,8 +163,8 @@ class Finding:
     def text(self) -> str:
         """Format the estimate and its limits, without the unit; where there are none, say why."""
         if self.sign == "undefined":
-            if self.why.startswith(UNTRAINED):
-                return self.why
+            if self.why.endswith(UNTRAINED):
+                return NOT_JUDGED
             known = "undefined" if math.isnan(self.mean) else f"{number(self.mean)} without limits"
             return f"{known}: {self.why}" if self.why else known
         return interval((self.mean, self.low, self.high), self.digits)
@@ -174,11 +176,10 @@ class Finding:
 
     @property
     def power(self) -> str:
-        """Say, where no difference is shown, which one would have been and how large it can be; else nothing."""
+        """Say, where no difference is shown, which one would have been; how large it can be, the limits say."""
         if self.sign != "unclear" or math.isnan(self.could_find):
             return ""
-        find, most = (f"{x:.{self.digits}f}" for x in (self.could_find, max(abs(self.low), abs(self.high))))
-        return f"a difference of {find} would have been found with 80% power, the limits allow {most} at most"
+        return f"a difference of {self.could_find:.{self.digits}f} would have been found with 80% power"
 
 
 def second_look(

@@ -32,7 +32,7 @@ LEVEL = 0.95
 #: Clients and samples come anew with every seed.
 DRAWN = Design(clients="new", data="drawn")
 Outcome = Literal["equivalent", "different", "undecided", "undefined"]
-#: What the reason begins with where a difference is not judged.
+#: What the reason ends with where a difference is not judged.
 UNTRAINED = "not trained enough"
 #: What tells an effect from all others of its study: metric, setting, and the two that are compared.
 Key = tuple[str, str, str, str]
@@ -281,12 +281,13 @@ def _answers(question: Question) -> Iterator[Effect]:
 
 def _judged(effect: Effect, untrained: Mapping[str, str]) -> Effect:
     """Return an effect as it is, or undefined where an arm is not trained enough."""
-    found = " and ".join(readable(arm) for arm in (effect.first, effect.second) if arm in untrained)
+    found = [f"{readable(arm)} ({untrained[arm]})" for arm in (effect.first, effect.second) if arm in untrained]
     if not found or effect.why:
         return effect
+    why = f"{' and '.join(found)} {'is' if len(found) == 1 else 'are'} {UNTRAINED}"
     nothing: dict[str, Any] = dict.fromkeys(("mean", "low", "high", "p", "could_find"), math.nan)
     seen = (effect.mean, effect.low, effect.high)
-    return replace(effect, **nothing, inner=(math.nan, math.nan), why=f"{UNTRAINED}: {found}", unjudged=seen)
+    return replace(effect, **nothing, inner=(math.nan, math.nan), why=why, unjudged=seen)
 
 
 def _effect(question: Question, one: tuple[str, str, str], together: int, seeds: int, why: str, **found: Any) -> Effect:

@@ -10,6 +10,8 @@ import typer
 from fedstat._files import atomic_file
 from fedstat.cli._comparison import comparing
 
+_PRINTED = "A table of a paper"
+_PAPERS = (".tex", ".md", ".html", ".htm")
 _FORMATS = {"": "text", ".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 
 
@@ -26,6 +28,22 @@ def compare(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the table, ending in .md, .tex, .csv or .txt.")] = None,
     plot: Annotated[Path | None, typer.Option(help="File for a forest plot: .pdf, .svg or .png.")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="Runs behind each mean.", rich_help_panel=_PRINTED)] = None,
+    spread: Annotated[
+        str | None,
+        typer.Option(
+            help="What stands beside a mean: sd over runs, se of the mean, or none.", rich_help_panel=_PRINTED
+        ),
+    ] = None,
+    methods_in: Annotated[
+        str, typer.Option(help="Where the methods are: rows or columns.", rich_help_panel=_PRINTED)
+    ] = "rows",
+    smaller: Annotated[
+        bool, typer.Option("--smaller", help="Smaller values are better.", rich_help_panel=_PRINTED)
+    ] = False,
+    number: Annotated[
+        int, typer.Option("--table", min=1, help="Which table of the file.", rich_help_panel=_PRINTED)
+    ] = 1,
 ) -> None:
     """Compare methods, paired on seeds, and say what may be concluded.
 
@@ -35,6 +53,9 @@ def compare(
     refused. A method that ran later and alone, under the same seeds, is
     compared by naming both folders.
 
+    Of a paper's table (.tex, .md or .html, or any with --spread) it says which
+    bold faces stand: means and deviations of unpaired runs are all it has.
+
     Examples:
 
     \b
@@ -42,7 +63,13 @@ def compare(
     fedstat compare runs/digits --control FedPer --control FedAvg
     fedstat compare runs/ours theirs.csv --all-pairs
     fedstat compare mine.csv --method algo --seed run --value acc --metric accuracy
+    fedstat compare table.tex --runs 3 --spread sd
     """
+    if spread is not None or runs is not None or files[0].suffix.lower() in _PAPERS:
+        _printed(
+            files, form, out, how["level"], runs=runs, spread=spread, methods=methods_in, smaller=smaller, table=number
+        )
+        return
     from fedstat.inference import AnalysisPlan, read_results
     from fedstat.inference import compare as compared
 
@@ -70,6 +97,25 @@ def compare(
         typer.echo("\n".join([*found.conclusions, found.generalises, "", str(out)]))
     if plot is not None:
         typer.echo(str(plot) if out is not None else f"\n{plot}", err=out is None and kind != "text")
+
+
+def _printed(files: list[Path], form: str | None, out: Path | None, level: float | None, **how: Any) -> None:
+    """Say which bold faces of a paper's table stand; a .csv takes every comparison."""
+    from fedstat.inference import compare_printed, read_printed
+
+    if len(files) > 1:
+        raise ValueError(f"a table of a paper stands alone, got {len(files)} files.")
+    kind = _format(form, out)
+    if kind not in ("text", "csv"):
+        raise ValueError(f"--format must be text or csv for a table of a paper, got {kind}.")
+    found = compare_printed(read_printed(files[0], **how), level=0.95 if level is None else level)
+    text = str(found) if kind == "text" else found.differences.to_csv(index=False)
+    if out is None:
+        typer.echo(text)
+        return
+    with atomic_file(out) as temporary:
+        temporary.write_text(text + "\n" * (not text.endswith("\n")), encoding="utf-8")
+    typer.echo(str(out))
 
 
 def _format(form: str | None, out: Path | None) -> str:

@@ -25,6 +25,12 @@ _IN_OPTIONS = {
     r", or say kind\.$": ".",
     r'across="(\w+)"': r"--across \1",
     r"estimand=('[^']*')": r"--estimand \1",
+    r'spread="(\w+)"': r"--spread \1",
+    r'or "none" if': "or --spread none if",
+    r'"se" if': "--spread se if",
+    r"runs=3": "--runs 3",
+    r"smaller=True": "--smaller",
+    r"smaller=False": "without --smaller",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shutil
 import textwrap
 from collections.abc import Iterator
@@ -52,13 +51,12 @@ def show(name: Annotated[str | None, typer.Argument(help="One data set: its file
 
 
 def _source(name: str) -> Source:
+    from fedstat._checks import meant
     from fedstat.data.datasets import available
 
     sources = available()
     if name not in sources:
-        close = difflib.get_close_matches(name, sources, 1)
-        meant = f"; did you mean {close[0]}?" if close else "."
-        raise ValueError(f"there is no data set {name!r}{meant} `fedstat data list` names all.")
+        raise ValueError(f"there is no data set {name!r}{meant(name, sources)}. `fedstat data list` names all.")
     return sources[name]
 
 

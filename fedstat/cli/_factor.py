@@ -108,6 +108,14 @@ def factor(
             "factors do.",
         ),
     ] = "regression",
+    ordinal: Annotated[
+        bool,
+        typer.Option(
+            "--ordinal",
+            help="Columns hold answers in few steps: polychoric correlations in place of Pearson's, pair by pair where "
+            "answers are missing.",
+        ),
+    ] = False,
     without: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Leave out a column; may be given repeatedly.")
     ] = None,
@@ -194,6 +202,12 @@ def factor(
         raise typer.BadParameter(f"choose one of {', '.join(_GAPS)}, not {missing}.", param_hint="--missing")
     if correlation and (layer is not None or clients or missing != "refuse"):
         raise typer.BadParameter("--layer, --clients and --missing do not go with --correlation.")
+    if ordinal and (correlation or layer is not None or clients):
+        raise typer.BadParameter("only columns of a table of observations hold answers.", param_hint="--ordinal")
+    if ordinal and (bootstrap is not None or scores is not None or missing == "likelihood"):
+        raise typer.BadParameter(
+            "--bootstrap, --scores and --missing likelihood are for Pearson's correlations.", param_hint="--ordinal"
+        )
     if observations is not None and not correlation:
         raise typer.BadParameter("only for --correlation; rows of a table are counted.", param_hint="--observations")
 
@@ -208,7 +222,8 @@ def factor(
             table = read_table(file, layer=layer, clients=clients, without=without or (), missing=gaps)
             observations = None if table.weights else len(table.values)
         aim = None if target is None else _read_target(target, table.names)
-        analysis = _analyse(table, missing, correlation, observations, wanted, contribution, rotate, aim, status.update)
+        kind = "correlation" if correlation else "weights" if table.weights else "ordinal" if ordinal else "table"
+        analysis = _analyse(table, missing, kind, observations, wanted, contribution, rotate, aim, status.update)
         if plot is not None:
             _plot_scree(analysis, plot)
         scored = None if scores is None else _write_scores(analysis, score_method, scores)
@@ -235,7 +250,7 @@ def factor(
 def _analyse(
     table: Table,
     missing: str,
-    correlation: bool,
+    kind: str,
     observations: int | None,
     factors: int | None,
     contribution: float | None,
@@ -245,11 +260,11 @@ def _analyse(
 ) -> Analysis:
     import numpy as np
 
-    from fedstat.factor import Moments, PrincipalAxis, moments_with_gaps, root_mean_square_residual
+    from fedstat.factor import Moments, PrincipalAxis, moments_with_gaps, polychoric, root_mean_square_residual
+    from fedstat.factor.polychoric import STEPS
 
     gaps = _KEPT[missing] if missing in _KEPT and np.isnan(table.values).any() else None
     notes = [_ASSUMED[missing]] if gaps or table.left_out else []
-    kind = "correlation" if correlation else "weights" if table.weights else "table"
     n, p = table.values.shape
     square = table.values[:, :n]
     if (
@@ -259,11 +274,16 @@ def _analyse(
         and np.allclose(np.diag(square), 1, 0, 1e-6)
     ):
         notes.append("the table is symmetric with ones on its diagonal; add --correlation if it holds correlations.")
-    if correlation:
-        moments = None
-    else:
+    moments = None
+    if kind in ("table", "weights"):
         moments = Moments.of(table.values) if gaps is None else moments_with_gaps(table.values, gaps)
     varies = np.arange(p) if moments is None else np.flatnonzero(moments.varies())
+    if kind == "ordinal":
+        for name, column in zip(table.names, table.values.T, strict=True):
+            if len(np.unique(column[~np.isnan(column)])) > STEPS:
+                raise ValueError(
+                    f"column {name!r} holds more than {STEPS} values; leave it (--without) or --ordinal out."
+                )
     if len(varies) < 2:
         raise ValueError(f"columns that vary: {len(varies)} of {p}; correlations need at least two.")
     if factors is not None and factors > len(varies):
@@ -272,7 +292,16 @@ def _analyse(
         raise ValueError(f"--factors is {factors}, but the target has {counted(target.shape[1], 'factor')}.")
 
     status("number of factors")
-    r = table.values if moments is None else moments.correlation()
+    if moments is not None:
+        r = moments.correlation()
+    elif kind == "ordinal":
+        r = polychoric(table.values)
+    else:
+        r = table.values
+    if kind == "ordinal" and observations is not None:
+        notes.append(
+            "parallel analysis draws normal variables: polychoric correlations vary more, so it may keep too many."
+        )
     decide = factors is None and target is None and contribution is None and kind != "weights"
     rules = _rules(r, observations, _KAPPA if contribution is None else contribution, decide, notes)
     if decide:
@@ -285,11 +314,12 @@ def _analyse(
         m, decided_by = rules[0].n_factors, rules[0].rule
     status("principal axes")
     fit = PrincipalAxis(m)
-    fit = fit.fit_correlation(table.values) if moments is None else fit.fit_moments(moments)
+    fit = fit.fit_correlation(r) if moments is None else fit.fit_moments(moments)
     turn = _turn(rotate, None if target is None else target[varies])
     rotation = None if turn is None else _with_constant(turn(fit.loadings_[varies]), varies, p)
     status("measures")
-    measures = _measures(table, kind, fit.correlation_, varies, None if gaps else observations, m, notes)
+    complete = None if gaps or kind == "ordinal" else observations
+    measures = _measures(table, kind, fit.correlation_, varies, complete, m, notes)
     residual = root_mean_square_residual(fit.correlation_, fit.loadings_[varies])
     solved = (fit, rules, decided_by, turn, rotate, rotation)
     return Analysis(table, gaps, kind, observations, varies, *solved, *measures, residual, notes)
@@ -336,7 +366,7 @@ def _measures(
     if observations is None and kind == "correlation":
         notes.append("no parallel analysis or Bartlett's test: they need --observations, the rows behind R.")
     elif observations is None:
-        notes.append("no Bartlett's test or tests of fit: they are for tables without gaps.")
+        notes.append("no Bartlett's test or tests of fit: they are for Pearson's correlations of tables without gaps.")
     elif few:
         notes.append(f"no Bartlett's test: {observations} observations are too few for {p} columns.")
     elif adequacy is not None:
@@ -370,6 +400,8 @@ def _rules(r: np.ndarray, observations: int | None, kappa: float, decide: bool, 
             rules.append(parallel_analysis(eigenvalues, observations))
             if observations >= p + 2:
                 rules.append(factor_parallel_analysis(r, observations))
+            if p + 2 <= observations and p <= _NUMBERS_UP_TO:
+                rules.append(factor_parallel_analysis(r, observations, communalities="one factor"))
         return [*rules, minimum_average_partial(r)]
     if not decide:
         notes.append(f"no parallel analysis or minimum average partial: too slow above {_RULES_UP_TO} columns.")

@@ -69,7 +69,9 @@ def as_text(title: str, found: Analysis) -> str:
         lines = [f"{title}: {stacked}{counted(n // table.clients, 'incoming weight')} of {p} units"]
     else:
         lines = [f"{title}: {n} rows, {columns}"]
-    if table.row_names is not None and found.kind == "table":
+    if found.kind == "ordinal":
+        lines.append("polychoric correlations, pair by pair")
+    if table.row_names is not None and found.kind in ("table", "ordinal"):
         lines.append("the first column was read as row names")
     if found.gaps:
         rows = np.isnan(table.values).any(axis=1).sum()
@@ -123,7 +125,8 @@ def _numbers(table: pd.DataFrame) -> str:
 def _scales(found: Analysis) -> list[str]:
     """Return a line for each scale: its items, and how reliable their sum is."""
     names = found.names(found.varies)
-    lines = ["Items by the factor on which they load most (- reversed), and the reliability of their sum:"]
+    of = "the sum of what lies behind them" if found.kind == "ordinal" else "their sum"
+    lines = [f"Items by the factor on which they load most (- reversed), and the reliability of {of}:"]
     for row in _reliability(found).to_dict("records")[:-1]:  # all items together are no scale
         keyed = [f"-{names[j]}" if j in row["reversed"] else names[j] for j in row["items"]]
         values = f"alpha {row['alpha']:.2f}, omega {row['omega']:.2f}" if len(keyed) > 1 else "a single item"

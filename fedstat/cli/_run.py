@@ -61,7 +61,9 @@ def run(
     line for every client (clients.csv), the comparison (summary.csv) and
     the differences of all pairs of methods (pairs.csv). A table [tune] has
     parameters chosen on validation samples first (tuning.csv, tuning.txt,
-    and every trial in tuning/). All keys of the file:
+    and every trial in tuning/). With predictions = true under [evaluation]
+    it also keeps what the final models predict for every test sample
+    (run/predictions). All keys of the file:
     python -m pydoc fedstat.experiment.config
     Python files that the configuration names are run, with your rights;
     --dry-run runs none of them, lists them, and says what can be told without

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedstat._checks import local, naming, number
+from fedstat._checks import local, meant, naming, number
+from fedstat._checks import names as check_names
 from fedstat._mapped import Mapped, in_blocks, is_mapped
 from fedstat._random import streams
 from fedstat.data.clients import Clients, Samples
@@ -37,6 +39,7 @@ def from_arrays(
     test: float = 0.2,
     validation: float = 0.0,
     seed: int = 0,
+    stratify: bool = False,
     tokens: bool = False,
     prepare: Any = None,
     fit_on: FitOn = "pooled",
@@ -57,6 +60,9 @@ def from_arrays(
         and, where a share is positive, at least one held-out sample.
     seed : int
         Decides which samples are held out.
+    stratify : bool
+        Hold out of each class of a client as near its share as whole numbers allow, as files are read, rather than of
+        the client's samples at random. A client's only sample of a class trains. Of a regression there are no classes.
     tokens : bool
         Whether `x` holds whole numbers 0, 1, ... for an embedding, which then stay whole.
     prepare : "standard" or transformer, optional
@@ -88,7 +94,7 @@ def from_arrays(
     _check_labels("client", client)
     if np.shape(y) != client.shape:
         raise ValueError(f"y and client must have one entry per sample, got shapes {np.shape(y)} and {client.shape}.")
-    how: dict[str, Any] = {"tokens": tokens, "prepare": prepare, "fit_on": fit_on}
+    how: dict[str, Any] = {"stratify": stratify, "tokens": tokens, "prepare": prepare, "fit_on": fit_on}
     return from_indices(x, y, by_group(client), test=test, validation=validation, seed=seed, **how)
 
 
@@ -100,6 +106,7 @@ def from_indices(
     test: float = 0.2,
     validation: float = 0.0,
     seed: int = 0,
+    stratify: bool = False,
     names: Sequence[str] | None = None,
     tokens: bool = False,
     classes: Sequence[Any] | None = None,
@@ -124,6 +131,8 @@ def from_indices(
         those are used, and `test` is not.
     seed : int
         Decides which samples are held out.
+    stratify : bool
+        As in `from_arrays`.
     names : sequence of str, optional
         The clients' names, if the partition does not give them.
     tokens : bool
@@ -165,7 +174,8 @@ def from_indices(
     test, validation = number("test", test), number("validation", validation)
     if not (test >= 0 and validation >= 0 and test + validation < 1):
         raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
-    rows = _hold_out(partition, len(y), 0.0 if partition.test is not None else test, validation, seed)
+    strata = y if stratify and meanings is not None else None
+    rows = _hold_out(partition, len(y), 0.0 if partition.test is not None else test, validation, seed, strata)
     transformer, told, given = None, "", dict[str, np.ndarray]()
     if prepare is not None:
         if tokens or common is not None:
@@ -173,8 +183,8 @@ def from_indices(
         x, y, rows, transformer, told, given = prepared(x, y, rows, prepare, fit_on)
     if x.dtype.kind not in "biuf":
         raise ValueError(
-            f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first, or give prepare a "
-            "ColumnTransformer with a OneHotEncoder."
+            f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first, or give a data frame and "
+            'prepare="standard", or a ColumnTransformer with a OneHotEncoder.'
         )
     low, high = _range(x) if x.dtype.kind in "iu" else (0, 0)
     if tokens and (x.dtype.kind not in "iu" or low < 0):
@@ -263,9 +273,9 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
 
 
 def _hold_out(
-    partition: Partition, samples: int, test: float, validation: float, seed: int
+    partition: Partition, samples: int, test: float, validation: float, seed: int, strata: np.ndarray | None
 ) -> dict[str, list[np.ndarray]]:
-    """Return each client's sample numbers by split."""
+    """Return each client's sample numbers by split; of each of its strata, where there are some, in proportion."""
     n = np.array([len(index) for index in partition.train])
     tested = [0] * len(n) if partition.test is None else [len(index) for index in partition.test]
     for part in (partition.train, partition.test or ()):
@@ -287,6 +297,8 @@ def _hold_out(
     ends = zip(held[0].tolist(), (held[0] + held[1]).tolist(), strict=True)
     for index, rng, (first, second) in zip(partition.train, streams(seed, "holdout", len(n)), ends, strict=True):
         shuffled = rng.permutation(index)
+        if strata is not None:
+            shuffled = shuffled[_dealt(strata[shuffled], first, second)]
         splits["test"].append(shuffled[:first])
         splits["validation"].append(shuffled[first:second])
         splits["train"].append(shuffled[second:])
@@ -294,6 +306,20 @@ def _hold_out(
         splits["test"] = list(partition.test)
     wanted = {"test": test > 0 or partition.test is not None, "validation": validation > 0, "train": True}
     return {split: parts for split, parts in splits.items() if wanted[split]}
+
+
+def _dealt(labels: np.ndarray, first: int, second: int) -> np.ndarray:
+    """Return an order of samples whose pieces, to `first`, to `second` and beyond, hold each class in proportion.
+
+    Samples are laid evenly from 0 to 1, class by class, the i-th of n at (i - 1/2) / n: Webster's apportionment
+    (Balinski and Young, Fair Representation, 1982). A class's only sample is laid last. Within a piece the order stays.
+    """
+    _, code, count = np.unique(labels, return_inverse=True, return_counts=True)
+    order = np.argsort(code, kind="stable")
+    place = np.empty(len(labels))
+    place[order] = (np.arange(len(labels)) - np.repeat(np.cumsum(count) - count, count) + 0.5) / np.repeat(count, count)
+    place[count[code] == 1] = 1
+    return np.concatenate([np.sort(part) for part in np.split(np.argsort(place, kind="stable"), [first, second])])
 
 
 def _check_labels(name: str, labels: np.ndarray) -> None:
@@ -315,6 +341,8 @@ def from_csv(
     *,
     client: str = "client",
     target: str = "y",
+    inputs: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
     test: float = 0.2,
     validation: float = 0.0,
     seed: int = 0,
@@ -323,17 +351,22 @@ def from_csv(
 ) -> Clients:
     """Read clients from a CSV file with a header, a client column, a target column and numeric inputs.
 
+    A column of whole numbers that differs in every row and is named like a case number, such as patient_id, is warned
+    of, unless `inputs` names it.
+
     Parameters
     ----------
     path : path
         The file, on this machine: addresses are refused.
     client, target : str
-        Names of the client and of the target column; all other columns are inputs. Clients are told apart by the text
-        in the file, so that 01 and 1 are two clients; they are ordered as numbers if all of them are numbers. Targets
-        that are all numbers make a regression, or a classification if they are whole; otherwise, or if both 01 and 1
-        occur, they are text and make a classification.
+        Names of the client and of the target column. Clients are told apart by the text in the file, so that 01 and 1
+        are two clients; they are ordered as numbers if all of them are numbers. Targets that are all numbers make a
+        regression, or a classification if they are whole; otherwise, or if both 01 and 1 occur, they are text and make
+        a classification.
+    inputs, drop : sequence of str, optional
+        Either the columns that are inputs, or those that are not; by default all other columns are.
     test, validation, seed, fit_on
-        As in `from_arrays`.
+        As in `from_arrays`. What is held out is stratified, each class of a client in proportion.
     prepare : "standard" or transformer, optional
         As in `from_arrays`. It is given a data frame, whose columns may hold text, and missing values where a cell is
         empty or says NA, NaN or null.
@@ -341,8 +374,8 @@ def from_csv(
     Raises
     ------
     ValueError
-        For ragged lines, missing columns, text or missing values in input columns; the message names the
-        line or the column.
+        For ragged lines, missing columns, text or missing values in input columns; with "standard" also for a column of
+        text that tells nearly every row apart, unless `inputs` names it. The message names the line or the column.
 
     Examples
     --------
@@ -356,22 +389,29 @@ def from_csv(
     >>> clients.names, clients.classes
     (('Aachen', 'Bonn'), ('no', 'yes'))
     """
-    x, y, owner, names = read_csv(path, client=client, target=target, raw=prepare is not None)
-    how: dict[str, Any] = {"prepare": prepare, "fit_on": fit_on}
+    x, y, owner, names = read_csv(path, client=client, target=target, inputs=inputs, drop=drop, prepare=prepare)
+    how: dict[str, Any] = {"stratify": True, "prepare": prepare, "fit_on": fit_on}
     with naming(path):
         return from_indices(x, y, by_group(owner, order=names), test=test, validation=validation, seed=seed, **how)
 
 
 def read_csv(
-    path: str | Path, *, client: str, target: str, raw: bool = False
+    path: str | Path,
+    *,
+    client: str,
+    target: str,
+    inputs: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    prepare: Any = None,
 ) -> tuple[Any, np.ndarray, np.ndarray, list[str]]:
     """Read samples as `from_csv` does: inputs (N, d), targets (N,), the client of each (N,), and clients in order.
 
-    With `raw`, inputs are a data frame, in which text and missing values may stand.
+    Where they are to be prepared, inputs are a data frame, in which text and missing values may stand.
     """
     import pandas as pd
 
     path = local("path", path)
+    raw = prepare is not None
     if client == target:
         raise ValueError(f"client and target must be different columns, got {client!r} for both.")
     try:
@@ -402,11 +442,11 @@ def read_csv(
         raise ValueError(f"{path} has two columns named {twice!r}. Rename or drop one.")
     for name in (client, target):
         if name not in table.columns:
-            raise ValueError(f"{path} has no column {name!r}; it has {reprlib.repr(list(table.columns))[1:-1]}.")
+            raise ValueError(f"{path} has no column {name!r}{_known(name, table)}")
     if table.empty:
         raise ValueError(f"{path} has a header but no samples.")
-    inputs = table.drop(columns=[client, target])
-    needed = table[[client, target]] if raw else table
+    x = table[_input_columns(path, table, {"client": client, "target": target}, inputs, drop)]
+    needed = table[[client, target]] if raw else table[[client, target, *x.columns]]
     if needed.isna().any(axis=None):
         row, column = np.argwhere(needed.isna().to_numpy())[0]
         name = needed.columns[column]
@@ -415,16 +455,79 @@ def read_csv(
             f"{path}, line {row + 2}: no value in column {name!r} (a short line or a missing value). Complete or drop "
             f"such lines{impute}."
         )
-    if raw:
-        return inputs, _targets(table[target]), *_owners(table[client])
-    if text := text_columns(inputs):
+    text = text_columns(x)
+    if text and not raw:
         raise ValueError(
-            f'{path}: input column {text[0]!r} is not numeric. Drop it, or encode it: prepare="standard" makes a '
-            "column for each of its words, and a transformer of scikit-learn's what you like."
+            f'{path}: input column {text[0]!r} is not numeric. Leave it out, drop = ["{text[0]}"], or encode it: '
+            'prepare="standard" makes a column for each of its words, a transformer of scikit-learn\'s what you like.'
         )
-    if inputs.shape[1] == 0:
-        raise ValueError(f"{path} has no input columns beside {client!r} and {target!r}.")
-    return _narrowed(inputs.to_numpy(dtype=np.float64)), _targets(table[target]), *_owners(table[client])
+    if inputs is None:
+        _check_case_numbers(path, x, text if isinstance(prepare, str) else [])
+    held = x if raw else _narrowed(x.to_numpy(dtype=np.float64))
+    return held, _targets(table[target]), *_owners(table[client])
+
+
+def _known(name: str, table: pd.DataFrame) -> str:
+    return f"{meant(name, table.columns)}; it has {reprlib.repr(list(table.columns))[1:-1]}."
+
+
+def _input_columns(
+    path: Path,
+    table: pd.DataFrame,
+    taken: Mapping[str, str],
+    inputs: Sequence[str] | None,
+    drop: Sequence[str] | None,
+) -> list[str]:
+    """Return the columns that are inputs, in the order of the file; `taken` are those that are not, by their role."""
+    if inputs is not None and drop is not None:
+        raise ValueError("inputs names the columns to use and drop those to leave out: give one of them, not both.")
+    for key, listed in (("inputs", inputs), ("drop", drop)):
+        if listed is None:
+            continue
+        check_names(key, listed)
+        for name in listed:
+            if name not in table.columns:
+                raise ValueError(f"{path} has no column {name!r}, which {key} names{_known(name, table)}")
+            if (role := next((role for role, column in taken.items() if column == name), None)) is not None:
+                why = "which is never an input" if key == "inputs" else "which is needed"
+                raise ValueError(f"{path}: {key} names {name!r}, the {role} column, {why}. Take it out of {key}.")
+    chosen = [name for name in table.columns if name not in taken.values()]
+    chosen = [name for name in chosen if name not in (drop or ()) and (inputs is None or name in inputs)]
+    if not chosen:
+        left = "" if inputs is None and drop is None else " are left"
+        listed = " and ".join(map(repr, taken.values()))
+        raise ValueError(f"{path}: no input columns{left} beside {listed}.")
+    return chosen
+
+
+#: Tables of so few rows are not searched for case numbers.
+_FEW = 10
+#: How a column of case numbers is named.
+_CASE = re.compile(
+    r"(?i:(^|[\W_])(id|nr|no|num|number|key|mrn|case|record|patient|subject|person|row|rownames|index|unnamed: \d+))$"
+    r"|[a-z]I[Dd]$"
+)
+
+
+def _check_case_numbers(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> None:
+    """Refuse columns of text that will be encoded and tell nearly every row apart; warn of numbers that seem to."""
+    from pandas.api.types import is_integer_dtype
+
+    for name in encoded:
+        rows, values = int(x[name].count()), x[name].nunique()
+        if values > max(rows / 2, _FEW):
+            raise ValueError(
+                f"{path}: column {name!r} holds text with {values} different values in {rows} rows, as a case number "
+                f'or a remark would, and each value would become an input. Leave it out, drop = ["{name}"], or name it '
+                "in inputs if it is meant."
+            )
+    for name in x.columns if len(x) > _FEW else ():
+        if is_integer_dtype(x[name]) and x[name].is_unique and _CASE.search(name):
+            warnings.warn(
+                f"{path}: column {name!r} holds another whole number in each of {len(x)} rows, as a case number would, "
+                f'and is an input. If it is a case number, leave it out, drop = ["{name}"]; if not, name it in inputs.',
+                stacklevel=4,
+            )
 
 
 def _narrowed(x: np.ndarray) -> np.ndarray:
@@ -470,7 +573,7 @@ def from_npz(
         The file. Beside ``x`` (N, ...), ``y`` (N,) and ``client`` (N,), which are as in `from_arrays`, it may hold
         ``test`` (N,), true for the clients' test samples; without it the share `test` is held out.
     test, validation, seed, tokens
-        As in `from_indices`.
+        As in `from_indices`. What is held out is stratified, each class of a client in proportion.
 
     Raises
     ------
@@ -494,7 +597,8 @@ def from_npz(
         trained = tuple(index[~held[index]] for index in partition)
         partition = replace(partition, train=trained, test=tuple(index[held[index]] for index in partition))
     with naming(path):
-        return from_indices(x, y, partition, test=test, validation=validation, seed=seed, tokens=tokens)
+        how: dict[str, Any] = {"seed": seed, "stratify": True, "tokens": tokens}
+        return from_indices(x, y, partition, test=test, validation=validation, **how)
 
 
 def read_arrays(

@@ -22,14 +22,10 @@ _WORDS = {
 }
 
 
-#: Columns that "standard" makes of one column of text at most; rare words share the last.
-_CATEGORIES = 32
-
-
 def transformer_of(prepare: Any, x: Any = None) -> Any:
     """Return the transformer that is meant, which is "standard" for the columns of `x`.
 
-    It fills missing numbers with medians and standardises; of text it makes a column for each word, or for none.
+    It fills missing numbers with medians and standardises; of text it makes a column for each word, see `words.Words`.
 
     Raises
     ------
@@ -37,18 +33,18 @@ def transformer_of(prepare: Any, x: Any = None) -> Any:
         If it is neither "standard" nor an object with ``fit`` and ``transform``.
     """
     if isinstance(prepare, str) and prepare == "standard":
-        from sklearn.compose import make_column_transformer
+        from sklearn.compose import ColumnTransformer
         from sklearn.impute import SimpleImputer
         from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import OneHotEncoder, StandardScaler
+        from sklearn.preprocessing import StandardScaler
 
         # a column that is empty at one client stays, since all clients share one network
         numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
         if not (text := text_columns(x)):
             return numbers
-        known = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=_CATEGORIES, sparse_output=False)
-        words = make_pipeline(SimpleImputer(strategy="constant", fill_value="(none)"), known)
-        return make_column_transformer((words, text), remainder=numbers)
+        from fedstat.data.words import Words
+
+        return ColumnTransformer([("words", Words.of(x[text]), text)], remainder=numbers)
     if isinstance(prepare, type) or not (hasattr(prepare, "fit") and hasattr(prepare, "transform")):
         raise ValueError(
             f'prepare must be "standard" or a transformer such as StandardScaler() of scikit-learn, got {prepare!r}.'

@@ -188,7 +188,12 @@ def population(experiment: config.Experiment, seed: int | None = None) -> tuple[
 
 
 def _read(data: config.Source) -> Dataset:
-    return _from_file(data) if data.file is not None else datasets.read(str(data.name), data.root)
+    dataset = _from_file(data) if data.file is not None else datasets.read(str(data.name), data.root)
+    if data.prepare is None and hasattr(dataset.x, "iloc"):
+        raise ValueError(
+            f'data.prepare is missing; {dataset.name} holds gaps and words: prepare = "standard" sees to them.'
+        )
+    return dataset
 
 
 def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tuple[Partition, Clients, Clients | None]:
@@ -198,7 +203,8 @@ def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tup
     with naming("partition"):
         part = _deal(spec, dataset, experiment.data.pool, seed)
     new = _new_clients(spec, len(part), seed)
-    gather = partial(_gather, spec=spec, dataset=dataset, seed=seed)
+    own = experiment.data.file is not None or hasattr(dataset.x, "iloc")  # a table; other data sets keep their splits
+    gather = partial(_gather, spec=spec, dataset=dataset, seed=seed, stratify=own)
     how = {"prepare": transformer(experiment.data), "fit_on": experiment.data.fit_on}
     with naming("partition"):
         clients = gather(part.of(np.flatnonzero(~new)), common=common, **how)
@@ -216,9 +222,9 @@ def _from_file(data: config.Source) -> Dataset:
     if not path.exists():
         raise FileNotFoundError(f"data.file: {path} does not exist.")
     if path.suffix.lower() == ".csv":
-        raw = data.prepare is not None
-        x, y, owner, names = read_csv(path, client=data.client, target=data.target, raw=raw)
-        if not raw and not (finite := np.isfinite(x).all(axis=1)).all():
+        how = {"inputs": data.inputs, "drop": data.drop, "prepare": data.prepare}
+        x, y, owner, names = read_csv(path, client=data.client, target=data.target, **how)
+        if data.prepare is None and not (finite := np.isfinite(x).all(axis=1)).all():
             raise ValueError(f"{path}: sample {finite.argmin()} holds an infinite number, or one beyond float32.")
         with naming(path):
             y, classes = coded(y)
@@ -317,6 +323,7 @@ def _gather(
     spec: config.Dealing,
     dataset: Dataset,
     seed: int,
+    stratify: bool,
     common: np.ndarray | None = None,
     prepare: Any = None,
     fit_on: FitOn = "pooled",
@@ -331,6 +338,7 @@ def _gather(
         test=test,
         validation=spec.validation,
         seed=seed,
+        stratify=stratify,
         tokens=dataset.vocabulary is not None,
         classes=dataset.classes or None,
         common=common,

@@ -15,6 +15,8 @@ Above the tables
     pool                deal the official test part, too (false)
     file                one's own .csv with a header, or .npz with arrays
     client, target      columns or arrays of a file ("client", "y")
+    inputs              of a .csv, the columns that are inputs (all but client and target)
+    drop                instead, the columns that are not, such as ``["patient_id"]`` (none)
     prepare             "standard" (impute, standardise, encode text) or a transformer, ``"mine.py:name"`` (none)
     fit_on              whose training samples teach it: "pooled" or "client" ("pooled")
 
@@ -27,7 +29,8 @@ Above the tables
         "one-label"         clients
         "group"             by (the only grouping), min_size (2)
         "domains"           by ("superclass"), groups (those of CIFAR-100)
-    test                share of each client's own samples, "own classes" or "all" (0.2); not for "dirichlet-draws"
+    test                share of each client's own samples, "own classes" or "all" (0.2); not for "dirichlet-draws";
+                        of tables and of one's own files the share is taken of each class of a client
     most_test           with "own classes", at most so many test samples for each client
     validation          share that neither trains nor tests (0)
     new_clients         share of the clients that are offered models after training (0)
@@ -52,6 +55,8 @@ Above the tables
     common              test global models on the official test part as well (false)
     metrics             what to measure beside the standard metrics: names, or ``"mine.py:name"``
     trained             test models also as local training left them (false)
+    predictions         keep what the final models predict for every test and validation sample in ``run/predictions``,
+                        which `Result.predictions` reads (false)
     control             label of the method that the others are compared with (FedAvg, or the first)
     margin              largest difference that counts as none
 
@@ -111,6 +116,8 @@ class Source:
         Instead of `name`: a ``.csv`` with a header, or an ``.npz`` with arrays ``x``, `target` and `client`.
     client, target : str
         Columns, or arrays, of a file.
+    inputs, drop : list of str, optional
+        Of a .csv, the columns that are inputs; or those that are not.
     pool : bool
         Take the official training and test parts together; otherwise clients hold samples of the training part alone.
     prepare : str, optional
@@ -125,6 +132,8 @@ class Source:
     file: str | None = None
     client: str = "client"
     target: str = "y"
+    inputs: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    drop: tuple[str, ...] | None = None
     pool: bool = False
     prepare: str | None = None
     fit_on: Literal["pooled", "client"] = "pooled"
@@ -135,6 +144,13 @@ class Source:
             raise ValueError("give either name (a data set) or file (one's own .csv or .npz).")
         if self.file is not None and not self.file.lower().endswith((".csv", ".npz")):
             raise ValueError(f"file must end in .csv or .npz, got {self.file!r}.")
+        chosen = {"inputs": self.inputs, "drop": self.drop}
+        if (given := [key for key, listed in chosen.items() if listed is not None]) and (
+            self.file is None or not self.file.lower().endswith(".csv")
+        ):
+            raise ValueError(f"{given[0]} names columns of a .csv, and the data are {self.name or self.file}.")
+        if len(given) == 2:
+            raise ValueError("inputs names the columns to use and drop those to leave out: give one of them, not both.")
         if self.prepare is not None and self.prepare != "standard" and ":" not in self.prepare:
             raise ValueError(f'prepare must be "standard" or one\'s own, as "mine.py:name", got {self.prepare!r}.')
 
@@ -152,8 +168,8 @@ class Dealing:
     >>> part = fs.data.dirichlet(source.y[held], 10, 0.3, min_size=10, seed=3).within(held)
     >>> clients = fs.data.from_indices(source.x, source.y, part, test=0.2, seed=3, classes=source.classes)
 
-    With ``test = "own classes"`` the partition goes through `fedstat.data.own_test` before the last step, and with
-    ``permute_labels`` through `fedstat.data.permute_labels`.
+    For tables, and files of one's own, the last step has ``stratify=True``. With ``test = "own classes"`` the partition
+    goes through `fedstat.data.own_test` before it, and with ``permute_labels`` through `fedstat.data.permute_labels`.
 
     Parameters
     ----------
@@ -356,6 +372,9 @@ class Evaluation:
         ``mine.py:name``.
     trained : bool
         Test participants' models also as local training left them, before the server averages.
+    predictions : bool
+        Keep what the final models predict for every sample that models are measured on; see `Result.predictions`. A
+        run that is continued for more rounds may begin to.
     control : str, optional
         Label of the method that the others are compared with; by default FedAvg if it is there, else the first.
     margin : float, optional
@@ -367,6 +386,7 @@ class Evaluation:
     common: bool = False
     metrics: tuple[str, ...] = ()
     trained: bool = False
+    predictions: bool = False
     control: str | None = None
     margin: Annotated[float, Field(gt=0)] | None = None
 

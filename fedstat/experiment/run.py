@@ -21,6 +21,7 @@ from fedstat.data import Partition
 from fedstat.experiment.build import Setup, set_up
 from fedstat.experiment.config import Experiment, to_table
 from fedstat.experiment.estimate import estimate
+from fedstat.experiment.gaps import gaps
 from fedstat.experiment.summaries import Summary, per_client, summarise
 from fedstat.experiment.tuning import chosen_for
 from fedstat.federated import Result
@@ -30,16 +31,17 @@ from fedstat.federated.record.progress import Shown
 from fedstat.inference import compare
 
 #: Keys in which a run and the one that continues it may differ.
-_FREE = ("rounds", "checkpoint", "evaluation.control", "evaluation.margin")
+_FREE = ("rounds", "checkpoint", "evaluation.control", "evaluation.margin", "evaluation.predictions")
 
 
 def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progress: Shown = None) -> Result:
     """Run an experiment into a folder.
 
     The folder holds ``experiment.toml``, ``partition-SEED.npz`` and ``.svg``, ``run/`` (`fedstat.load` reads it),
-    ``clients.csv``, ``summary.csv`` and ``pairs.csv``; where there are new clients, ``new-clients.csv`` and hashes of
-    their samples; where parameters were tuned first, ``tuning.csv``, ``tuning.txt`` and all trials in ``tuning/``. A
-    process that is killed leaves a folder that `resume` continues.
+    ``clients.csv``, ``summary.csv`` and ``pairs.csv``; for a table with gaps, ``gaps.csv`` and ``gaps.txt``: what was
+    filled and how, and which words training lacks; where there are new clients, ``new-clients.csv`` and hashes of their
+    samples; where parameters were tuned first, ``tuning.csv``, ``tuning.txt`` and all trials in ``tuning/``. A process
+    that is killed leaves a folder that `resume` continues.
 
     Parameters
     ----------
@@ -150,6 +152,12 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
         raise ValueError(
             f"{out} holds {before.config['rounds']} rounds already, more than rounds = {experiment.rounds}."
         )
+    finished = before.config["rounds"] == experiment.rounds
+    if finished and experiment.evaluation.predictions and not before.config.get("predictions"):
+        raise ValueError(
+            f"{out} holds a finished run without predictions, which come with the last round: raise rounds to continue "
+            "it with them, or choose another folder with --out."
+        )
     return before
 
 
@@ -211,6 +219,7 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
             validate=experiment.partition.validation > 0,
             metrics=setup.metrics,
             trained=experiment.evaluation.trained,
+            predictions=experiment.evaluation.predictions,
             stop=experiment.stop,
             plan=experiment.plan,
             evaluate_at=experiment.evaluated,
@@ -281,6 +290,7 @@ def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
     """Write the tables of a finished run."""
     last = setup.experiment.evaluation.last
     offered, notes = _offered(setup, result)
+    lacking, told = gaps(setup)
     comparison = compare(
         result,
         control=setup.experiment.evaluation.control or "auto",
@@ -306,7 +316,7 @@ def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
         last=last,
         newcomers=offered,
         tuned=tuned,
-        notes=notes,
+        notes=(*notes, *told),
         lossy=setup.dataset.lossy,
     )
     pairs = compare(result, control=None, last=last, margin=setup.experiment.evaluation.margin)
@@ -315,6 +325,11 @@ def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
         tables["pairs.csv"] = pairs.differences
     if offered is not None:
         tables["new-clients.csv"] = offered
+    if len(lacking):
+        tables["gaps.csv"] = lacking
+    if told:
+        with atomic_file(out / "gaps.txt") as path:
+            path.write_text("\n".join(told) + "\n", encoding="utf-8")
     for name, table in tables.items():
         with atomic_file(out / name) as path:
             (table.assign(data=summary.stamp) if summary.stamp else table).to_csv(path, index=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from fedstat._checks import meant
 from fedstat.experiment.config import KINDS
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ def _sentences(
         elif kinds.keys() == {"unexpected_keyword_argument"} and not alternative:
             names = list(dict.fromkeys([*beside, *_keys(cls, table, path[:-1], tables)]))
             of = f"[{above}]" if above else "the file"
-            found.append(f"there is no key {where}{_close(str(path[-1]), names)}; {of} may hold {', '.join(names)}.")
+            found.append(f"there is no key {where}{meant(str(path[-1]), names)}; {of} may hold {', '.join(names)}.")
         else:
             value = _at(table, path)
             wanted = dict.fromkeys(filter(None, map(_wanted, errors)))
@@ -161,13 +161,8 @@ def _wanted(error: Any) -> str:
 
 def no_such(key: str, value: Any, known: Iterable[str], also: str = "") -> str:
     """Say that a value is none of the known ones, which might be meant, and what `also` may stand."""
-    close = _close(value, known) if isinstance(value, str) else ""
+    close = meant(value, known) if isinstance(value, str) else ""
     return f"{key} must be one of {quoted_names(known)}{also and '; '}{also}; got {shown(value)}{close}."
-
-
-def _close(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def quoted_names(names: Iterable[str]) -> str:

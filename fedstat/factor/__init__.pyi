@@ -13,6 +13,7 @@ from .gaps import moments_with_gaps
 from .likelihood import FitTests, fit_tests
 from .moments import Moments
 from .numbers import compare_numbers
+from .polychoric import polychoric
 from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
 from .recovery import auc, chance_corrected
@@ -71,6 +72,7 @@ __all__ = [
     "minimum_average_partial",
     "moments_with_gaps",
     "parallel_analysis",
+    "polychoric",
     "principal_components_loadings",
     "reliability",
     "root_mean_square_residual",

@@ -78,7 +78,8 @@ def check_correlation(r: np.ndarray) -> np.ndarray:
             if least < -slack:
                 raise ValueError(
                     f"R must be positive semidefinite, but has the eigenvalue {least:.6g}: no complete table has these "
-                    "correlations (leaving out missing values pair by pair, or rounding, does that). Use complete "
-                    "rows, or the nearest correlation matrix (statsmodels.stats.correlation_tools.corr_nearest)."
+                    "correlations (gaps left out pair by pair, polychoric correlations or rounding do that). Use "
+                    "complete rows, or the nearest correlation matrix "
+                    "(statsmodels.stats.correlation_tools.corr_nearest)."
                 ) from None
     return r

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
 from math import isqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.linalg.blas import dsyr
 
-from fedstat._checks import array, number, whole
+from fedstat._checks import array, choice, number, whole
 from fedstat._random import stream
 from fedstat._threads import one_thread
 from fedstat.factor.correlation import check_correlation, squared_multiple_correlations
+from fedstat.factor.solver import newton
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -249,12 +251,19 @@ def parallel_analysis(
 
 
 def factor_parallel_analysis(
-    r: np.ndarray, rows: float, *, simulations: int = 100, quantile: float = 0.95, seed: int = 0
+    r: np.ndarray,
+    rows: float,
+    *,
+    communalities: Literal["smc", "one factor"] = "smc",
+    simulations: int = 100,
+    quantile: float = 0.95,
+    seed: int = 0,
 ) -> Retention:
     """Retain factors while the reduced matrix's eigenvalue exceeds that of independent variables by chance.
 
-    As `parallel_analysis`, but both R and the null matrices carry squared multiple correlations on their diagonals in
-    place of ones (Humphreys and Montanelli 1975; ``fa.parallel(..., fa="fa", SMC=TRUE)`` in R's psych).
+    As `parallel_analysis`, but both R and the null matrices carry communalities on their diagonals in place of ones:
+    squared multiple correlations (Humphreys and Montanelli 1975; ``fa.parallel(..., SMC=TRUE)`` in R's psych), or those
+    of one factor alone (``fa.parallel`` by default), which are smaller, so that fewer factors are kept.
     So it looks at the variance that variables have in common. Take it for factors that may correlate, and where
     factors have few variables: there the analysis of components retains too few. Its known weakness is the other one:
     it retains too many where there is one factor or none, and the more so the more rows there are, since
@@ -269,6 +278,8 @@ def factor_parallel_analysis(
     rows : float
         Number of independent rows that R was computed from, a whole number, at least p + 2 (with fewer a variable's
         squared multiple correlation is 1 whatever the data).
+    communalities : {"smc", "one factor"}
+        What the diagonals carry.
     simulations, quantile, seed
         As in `parallel_analysis`.
 
@@ -291,25 +302,27 @@ def factor_parallel_analysis(
     """
     r = check_correlation(r)
     p = len(r)
+    choice("communalities", communalities, _COMMUNALITIES)
     _check_simulation(rows, simulations, quantile)
     if rows < p + 2:
         raise ValueError(
             f"rows must be at least columns + 2 = {p + 2}, got {rows:.0f}: with fewer every variable is a combination "
             "of others. Leave columns out, or take parallel_analysis."
         )
-    rng = stream(seed, "parallel analysis of factors")
+    rng, of = stream(seed, "parallel analysis of factors"), _COMMUNALITIES[communalities]
     with one_thread(p):
-        values = _reduced_eigenvalues(r)
+        values = _reduced_eigenvalues(r, of)
         null = []
         for _ in range(simulations):
             t = _null_factor(p, int(rows), rng)
-            null.append(_reduced_eigenvalues(t @ t.T))
+            null.append(_reduced_eigenvalues(t @ t.T, of))
     reference = np.quantile(null, quantile, axis=0)
     # an eigenvalue that is not positive belongs to no factor
     retained = (values > reference + _ROUNDING) & (values > _ROUNDING)
     m = p if retained.all() else int(np.argmin(retained))
     against, note = _simulated(rows, simulations, quantile, seed)
-    return Retention("parallel analysis (of factors)", m, values, reference, _REDUCED, against, note)
+    name = "parallel analysis (of factors)" if communalities == "smc" else "parallel analysis (of factors, as in psych)"
+    return Retention(name, m, values, reference, _REDUCED, against, note)
 
 
 def _check_simulation(rows: float, simulations: int, quantile: float) -> None:
@@ -342,11 +355,19 @@ def _null_eigenvalues(p: int, rows: int, rng: np.random.Generator) -> np.ndarray
     return np.concatenate([np.linalg.eigvalsh(t.T @ t)[::-1], np.zeros(p - t.shape[1])])
 
 
-def _reduced_eigenvalues(r: np.ndarray) -> np.ndarray:
-    """Return the descending eigenvalues of R with squared multiple correlations on its diagonal."""
+def _reduced_eigenvalues(r: np.ndarray, communalities: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return the descending eigenvalues of R with communalities on its diagonal."""
     reduced = r.copy()
-    np.fill_diagonal(reduced, squared_multiple_correlations(r))
+    np.fill_diagonal(reduced, communalities(r))
     return np.asarray(np.linalg.eigvalsh(reduced)[::-1])
+
+
+def _of_one_factor(r: np.ndarray) -> np.ndarray:
+    """Return the communalities of one principal-axis factor."""
+    return newton(r, squared_multiple_correlations(r), 1, 1.0, 1e-8, 100).communalities
+
+
+_COMMUNALITIES = {"smc": squared_multiple_correlations, "one factor": _of_one_factor}
 
 
 def minimum_average_partial(r: np.ndarray) -> Retention:

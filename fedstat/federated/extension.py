@@ -114,7 +114,8 @@ def extend(
             config["dtype"], config["device"] if device is None else device, _executor(config, executor),
             config["seeds"][0],
         )  # fmt: skip
-        return plan.observed(config["validate"], measured, config["trained"], stop, result.plan)
+        keeps = config.get("predictions", False)
+        return plan.observed(config["validate"], measured, config["trained"], stop, result.plan, keeps)
 
     first = config["seeds"][:1]
     if told := differences(of_seeds(config, first), planned(first).config):
@@ -138,7 +139,8 @@ def extend(
                 before = carry_out(plan, wanted, before, part, progress)
             whole_run = _joined(known, before)
         if place is not None and part is not None:
-            whole_run.write(place)
+            files = whole_run.write(place)["predictions"]
+            whole_run = replace(whole_run, predicted=dict(zip(whole_run.states, files, strict=False)))
             _remove(part)
     return whole_run
 
@@ -256,7 +258,8 @@ def _joined(here: Result, there: Result) -> Result:
         states=both("states"),
         records=both("records"),
         kept=both("kept"),
-        federations=both("federations"),
+        runs=both("runs"),
+        predicted=both("predicted"),
         config={
             **here.config,
             **{name: here.config[name] | there.config[name] for name in tables},

@@ -46,6 +46,7 @@ def federate(
     validate: bool = False,
     metrics: Mapping[str, Metric] | Iterable[str] = (),
     trained: bool = False,
+    predictions: bool = False,
     stop: Patience | None = None,
     chunk: int | None = None,
     dtype: str = "float32",
@@ -95,6 +96,10 @@ def federate(
     trained : bool
         Evaluate participants' models also as their local training left them, before the server averages: the estimand
         ``trained``.
+    predictions : bool
+        Keep what the final models (with `stop`, the kept ones) predict for every sample that models are measured on,
+        in `folder` and wherever the result is saved, so that `Result.predictions` has them after loading. A run that is
+        continued may begin to.
     stop : Patience, optional
         When to end a method under a seed before `rounds`; the result keeps its best round's models.
     chunk : int, optional
@@ -182,7 +187,7 @@ def federate(
         raise ValueError(f'stop must be a Patience, such as fs.Patience("log_loss", rounds=10), got {stop!r}.')
     measured = choose_metrics(metrics)
     ready = make_plan(method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor)
-    ready = ready.observed(validate, measured, trained, stop, _planned(plan, ready, resume))
+    ready = ready.observed(validate, measured, trained, stop, _planned(plan, ready, resume), predictions)
     splits = measured_splits(ready, validate, stop)
     wanted = Wanted(rounds, evaluated, splits, measured, trained, stop, checkpoint=checkpoint)
     return carry_out(ready, wanted, resume, folder, progress)

@@ -48,7 +48,10 @@ _PARTS = {
 #: How many hashes of inputs make a sketch of the data.
 _SKETCH = 8
 #: What is compared in another way, and what may differ between a run and the one that continues it.
-_ASIDE = {"fingerprint", "code", "training_code", "python", "device", "rounds", "rounds_asked", "finished", "evaluated"}
+_ASIDE = {
+    "fingerprint", "code", "training_code", "python", "device", "rounds", "rounds_asked", "finished", "evaluated",
+    "predictions",
+}  # fmt: skip
 
 #: Attributes of every class that say nothing of what it does; pickling an object writes ``__slotnames__``.
 _SILENT = {"__module__", "__doc__", "__slotnames__", "__firstlineno__", "__static_attributes__"}

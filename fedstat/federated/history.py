@@ -1,4 +1,4 @@
-"""The columns of the tidy tables of a run, to which every round adds rows, and their types."""
+"""The columns of the tidy tables of a run, and their types."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ TRAFFIC_DTYPES = {
     "method": "category",
     **dict.fromkeys(("seed", "round", "client", "bytes_up", "bytes_down"), np.int64),
 }
+
+#: Columns that every table of predictions has; what follows them depends on the task.
+PREDICTION_COLUMNS = ("method", "seed", "estimand", "split", "client", "name", "sample", "outcome")
 
 CLIENT_DTYPES = {
     **dict.fromkeys(("seed", "client"), np.int64),

@@ -33,6 +33,7 @@ from fedstat.federated.history import CLIENT_DTYPES
 from fedstat.federated.method import Method, State
 from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
+from fedstat.federated.record.predictions import check_outputs
 from fedstat.federated.replicate import Replicate, make_replicate
 from fedstat.federated.rounds import Key, Run, check_size, start_run
 from fedstat.federated.route import Equipment
@@ -93,14 +94,18 @@ class Plan:
         trained: bool = False,
         stop: Patience | None = None,
         analysis: AnalysisPlan | None = None,
+        predictions: bool = False,
     ) -> Plan:
         """Return the plan with what is measured of the run, by which it is known again as well."""
+        if predictions:
+            check_outputs(self.config["loss"], _shape(next(iter(self.replicates.values())))[1])
         seen = {
             "validate": bool(validate),
             "metrics": {name: digest(metric) for name, metric in (metrics or {}).items()},
             "trained": bool(trained),
             "stop": {} if stop is None else plain(stop),
             "plan": "" if analysis is None else analysis.digest,
+            "predictions": bool(predictions),
         }
         return replace(self, config=self.config | seen, analysis=analysis)
 

@@ -162,7 +162,7 @@ class Recorder:
             methods=self.plan.methods,
             training=self.plan.training,
             plan=self.plan.analysis,
-            federations={key: run.federation for key, run in self.runs.items()},
+            runs=self.runs,
         )
 
     def _measure(self, round: Round) -> None:

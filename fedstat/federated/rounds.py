@@ -119,12 +119,14 @@ class Run:
         up, down = self.method.prelude(self.network, len(everyone))
         return Traffic(self.key, 0, everyone if up or down else everyone[:0], size(up), size(down))
 
+    def models(self, state: State, ids: Tensor) -> dict[str, Predictor]:
+        """Return the models of clients `ids` by the name of the estimand."""
+        found = self.method.models(state, ids, self.federation)
+        return returned(self.method, "models", found, Mapping, "a dict of predictors by estimand")
+
     def evaluate(self, state: State, split: str, metrics: Mapping[str, Metric]) -> pd.DataFrame:
         """Measure every client's models on its samples of a split; on the common test set the global models alone."""
-
-        def models(some: Tensor) -> dict[str, Predictor]:
-            found = self.method.models(state, some, self.federation)
-            return returned(self.method, "models", found, Mapping, "a dict of predictors by estimand")
+        models = partial(self.models, state)
 
         def shared(one: Tensor) -> dict[str, Predictor]:
             return {name: model for name, model in models(one).items() if name == "global"}
@@ -167,20 +169,14 @@ def evaluate(
         Whose samples are used, for one model each; by default all clients'.
     """
     rows = np.arange(len(held_out.n)) if clients is None else clients
-    learner, found = route.learner, dict[tuple[str, str], list[Tensor]]()
+    found = dict[tuple[str, str], list[Tensor]]()
     with products(tf32=route.tf32):
-        for part, most in _parts(held_out, rows, learner.network.bytes):
-            x, y = held_out.padded(rows[part], most)
-            ids = torch.arange(part.start, part.stop, device=held_out.device)
-            n = torch.from_numpy(held_out.n[rows[part]]).to(held_out.device)
-            valid = torch.arange(most, device=held_out.device) < n[:, None]
-            for estimand, predictor in models(ids).items():
-                outputs = route.executor.evaluate(learner, predictor, x, n).double()
-                measured = standard(learner, outputs, y, valid)
-                if metrics:
-                    measured |= own(metrics, outputs, y, valid)
-                for metric, values in measured.items():
-                    found.setdefault((estimand, metric), []).append(values)
+        for estimand, outputs, y, valid in predict(route, models, held_out, rows):
+            measured = standard(route.learner, outputs, y, valid)
+            if metrics:
+                measured |= own(metrics, outputs, y, valid)
+            for metric, values in measured.items():
+                found.setdefault((estimand, metric), []).append(values)
     tables = [
         pd.DataFrame(
             {"client": np.arange(len(rows)), "estimand": estimand, "metric": metric, "value": torch.cat(values).cpu()}
@@ -188,6 +184,23 @@ def evaluate(
         for (estimand, metric), values in found.items()
     ]
     return pd.concat(tables, ignore_index=True)
+
+
+def predict(
+    route: Route, models: Callable[[Tensor], Mapping[str, Predictor]], held_out: StackedSamples, rows: np.ndarray
+) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
+    """Yield what models predict for the clients in some rows, as many at once as the memory holds.
+
+    That is the estimand, outputs (c, n_max, Q) in float64, targets (c, n_max), and which of them are no padding. The
+    caller says how products round.
+    """
+    for part, most in _parts(held_out, rows, route.learner.network.bytes):
+        x, y = held_out.padded(rows[part], most)
+        ids = torch.arange(part.start, part.stop, device=held_out.device)
+        n = torch.from_numpy(held_out.n[rows[part]]).to(held_out.device)
+        valid = torch.arange(most, device=held_out.device) < n[:, None]
+        for estimand, predictor in models(ids).items():
+            yield estimand, route.executor.evaluate(route.learner, predictor, x, n).double(), y, valid
 
 
 def _parts(held_out: StackedSamples, rows: np.ndarray, model: int) -> Iterator[tuple[slice, int]]:

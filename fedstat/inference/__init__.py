@@ -1,7 +1,7 @@
 """Statistics of runs, fedstat's or anybody's: what differs, what is equivalent, and what is not known.
 
 =========================  ============================================================================================
-reading results            `read_results`, `reduce_file` (folder ``formats``: one file for each format)
+reading results            `read_results` (folder ``formats``: one file for each format)
 comparing methods          `compare` and its `Comparison`; `Design`, `simultaneous`, `shape_notes`
 assessing predictions      `assess` and its `Assessment`: by client, over patients and over runs
 two methods                `paired_difference`, `sign_flip_test`, `equivalence`

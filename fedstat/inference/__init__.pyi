@@ -12,11 +12,13 @@ from .intervals.planning import SampleSize, plan
 from .intervals.sequential import Looks, added_seeds, looks
 from .intervals.shape import shape_notes
 from .predictions.assessment import Assessment, assess
+from .printed.standing import PrintedComparison, compare_printed
+from .printed.table import PrintedTable, read_printed
 from .printed_values import Agreement, agrees
 from .proportion import clopper_pearson
 from .reading.missing import complete_mean, count_missing
 from .reading.primary import primary_rows, primary_summary
-from .reading.read import Measurements, read_results, reduce_file
+from .reading.read import Measurements, read_results
 from .reading.reduction import Reduced, reduce, survey
 from .settings import Ranks, ranks
 from .sources import by_source
@@ -37,6 +39,8 @@ __all__ = [
     "Looks",
     "Measurements",
     "PairedDifference",
+    "PrintedComparison",
+    "PrintedTable",
     "Ranks",
     "Reduced",
     "SampleSize",
@@ -47,6 +51,7 @@ __all__ = [
     "by_source",
     "clopper_pearson",
     "compare",
+    "compare_printed",
     "complete_mean",
     "components",
     "count_missing",
@@ -63,9 +68,9 @@ __all__ = [
     "primary_rows",
     "primary_summary",
     "ranks",
+    "read_printed",
     "read_results",
     "reduce",
-    "reduce_file",
     "shape_notes",
     "sign_flip_test",
     "simultaneous",

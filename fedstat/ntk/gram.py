@@ -119,34 +119,26 @@ def personal_gram(x: np.ndarray, client: np.ndarray, *, device: str = "cpu") -> 
     return gram
 
 
-def finite_gram(
-    x: np.ndarray, w: np.ndarray, w_start: np.ndarray | None = None, client: np.ndarray | None = None
-) -> np.ndarray:
+def finite_gram(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Return the Gram matrix of m given shared units.
 
-    Its entries are ``H_ij = x_i . x_j (1/m) sum_r 1{w0_r . x_i >= 0} 1{w_r . x_j >= 0}``.
+    Its entries are ``H_ij = x_i . x_j (1/m) sum_r 1{w_r . x_i >= 0} 1{w_r . x_j >= 0}``.
 
     Parameters
     ----------
     x : ndarray, shape (N, d)
         Inputs.
-    w : ndarray, shape (m, d) or (C, m, d)
-        The units' weights; with a client axis, their weights at each client in the middle of a round.
-    w_start : ndarray, shape (m, d), optional
-        The same units at the start of the round (w0 in the formula), where all clients agree, for the two-point
-        matrices of Definition 2; by default `w` itself, which makes the matrix symmetric.
-    client : ndarray of int, shape (N,)
-        Which client, from 0 to C - 1, holds each sample; needed with a client axis, where column j is taken from
-        the weights at the client that holds sample j.
+    w : ndarray, shape (m, d)
+        The units' weights.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, numbers are not finite, or `w` has a client axis but `client` or `w_start` is missing.
+        If shapes do not fit, or numbers are not finite.
 
     References
     ----------
-    FedSplit, Definition 2 (shared Gram matrices H(t, g, c) and their combination H(t, g)).
+    FedSplit, Definition 2 (shared Gram matrices), at the start of a round.
 
     Examples
     --------
@@ -160,17 +152,12 @@ def finite_gram(
     [0.02, 0.001]
     """
     x = array("x", x, ("samples", "inputs"))
-    if np.ndim(w) == 3 and (client is None or w_start is None):
-        raise ValueError("w has a client axis: client and w_start, the common start of the round, are needed too.")
-    now = array("w", w, (*["clients"] * (client is not None), "units", x.shape[1]))
-    active = x @ now.T >= 0 if client is None else _active(x, now, _members(client, len(x), len(now)))
-    before = active if w_start is None else x @ array("w_start", w_start, now.shape[-2:]).T >= 0
-    return (x @ x.T) * (before.astype(np.float64) @ active.T.astype(np.float64)) / now.shape[-2]
+    w = array("w", w, ("units", x.shape[1]))
+    active = (x @ w.T >= 0).astype(np.float64)
+    return (x @ x.T) * (active @ active.T) / len(w)
 
 
-def finite_personal_gram(
-    x: np.ndarray, client: np.ndarray, w: np.ndarray, w_start: np.ndarray | None = None
-) -> np.ndarray:
+def finite_personal_gram(x: np.ndarray, client: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Return the Gram matrix of m personal units at each client: `finite_gram` within clients, zero between them.
 
     Parameters
@@ -181,12 +168,10 @@ def finite_personal_gram(
         Which client, from 0 to C - 1, holds each sample.
     w : ndarray, shape (C, m, d)
         Each client's units.
-    w_start : ndarray, shape (C, m, d), optional
-        Each client's units at the start of the round; by default `w` itself.
 
     References
     ----------
-    FedSplit, Definition 2 (personal Gram matrices), columns of all clients combined.
+    FedSplit, Definition 2 (personal Gram matrices), at the start of a round, columns of all clients combined.
 
     Examples
     --------
@@ -200,12 +185,15 @@ def finite_personal_gram(
            [0.  , 0.  , 0.49]])
     """
     x = array("x", x, ("samples", "inputs"))
-    now = array("w", w, ("clients", "units", x.shape[1]))
-    member = _members(client, len(x), len(now))
-    active = _active(x, now, member)
-    before = active if w_start is None else _active(x, array("w_start", w_start, now.shape), member)
-    gram = (x @ x.T) * (before.astype(np.float64) @ active.T.astype(np.float64)) / now.shape[1]
-    return np.where(member[:, None] == member, gram, 0.0)
+    w = array("w", w, ("clients", "units", x.shape[1]))
+    client = _clients(client, len(x))
+    if client.dtype.kind not in "iu" or client.min() < 0 or client.max() >= len(w):
+        raise ValueError(f"client must number the clients of w from 0 to {len(w) - 1}, got {np.unique(client)}.")
+    gram = np.zeros((len(x), len(x)))
+    for c in np.unique(client):
+        rows = np.flatnonzero(client == c)
+        gram[np.ix_(rows, rows)] = finite_gram(x[rows], w[c])
+    return gram
 
 
 def _block(u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -249,26 +237,10 @@ def _pieces(pairs: int, inputs: int) -> Iterator[slice]:
         yield slice(start, start + size)
 
 
-def _active(x: np.ndarray, w: np.ndarray, member: np.ndarray) -> np.ndarray:
-    """Tell which units are active for each sample at the client that holds it, (N, m)."""
-    active = np.empty((len(x), w.shape[1]), dtype=bool)
-    for c in np.unique(member):
-        rows = member == c
-        active[rows] = x[rows] @ w[c].T >= 0
-    return active
-
-
 def _clients(client: np.ndarray, samples: int) -> np.ndarray:
     client = np.asarray(client)
     if client.shape != (samples,):
         raise ValueError(f"client must have one entry per row of x, got shape {client.shape} for {samples} rows.")
     if client.dtype.kind == "f" and not np.isfinite(client).all():
         raise ValueError("client must be finite: NaN names no client.")
-    return client
-
-
-def _members(client: np.ndarray, samples: int, clients: int) -> np.ndarray:
-    client = _clients(client, samples)
-    if client.dtype.kind not in "iu" or client.min() < 0 or client.max() >= clients:
-        raise ValueError(f"client must number the clients of w from 0 to {clients - 1}, got {np.unique(client)}.")
     return client

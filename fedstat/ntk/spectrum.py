@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fedstat._checks import whole
-
 #: Below this size a full decomposition is as fast as any other way.
 _DENSE = 1500
 _ROWS = 1024
 
 
-def extreme_eigenvalues(h: np.ndarray, dps: int | None = None, *, device: str = "cpu") -> tuple[Any, Any]:
+def extreme_eigenvalues(h: np.ndarray) -> tuple[float, float]:
     """Return the smallest and the largest eigenvalue of a symmetric positive semidefinite matrix.
 
     From about 1,500 rows on the largest comes from Lanczos iterations and the smallest from Lanczos iterations on
@@ -24,21 +22,16 @@ def extreme_eigenvalues(h: np.ndarray, dps: int | None = None, *, device: str = 
     ----------
     h : ndarray, shape (N, N)
         Symmetric and finite. For a singular kernel the smallest eigenvalue is rounding noise of either sign, of
-        the order of ``N * 1e-16`` times the largest.
-    dps : int, optional
-        Decimal digits for mpmath, if sixteen do not tell the smallest eigenvalue from zero; `h` may then hold mpmath
-        numbers. It takes seconds at N = 50.
-    device : str
-        "cpu", or a torch device such as "cuda" that decomposes the matrix in full, in float64.
+        the order of ``N * 1e-16`` times the largest; `mpmath.eigsy` tells it from zero.
 
     Returns
     -------
-    tuple of float, or of mpmath.mpf if `dps` is given
+    tuple of float
 
     Raises
     ------
     ValueError
-        If `h` is not square, not symmetric or not finite, or `dps` is below 15.
+        If `h` is not square, not symmetric or not finite.
 
     Examples
     --------
@@ -48,8 +41,6 @@ def extreme_eigenvalues(h: np.ndarray, dps: int | None = None, *, device: str = 
     >>> round(smallest, 12), round(largest, 12)  # of correlations of 1/2: 1 - 1/2 and 1 + 2/2
     (0.5, 2.0)
     """
-    if dps is not None:
-        return _by_mpmath(h, dps)
     h = np.asarray(h, dtype=np.float64)
     if h.ndim != 2 or h.shape[0] != h.shape[1] or h.size == 0:
         raise ValueError(f"h must be a square matrix, got shape {h.shape}.")
@@ -58,11 +49,6 @@ def extreme_eigenvalues(h: np.ndarray, dps: int | None = None, *, device: str = 
     scale = max(float(np.abs(h[rows]).max()) for rows in slices)
     if not finite or any(np.abs(h[rows] - h[:, rows].T).max() > 1e-10 * max(scale, 1e-300) for rows in slices):
         raise ValueError("h must be finite and symmetric.")
-    if device != "cpu":
-        import torch
-
-        spectrum = torch.linalg.eigvalsh(torch.from_numpy(h).to(device))
-        return float(spectrum[0]), float(spectrum[-1])
     if len(h) < _DENSE:
         values = np.linalg.eigvalsh(h)
         return float(values[0]), float(values[-1])
@@ -91,22 +77,3 @@ def _by_lanczos(h: np.ndarray) -> tuple[float, float]:
             pass
     values = np.linalg.eigvalsh(h)
     return float(values[0]), float(values[-1])
-
-
-def _by_mpmath(h: Any, dps: int) -> tuple[Any, Any]:
-    import mpmath
-
-    whole("dps", dps, 15)  # the digits of a float
-    rows = [list(row) for row in (h.tolist() if hasattr(h, "tolist") else h)]
-    if not rows or any(len(row) != len(rows) for row in rows):
-        raise ValueError(
-            f"h must be a square matrix, got {len(rows)} rows of lengths {sorted({len(r) for r in rows})}."
-        )
-    with mpmath.workdps(dps):
-        matrix = mpmath.matrix(rows)
-        finite = all(mpmath.isfinite(v) for v in matrix)
-        scale = max(abs(v) for v in matrix)
-        if not finite or any(abs(v) > mpmath.mpf(10) ** -10 * scale for v in matrix - matrix.T):
-            raise ValueError("h must be finite and symmetric.")
-        values = mpmath.eigsy(matrix, eigvals_only=True)
-        return min(values), max(values)

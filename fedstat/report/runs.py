@@ -224,6 +224,7 @@ def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]
         "sizes": None
         if clients is None
         else _given(["split", "samples of all", "least", "median", "most"], sizes_of(clients)),
+        "gaps": list(dict.fromkeys(line for source in sources for line in source.gaps)),
         "traffic": _given(
             ["method", "MB up in a run", "MB down in a run", "kB up, a participant in a round"], traffic_of(sources)
         ),

@@ -36,6 +36,8 @@ class Source:
         Empty without a picture.
     tuned : str
         How parameters were chosen before the run; empty if that is not known.
+    gaps : tuple of str
+        What the table of samples lacks, and how it was filled.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Source:
     picture: Path | None = None
     picture_seed: str = ""
     tuned: str = ""
+    gaps: tuple[str, ...] = ()
 
 
 def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> Source:
@@ -88,6 +91,7 @@ def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> 
         picture=None if first is None else pictures[first],
         picture_seed="" if first is None else str(first),
         tuned=tuned.read_text(encoding="utf-8").partition("\n")[0] if (tuned := path / "tuning.txt").is_file() else "",
+        gaps=tuple(lines.read_text(encoding="utf-8").splitlines()) if (lines := path / "gaps.txt").is_file() else (),
     )
 
 

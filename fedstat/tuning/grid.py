@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -10,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from fedstat._checks import meant
 from fedstat.federated.client.local import Training
 from fedstat.federated.fingerprint import digest
 from fedstat.federated.method import Method
@@ -221,11 +221,9 @@ def place_of(maker: Maker, name: str) -> tuple[str, str]:
         return ("method" if name in own else "training"), name
     if free and name.isidentifier():
         return "method", name
-    close = difflib.get_close_matches(name, [*own, *trained], 1)
-    near = f" (did you mean {close[0]}?)" if close else ""
     raise ValueError(
-        f"grid: there is no parameter {name!r}{near}; the method has {', '.join(own) or 'none'}, the training "
-        f"{', '.join(trained)}."
+        f"grid: there is no parameter {name!r}{meant(name, [*own, *trained])}; the method has "
+        f"{', '.join(own) or 'none'}, the training {', '.join(trained)}."
     )
 
 

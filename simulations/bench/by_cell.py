@@ -123,8 +123,7 @@ def _longer(cell: str, asked: Effects) -> list[dict[str, str]]:
 
 
 def _told(effect: Effect) -> dict[str, str]:
-    finding = Finding.of("", effect, digits=1)
-    return {"sign": finding.sign, "text": finding.text}
+    return Finding.of("", effect, digits=1).record()
 
 
 def _groups(

@@ -73,7 +73,8 @@ def _forest(tables: Tables) -> Figure:
                     _interval(axis, height, shown[arm].mean, shown[arm].low, shown[arm].high)
             axis.axvline(0, color="0.5", lw=0.6, zorder=0)
             _points_axis(axis, end)
-            axis.set_title(f"{CELLS[cell] if control == CONTROLS[0] else ''}\n− {control}", loc="left", fontsize=7)
+            name = CELLS[cell].replace(" of ", " of\n") + "\n" if control == CONTROLS[0] else ""
+            axis.set_title(f"{name}− {control}", loc="left", fontsize=7.5)
             axis.tick_params(axis="y", length=0)
             if not shown:
                 words = f"not judged: {control} is not trained enough"
@@ -88,9 +89,9 @@ def _forest(tables: Tables) -> Figure:
                     fontsize=7,
                     bbox={"fc": "white", "lw": 0},
                 )
-    more = [f" (epochs × {times})" if times > 1 else "" for times, _ in rows]
+    more = [f" ×{times}" if times > 1 else "" for times, _ in rows]
     names = [readable(arm) + m for (_, arm), m in zip(rows, more, strict=True)]
-    axes[0][0].set_yticks(range(len(rows)), names, fontsize=7)
+    axes[0][0].set_yticks(range(len(rows)), names, fontsize=8)
     axes[0][0].set_ylim(len(rows) - 0.4, -0.6)
     figure.supxlabel("difference in test accuracy (points; mean and simultaneous 95% interval)", fontsize=8)
     return figure
@@ -117,7 +118,7 @@ def _points_axis(axis: Axes, end: float) -> None:
     axis.set_xlim(-end, end)
     outer = 20 if end > 20 else 10 if end > 10 else 5
     ticks = (-outer, 0, outer)
-    axis.set_xticks(ticks, [f"{t}".replace("-", "−") for t in ticks], fontsize=7)
+    axis.set_xticks(ticks, [f"{t}".replace("-", "−") if t else "" for t in ticks], fontsize=7)
     axis.xaxis.set_minor_locator(NullLocator())
 
 

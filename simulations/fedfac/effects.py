@@ -45,7 +45,7 @@ def effects(tables: Tables) -> Effects:
     # a mean over settings is not judged if one of them is not
     means = {
         over(tables, group): {
-            arm: f"{why} ({short(setting)})" if len(settings_of(tables, group)) > 1 else why
+            arm: f"{why} at {short(setting)}" if len(settings_of(tables, group)) > 1 else why
             for setting in settings_of(tables, group)
             for arm, why in alone[setting].items()
         }

@@ -107,7 +107,9 @@ def both_at(tables: Tables, shown: str) -> dict[str, pd.DataFrame]:
     """Return the accuracy of FedAvg and FilterDecomp in Figure 3a or 3c by what varies, as far as both ran."""
     ours, theirs = (figure_3(tables, shown, arm) for arm in ("FilterDecomp", "FedAvg"))
     return {
-        f"{x} {VARIED[shown]}": pd.DataFrame({"FilterDecomp": ours[x], "FedAvg": theirs[x]}).dropna()
+        f"{x} {VARIED[shown].removesuffix('s' * (x == 1))}": pd.DataFrame(
+            {"FilterDecomp": ours[x], "FedAvg": theirs[x]}
+        ).dropna()
         for x in theirs
         if x in ours
     }
@@ -139,6 +141,7 @@ def not_trained(tables: Tables, cell: str) -> dict[str, str]:
         found |= untrained(*own)
     if cell in curve_cells(tables):
         of_all = by_seed(tables, figure_of(tables, cell), cell)
+        of_all = of_all[[arm for arm in GLOBAL if arm in of_all]]
         found |= untrained(of_all, of_all, of_all=GLOBAL, chance=CHANCE)
     return found
 

@@ -159,7 +159,7 @@ WRONG = {
     ("compare", "runs"): "there are runs in it: runs/mine.",
     ("compare", "runs/main"): "did you mean runs/mine?",
     ("compare", "runs/mine/summary.csv"): "`fedstat compare runs/mine`",
-    ("data", "list", "cifar11"): "did you mean cifar10? `fedstat data list` names all.",
+    ("data", "list", "cifar11"): "(did you mean cifar10?). `fedstat data list` names all.",
 }
 
 

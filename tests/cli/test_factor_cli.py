@@ -27,6 +27,7 @@ from fedstat.factor import (
     minimum_average_partial,
     moments_with_gaps,
     parallel_analysis,
+    polychoric,
     reliability,
     target_rotation,
 )
@@ -79,6 +80,7 @@ def test_a_correlation_matrix(harman):
         kaiser_rule(fit.eigenvalues_),
         parallel_analysis(fit.eigenvalues_, HARMAN8_ROWS),
         factor_parallel_analysis(fit.correlation_, HARMAN8_ROWS),
+        factor_parallel_analysis(fit.correlation_, HARMAN8_ROWS, communalities="one factor"),
         minimum_average_partial(fit.correlation_),
     ]
     assert [(r["rule"], r["n_factors"]) for r in done["rules"]] == [(r.rule, r.n_factors) for r in rules]
@@ -131,6 +133,24 @@ def test_a_table(people):
     assert "first column was read as row names" in printed
     smaller = found(path, "--missing", "listwise", "--factors", 1, "--without", "fixed", "--without", "f")
     assert smaller["columns"] == list("abcde")
+
+
+def test_answers_in_steps(tmp_path):
+    z = np.random.default_rng(0).normal(size=(300, 1)) + np.random.default_rng(1).normal(size=(300, 5))
+    frame = pd.DataFrame(np.digitize(z, [-1, 0.5, 1.5]).astype(float), columns=list("abcde")).assign(age=z[:, 0])
+    frame.iloc[4, 2] = np.nan
+    frame.to_csv(path := tmp_path / "answers.csv", index=False)
+    done = found(path, "--ordinal", "--missing", "pairwise", "--without", "age")
+    r = polychoric(frame.drop(columns="age"))
+    np.testing.assert_allclose(done["loadings"], PrincipalAxis(1).fit_correlation(r).loadings_)
+    assert (done["kind"], done["rows"], done["likelihood"], done["numbers"]) == ("ordinal", 300, None, None)
+    assert any("are for Pearson's correlations" in note for note in done["notes"])
+    assert (
+        "polychoric correlations, pair by pair"
+        in factor(path, "--ordinal", "--missing", "listwise", "--without", "age").stdout
+    )
+    assert "column 'age' holds more than 20 values" in factor(path, "--ordinal", "--missing", "pairwise").stderr
+    assert factor(path, "--ordinal", "--bootstrap", 100).exit_code == 2
 
 
 def test_npy_is_a_table(tmp_path):

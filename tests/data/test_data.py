@@ -28,6 +28,81 @@ def test_every_sample_lands_in_one_split_of_its_client(sizes, test, validation, 
     assert ("test" in clients.splits) == (test > 0)
 
 
+@given(
+    labels=st.lists(st.integers(0, 2), min_size=4, max_size=60),
+    shares=st.sampled_from([(0.2, 0.0), (0.3, 0.2), (0.0, 0.4)]),
+    seed=st.integers(0, 9),
+)
+def test_a_stratified_split_holds_each_class_in_proportion(labels, shares, seed):
+    test, validation = shares
+    y, n = np.array(labels), len(labels)
+    clients = data.from_arrays(
+        np.arange(n)[:, None], y, np.zeros(n), test=test, validation=validation, seed=seed, stratify=True
+    )
+    again = data.from_arrays(
+        np.arange(n)[:, None], y, np.zeros(n), test=test, validation=validation, seed=seed, stratify=True
+    )
+    held, sizes = 0, {"test": int(np.ceil(test * n)), "validation": int(np.ceil(validation * n))}
+    classes, count = np.unique(y, return_counts=True)
+    taken = np.zeros(len(classes))
+    for split in ("test", "validation"):
+        if split in clients.splits:
+            samples = clients.splits[split]
+            assert len(samples.y) == sizes[split]
+            np.testing.assert_array_equal(samples.x, again.splits[split].x)
+            held += sizes[split]
+            taken += samples.class_counts(len(classes))[0]
+            due = held * count / n  # by Webster's method as near as whole numbers allow, whose sum is given
+            assert (np.abs(taken - due) <= 1.5).all()
+            if len(classes) == 2 and (count > 1).all():
+                assert (np.abs(taken - due) <= 1).all()
+    assert not (taken[count == 1] > 0).any() or held > (count[count > 1]).sum()
+
+
+def test_events_of_a_table_are_in_every_part_and_an_only_one_trains(tmp_path):
+    events = {"Aachen": 10, "Bonn": 4, "Celle": 1, "Dessau": 0}
+    rows = [f"{town},{i % 7},{int(i < n)}" for town, n in events.items() for i in range(100)]
+    (tmp_path / "t.csv").write_text("\n".join(["client,a,y", *rows]))
+    for seed in range(3):
+        clients = data.from_csv(tmp_path / "t.csv", test=0.3, validation=0.2, seed=seed)
+        counts = {split: samples.class_counts(2)[:, 1].tolist() for split, samples in clients.splits.items()}
+        assert counts == {"test": [3, 1, 0, 0], "validation": [2, 1, 0, 0], "train": [5, 2, 1, 0]}
+
+
+def patients(folder):
+    """A table of 40 with a case number and text."""
+    rows = [f"{100 + i},{'AB'[i % 2]},{40 + i % 9},{'fm'[i % 2]},{i % 2}" for i in range(40)]
+    (folder / "t.csv").write_text("\n".join(["patient_id,site,age,sex,ill", *rows]))
+    return folder / "t.csv"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"inputs": ["agee"]}, r"no column 'agee', which inputs names \(did you mean age\?\); it has 'patient_id', "),
+        ({"drop": ["patient"]}, r"no column 'patient', which drop names \(did you mean patient_id\?\)"),
+        ({"inputs": ["age", "site"]}, "inputs names 'site', the client column, which is never an input"),
+        ({"drop": ["ill"]}, "drop names 'ill', the target column, which is needed"),
+        ({"inputs": ["age"], "drop": ["sex"]}, "give one of them, not both"),
+        ({"drop": ["patient_id", "age", "sex"]}, "no input columns are left beside 'site' and 'ill'"),
+        ({"drop": "age"}, "drop must be a sequence of names such as"),
+        ({"inputs": ["sex"]}, r"'sex' is not numeric. Leave it out, drop = \[\"sex\"\]"),
+        ({"target": "il"}, r"has no column 'il' \(did you mean ill\?\)"),
+    ],
+)
+def test_a_choice_of_columns_that_cannot_be_meant_is_refused(tmp_path, chosen, message):
+    with pytest.raises(ValueError, match=message):
+        data.from_csv(patients(tmp_path), **{"client": "site", "target": "ill", **chosen})
+
+
+def test_columns_are_chosen_by_name_and_case_numbers_warned_of(tmp_path):
+    how = {"path": patients(tmp_path), "client": "site", "target": "ill"}
+    with pytest.warns(UserWarning, match=r"'patient_id' holds another whole number in each of 40 rows"):
+        data.from_csv(**how, drop=["sex"])
+    x = data.from_csv(**how, inputs=["age", "patient_id"]).train.x  # in the order of the file
+    np.testing.assert_array_equal(x[:, 0] % 100 % 9, x[:, 1] - 40)
+
+
 def test_tokens_with_a_client_label_are_those_of_the_same_partition():
     client = np.repeat([7, 3], 6)
     x = np.random.default_rng(0).integers(0, 300, (12, 4))

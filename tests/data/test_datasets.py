@@ -238,6 +238,35 @@ def test_the_root_is_the_environments(tmp_path, monkeypatch):
     assert datasets.data_root().name == "fedstat"
 
 
+def test_patients_of_four_hospitals(tmp_path):
+    files.put(tmp_path, {f"heart/{name}": raw for name, raw in files.HEART.items()})
+    heart = datasets.read("heart-disease", tmp_path)
+    assert heart.classes == ("no disease", "disease")
+    assert heart.y.tolist() == [0, 0, 1, 0, 1, 0, 1, 0]
+    assert list(dict.fromkeys(heart.groups["hospital"])) == ["Cleveland", "Hungary", "Switzerland", "VA Long Beach"]
+    first, second = heart.x.iloc[2], heart.x.iloc[3]
+    words = [
+        "typical angina",
+        145,
+        233,
+        1,
+        "left ventricular hypertrophy",
+        150,
+        0,
+        2.3,
+        "downsloping",
+        0,
+        "fixed defect",
+    ]
+    assert first.tolist() == [51, 1, *words]
+    assert second.isna().tolist() == [
+        name in ["trestbps", "chol", "fbs", "slope", "ca", "thal"] for name in heart.x
+    ]  # 0 is none
+    (tmp_path / "heart/processed.va.data").write_text("40,0,9,1,1,1,0,127,0,1,1,1,3,0\n")
+    with pytest.raises(ValueError, match=r"processed.va.data: cp should be one of 1, 2, 3, 4, got 9"):
+        datasets.read("heart-disease", tmp_path)
+
+
 # ---- what is missing -----------------------------------------------------------------------------------------------
 
 
@@ -344,3 +373,12 @@ def test_the_real_tinyshakespeare():
     assert (sum(counts.values()), len(counts), sum(n > 1 for n in counts.values())) == (7222, 309, 248)
     assert (counts["GLOUCESTER"], counts["DUKE VINCENTIO"], counts["PETRUCHIO"]) == (229, 193, 158)
     assert dataset.vocabulary == 80
+
+
+def test_the_real_patients_of_four_hospitals():
+    heart = real("heart-disease", "processed.va.data")
+    table = heart.x.assign(hospital=heart.groups["hospital"], disease=heart.y)
+    assert table.groupby("hospital")["disease"].agg(["size", "sum"]).to_numpy().tolist() == [
+        [303, 139], [294, 106], [123, 115], [200, 149],
+    ]  # fmt: skip
+    assert table.groupby("hospital")["chol"].count().tolist() == [303, 271, 0, 144]

@@ -6,6 +6,7 @@ import pickle
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -79,6 +80,7 @@ FORMATS = {
     "json of images": ("femnist", "femnist", {"data/train/a.json": LEAF}, "data/train/a.json", None),
     "json of text": ("shakespeare", "shakespeare", {"data/train/a.json": ROLES}, "data/train/a.json", None),
     "plays": ("shakespeare", "shakespeare", {"pg100.txt": files.PLAYS}, "pg100.txt", None),
+    "patients": ("heart-disease", "heart", files.HEART, "processed.switzerland.data", None),
     "speeches": ("tinyshakespeare", "shakespeare", {"input.txt": TINY_SHAKESPEARE}, "input.txt", None),
 }
 
@@ -125,8 +127,12 @@ def write(root, what, damage):
 
 def sound(dataset):
     """A data set as its docstring promises."""
-    assert dataset.x.dtype in (np.uint8, np.float32)
-    assert np.isfinite(dataset.x).all()
+    if isinstance(dataset.x, pd.DataFrame):
+        numbers = dataset.x.select_dtypes("number").to_numpy()
+        assert not np.isinf(numbers).any()
+    else:
+        assert dataset.x.dtype in (np.uint8, np.float32)
+        assert np.isfinite(dataset.x).all()
     assert dataset.y.dtype == np.int64
     assert len(dataset.x) == len(dataset.y) == len(dataset.test) > 0
     assert dataset.test.dtype == bool

@@ -208,6 +208,7 @@ OFFICIAL = {  # files as they are published, and the number of samples in them
     "svhn": ({"train_32x32.mat": HOUSES, "test_32x32.mat": HOUSES}, 4),
     "tiny-imagenet": ({"tiny-imagenet-200.zip": made.zipped({"tiny-imagenet-200/": b""} | made.tiny_files())}, 4),
     "shakespeare": ({"1994-01-100.zip": made.zipped({"100.txt": made.PLAYS})}, 53),
+    "heart-disease": (made.HEART, 8),
     "tinyshakespeare": ({"input.txt": f"A:\n{made.LINE}\n{made.LINE}\n".encode()}, 48),
 }
 
@@ -336,4 +337,4 @@ def test_the_command_line(tmp_path, monkeypatch):
     np.testing.assert_array_equal(datasets.read("mnist").y, [1, 2, 1, 2])
     unknown = run(["data", "fetch", "mnits"])
     assert unknown.exit_code == 1
-    assert "error: there is no data set 'mnits'; did you mean mnist?" in unknown.output
+    assert "error: there is no data set 'mnits' (did you mean mnist?)." in unknown.output

@@ -1,5 +1,7 @@
 """Inputs prepared by what training samples teach, and by nothing else."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -147,6 +149,19 @@ def test_methods_below_the_majority_share_are_named(prepare, said):
     )
     notes = " ".join(fs.compare(found).notes)
     assert ("Always naming a client's most frequent class beats FedAvg by" in notes) == said
+    assert "Not shown to beat" not in notes
+
+
+def test_a_method_at_the_majority_share_is_not_shown_to_beat_it():
+    rng = np.random.default_rng(0)
+    y = (rng.random(400) < 0.04).astype(int)  # and nothing foretells it
+    drawn = partial(fs.data.from_arrays, rng.normal(size=(400, 3)), y, np.arange(400) % 4, test=0.4, stratify=True)
+    found = fs.federate(
+        fs.FedAvg(), fs.models.mlp(3, 4, 2), lambda seed: drawn(seed=seed), fs.Training(lr=0.1), rounds=12,
+        seed=range(4), progress=False,
+    )  # fmt: skip
+    (said,) = [note for note in fs.compare(found).notes if "most frequent class" in note]
+    assert said.startswith("Not shown to beat always predicting a client's most frequent class: FedAvg (")
 
 
 def test_standard_encodes_text_and_gaps_in_it(tmp_path):
@@ -167,7 +182,29 @@ def test_standard_encodes_text_and_gaps_in_it(tmp_path):
     np.testing.assert_allclose(clients.train.x[:, 4:].mean(axis=0), 0, atol=1e-6)
     ids = table.assign(stage=[f"patient {k}" for k in range(90)])
     ids.to_csv(tmp_path / "ids.csv", index=False)
-    assert fs.data.from_csv(tmp_path / "ids.csv", prepare="standard").train.x.shape[1] == 3 + 32
+    with pytest.raises(
+        ValueError, match=r"'stage' holds text with 90 different values in 90 rows.*drop = \[\"stage\"\]"
+    ):
+        fs.data.from_csv(tmp_path / "ids.csv", prepare="standard")
+    assert fs.data.from_csv(tmp_path / "ids.csv", prepare="standard", drop=["stage"]).train.x.shape[1] == 3
+    meant = fs.data.from_csv(tmp_path / "ids.csv", prepare="standard", inputs=["stage", "a"])
+    assert meant.train.x.shape[1] == 32 + 1
+
+
+@pytest.mark.parametrize("fit_on", ["pooled", "client"])
+def test_a_word_has_one_column_under_all_seeds_and_at_all_clients_and_counts_where_training_knows_it(fit_on):
+    town = np.array(["a", "b", "c"])[CLIENT] + np.where(np.arange(90) == 7, "!", "")  # each its own, and one alone
+    table = pd.DataFrame({"town": town, "age": X[:, 0]})
+    held = set()
+    for seed in range(6):
+        clients = fs.data.from_arrays(table, Y, CLIENT, test=0.4, seed=seed, prepare="standard", fit_on=fit_on)
+        for split, samples in splits(clients).items():
+            words = samples.x[:, :4]  # a, a!, b, c
+            alone = words.sum(axis=1) == 0
+            np.testing.assert_array_equal(words[:, [0, 2, 3]].argmax(axis=1)[~alone], samples.owners[~alone])
+            assert alone.sum() == (split == "test" and not splits(clients)["train"].x[:, 1].any())
+            held |= {split} if alone.any() or words[:, 1].any() else set()
+    assert held == {"train", "test"}
 
 
 def test_samples_that_are_split_anew_are_known_again_though_prepared_otherwise(tmp_path):

@@ -53,6 +53,8 @@ def clone(tmp_path, monkeypatch):
         (tmp_path / folder).symlink_to(ROOT / folder)
     tests = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 9)) + 0.5 * rng.normal(size=(60, 9))
     pd.DataFrame(tests, columns=THURSTONE_NAMES).to_csv(tmp_path / "tests.csv", index=False)
+    answers = pd.DataFrame(np.digitize(tests[:, :6], [-1, 0, 1]), columns=list("abcdef"))
+    answers.to_csv(tmp_path / "answers.csv", index=False)
     pd.DataFrame(THURSTONE, index=THURSTONE_NAMES, columns=THURSTONE_NAMES).to_csv(tmp_path / "r.csv")
     save_file({"conv1.weight": torch.from_numpy(rng.normal(size=(6, 3, 5, 5)))}, tmp_path / "model.safetensors")
     results = pd.DataFrame(

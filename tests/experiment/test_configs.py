@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 
@@ -90,3 +91,12 @@ def test_a_configuration_is_valid_and_its_network_fits_its_data(path, line):
 def test_the_readme_lists_every_file():
     listed = set(re.findall(r"`([a-z0-9-]+\.toml)`", (FOLDER / "README.md").read_text(encoding="utf-8")))
     assert listed == {path.name for path in FILES}
+
+
+def test_the_file_of_the_four_hospitals_is_that_of_the_numbers_on_its_page():
+    docs = FOLDER.parents[1] / "docs"
+    experiment, table = read(docs / "hospitals.toml"), pd.read_csv(docs / "hospitals.csv")
+    assert set(table["method"]) == set(experiment.method)
+    assert sorted(table["seed"].unique()) == list(experiment.seeds)
+    whole = table.drop_duplicates(["seed", "name"])[[f"{split}_samples" for split in ("train", "validation", "test")]]
+    assert set(whole.sum(axis=1)) == {303, 294, 123, 200}

@@ -43,6 +43,12 @@ def written(folder, table):
         ({"data": 3}, r"^data must be a table, got 3\.$"),
         ({"data__name": "cifra10"}, r'^data\.name must be one of "cifar10".*"cifra10" \(did you mean cifar10\?\)\.$'),
         ({"data__file": "a.csv"}, r"^data: give either name .* or file"),
+        ({"data__drop": ["a"]}, "^data: drop names columns of a .csv, and the data are digits"),
+        (
+            {"data": {"file": "a.csv", "inputs": ["a"], "drop": ["b"]}},
+            "^data: inputs names .* give one of them, not both",
+        ),
+        ({"data": {"file": "a.csv", "inputs": []}}, r"^data.inputs must be a list that is not empty, got \[\]"),
         ({"partition__kind": None}, r'^partition\.kind is missing; it is one of "iid", "dirichlet".*$'),
         ({"partition__kind": "dirichlet"}, r"^partition\.alpha is missing\.$"),
         ({"partition__alpha": 1.0}, r"^there is no key partition\.alpha; \[partition\] may hold kind, .*clients.*$"),

@@ -102,6 +102,29 @@ def test_a_cosine_takes_the_rounds_of_the_run(folder):
         run(parse(changed(rounds=3, **changes), folder), folder / "out", resume=True, progress=False)
 
 
+def test_predictions_are_kept_on_request_and_join_when_the_run_is_continued(folder):
+    def go(**changes):
+        rounds, seed = changes.pop("rounds", 2), changes.pop("seed", 3)
+        experiment = own_images(folder, rounds=rounds, seed=seed, executor="per-client", evaluation=changes)
+        return run(experiment, folder / "out", resume=(folder / "out").exists(), progress=False)
+
+    go()
+    with pytest.raises(ValueError, match="holds a finished run without predictions, which come with the last round: "):
+        go(predictions=True)
+    go(predictions=True, rounds=3)
+    result = go(predictions=True, rounds=3, seed=[3, 5])
+    table = fs.load(folder / "out" / "run").predictions()
+    pd.testing.assert_frame_equal(table, result.predictions(), check_exact=True)
+    assert set(zip(table["method"], table["seed"], strict=True)) == set(result.states)
+    hit = table["outcome"] == table.filter(regex="^p_").to_numpy().argmax(axis=1)
+    mine = hit.groupby([table[name] for name in ("method", "seed", "client")]).mean()
+    last = result.history.query("round == 3 and split == 'test' and metric == 'accuracy'").astype({"method": str})
+    theirs = last.set_index(["method", "seed", "client"])["value"]
+    np.testing.assert_allclose(mine, theirs[mine.index], rtol=1e-12)
+    go(rounds=3, seed=[3, 5])  # not asking again throws nothing away
+    assert len(fs.load(folder / "out" / "run").predictions()) == len(table)
+
+
 def test_an_experiment_that_stopped_early_is_finished(folder):
     experiment = own_images(folder, rounds=40, stop={"metric": "accuracy", "rounds": 1, "split": "test"})
     first = run(experiment, folder / "out", progress=False)

@@ -98,7 +98,7 @@ def test_a_table_dealt_anew(tmp_path, name, kind):
     x, y, _ = make(tmp_path)
     said, deal = KINDS[kind]
     toml = from_toml(tmp_path, {"file": name}, {"kind": kind, **said, "test": 0.3})
-    agree(toml, fs.data.from_indices(x, y, deal(y, OWNERS), test=0.3, seed=SEED))
+    agree(toml, fs.data.from_indices(x, y, deal(y, OWNERS), test=0.3, seed=SEED, stratify=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,9 +114,9 @@ def test_an_official_test_part(tmp_path, kind, test):
     elif test == "all":
         part = replace(part, test=(np.flatnonzero(official),) * len(part))
     toml = from_toml(tmp_path, {"file": "tested.npz"}, {"kind": kind, **said, "test": test, "validation": 0.1})
-    agree(toml, fs.data.from_indices(x, y, part, test=0.25, validation=0.1, seed=SEED))
+    agree(toml, fs.data.from_indices(x, y, part, test=0.25, validation=0.1, seed=SEED, stratify=True))
     pooled = from_toml(tmp_path, {"file": "tested.npz", "pool": True}, {"kind": kind, **KINDS[kind][0], "test": 0.25})
-    agree(pooled, fs.data.from_indices(x, y, deal(y, OWNERS), test=0.25, seed=SEED))
+    agree(pooled, fs.data.from_indices(x, y, deal(y, OWNERS), test=0.25, seed=SEED, stratify=True))
 
 
 def test_draws_from_both_parts_permuted_labels_and_a_common_test_set(tmp_path):
@@ -130,7 +130,7 @@ def test_draws_from_both_parts_permuted_labels_and_a_common_test_set(tmp_path):
     agree(toml, fs.data.from_indices(x, y, fs.data.permute_labels(drawn, 4, seed=SEED), seed=SEED))
     held = np.flatnonzero(~official)
     toml = from_toml(tmp_path, {"file": "tested.npz"}, {"kind": "group"})
-    agree(toml, fs.data.from_indices(x, y, fs.data.by_group(OWNERS[held]).within(held), seed=SEED))
+    agree(toml, fs.data.from_indices(x, y, fs.data.by_group(OWNERS[held]).within(held), seed=SEED, stratify=True))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "domains"])

@@ -1,15 +1,12 @@
 """The table over the number of factors, beside the fits and rules that it sets out and a published example."""
 
-import os
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import linalg
 
 from fedstat.factor import compare_numbers, fit_tests, minimum_average_partial, parallel_analysis
 from tests.support.matrices import HARMAN8, HARMAN8_ROWS
+from tests.support.psych import bfi
 
 
 def test_each_row_is_what_the_fit_and_the_rules_say():
@@ -38,9 +35,6 @@ def test_nothing_is_said_where_nothing_can_be_tested():
 
 def test_bfi_has_the_chi_square_of_factanal():
     """R's factanal says 1490.59 on 185 degrees of freedom for five factors of the 2,436 complete rows."""
-    file = Path(os.environ.get("FEDSTAT_DATA", "nowhere")) / "psych" / "bfi.csv"
-    if not file.exists():
-        pytest.skip(f"FEDSTAT_DATA holds no psych/{file.name}")
-    answers = pd.read_csv(file).iloc[:, 1:26].dropna()
+    answers = bfi().dropna()
     found = compare_numbers(answers.corr().to_numpy(), len(answers)).set_index("factors").loc[5]
     assert (round(found.chi2, 2), found.df) == (1490.59, 185)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import beta, ks_2samp
 
+from fedstat.factor import PrincipalAxis
 from fedstat.factor.retention import (
     contribution_rule,
     factor_parallel_analysis,
@@ -17,6 +18,7 @@ from fedstat.factor.retention import (
     scree_plot,
 )
 from tests.support.matrices import HARMAN8, HARMAN8_ROWS, HARMAN24, HARMAN24_ROWS, THURSTONE, THURSTONE_ROWS
+from tests.support.psych import bfi
 
 
 def eigenvalues(r):
@@ -282,6 +284,20 @@ def test_factors_that_correlate_are_found_where_components_miss_them():
     assert factor_parallel_analysis(THURSTONE, 213).n_factors == 3
     assert factor_parallel_analysis(sample_correlation(300, 15, 0), 300).n_factors < 4
     assert factor_parallel_analysis(np.eye(5), 100).n_factors == 0
+
+
+@pytest.mark.parametrize(
+    ("complete", "theirs"),
+    [(True, [4.364138, 1.921594, 1.305203, 0.970727, 0.724643, 0.222698, 0.000958]), (False, [4.2606, 1.9128, 1.2649])],
+)
+def test_with_communalities_of_one_factor_it_keeps_what_psych_keeps(complete, theirs):
+    """``fa.parallel(bfi[1:25])`` of psych 2.2.9: six factors, and ``fa.values``."""
+    x = bfi().dropna() if complete else bfi()
+    rule = factor_parallel_analysis(x.corr().to_numpy(), len(x), communalities="one factor")
+    assert rule.n_factors == 6
+    np.testing.assert_allclose(rule.observed[: len(theirs)], theirs, atol=2e-4)
+    fit = PrincipalAxis(1).fit_correlation(x.corr().to_numpy())
+    np.testing.assert_allclose(rule.observed, fit.reduced_eigenvalues_, atol=1e-6)
 
 
 @pytest.mark.parametrize(

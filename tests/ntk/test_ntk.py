@@ -85,10 +85,6 @@ def test_finite_width_is_the_gram_matrix_of_the_gradients():
         gradients.append(torch.autograd.grad(output, weights)[0].flatten())
     jacobian = torch.stack(gradients).numpy()
     np.testing.assert_allclose(finite_gram(x, w), jacobian @ jacobian.T, atol=1e-14)
-    moved = w + rng.normal(size=w.shape)
-    two_times = finite_gram(x, moved, w)
-    expected = (x @ x.T) * ((x @ w.T >= 0).astype(float) @ (x @ moved.T >= 0).T) / 7
-    np.testing.assert_allclose(two_times, expected, atol=1e-14)
 
 
 def test_finite_width_converges_to_the_limit():
@@ -119,35 +115,26 @@ def test_accelerator_path_gives_the_same_matrix(monkeypatch):
     client = np.arange(len(x)) % 2
     np.testing.assert_allclose(infinite_gram(x, device="cpu:0"), infinite_gram(x), rtol=0, atol=1e-15)
     np.testing.assert_allclose(personal_gram(x, client, device="cpu:0"), personal_gram(x, client), rtol=0, atol=1e-15)
-    h = infinite_gram(x)
-    np.testing.assert_allclose(extreme_eigenvalues(h, device="cpu:0"), extreme_eigenvalues(h), atol=1e-13)
 
 
 def test_kernels_of_the_split_network_by_autograd():
-    """Jacobians of model (4) at each client, at the start and in the middle of a round, give Definition 2."""
+    """Jacobians of model (4) at each client give Definition 2 at the start of a round."""
     rng = np.random.default_rng(9)
     x, client, m = rng.normal(size=(6, 3)), np.array([0, 0, 1, 1, 1, 0]), 4
     shared, personal = rng.normal(size=(m, 3)), rng.normal(size=(2, m, 3))
-    moved, moved_personal = shared + 0.5 * rng.normal(size=(2, m, 3)), personal + 0.5 * rng.normal(size=(2, m, 3))
     module = fs.models.split_relu(3, personal=m, shared=m)().double()
 
-    def features(shared_at, personal_at):
-        """Gradients of the output at each sample's client by its shared units, and by its own personal units."""
-        rows = []
-        for row, c in zip(x, client, strict=True):
-            weight = torch.from_numpy(np.concatenate([personal_at[c], shared_at[c]])).requires_grad_()
-            output = torch.func.functional_call(module, {"hidden.weight": weight}, (torch.from_numpy(row),))
-            rows.append(torch.autograd.grad(output.sum(), weight)[0].numpy())
-        rows = np.stack(rows)
-        return rows[:, m:].reshape(6, -1), rows[:, :m].reshape(6, -1)
-
-    start, middle = features([shared, shared], personal), features(moved, moved_personal)
+    rows = []  # gradients of the output at each sample's client by that client's personal units and by the shared ones
+    for row, c in zip(x, client, strict=True):
+        weight = torch.from_numpy(np.concatenate([personal[c], shared])).requires_grad_()
+        output = torch.func.functional_call(module, {"hidden.weight": weight}, (torch.from_numpy(row),))
+        rows.append(torch.autograd.grad(output.sum(), weight)[0].numpy())
+    by_personal, by_shared = (np.stack(rows)[:, units].reshape(6, -1) for units in (slice(m), slice(m, None)))
     same = client[:, None] == client
-    np.testing.assert_allclose(finite_gram(x, shared), start[0] @ start[0].T, atol=1e-13)
-    np.testing.assert_allclose(finite_gram(x, moved, shared, client), start[0] @ middle[0].T, atol=1e-13)
-    np.testing.assert_allclose(finite_personal_gram(x, client, personal), same * (start[1] @ start[1].T), atol=1e-13)
-    two_times = finite_personal_gram(x, client, moved_personal, personal)
-    np.testing.assert_allclose(two_times, same * (start[1] @ middle[1].T), atol=1e-13)
+    np.testing.assert_allclose(finite_gram(x, shared), by_shared @ by_shared.T, atol=1e-13)
+    np.testing.assert_allclose(
+        finite_personal_gram(x, client, personal), same * (by_personal @ by_personal.T), atol=1e-13
+    )
 
 
 @pytest.mark.slow
@@ -158,16 +145,6 @@ def test_extreme_eigenvalues_of_large_and_of_nearly_singular_matrices():
     np.testing.assert_allclose(extreme_eigenvalues(h), values[[0, -1]], rtol=1e-9)
     x[1] = x[0]  # no Cholesky factor any more
     assert abs(extreme_eigenvalues(infinite_gram(x))[0]) < 1e-10
-    hilbert = [[mpmath.mpf(1) / (i + j + 1) for j in range(12)] for i in range(12)]
-    low, high = extreme_eigenvalues(hilbert, dps=40)
-    with mpmath.workdps(40):  # both are roots of the characteristic polynomial, and the least is below 1e-16
-        for root in (low, high):
-            shifted = mpmath.matrix(hilbert) - root * mpmath.eye(12)
-            assert abs(mpmath.det(shifted)) < mpmath.mpf(10) ** -20 * abs(
-                mpmath.det(shifted - root / 100 * mpmath.eye(12))
-            )
-    assert 0 < low < 2e-16
-    assert 1.79 < high < 1.8
 
 
 @pytest.mark.parametrize(
@@ -178,21 +155,12 @@ def test_extreme_eigenvalues_of_large_and_of_nearly_singular_matrices():
         (lambda: personal_gram(np.ones((3, 2)), [0, 1]), "one entry per row"),
         (lambda: finite_gram(np.ones((3, 2)), np.ones((4, 3))), r"w must have shape \(units, 2\)"),
         (lambda: personal_gram(np.ones((2, 2)), [0.0, np.nan]), "NaN names no client"),
-        (
-            lambda: finite_gram(np.ones((3, 2)), np.ones((4, 2)), client=[0, 0, 0]),
-            r"w must .* \(clients, units, 2\)",
-        ),
-        (lambda: finite_gram(np.ones((3, 2)), np.ones((2, 4, 2))), "client and w_start"),
-        (lambda: finite_gram(np.ones((3, 2)), np.ones((2, 4, 2)), np.ones((4, 2)), [0, 1, 2]), "from 0 to 1"),
+        (lambda: finite_personal_gram(np.ones((3, 2)), [0, 1, 2], np.ones((2, 4, 2))), "from 0 to 1"),
         (lambda: finite_personal_gram(np.ones((3, 2)), [0, 0, 0], np.ones((4, 2))), r"shape \(clients, units, 2\)"),
         (lambda: finite_personal_gram(np.ones((2, 2)), [0, 0], np.full((1, 4, 2), np.nan)), "w must be finite"),
         (lambda: extreme_eigenvalues(np.array([[1.0, 2.0], [0.0, 1.0]])), "finite and symmetric"),
         (lambda: extreme_eigenvalues(np.array([[1.0, np.nan], [np.nan, 1.0]])), "finite and symmetric"),
         (lambda: extreme_eigenvalues(np.diag([*[1.0] * 1099, np.nan])), "finite and symmetric"),
-        (lambda: extreme_eigenvalues(np.diag([1.0, np.nan]), dps=20), "finite and symmetric"),
-        (lambda: extreme_eigenvalues(np.eye(2), dps=5), "at least 15"),
-        (lambda: extreme_eigenvalues([[1.0, 2.0]], dps=20), "square matrix"),
-        (lambda: extreme_eigenvalues(np.array([[1.0, 2.0], [0.0, 1.0]]), dps=20), "finite and symmetric"),
     ],
 )
 def test_bad_input(make, message):

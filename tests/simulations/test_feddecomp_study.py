@@ -328,5 +328,8 @@ def test_what_is_not_trained_enough_is_not_judged(how):
         extra = [curves.assign(round=curves["round"] + 3 * k) for k in (1, 2, 3)]
         tables["curves"] = pd.concat([curves, *extra], ignore_index=True)
     found = told.findings(evidence(tables))
-    assert found[f"{CODE} − Local, 0.1"].text == f"not trained enough: {CODE}"
+    unjudged = found[f"{CODE} − Local, 0.1"]
+    assert unjudged.text == "not judged"
+    assert unjudged.why.startswith(f"{CODE} (accuracy ")
+    assert unjudged.why.endswith(") is not trained enough")
     assert found[f"{TEXT} − Local, 0.1"].sign == "less"

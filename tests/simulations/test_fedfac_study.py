@@ -1,5 +1,6 @@
 """The FedFac study: its arms at their limits, masking, what it finds of planted differences, and the paper's cells."""
 
+import re
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -151,7 +152,8 @@ def test_a_planted_gain_is_found_and_its_absence_is_not_called_one():
         assert (redrawn.low, redrawn.high) == pytest.approx((d.mean() - half, d.mean() + half))
     untaught, _ = planted(0.05, share=0.63)
     told = numbers.findings(untaught)["images FedFac dynamic − FedPer"]
-    assert told.text == "not trained enough: FedPer"
+    assert told.text == "not judged"
+    assert re.fullmatch(r"FedPer \(accuracy .* at Dirichlet .*\) is not trained enough", told.why)
     rates = [{"dataset": "cifar10", "arm": arm, "lr": 1e-3, "chosen": True} for arm in runs.TUNED]
     config = {
         "cells": [asdict(cell) for cell in ours],

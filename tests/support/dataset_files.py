@@ -191,3 +191,11 @@ DUKE. {LINE}
 not spoken
 AEGEON. No.
 """.replace("\n", "\r\n").encode("utf-8-sig")  # fmt: skip
+
+
+#: Two made-up patients of each hospital: a whole line, and gaps, two of which are written as 0.
+HEART = {
+    f"processed.{name}.data": f"{50 + k}.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,{k}\n"
+    f"{40 + k},0,4,0,0,?,0,127,0,-.7,?,?,?,0\n".encode()
+    for k, name in enumerate(["cleveland", "hungarian", "switzerland", "va"])
+}

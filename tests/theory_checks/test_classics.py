@@ -1,11 +1,14 @@
-"""The exact moments behind the judgement of a classical bound, against all noise that could be drawn."""
+"""The exact moments behind the judgement of statements, against all noise and all clients that could be drawn."""
 
 from fractions import Fraction
-from itertools import product
+from functools import partial
+from itertools import combinations, product
 
 import pytest
 
 from theory_checks.classics.cl02_decaying_steps_bound import Scalars, _path
+from theory_checks.classics.cl82_scaffold_and_sampling import _equal, _round
+from theory_checks.classics.second_moments import expected_square
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -22,3 +25,16 @@ def test_moments_are_those_of_all_noise(first):
             own = [w - eta * (h * (w - c) + z) for w, h, c, z in zip(own, problem.h, problem.c, noise, strict=True)]
         total += (sum(p * w for p, w in zip(problem.p, own, strict=True)) - problem.optimum) ** 2
     assert found == total / 4**steps
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_expected_squares_are_those_of_all_draws(size):
+    one = partial(_round, clients=_equal((1, 2, 8), (0, 0, 0)), steps=2, lr=Fraction(1, 8))
+    start, rounds = [Fraction(v) for v in (1, 2, 0, -1)], 3
+    squares = []
+    for draws in product(combinations(range(3), size), repeat=rounds):
+        state = list(start)
+        for chosen in draws:
+            state = one(state, chosen)
+        squares.append(state[0] ** 2)
+    assert expected_square(one, start, size, rounds) == sum(squares) / len(squares)

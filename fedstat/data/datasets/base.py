@@ -20,7 +20,8 @@ class Dataset:
         The name that `fedstat data list` prints.
     x : ndarray, shape (N, ...)
         Images as unsigned bytes, (N, height, width) in grey or (N, 3, height, width) in colour; sequences of token
-        numbers as small integers, (N, length); else floating values.
+        numbers as small integers, (N, length); else floating values. A table with gaps or words is a data frame, which
+        has to be prepared.
     y : ndarray of int64, shape (N,)
         Codes ``0..Q-1`` of the classes.
     classes : tuple of str or int, length Q

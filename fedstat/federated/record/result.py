@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -20,10 +21,11 @@ from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import Federation, Method, Predictor, State, device_of
+from fedstat.federated.record.predictions import kept_splits, tabulate
 from fedstat.federated.record.rows import Rows, Segment
 from fedstat.federated.record.run_folder import Saved, read_run, sole_writer, write_run
 from fedstat.federated.revival import revived_factory, revived_method, revived_training
-from fedstat.federated.rounds import Key
+from fedstat.federated.rounds import Key, Run
 from fedstat.inference import AnalysisPlan
 
 if TYPE_CHECKING:
@@ -61,9 +63,10 @@ class Result:
         ``finished``; ``evaluated``, the rounds up to ``rounds_asked`` after which models are measured, as ranges
         [first, last, step]; ``stop``, ``validate``, ``trained`` and ``metrics``, what is measured; ``dtype`` and
         ``device`` (the last one's, if a run was continued on another); ``plan``, the digest of the plan, empty if
-        there is none; ``looks``, only of extended runs, the numbers of seeds at which they were complete. ``clients``
-        and ``classes`` hold the number of clients and the names of classes by seed, ``methods`` the hyper-parameters
-        by label, ``code`` and ``training_code`` hashes of what a user brings.
+        there is none; ``predictions``, whether the run's folder keeps them; ``looks``, only of extended runs, the
+        numbers of seeds at which they were complete. ``clients`` and ``classes`` hold the number of clients and the
+        names of classes by seed, ``methods`` the hyper-parameters by label, ``code`` and ``training_code`` hashes of
+        what a user brings.
     kept : dict
         With early stopping, the `State` after the best round of each run.
     model : callable, nn.Module or None
@@ -75,8 +78,10 @@ class Result:
         not fedstat's own.
     plan : AnalysisPlan, optional
         How the run is to be analysed, as written down before its first round.
-    federations : dict
-        Per (method label, seed), the `Federation` that the run saw; empty after loading.
+    runs : dict
+        Per (method label, seed), what ran: clients, network and the means to train; empty after loading.
+    predicted : dict
+        Per (method label, seed), the file of predictions, if the run was loaded from a folder that holds them.
 
     Examples
     --------
@@ -102,7 +107,8 @@ class Result:
     methods: Mapping[str, Method] = field(default_factory=dict)
     training: AnyTraining | None = None
     plan: AnalysisPlan | None = None
-    federations: Mapping[Key, Federation] = field(default_factory=dict)
+    runs: Mapping[Key, Run] = field(default_factory=dict)
+    predicted: Mapping[Key, Segment] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         labels, seeds = ", ".join(self.config["methods"]), ", ".join(map(str, self.config["seeds"]))
@@ -176,6 +182,92 @@ class Result:
         raise ValueError(
             f"client must be a number from 0 to {len(who) - 1} or the name of one client, got {client!r}; there are "
             f"{named}{', ...' * (len(who) > 8)}."
+        )
+
+    @property
+    def federations(self) -> dict[Key, Federation]:
+        """Per (method label, seed), the `Federation` that the run saw; empty after loading."""
+        return {key: run.federation for key, run in self.runs.items()}
+
+    def predictions(
+        self, method: str | None = None, seed: int | None = None, estimand: str | None = None, split: str = "test"
+    ) -> pd.DataFrame:
+        """Return what the final models predict for every sample; with early stopping, the kept models.
+
+        A run that was loaded has them if it was asked for them: ``fs.federate(..., predictions=True)``, or
+        ``predictions = true`` under ``[evaluation]``. They are equal to the last bit to those computed at once.
+
+        Parameters
+        ----------
+        method, seed, estimand
+            Of which method (label), seed and model; all by default.
+        split : str
+            On whose samples: "test", "validation" or "train". Seeds whose clients have none of these are absent. A
+            folder holds those that the history measures.
+
+        Returns
+        -------
+        DataFrame
+            A row for each method, seed, estimand, client and sample, with the columns method, seed, estimand, split,
+            client, name (the client's), sample (the number of the sample among the client's own) and outcome. Where
+            there are two classes, outcome is 0 or 1 and ``probability`` that of class 1; of more classes outcome is
+            the name, or the number where classes are numbers, and ``p_NAME`` the probability of each; in regression
+            ``value`` is the prediction. Predictions are NaN where the outputs of a model are.
+
+        Raises
+        ------
+        ValueError
+            If there is no such method, seed, estimand or split, which lists what there is; if the run was loaded and
+            holds no predictions; for a regression with several outputs.
+
+        Examples
+        --------
+        >>> import fedstat as fs
+        >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+        >>> training = fs.Training(lr=0.1)
+        >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
+        >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+        >>> table = result.predictions("Ditto", estimand="personal")
+        >>> list(table.columns)
+        ['method', 'seed', 'estimand', 'split', 'client', 'name', 'sample', 'outcome', 'probability']
+        >>> len(table)
+        200
+        """
+        for name, given, known in (("method", method, "methods"), ("seed", seed, "seeds")):
+            if given is not None and given not in self.config[known]:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, self.config[known]))}, got {given!r}.")
+        there: dict[str, dict[str, None]] = {"split": {}, "estimand": {}}
+        tables = []
+        for key in (key for key in self.states if method in (None, key[0]) and seed in (None, key[1])):
+            if key in self.runs:
+                there["split"] |= dict.fromkeys(splits := self.runs[key].replicate.clients.splits)
+                if split not in splits:
+                    continue
+                table = tabulate(self.runs[key], self.final(key), split)
+            elif key in self.predicted:
+                table = self.predicted[key].read()
+                there["split"] |= dict.fromkeys(table["split"].unique())
+                table = table[table["split"] == split]
+            else:
+                raise ValueError(self._without_predictions())
+            there["estimand"] |= dict.fromkeys(table["estimand"].unique())
+            tables.append(table if estimand is None else table[table["estimand"] == estimand])
+        for name, wanted in (("split", split), ("estimand", estimand)):
+            if wanted is not None and wanted not in there[name]:
+                raise ValueError(f"{name} must be one of {', '.join(there[name])}, got {wanted!r}.")
+        return pd.concat([table for table in tables if len(table)], ignore_index=True)
+
+    def _without_predictions(self) -> str:
+        """Say why a loaded run has no predictions, and how it comes to have them."""
+        if self.config.get("predictions") and not self.config["finished"]:
+            return (
+                f"the run holds {self.config['rounds']} of {self.config['rounds_asked']} rounds, and predictions come "
+                "with the last one; finish it with fs.federate(..., resume=result, predictions=True)."
+            )
+        return (
+            "this result was loaded from a folder without predictions, and computing them takes the samples. Ask for "
+            "them with fs.federate(..., predictions=True), or with predictions = true under [evaluation] of an "
+            "experiment file; a run that is continued for more rounds may begin to."
         )
 
     def rows(self, table: Literal["history", "traffic"]) -> Rows:
@@ -255,8 +347,8 @@ class Result:
 
         It holds config.toml, clients.parquet, state.safetensors and environment.json, and plan.toml if the run was
         planned; ``metrics/`` and ``traffic/`` hold the history and the traffic in one parquet file or several,
-        ``clients/`` what clients keep, row by row, and manifest.json the hashes of all other files, and which rounds
-        are kept.
+        ``predictions/`` those of a finished run that keeps them, a file for each method and seed; ``clients/`` what
+        clients keep, row by row, and manifest.json the hashes of all other files, and which rounds are kept.
         The folder appears whole or not at all, and replaces an earlier run there. Killed at any moment, or after a
         loss of power, the earlier run or the new one can be loaded.
 
@@ -276,7 +368,12 @@ class Result:
         `who` is a file that holds ``clients``, if there is one. It returns the files of all tables.
         """
         tables = {"metrics": self.rows("history"), "traffic": self.rows("traffic")}
-        run = Saved(self.config, tables, self.clients, self.states, self.kept, self.records, self.plan)
+        kept: dict[Key, Segment | Callable[[], pd.DataFrame]] = dict(self.predicted)
+        if self.config.get("predictions") and self.config["finished"]:
+            for key, of in self.runs.items():
+                kept[key] = partial(tabulate, of, self.final(key), *kept_splits(self.config, of))
+        kept = {key: kept[key] for key in self.states if key in kept}
+        run = Saved(self.config, tables, self.clients, self.states, self.kept, self.records, self.plan, kept)
         return write_run(run, path, who)
 
 
@@ -356,6 +453,7 @@ def load(
         own | dict(methods or {}),
         training if training is not None else revived_training(saved.config["training"]),
         saved.plan,
+        predicted=cast("Any", saved.predictions),
     )
 
 

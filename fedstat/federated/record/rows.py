@@ -60,8 +60,8 @@ class Segment:
         table.to_parquet(file, index=False)
         return cls(folder, name, sha256(file), len(table))
 
-    def read(self, dtypes: Mapping[str, Any]) -> pd.DataFrame:
-        """Return the rows, with columns of some types.
+    def read(self, dtypes: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Return the rows; by default all columns as they are, else some with their types.
 
         Raises
         ------
@@ -78,16 +78,17 @@ class Segment:
                     raise ValueError(f"{self._path} is gone: {self._remedy}") from None
         if hashlib.sha256(content).hexdigest() != self.sha256:
             raise ValueError(f"{self._path} is damaged, or has been replaced: {self._remedy}")
-        return pd.read_parquet(io.BytesIO(content))[list(dtypes)].astype(dtypes)
+        table = pd.read_parquet(io.BytesIO(content))
+        return table if dtypes is None else table[list(dtypes)].astype(dtypes)
 
-    def put(self, folder: Path) -> Segment:
-        """Link, or copy, the file to the same place in another folder, and return it there."""
-        source = complete_folder(self.folder) / self.name
+    def put(self, folder: Path, name: str | None = None) -> Segment:
+        """Link, or copy, the file into another folder, by default to the same place there, and return it there."""
+        source, there = complete_folder(self.folder) / self.name, replace(self, folder=folder, name=name or self.name)
         if not source.exists():
             raise ValueError(f"{self._path} is gone: {self._remedy}")
-        (folder / self.name).parent.mkdir(exist_ok=True)
-        link(source, folder / self.name)
-        return replace(self, folder=folder)
+        there._path.parent.mkdir(exist_ok=True)
+        link(source, there._path)
+        return there
 
     @property
     def _path(self) -> Path:

@@ -7,9 +7,9 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from safetensors.numpy import load_file, save_file
 from fedstat._environment import environment
 from fedstat._files import complete_folder, locked, recover, replaced, sha256
 from fedstat.federated.fingerprint import differences
-from fedstat.federated.history import CLIENT_DTYPES, DTYPES, TRAFFIC_DTYPES
+from fedstat.federated.history import CLIENT_DTYPES, DTYPES, PREDICTION_COLUMNS, TRAFFIC_DTYPES
 from fedstat.federated.method import State, device_of
 from fedstat.federated.record.rows import Rows, Segment, named
 from fedstat.federated.rounds import Key
@@ -37,6 +37,8 @@ _GROUPS = ("server", "shared", "memory")
 _TRIES = 100
 #: The tables that grow, which lie in folders; see `fedstat.federated.record.rows`.
 _TABLES: dict[str, dict[str, Any]] = {"metrics": DTYPES, "traffic": TRAFFIC_DTYPES}
+#: The table of predictions, a file for each method and seed, if the run was asked to keep them.
+_PREDICTIONS = "predictions"
 _CLIENTS = "clients.parquet"
 _SUMMED = ("config.toml", "environment.json", _CLIENTS, *(named(name, 0) for name in _TABLES), "state.safetensors")
 #: The file that lists every other file with its hash. Files of clients' rows have their hash as name, and an index.
@@ -44,7 +46,7 @@ _MANIFEST = "manifest.json"
 _PLAN = "plan.toml"
 _INDEX = "clients/{}/index.json"
 #: What else the manifest lists: indexes, and later files of the tables.
-_FURTHER = rf"clients/[0-9]+(-kept)?/index\.json|({'|'.join(_TABLES)})/[0-9]{{5,}}\.parquet"
+_FURTHER = rf"clients/[0-9]+(-kept)?/index\.json|({'|'.join([*_TABLES, _PREDICTIONS])})/[0-9]{{5,}}\.parquet"
 _CONFIG: dict[str, type | tuple[type, ...]] = {
     "methods": dict, "training": dict, "classes": dict, "clients": dict, "fingerprint": dict, "code": dict,
     "seeds": list, "vary": list, "model": (str, dict), "dtype": str, "device": str, "executor": str, "loss": str,
@@ -131,6 +133,8 @@ class Saved:
         The arrays that methods recorded.
     plan : AnalysisPlan, optional
         How the run is to be analysed.
+    predictions : dict of (label, seed) to Segment or callable
+        Files of predictions, or what makes the table of one when its turn comes to be written; empty if none are kept.
     """
 
     config: dict[str, Any]
@@ -140,6 +144,7 @@ class Saved:
     kept: dict[Key, State]
     records: dict[Key, dict[str, np.ndarray]]
     plan: AnalysisPlan | None = None
+    predictions: Mapping[Key, Segment | Callable[[], pd.DataFrame]] = field(default_factory=dict)
 
     @property
     def numbered(self) -> dict[str, State]:
@@ -178,6 +183,10 @@ def write_run(run: Saved, path: Path, who: Segment | None = None) -> dict[str, t
             if run.plan is not None:
                 run.plan.write(new / _PLAN)
             written = {name: rows.write(new, name) for name, rows in run.tables.items()}
+            written[_PREDICTIONS] = tuple(
+                of.put(new, name) if isinstance(of, Segment) else Segment.write(of(), new, name)
+                for name, of in zip(_predictions_of(run.predictions), run.predictions.values(), strict=True)
+            )
             known = who is not None and (who.folder / who.name).exists()
             written["clients"] = (who.put(new) if who and known else Segment.write(run.clients, new, _CLIENTS),)
             listed = {file.name: file.sha256 for files in written.values() for file in files}
@@ -268,7 +277,22 @@ def _read(folder: Path, home: Path) -> Saved:
         {key: states[f"{i}-kept"] for i, key in enumerate(keys) if f"{i}-kept" in states},
         {key: groups.get((str(i), "records"), {}) for i, key in enumerate(keys)},
         plan,
+        _read_predictions(folder, home, sums, keys),
     )
+
+
+def _predictions_of(keys: Iterable[Key]) -> list[str]:
+    """Return the names of the files of predictions of a run's methods and seeds."""
+    return [named(_PREDICTIONS, i) for i, _ in enumerate(keys)]
+
+
+def _read_predictions(folder: Path, home: Path, sums: Mapping[str, str], keys: Sequence[Key]) -> dict[Key, Segment]:
+    """Find the files of predictions, of all methods and seeds or none."""
+    with _blaming(folder / _MANIFEST):
+        if (names := segments(sums, _PREDICTIONS)) and names != _predictions_of(keys):
+            raise ValueError("it lists predictions of other methods and seeds than the run has")
+    files = [_segment(folder, home, name, sums, PREDICTION_COLUMNS) for name in names]
+    return dict(zip(keys, files, strict=False))
 
 
 def _read_rows(folder: Path, home: Path, table: str, sums: Mapping[str, str], kept: Mapping[Key, int] | None) -> Rows:
@@ -278,13 +302,18 @@ def _read_rows(folder: Path, home: Path, table: str, sums: Mapping[str, str], ke
         with _blaming(folder / _MANIFEST):
             if name != named(table, i):
                 raise ValueError(f"it lists {name} where {named(table, i)} should come")
-        with _blaming(folder / name) as file:
-            rows, columns = (meta := pq.read_metadata(file)).num_rows, meta.schema.to_arrow_schema().names
-            if lacking := [column for column in dtypes if column not in columns]:
-                raise ValueError(f"it lacks the column {lacking[0]!r}")
-            files.append(Segment(home, name, sums[name], rows))
+        files.append(_segment(folder, home, name, sums, dtypes))
     with _blaming(folder / files[-1].name):
         return Rows.found(dtypes, files, kept)
+
+
+def _segment(folder: Path, home: Path, name: str, sums: Mapping[str, str], wanted: Iterable[str]) -> Segment:
+    """Find a file of rows, which has at least the wanted columns."""
+    with _blaming(folder / name) as file:
+        rows, columns = (meta := pq.read_metadata(file)).num_rows, meta.schema.to_arrow_schema().names
+        if lacking := [column for column in wanted if column not in columns]:
+            raise ValueError(f"it lacks the column {lacking[0]!r}")
+        return Segment(home, name, sums[name], rows)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

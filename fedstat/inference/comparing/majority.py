@@ -1,9 +1,10 @@
-"""Say which methods end below the majority share: what always naming a client's most frequent class would reach."""
+"""Say which methods are not shown to beat always predicting a client's most frequent class, and which it beats."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from fedstat.inference.formatting import interval
 from fedstat.inference.intervals.paired import mean_interval
 from fedstat.inference.reading.scores import Scores
 
@@ -13,11 +14,11 @@ _REMEDY = (
 )
 
 
-def below_majority(accuracy: Scores, share: Scores, level: float) -> list[str]:
-    """Return a sentence that names the methods below the majority share, none if there are none.
+def beside_majority(accuracy: Scores, share: Scores, level: float) -> list[str]:
+    """Return sentences that name the methods below the majority share and those not shown to be above it.
 
-    A method is named if the upper limit of its accuracy minus the share, over seeds, is below zero, all methods
-    together at `level`; under a single seed, if the difference is.
+    The accuracy minus the share has an interval over seeds, all methods together at `level`. A method is below if the
+    interval is, and not shown to be above if it holds 0; under a single seed the difference alone counts.
 
     Parameters
     ----------
@@ -26,15 +27,19 @@ def below_majority(accuracy: Scores, share: Scores, level: float) -> list[str]:
     level : float
         Confidence level.
     """
-    found = []
+    below, unshown = [], []
+    each = 1 - (1 - level) / len(accuracy.methods)
     for label, values, shares in zip(accuracy.methods, accuracy.values, share.values, strict=True):
-        by_seed = (values - shares)[~np.isnan(values).all(axis=1)].mean(axis=1)
+        by_seed = 100 * (values - shares)[~np.isnan(values).all(axis=1)].mean(axis=1)
         if not len(by_seed) or not np.isfinite(by_seed).all():
             continue
-        each = 1 - (1 - level) / len(accuracy.methods)
-        high = mean_interval(by_seed, each)[2] if len(by_seed) > 1 else by_seed[0]
-        if high < 0:
-            found.append(f"{label} by {-100 * by_seed.mean():.1f} points")
-    if not found:
-        return []
-    return [f"Always naming a client's most frequent class beats {', '.join(found)}. {_REMEDY}"]
+        found = mean_interval(by_seed, each) if len(by_seed) > 1 else (by_seed[0],) * 3
+        if found[2] < 0:
+            below.append(f"{label} by {-found[0]:.1f} points")
+        elif found[1] <= 0:
+            size, _, limits = interval(found, 1).partition(" ")
+            unshown.append(f"{label} ({size} points {limits} above it)" if len(by_seed) > 1 else f"{label} (equal)")
+    said = [f"Always naming a client's most frequent class beats {', '.join(below)}."] if below else []
+    if unshown:
+        said.append(f"Not shown to beat always predicting a client's most frequent class: {', '.join(unshown)}.")
+    return [*said[:-1], f"{said[-1]} {_REMEDY}"] if said else []

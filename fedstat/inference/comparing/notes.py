@@ -7,7 +7,7 @@ from typing import Any
 
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.comparing.conclusions import size
-from fedstat.inference.comparing.majority import below_majority
+from fedstat.inference.comparing.majority import beside_majority
 from fedstat.inference.formatting import listed
 from fedstat.inference.intervals.sequential import added_seeds
 from fedstat.inference.reading.formats.tidy import RUN, UNNAMED
@@ -69,7 +69,7 @@ def notes_on(found: Gathered, level: float) -> list[str]:
     """Tell what must be known to read the numbers: gaps, short runs, unequal seeds, two weightings, few seeds."""
     scores = found.scores
     said = [f"{label}: {gaps}; the method has no mean and no difference." for label, gaps in scores.missing.items()]
-    said += [] if found.majority is None else below_majority(scores, found.majority, level)
+    said += [] if found.majority is None else beside_majority(scores, found.majority, level)
     evaluated = scores.rounds[scores.rounds > 0]
     if len(scores.averaged) > 1 and len(scores.averaged) >= len(evaluated):
         said.append(

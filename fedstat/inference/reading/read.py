@@ -27,8 +27,8 @@ from fedstat.inference.reading.formats import (
 from fedstat.inference.reading.formats.json_lines import LINES, first_keys, frame
 from fedstat.inference.reading.formats.runs import first_line
 from fedstat.inference.reading.formats.tables import column_names, in_memory, open_table
-from fedstat.inference.reading.formats.tidy import RUN, Content, as_shares, refuse_repeats, shares_reduced, typed, whole
-from fedstat.inference.reading.reduction import Reduced, reduce, survey
+from fedstat.inference.reading.formats.tidy import RUN, Content, as_shares, refuse_repeats, typed, whole
+from fedstat.inference.reading.reduction import survey
 
 _KINDS = (
     "fedstat", "table", "predictions", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", "mlflow",
@@ -219,49 +219,6 @@ def open_results(
         part = Content(replace(history, metric=metric), ())
         return Opened([part], config, clients, plan, str(files[0].path))
     return Opened([_part(file, columns, metric) for file in files], None, None, None, str(files[0].path))
-
-
-def reduce_file(
-    path: str | Path | Sequence[str | Path] | Mapping[str, Any],
-    metric: str | None = None,
-    split: str | None = None,
-    *,
-    last: int = 10,
-    columns: Mapping[str, str | None] | None = None,
-    kind: str | None = None,
-) -> Reduced:
-    """Reduce results on disk as `reduce` does, without holding them in memory; it takes what `read_results` takes.
-
-    Clients that have names in the file keep them. The files are read twice.
-
-    Raises
-    ------
-    ValueError
-        Those of `read_results` and `reduce`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import pandas as pd
-    >>> from fedstat.inference import reduce_file
-    >>> table = pd.DataFrame({"method": "FedAvg", "seed": 0, "client": [0, 1], "round": 1, "accuracy": [0.5, 0.7]})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "results.csv"
-    ...     table.to_csv(file, index=False)
-    ...     reduce_file(file).values[0, 0]
-    array([0.5, 0.7])
-    """
-    opened = open_results(path, columns=columns, metric=metric, kind=kind)
-    known = opened.survey()
-    if metric is not None and not known:
-        raise ValueError(f"metric {metric!r} is not in {path}.")
-    try:
-        return shares_reduced(reduce(opened, metric, split, last=last, known=known), opened.source)
-    except ValueError as error:
-        if opened.source in str(error):
-            raise
-        raise ValueError(f"{opened.source}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from fedstat.data import Clients, Samples
 from fedstat.federated import store as store_module
 from fedstat.federated.record import rows as rows_module
 from fedstat.federated.store import ClientStore, _RowSpace
-from fedstat.inference.reading.read import reduce_file
 from fedstat.inference.reading.reduction import reduce
 from fedstat.methods import fedamp, fedfac
 from fedstat.methods.fedpac import head_weights
 from tests.federated.record.test_survival import contents, elsewhere, forked, killed_at_step, needs_fork
 from tests.support.clients import vector_clients
+from tests.support.reduced import reduce_file
 
 # the networks here are too small for kappa to leave identified factors
 pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")

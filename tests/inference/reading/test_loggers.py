@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import fedstat as fs
-from fedstat.inference import reduce_file
+from tests.support.reduced import reduce_file
 
 CURVES = {("FedAvg", 0): [0.1, 0.4, 0.5], ("FedAvg", 1): [0.2, 0.3, 0.6], ("FedRep", 0): [0.3, 0.5, 0.7]}
 

@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 import fedstat as fs
 from fedstat.cli import app
-from fedstat.inference import primary_summary, reduce, reduce_file
+from fedstat.inference import primary_summary, reduce
+from tests.support.reduced import reduce_file
 
 FLOWER = Path(__file__).parents[2] / "data" / "flower"
 COLUMNS = ["method", "seed", "round", "client", "estimand", "split", "metric", "value"]
@@ -576,7 +577,7 @@ def test_flambys_hospitals_are_the_clients_and_its_pooled_test_set_is_none(tmp_p
     table = found.history.set_index(["method", "split", "client"])["value"]
     assert table["FedAvg100"].to_dict() == {("test", 0): 0.9, ("test", 1): 0.5, ("common", -1): 0.8}
     assert found.history["metric"].unique().tolist() == ["accuracy"]
-    assert fs.inference.reduce_file(path, split="test").clients.tolist() == ["client_test_0", "client_test_1"]
+    assert reduce_file(path, split="test").clients.tolist() == ["client_test_0", "client_test_1"]
     other = flamby(tmp_path / "mine.csv", {"FedAvg100": tests})
     with pytest.raises(ValueError, match=r"mine.csv does not tell its data set; give metric='accuracy'"):
         fs.read_results(other)

@@ -1,0 +1,114 @@
+"""What a table lacks: values, which were filled, words that training does not have, and classes of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from fedstat.data import Partition
+from fedstat.data.prepare import text_columns
+from fedstat.experiment.build import Setup
+
+#: How missing numbers are filled, by whose training samples teach it.
+_FILLED = {
+    "pooled": "the median of all clients' training samples",
+    "client": "the median of the client's own training samples, and 0 where it has none",
+}
+#: Names that a sentence lists at most; gaps.csv has all.
+_LISTED = 12
+
+
+def gaps(setup: Setup) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Return what a table lacks, and sentences of it; nothing for other data.
+
+    Returns
+    -------
+    DataFrame
+        A row for each client, new ones included, and column in which something is missing or unknown: client, column,
+        samples, missing, filled with, unknown words. Counts are those of the first seed's clients. A word is unknown
+        if no training sample has it under one of the seeds, or others are more frequent.
+    tuple of str
+        The sentences.
+    """
+    experiment, x = setup.experiment, setup.dataset.x
+    if experiment.data.prepare is None or x.ndim != 2:
+        return pd.DataFrame(), ()
+    table = x if hasattr(x, "iloc") else pd.DataFrame(x, columns=[f"column {j}" for j in range(x.shape[1])])
+    text = text_columns(table)
+    index, owner = _held(setup.partitions[experiment.seeds[0]])
+    missing = table.iloc[index].isna().groupby(owner, sort=False)
+    found = pd.DataFrame({"samples": missing.size()}).join(missing.sum()).reset_index(names="client")
+    found = found.melt(["client", "samples"], var_name="column", value_name="missing")
+    standard = experiment.data.prepare == "standard"
+    number = _FILLED[experiment.data.fit_on] if standard else f"what prepare = {experiment.data.prepare} puts there"
+    found["filled with"] = np.where(found["column"].isin(text) & standard, "(none), a word of its own", number)
+    unknown = _unknown(setup, table[text]) if standard and text else {}
+    places = zip(found["client"], found["column"], strict=True)
+    found["unknown words"] = ["; ".join(sorted(unknown.get(place, ()))) for place in places]
+    found = found[(found["missing"] > 0) | (found["unknown words"] != "")]
+    found = found[["client", "column", "samples", "missing", "filled with", "unknown words"]]
+    return found, (*_sentences(found, len(index)), *_one_class(setup, index, owner))
+
+
+def _held(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of all samples that clients hold, and the name of the client of each."""
+    parts = [*partition.train, *(partition.test or ())]
+    names = np.array([*partition.names, *(partition.names if partition.test else ())], dtype=object)
+    return np.concatenate(parts), np.repeat(names, [len(part) for part in parts])
+
+
+def _unknown(setup: Setup, text: pd.DataFrame) -> dict[tuple[str, str], set[str]]:
+    """Return the words of each client and column that have no indicator under some seed."""
+    from fedstat.data.words import filled
+
+    words, found = filled(text), dict[tuple[str, str], set[str]]()
+    for seed, clients in setup.clients.items():
+        if clients.transformer is None:  # every client has its own
+            continue
+        index, owner = _held(setup.partitions[seed])
+        known = clients.transformer.named_transformers_["words"].known()
+        for column, of in zip(text.columns, known, strict=True):
+            here = words[column].to_numpy()[index]
+            strange = ~np.isin(here, of)
+            for name, word in set(zip(owner[strange], here[strange], strict=True)):
+                found.setdefault((name, column), set()).add(word)
+    return found
+
+
+def _sentences(found: pd.DataFrame, samples: int) -> list[str]:
+    said = []
+    lacking = found[found["missing"] > 0]
+    for how, of in lacking.groupby("filled with", sort=False):
+        counts = of.groupby("column", sort=False)["missing"].sum()
+        listed = _few(f"{column} {count} of {samples}" for column, count in counts.items())
+        said.append(f"Missing values were filled with {how}: {listed}; gaps.csv counts them by client.")
+    never = lacking[lacking["missing"] == lacking["samples"]]
+    if len(never):
+        listed = _few(f"{', '.join(of['column'])} at {client}" for client, of in never.groupby("client", sort=False))
+        said.append(f"Never measured: {listed}. What stands there is filled in all samples.")
+    strange = found[found["unknown words"] != ""]
+    if len(strange):
+        rows = zip(strange["client"], strange["column"], strange["unknown words"], strict=True)
+        listed = _few(f'{column} "{words}" at {client}' for client, column, words in rows)
+        said.append(
+            f"Words that training lacks, under one seed at least, and that count as none of the others: {listed}."
+        )
+    return said
+
+
+def _one_class(setup: Setup, index: np.ndarray, owner: np.ndarray) -> list[str]:
+    """Name the clients all of whose samples are of one class."""
+    classes = setup.dataset.classes
+    of = pd.Series(setup.dataset.y[index]).groupby(owner, sort=False)
+    alone = of.first()[of.nunique() == 1]
+    if not classes or alone.empty:
+        return []
+    listed = _few(f'{client} ("{classes[code]}")' for client, code in alone.items())
+    return [f"All samples are of one class at {listed}: accuracy there says nothing of the other classes."]
+
+
+def _few(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:_LISTED]) + (f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else "")

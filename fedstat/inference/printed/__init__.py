@@ -1,0 +1,1 @@
+"""Tables of papers, read and judged: which bold faces stand."""

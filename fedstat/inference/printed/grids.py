@@ -1,0 +1,221 @@
+"""Printed tables as grids of cells: LaTeX, Markdown, HTML and comma-separated text."""
+
+from __future__ import annotations
+
+import csv
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from io import StringIO
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one cell says, in plain text, how it is set, and the line on which it stands."""
+
+    text: str
+    line: int
+    bold: bool = False
+    underlined: bool = False
+    columns: int = 1
+    rows: int = 1
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows of cells, each cell in every place that it spans, and how many of the rows are the head."""
+
+    rows: list[list[Cell]]
+    head: int
+
+
+_BOLD = re.compile(r"\\(?:textbf|mathbf|boldsymbol|bm|bfseries|bf)\b")
+_UNDERLINED = re.compile(r"\\(?:underline|uline|ul)\b")
+#: Commands that go with their first argument; of all others only the name goes.
+_WITH_ARGUMENT = re.compile(
+    r"\\(?:cite[a-z]*|ref|label|footnotemark|cellcolor|rowcolor|textcolor|color|vspace|hspace|rotatebox)\*?"
+    r"(?:\[[^]]*\])*\{[^{}]*\}"
+)
+_PARTIAL_RULE = re.compile(r"\\(?:cline|cmidrule)(?:\([a-z]*\))?\{[^}]*\}")
+_RULE = re.compile(r"\\(?:toprule|midrule|bottomrule|hline|specialrule(?:\{[^}]*\}){3}|Xhline\{[^}]*\})(?:\[[^]]*\])?")
+_TABULAR = re.compile(r"\\begin\{(tabular[x*]?|tabulary|longtable|array)\}(.*?)\\end\{\1\}", re.S)
+_SPAN = re.compile(r"^\s*\\multi(column|row)(?:\[[^]]*\])?\{\s*(-?\d+)\s*\}")
+
+
+def latex_grids(text: str) -> list[Grid]:
+    """Return the tables of LaTeX source; the head ends at the first rule that spans the table and has rows above."""
+    # comments go, their lines stay
+    text = re.sub(r"(?<!\\)%.*", "", text)
+    return [_latex_grid(found[2], text[: found.start(2)].count("\n") + 1) for found in _TABULAR.finditer(text)]
+
+
+def _latex_grid(body: str, line: int) -> Grid:
+    while body.lstrip().startswith(("{", "[")):  # the width, and what the columns are
+        _, rest = _argument(body)
+        line += body[: len(body) - len(rest)].count("\n")
+        body = rest
+    rows: list[list[Cell]] = []
+    head = 0
+    for source in _split(body, "\\\\"):
+        inner = _PARTIAL_RULE.sub("", re.sub(r"^\s*\[[^]]*\]", "", source))  # the space of \\\\[2pt]
+        content = _RULE.sub("", inner)
+        if head == 0 and rows and content != inner:
+            head = len(rows)
+        at = line + content[: len(content) - len(content.lstrip())].count("\n")
+        if content.strip():
+            rows.append([_latex_cell(one, at) for one in _split(content, "&")])
+        line += source.count("\n")
+    return Grid(_spread(rows, False), head or 1)
+
+
+def _latex_cell(source: str, line: int) -> Cell:
+    columns = rows = 1
+    while span := _SPAN.match(source):
+        _, rest = _argument(source[span.end() :])  # the alignment, or the width
+        while rest.lstrip().startswith("["):
+            _, rest = _argument(rest)
+        source, _ = _argument(rest)
+        columns, rows = (int(span[2]), rows) if span[1] == "column" else (columns, abs(int(span[2])))
+    return Cell(_plain(source), line, bool(_BOLD.search(source)), bool(_UNDERLINED.search(source)), columns, rows)
+
+
+def _plain(source: str) -> str:
+    """Return LaTeX source as plain text."""
+    source = _WITH_ARGUMENT.sub("", re.sub(r"\\pm(?![a-zA-Z])", "±", source))
+    source = re.sub(r"\\([a-zA-Z]+)\*?|\\(?=[%&_#$])|\\.", _letter, source)
+    return " ".join(re.sub(r"[{}$~^_]", " ", source).split())
+
+
+def _letter(command: re.Match[str]) -> str:
+    """Return the Greek letter that a command names; of others nothing is left."""
+    try:
+        return unicodedata.lookup(f"GREEK SMALL LETTER {(command[1] or '').upper()}")
+    except KeyError:
+        return " "
+
+
+def _argument(text: str) -> tuple[str, str]:
+    """Split text after the bracket that closes the one at its start, into what is inside and the rest."""
+    text = text.lstrip()
+    pair = {"{": "}", "[": "]"}.get(text[:1])
+    depth = 0
+    for place, letter in enumerate(text):
+        if pair and (place == 0 or text[place - 1] != "\\"):
+            depth += (letter == text[0]) - (letter == pair)
+        if depth == 0:
+            return (text[1:place], text[place + 1 :]) if pair else (letter, text[1:])
+    raise ValueError(f"a bracket is not closed: {text[:40]!r}.")
+
+
+def _split(text: str, mark: str) -> Iterator[str]:
+    """Split text at a mark that stands outside of braces and is not escaped."""
+    depth = start = place = 0
+    while place < len(text):
+        if depth == 0 and text.startswith(mark, place):
+            yield text[start:place]
+            start = place = place + len(mark)
+        elif text[place] == "\\":
+            place += 2
+        else:
+            depth += (text[place] == "{") - (text[place] == "}")
+            place += 1
+    yield text[start:]
+
+
+def _spread(rows: list[list[Cell]], skips: bool) -> list[list[Cell]]:
+    """Put each cell in all places that it spans; a format skips the places below, or leaves them empty."""
+    spread: list[list[Cell]] = []
+    held: dict[tuple[int, int], Cell] = {}
+    for i, row in enumerate(rows):
+        out: list[Cell] = []
+        for cell in row:
+            while skips and (i, len(out)) in held:
+                out.append(held[i, len(out)])
+            for _ in range(cell.columns):
+                own = cell if cell.text else held.get((i, len(out)), cell)
+                held |= {(i + down, len(out)): own for down in range(1, cell.rows)}
+                out.append(own)
+        while skips and (i, len(out)) in held:
+            out.append(held[i, len(out)])
+        spread.append(out)
+    return spread
+
+
+def markdown_grids(text: str) -> list[Grid]:
+    """Return the tables of Markdown text, whose head is the row above the dashes."""
+    lines, grids = text.splitlines(), list[Grid]()
+    for number, dashes in enumerate(lines):
+        if number == 0 or "|" not in lines[number - 1] or not re.fullmatch(r"\s*\|?(?:\s*:?-+:?\s*\|?)+\s*", dashes):
+            continue
+        end = next((n for n in range(number + 1, len(lines)) if "|" not in lines[n]), len(lines))
+        grids.append(Grid([_marked(lines[n], n + 1) for n in (number - 1, *range(number + 1, end))], 1))
+    return grids
+
+
+def _marked(line: str, number: int) -> list[Cell]:
+    return [
+        _marked_cell(one, number) for one in re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
+    ]
+
+
+def _marked_cell(text: str, line: int) -> Cell:
+    """Read a cell with Markdown's stars, or HTML's tags, around what is bold or underlined."""
+    bold, underlined = re.search(r"\*\*|__|<b>|<strong>", text), re.search(r"<u>", text)
+    return Cell(" ".join(re.sub(r"\*\*|__|<[^>]*>", "", text).split()), line, bool(bold), bool(underlined))
+
+
+def separated_grids(text: str, delimiter: str) -> list[Grid]:
+    """Return the one table of comma- or tab-separated text, whose first row is the head."""
+    rows = csv.reader(StringIO(text), delimiter=delimiter)
+    return [Grid([[_marked_cell(one, rows.line_num) for one in row] for row in rows if any(row)], 1)]
+
+
+def html_grids(text: str) -> list[Grid]:
+    """Return the tables of a page; their heads are the first rows without a ``td``."""
+    reader = _Tables()
+    reader.feed(text)
+    return [Grid(_spread(rows, True), max(1, head)) for rows, head in zip(reader.tables, reader.heads, strict=True)]
+
+
+class _Tables(HTMLParser):
+    """Collect the cells of all tables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[list[list[Cell]]] = []
+        self.heads: list[int] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "table":
+            self.tables.append([])
+            self.heads.append(0)
+        elif tag == "tr" and self.tables:
+            self.tables[-1].append([])
+        elif tag in ("td", "th") and self.tables and self.tables[-1]:
+            spans = {name: int(given.get(name) or 1) for name in ("colspan", "rowspan")}
+            row = self.tables[-1][-1]
+            row.append(Cell("", self.getpos()[0], columns=spans["colspan"], rows=spans["rowspan"]))
+            if tag == "th" and len(row) == 1 and self.heads[-1] == len(self.tables[-1]) - 1:
+                self.heads[-1] += 1
+            elif tag == "td" and self.heads[-1] == len(self.tables[-1]):
+                self.heads[-1] -= 1
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while tag in self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        inside = {"td", "th"} & set(self.open)
+        if inside and self.tables and self.tables[-1] and self.tables[-1][-1] and data.strip():
+            cell, row = self.tables[-1][-1][-1], self.tables[-1][-1]
+            row[-1] = replace(
+                cell,
+                text=" ".join([*cell.text.split(), *data.split()]),
+                bold=cell.bold or bool({"b", "strong"} & set(self.open)),
+                underlined=cell.underlined or "u" in self.open,
+            )

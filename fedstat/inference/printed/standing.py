@@ -1,0 +1,234 @@
+"""Which bold faces of a printed table stand: comparisons with the best of each setting, jointly over the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from fedstat.inference.formatting import interval, listed
+from fedstat.inference.levels import check_level
+from fedstat.inference.printed.table import PrintedTable
+
+Standing = Literal["stands", "not told apart", "contradicted", "not the best printed", "order only"]
+_POWER, _MOST_RUNS = 0.8, 10_000
+_UNKNOWN = (
+    "The table cannot tell whether all methods ran under the same seeds and on the same splits, how each was tuned, or "
+    "whether the best round was chosen on test samples."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PrintedComparison:
+    """What may be concluded from a printed table; ``print`` it for sentences and a table.
+
+    Attributes
+    ----------
+    bold : DataFrame
+        A row for each bold face: setting, method, ``answer``, the methods ``among`` which the best may be besides it,
+        and the ``line``.
+    differences : DataFrame
+        A row for each bold face and other method of its setting: the ``difference``, positive where the bold face is
+        better, its limits ``low`` and ``high``, ``df``, ``runs``, the runs of each method that would tell a difference
+        of this size apart with a probability of 80% (NaN above 10,000, or where the bold face is not better), and the
+        ``correlation`` of runs under the same seeds from which on as many paired runs would have sufficed.
+    notes : tuple of str
+        What the limits rest on, and what the table cannot tell.
+    level : float
+        Probability that no answer "stands" or "contradicted" of the table is wrong.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> source = "| | CIFAR-10 |\\n|---|---|\\n| A | 70.2 ± 0.3 |\\n| B | **82.0 ± 0.4** |"
+    >>> print(fs.compare_printed(fs.read_printed(source, runs=3, spread="sd")).bold["answer"][0])
+    stands
+    """
+
+    bold: pd.DataFrame
+    differences: pd.DataFrame
+    notes: tuple[str, ...]
+    level: float
+
+    def __str__(self) -> str:
+        counts = self.bold["answer"].value_counts()
+        judged = len(self.bold) - counts.get("order only", 0)
+        lines = [f"{counts.get('stands', 0)} of {judged} bold faces with a deviation stand.", ""]
+        lines += [self._sentence(row) for row in self.bold.to_dict("records")]
+        return "\n".join([*lines, "", *self.notes])
+
+    def _sentence(self, row: dict[str, str]) -> str:
+        name = f"{row['method']} ({row['setting']})"
+        own = self.differences[
+            (self.differences["setting"] == row["setting"]) & (self.differences["bold"] == row["method"])
+        ].set_index("method")
+        if row["answer"] == "order only":
+            return f"{name}: only the order is known, no deviation is printed."
+        if row["answer"] == "stands":
+            near = own["difference"].idxmin()
+            return f"{name} stands: the nearest is {near}, {_told(own.loc[near])} behind."
+        others = []
+        for method in row["among"]:
+            one = own.loc[method]
+            told = f"{method} ({_told(one)}"
+            told += f"; {one['runs']:.0f} runs each would tell them apart" if one["runs"] == one["runs"] else ""
+            others.append(told + ")")
+        if row["answer"] == "contradicted":
+            return f"{name} is contradicted: worse than {listed(others)}."
+        extra = ", and not the best printed" if row["answer"] == "not the best printed" else ""
+        return f"{name} is not told apart from {listed(others)}{extra}."
+
+
+def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedComparison:
+    """Say which bold faces of a printed table stand.
+
+    Each bold face is compared with every other method of its setting; a setting without one is judged by its best
+    printed value. The level is shared by the settings (Bonferroni). A bold face stands if it is better than each of the
+    others by its two-sided limits; no more is needed to say that the best of a sample is the best (Gutmann and Maymin
+    1987). It is contradicted if another method is better, Bonferroni over the others. Runs are taken as independent,
+    and their variances may differ (Welch 1947). Variances are not moderated: with three runs and deviations that differ
+    by factors of three, moderated limits were wrong twice as often as they may be. Values are taken as near to each
+    other and deviations as large as their printed digits allow.
+
+    Parameters
+    ----------
+    printed : PrintedTable
+        As `read_printed` returns it.
+    level : float
+        In (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If a setting has fewer than two methods, or most bold faces are the worst of their settings.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> source = "| | CIFAR-10 |\\n|---|---|\\n| A | 70.2 ± 0.3 |\\n| B | 81.4 ± 0.2 |\\n| C | **82.0 ± 0.4** |"
+    >>> print(fs.compare_printed(fs.read_printed(source, runs=3, spread="sd")).bold[["method", "answer", "among"]])
+      method          answer among
+    0      C  not told apart  (B,)
+    """
+    level = check_level(level)
+    cells = printed.cells.assign(better=printed.cells["mean"] * (-1 if printed.smaller else 1))
+    settings = {str(name): own.reset_index(drop=True) for name, own in cells.groupby("setting", sort=False)}
+    for name, own in settings.items():
+        if len(own) < 2:
+            raise ValueError(f"{name!r} has one method; there is nothing to compare it with.")
+    _check_direction(settings, printed.smaller)
+    family = sum(int(_spread(own).sum() > 1) for own in settings.values())
+    alpha = (1 - level) / max(family, 1) / 2
+    bold, differences = [], []
+    for name, own in settings.items():
+        chosen = np.flatnonzero(own["bold"]) if own["bold"].any() else [int(own["better"].argmax())]
+        for i in chosen:
+            others = [j for j in range(len(own)) if j not in chosen]
+            rows = [_pair(own.loc[[i, j]], alpha, len(others)) for j in others]
+            pairs = pd.DataFrame(rows).assign(setting=name, bold=own["method"][i])
+            answer, among = _answer(pairs)
+            differences.append(pairs)
+            bold.append((name, own["method"][i], answer, among, own["line"][i]))
+    found = pd.concat(differences, ignore_index=True)
+    return PrintedComparison(
+        pd.DataFrame(bold, columns=["setting", "method", "answer", "among", "line"]),
+        found[["setting", "bold", "method", "difference", "low", "high", "df", "runs", "correlation"]],
+        tuple(_notes(settings, found, family, level)),
+        level,
+    )
+
+
+def _spread(own: pd.DataFrame) -> pd.Series:
+    return own["sd"].notna() & (own["runs"] > 1)
+
+
+def _check_direction(settings: dict[str, pd.DataFrame], smaller: bool) -> None:
+    """Refuse a table whose bold faces are mostly the worst values: the direction is not what was said."""
+    marked = [own for own in settings.values() if own["bold"].sum() == 1]
+    worst = sum(bool(own["bold"][own["better"].argmin()]) for own in marked)
+    if marked and worst > len(marked) / 2:
+        raise ValueError(
+            f"{worst} of {len(marked)} bold faces are the worst of their settings if "
+            f"{'smaller' if smaller else 'larger'} values are better: say smaller={not smaller}."
+        )
+
+
+def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
+    """Compare the first method of a pair with the second, and say what would have told them apart."""
+    from scipy import stats
+
+    difference = float(two["better"].iloc[0] - two["better"].iloc[1])
+    found = {"method": two["method"].iloc[1], "difference": difference}
+    if not _spread(two).all():
+        return found | dict.fromkeys(("low", "high", "worst", "df", "runs", "correlation"), np.nan)
+    n, variances = two["runs"].to_numpy(float), ((two["sd"] + two["sd_step"] / 2) ** 2).to_numpy(float)
+    error, df = float(np.sqrt((variances / n).sum())), _welch(variances, n)
+    half, more = (float(stats.t.isf(a, df) * error + two["step"].sum() / 2) for a in (alpha, alpha / others))
+    # with the same seeds for both, the degrees of freedom are those of one sample
+    paired = difference / stats.t.isf(alpha, n.min() - 1) * np.sqrt(n.min())
+    correlation = float((variances.sum() - paired**2) / 2 / np.sqrt(variances.prod())) if difference > 0 else np.nan
+    return found | {
+        "low": difference - half,
+        "high": difference + half,
+        "worst": difference + more,
+        "df": df,
+        "runs": _runs(difference, variances, alpha),
+        "correlation": correlation if 0 < correlation < 1 else np.nan,
+    }
+
+
+def _welch(variances: np.ndarray, n: np.ndarray | float) -> float:
+    return float((variances / n).sum() ** 2 / ((variances / n) ** 2 / (n - 1)).sum())
+
+
+def _runs(difference: float, variances: np.ndarray, alpha: float) -> float:
+    """Return the runs of each method with which a difference of this size is found with a probability of 80%."""
+    from scipy import optimize, stats
+
+    def power(n: float) -> float:
+        df = _welch(variances, n)
+        return float(stats.nct.sf(stats.t.isf(alpha, df), df, difference / np.sqrt(variances.sum() / n))) - _POWER
+
+    if difference <= 0 or power(_MOST_RUNS) < 0:
+        return np.nan
+    return 2.0 if power(2) >= 0 else float(np.ceil(optimize.brentq(power, 2, _MOST_RUNS)))
+
+
+def _answer(pairs: pd.DataFrame) -> tuple[Standing, tuple[str, ...]]:
+    """Return what becomes of a bold face, and the methods that decide it."""
+    if pairs["low"].isna().all():
+        return "order only", ()
+    worse, open_ = pairs["worst"] < 0, ~(pairs["low"] > 0)
+    if worse.any():
+        return "contradicted", tuple(pairs["method"][worse])
+    if not open_.any():
+        return "stands", ()
+    best = (pairs["difference"] >= 0).all()
+    return "not told apart" if best else "not the best printed", tuple(pairs["method"][open_])
+
+
+def _told(pair: pd.Series) -> str:
+    step = pair["difference"]
+    digits = max(1, int(np.ceil(-np.log10(max(abs(pair["high"] - pair["low"]), 1e-9) / 20)))) if step == step else 1
+    return interval((pair["difference"], pair["low"], pair["high"]), digits)
+
+
+def _notes(settings: dict[str, pd.DataFrame], found: pd.DataFrame, family: int, level: float) -> list[str]:
+    if not family:
+        return ["No deviation is printed: only the order of the values is known.", _UNKNOWN]
+    counts = sorted({int(n) for own in settings.values() for n in own["runs"][_spread(own)]})
+    notes = [
+        f"All answers hold together at a level of {100 * level:.4g}%, over {family} setting{'s' * (family > 1)} with "
+        f"deviations, of {listed(map(str, counts))} runs each, taken as independent."
+    ]
+    if unmarked := [name for name, own in settings.items() if not own["bold"].any()]:
+        notes.append(f"Without a bold face, judged by the best printed value: {listed(unmarked)}.")
+    needed = found[(found["low"] <= 0) & found["correlation"].notna()]["correlation"]
+    if len(needed):
+        notes.append(
+            f"Had the runs been paired on seeds, up to {len(needed)} more of the differences could have been told from "
+            f"zero, the first if runs under one seed correlate by {needed.min():.2f} or more."
+        )
+    return [*notes, _UNKNOWN]

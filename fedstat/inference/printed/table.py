@@ -1,0 +1,247 @@
+"""What a paper's table says: a mean, and its spread over runs, for each method and setting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from fedstat._checks import choice, local, naming, whole
+from fedstat.inference.printed.grids import Cell, Grid, html_grids, latex_grids, markdown_grids, separated_grids
+
+Spread = Literal["sd", "se", "none"]
+SPREADS = ("sd", "se", "none")
+METHODS = ("rows", "columns")
+_READERS: dict[str, Callable[[str], list[Grid]]] = {
+    ".tex": latex_grids,
+    ".md": markdown_grids,
+    ".html": html_grids,
+    ".htm": html_grids,
+    ".csv": lambda text: separated_grids(text, ","),
+    ".tsv": lambda text: separated_grids(text, "\t"),
+}
+_NUMBER = r"[-+−]?(?:\d+\.?\d*|\.\d+)"
+_VALUE = re.compile(
+    rf"(?P<mean>{_NUMBER})\s*%?\s*(?:(?:±|\+/-|\+-)\s*(?P<after>{_NUMBER})|\(\s*±?\s*(?P<inside>{_NUMBER})\s*%?\s*\))?\s*%?[*†‡§¶]*"
+)
+_EMPTY = {"", "-", "–", "—", "--", "n/a", "na", "nan", "oom", "×", "x"}
+
+
+@dataclass(frozen=True, eq=False)
+class PrintedTable:
+    """A table as it is printed.
+
+    Attributes
+    ----------
+    cells : DataFrame
+        A row for each printed value: ``setting`` and ``method``; ``mean``; ``sd`` over runs, NaN where none is printed;
+        ``runs`` behind it; the ``step`` of the mean's and ``sd_step`` of the deviation's last digit; ``bold``,
+        ``underlined``, and the ``line``.
+    smaller : bool
+        Whether smaller values are better.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> table = fs.read_printed("| | loss |\\n|---|---|\\n| A | 0.31 |\\n| B | **0.27** |", smaller=True)
+    >>> table.cells[["method", "mean", "bold"]]
+      method  mean   bold
+    0      A  0.31  False
+    1      B  0.27   True
+    """
+
+    cells: pd.DataFrame
+    smaller: bool
+
+
+def read_printed(
+    source: str | Path,
+    *,
+    runs: int | None = None,
+    spread: Spread | None = None,
+    methods: Literal["rows", "columns"] = "rows",
+    smaller: bool = False,
+    table: int = 1,
+) -> PrintedTable:
+    r"""Read a table of means as a paper prints it.
+
+    A cell holds a mean, alone or with its spread: ``82.3 ± 0.4`` or ``82.3 (0.4)``, in LaTeX also ``$82.3_{\pm .4}$``,
+    in bold or underlined. Heads of several rows are joined, and cells that span others stand for all of them. Rows that
+    hold one text alone are headings of the rows below.
+
+    Parameters
+    ----------
+    source : str or Path
+        A file that ends in .tex, .md, .html, .csv or .tsv; or LaTeX or Markdown itself. A .csv may also have the
+        columns ``method``, ``mean`` and, each optional, ``sd`` or ``se``, ``runs``, ``setting`` and ``bold``.
+    runs : int, optional
+        Runs behind each mean; asked for where spreads are printed.
+    spread : {"sd", "se", "none"}
+        What stands beside a mean: the runs' standard deviation, or the mean's standard error; "none" to leave it out.
+        Asked for where it is printed, since the table does not say it.
+    methods : {"rows", "columns"}
+        Where the methods are.
+    smaller : bool
+        Whether smaller values are better.
+    table : int
+        Which of the source's tables, from 1.
+
+    Raises
+    ------
+    ValueError
+        If there is no such table, a cell holds something else than a value, with its line, or `runs` or `spread` lacks.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> source = "| | CIFAR-10 |\n|---|---|\n| A | 81.2 ± 0.3 |\n| B | **82.0 ± 0.4** |"
+    >>> table = fs.read_printed(source, runs=3, spread="sd")
+    >>> table.cells[["setting", "method", "mean", "sd", "runs", "bold"]]
+        setting method  mean   sd  runs   bold
+    0  CIFAR-10      A  81.2  0.3     3  False
+    1  CIFAR-10      B  82.0  0.4     3   True
+    """
+    choice("methods", methods, METHODS)
+    if spread is not None:
+        choice("spread", spread, SPREADS)
+    if runs is not None:
+        whole("runs", runs, 1)
+    grids, where = _grids(source)
+    with naming(where):
+        if not 1 <= whole("table", table) <= len(grids):
+            raise ValueError(f"table must be the number of one of its {len(grids)} tables, got {table}.")
+        grid = grids[table - 1]
+        head = [cell.text.lower() for cell in grid.rows[0]] if grid.rows else []
+        listed = "method" in head and "mean" in head
+        cells = _listed(grid) if listed else _crossed(grid, methods)
+        return PrintedTable(_spreads(cells, runs, spread), smaller)
+
+
+def _grids(source: str | Path) -> tuple[list[Grid], str]:
+    """Return the tables of a file or of text, and how to call it."""
+    text = str(source)
+    if isinstance(source, str) and ("\n" in text or "\\begin{" in text):
+        kind = ".tex" if "\\begin{" in text else ".md"
+        return _READERS[kind](text), "the table"
+    path = local("source", source)
+    if path.suffix.lower() not in _READERS:
+        raise ValueError(f"source must end in {', '.join(_READERS)}, got {path}.")
+    return _READERS[path.suffix.lower()](path.read_text(encoding="utf-8")), str(path)
+
+
+def _crossed(grid: Grid, methods: str) -> pd.DataFrame:
+    """Return the values of a table of methods by settings, one below the other."""
+    body = grid.rows[grid.head :]
+    if not body:
+        raise ValueError("it has no rows below its head.")
+    width = max(len(row) for row in grid.rows)
+    labels = _labels(body, width)
+    heads = [_head(grid.rows[: grid.head], j) for j in range(width)]
+    rows, group = [], ""
+    for row in body:
+        texts = [cell.text for cell in row]
+        if len(set(filter(None, texts))) <= 1 and (len(row) > labels or row[0].columns > 1):
+            group = next(filter(None, texts), group)
+            continue
+        name = " / ".join(dict.fromkeys(filter(None, texts[:labels])))
+        for j in range(labels, len(row)):
+            if (value := _value(row[j], heads[j])) is not None:
+                rows.append((name, heads[j], group, *value))
+    if not rows:
+        raise ValueError("it holds no value.")
+    found = pd.DataFrame(rows, columns=["row", "column", "group", *_MEASURED])
+    method, setting = ("row", "column") if methods == "rows" else ("column", "row")
+    joined = [" / ".join(filter(None, pair)) for pair in zip(found["group"], found[setting], strict=True)]
+    found = found.assign(setting=joined, method=found[method])
+    if (twice := found.duplicated(["setting", "method"])).any():
+        first = found[twice].iloc[0]
+        raise ValueError(f"line {first['line']}: {first['method']!r} has two values for {first['setting']!r}.")
+    return found[["setting", "method", *_MEASURED]]
+
+
+def _head(rows: list[list[Cell]], j: int) -> str:
+    """Return what stands above a column, of several rows joined."""
+    texts = dict.fromkeys(row[j].text for row in rows if j < len(row) and row[j].text)
+    return " / ".join(texts) or f"column {j + 1}"
+
+
+_MEASURED = ("mean", "spread", "step", "spread_step", "bold", "underlined", "line")
+
+
+def _labels(body: list[list[Cell]], width: int) -> int:
+    """Return how many columns at the left hold no values."""
+    for j in range(width):
+        own = [row[j] for row in body if j < len(row) and row[j].columns == 1 and row[j].text]
+        if j and own and any(_VALUE.fullmatch(cell.text) for cell in own):
+            return j
+    raise ValueError("no column beside the first holds a value such as 82.3 or 82.3 ± 0.4.")
+
+
+def _value(cell: Cell, column: str) -> tuple[float, float, float, float, bool, bool, int] | None:
+    """Return mean, spread, their last digits' steps, bold, underlined and line; None of an empty cell."""
+    if cell.text.lower() in _EMPTY:
+        return None
+    found = _VALUE.fullmatch(cell.text)
+    if found is None:
+        raise ValueError(
+            f"line {cell.line}, {column!r}: {cell.text!r} is no value. A cell holds one mean, alone or as "
+            "82.3 ± 0.4 or 82.3 (0.4)."
+        )
+    spread = found["after"] or found["inside"]
+    if found["inside"] and "." not in found["inside"] and "." in found["mean"]:
+        raise ValueError(
+            f"line {cell.line}, {column!r}: {cell.text!r} may hold a deviation of {found['inside']}, or of as many "
+            "units of the last digit; write it as ±."
+        )
+    numbers = [float(text.replace("−", "-")) if text else np.nan for text in (found["mean"], spread)]
+    if numbers[1] < 0:
+        raise ValueError(f"line {cell.line}, {column!r}: {cell.text!r} has a negative spread.")
+    steps = [10.0 ** -len(text.partition(".")[2]) if text else np.nan for text in (found["mean"], spread)]
+    return numbers[0], numbers[1], steps[0], steps[1], cell.bold, cell.underlined, cell.line
+
+
+def _listed(grid: Grid) -> pd.DataFrame:
+    """Return the values of a table with the columns method, mean, sd or se, runs, setting and bold."""
+    head = [cell.text.lower() for cell in grid.rows[0]]
+    kind = next((name for name in ("sd", "se") if name in head), None)
+    rows = []
+    for row in grid.rows[1:]:
+        of = dict(zip(head, row, strict=False))
+        if (mean := _value(of["mean"], "mean")) is None:
+            continue
+        spread = None if kind is None else _value(of[kind], kind)
+        beside = (np.nan, np.nan) if spread is None else (spread[0], spread[2])
+        bold = mean[4] or ("bold" in of and of["bold"].text.lower() in ("1", "true", "yes"))
+        setting = of["setting"].text if "setting" in of else "all"
+        runs = int(of["runs"].text) if "runs" in of else 0
+        rows.append((setting, of["method"].text, mean[0], beside[0], mean[2], beside[1], bold, *mean[5:], runs))
+    found = pd.DataFrame(rows, columns=["setting", "method", *_MEASURED, "runs"])
+    found.attrs["spread"] = kind
+    return found if "runs" in head else found.drop(columns="runs")
+
+
+def _spreads(cells: pd.DataFrame, runs: int | None, spread: Spread | None) -> pd.DataFrame:
+    """Return the table with standard deviations and numbers of runs, as far as they are known."""
+    spread = spread or cells.attrs.get("spread")
+    printed = cells["spread"].notna().any()
+    if printed and spread is None:
+        raise ValueError(
+            'it prints spreads: say spread="sd" if they are standard deviations over runs, "se" if standard errors of '
+            'the mean, or "none" if they are something else.'
+        )
+    if "runs" in cells:
+        counts = cells["runs"]
+    elif printed and spread != "none" and runs is None:
+        raise ValueError("it prints spreads: say over how many runs they are, such as runs=3.")
+    else:
+        counts = pd.Series(runs or 0, index=cells.index)
+    scale = np.sqrt(counts) if spread == "se" else 1.0 if spread == "sd" else np.nan
+    sd, sd_step = cells["spread"] * scale, cells["spread_step"] * scale
+    found = cells.assign(sd=sd, runs=counts.astype(int), sd_step=sd_step)
+    columns = ["setting", "method", "mean", "sd", "runs", "step", "sd_step", "bold", "underlined", "line"]
+    return found[columns].reset_index(drop=True)

@@ -1,0 +1,69 @@
+"""What a table lacks is told: at clients that train, and at a site that comes later without an event."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedstat as fs
+from fedstat.experiment.build import _new_clients, set_up
+from fedstat.experiment.config import Group
+from fedstat.experiment.parsing import parse
+from fedstat.report.runs import report_runs
+from tests.support.experiments import changed
+
+TOWNS = ["Aachen", "Bonn", "Celle", "Dessau"]
+
+
+def patients(folder):
+    """A table of four towns; the one that comes later has no event, a word of its own, and lacks a measurement."""
+    rng = np.random.default_rng(0)
+    (later,) = np.flatnonzero(_new_clients(Group(new_clients=0.25), 4, 0))
+    site = np.repeat(TOWNS, 40)
+    new = site == TOWNS[later]
+    table = pd.DataFrame(
+        {
+            "site": site,
+            "age": rng.normal(60, 9, 160).round(),
+            "lactate": np.where(new, np.nan, rng.normal(2, 1, 160)),
+            "stage": np.where(np.arange(160) % 8 == 0, None, np.where(new, "IV", rng.choice(["I", "II"], 160))),
+            "died": np.where(~new & (np.arange(160) % 5 == 0), "yes", "no"),
+        }
+    )
+    table.loc[3::20, "age"] = np.nan
+    table.to_csv(folder / "t.csv", index=False)
+    return table, TOWNS[later]
+
+
+@pytest.mark.filterwarnings("error")
+def test_gaps_unknown_words_and_a_new_site_without_events_are_told(tmp_path):
+    table, later = patients(tmp_path)
+    data = {"file": "t.csv", "client": "site", "target": "died", "prepare": "standard"}
+    partition = {"kind": "group", "test": 0.3, "new_clients": 0.25}
+    experiment = parse(changed(data=data, partition=partition, method={"FedAvg": {}, "Local": {}}), tmp_path)
+    fs.experiment.run(experiment, tmp_path / "out", progress=False)
+    found = pd.read_csv(tmp_path / "out/gaps.csv", keep_default_na=False)
+    due = table.drop(columns=["site", "died"]).isna().groupby(table["site"]).sum().stack()
+    counts = found.set_index(["client", "column"])["missing"].astype(int)
+    pd.testing.assert_series_equal(
+        counts[counts > 0].sort_index(), due[due > 0].sort_index(), check_names=False, check_dtype=False
+    )
+    assert found.loc[found["unknown words"] != "", ["client", "column", "unknown words"]].to_numpy().tolist() == [
+        [later, "stage", "IV"]
+    ]
+    said = (tmp_path / "out/gaps.txt").read_text()
+    assert "the median of all clients' training samples: age 8 of 160, lactate 40 of 160" in said
+    assert "(none), a word of its own: stage 20 of 160" in said
+    assert f"Never measured: lactate at {later}." in said
+    assert f'none of the others: stage "IV" at {later}.' in said
+    assert f'All samples are of one class at {later} ("no")' in said
+    offered = pd.read_csv(tmp_path / "out/new-clients.csv")
+    assert set(offered["name"]) == {later}
+    assert np.isfinite(offered["value"]).all()
+    assert (offered.loc[offered["metric"] == "majority_share", "value"] == 1).all()
+    setup = set_up(experiment)
+    filled = setup.unseen[0].train.x[:, -1]  # lactate, as if of the median patient of those who train
+    trained = setup.clients[0].train
+    assert len(np.unique(filled)) == 1
+    np.testing.assert_allclose(filled[0], np.median(trained.x[:, -1]), atol=1e-6)
+    report_runs([tmp_path / "out"], tmp_path / "out.html")
+    assert f"Never measured: lactate at {later}." in (tmp_path / "out.html").read_text()

@@ -1,0 +1,191 @@
+"""Tables of papers: read as they are printed, and judged as independent runs are."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.power import TTestIndPower
+from typer.testing import CliRunner
+
+from fedstat.cli import app
+from fedstat.inference import PrintedTable, compare_printed, read_printed
+
+LATEX = r"""
+\begin{table}[t]
+\caption{Accuracy.} % not a table: \begin{tabular} & \\
+\begin{tabular}{l|cc|c}
+\toprule
+\multirow{2}{*}{Method} & \multicolumn{2}{c|}{CIFAR-10} & EMNIST \\
+\cmidrule(lr){2-3}
+ & $\alpha=0.1$ & $\alpha=0.5$ & iid \\
+\midrule
+Local \citep{x} & 80.12 $\pm$ .40 & 60.0$\pm$0.9 & 71.2 \\
+FedAvg~\cite{mc} & $70.3_{\pm 1.20}$ & 63.1 (0.8) & 80.1\\[2pt]
+\rowcolor{gray}\textbf{Ours} & \textbf{85.01 $\pm$ 0.30} & {\bf 63.9} {\scriptsize $\pm$ 0.7} & \underline{80.2\%}\\
+\bottomrule
+\end{tabular}
+\end{table}
+"""
+
+
+def printed(means, sds, n=3, bold=(), smaller=False, step=0.0, setting="s"):
+    names = [f"m{i}" for i in range(len(means))]
+    marked = [i in bold for i in range(len(means))]
+    cells = {"setting": setting, "method": names, "mean": means, "sd": sds, "runs": n, "step": step, "sd_step": 0.0}
+    return PrintedTable(pd.DataFrame(cells).assign(bold=marked, underlined=False, line=range(len(means))), smaller)
+
+
+def test_latex_is_read_as_it_is_printed():
+    cells = read_printed(LATEX, runs=3, spread="sd").cells.set_index(["setting", "method"])
+    assert list(dict.fromkeys(cells.index.get_level_values(0))) == [
+        "CIFAR-10 / α=0.1",
+        "CIFAR-10 / α=0.5",
+        "EMNIST / iid",
+    ]
+    one = cells.loc[("CIFAR-10 / α=0.1", "FedAvg")]
+    assert (one["mean"], one["sd"], one["step"], one["sd_step"], one["bold"], one["line"]) == (
+        70.3,
+        1.2,
+        0.1,
+        0.01,
+        False,
+        11,
+    )
+    assert cells.xs("Ours", level=1)[["mean", "sd", "bold", "underlined"]].fillna(-1).to_numpy().tolist() == [
+        [85.01, 0.3, True, False],
+        [63.9, 0.7, True, False],
+        [80.2, -1, False, True],
+    ]
+
+
+cells = st.tuples(st.integers(0, 9999), st.integers(0, 999), st.booleans())
+
+
+@given(
+    st.lists(st.lists(cells, min_size=2, max_size=4), min_size=2, max_size=5).filter(lambda t: len({*map(len, t)}) == 1)
+)
+def test_what_is_printed_is_read_back(table):
+    """To LaTeX and Markdown and back."""
+    columns = range(len(table[0]))
+    latex, markdown = [], []
+    for i, row in enumerate(table):
+        values = [(f"{mean / 100:.2f}", f"{sd / 100:.2f}", bold) for mean, sd, bold in row]
+        latex.append(
+            " & ".join([f"m{i}", *((r"\textbf{%s $\pm$ %s}" if b else r"%s $\pm$ %s") % (m, s) for m, s, b in values)])
+        )
+        markdown.append("|".join(["", f"m{i}", *(f"**{m} ± {s}**" if b else f"{m} ({s})" for m, s, b in values), ""]))
+    heads = [f"c{j}" for j in columns]
+    sources = [
+        r"\begin{tabular}{l}"
+        + "\n"
+        + " & ".join(["", *heads])
+        + r"\\ \midrule"
+        + "\n"
+        + "\\\\\n".join(latex)
+        + r"\end{tabular}",
+        "|".join(["", "", *heads, ""]) + "\n" + "|---" * (len(heads) + 1) + "|\n" + "\n".join(markdown),
+    ]
+    for source in sources:
+        read = read_printed(source, runs=3, spread="sd").cells
+        assert read[["mean", "sd", "bold"]].to_numpy().tolist() == [
+            [m / 100, s / 100, b] for row in table for m, s, b in row
+        ]
+        assert read["setting"].tolist() == heads * len(table)
+
+
+def test_a_page_with_spanning_cells_and_a_list_are_read(tmp_path):
+    page = tmp_path / "table.html"
+    page.write_text(
+        "<table><thead><tr><th rowspan=2>M<th colspan=2>C</tr><tr><th>a<th>b</tr></thead><tr><td>A<td><b>82.1 ± .1</b>"
+        "<td>80 ± 1</tr><tr><td>B<td>81 ± .1<td>81 ± 1</tr></table>"
+    )
+    read = read_printed(page, runs=4, spread="se").cells
+    assert read["setting"].tolist() == ["C / a", "C / b"] * 2
+    assert read["sd"].tolist() == [0.2, 2, 0.2, 2]  # standard errors of four runs
+    (rows := tmp_path / "rows.csv").write_text("method,mean,se,runs,bold\nA,1.5,.1,4,\nB,1.2,.25,16,1\n")
+    assert read_printed(rows).cells[["sd", "runs", "bold"]].to_numpy().tolist() == [[0.2, 4, False], [1.0, 16, True]]
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "what"),
+    [
+        ("||a|\n|-|-|\n|A|82.1 / 3|\n|B|8|", {}, r"line 3, 'a': '82.1 / 3' is no value"),
+        ("||a|\n|-|-|\n|A|82.1(4)|\n|B|8|", {}, "may hold a deviation of 4, or of as many units of the last digit"),
+        ("||a|\n|-|-|\n|A|82 ± 3|\n|B|8|", {}, "it prints spreads: say spread="),
+        ("||a|\n|-|-|\n|A|82 ± 3|\n|B|8|", {"spread": "sd"}, "say over how many runs they are"),
+        ("||a|\n|-|-|\n|A|82|\n|A|8|", {}, "'A' has two values for 'a'"),
+        ("||a|\n|-|-|\n|A|82|", {"table": 2}, "table must be the number of one of its 1 tables, got 2"),
+        ("||a|\n|-|-|\n|A|yes|", {}, "no column beside the first holds a value"),
+    ],
+)
+def test_what_cannot_be_read_is_said_with_its_line(source, given, what):
+    with pytest.raises(ValueError, match=what):
+        read_printed(source, **given)
+
+
+@given(st.integers(0, 10_000))
+def test_limits_are_welchs(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(2, 3)) * [[1], [3]]
+    x = x[x.mean(1).argsort()]
+    found = compare_printed(printed(x.mean(1), x.std(1, ddof=1), bold=[1])).differences.iloc[0]
+    theirs = stats.ttest_ind(x[1], x[0], equal_var=False)
+    ends = theirs.confidence_interval(0.95)
+    np.testing.assert_allclose([found["low"], found["high"], found["df"]], [ends.low, ends.high, theirs.df])
+    # less is better: the same with both signs turned, and rounding leaves as much open as the digits do
+    turned = compare_printed(printed(-x.mean(1), x.std(1, ddof=1), bold=[1], smaller=True, step=0.1)).differences.iloc[
+        0
+    ]
+    np.testing.assert_allclose([turned["low"], turned["high"]], [ends.low - 0.1, ends.high + 0.1])
+
+
+def test_the_runs_that_would_tell_two_methods_apart_are_statsmodels():
+    found = compare_printed(printed([0.0, 1.0], [1.2, 1.2], bold=[1])).differences.iloc[0]
+    assert found["runs"] == np.ceil(TTestIndPower().solve_power(1 / 1.2, power=0.8, alpha=0.05))
+    # with that correlation, three paired runs have their limit at zero
+    spread = 1.2 * np.sqrt(2 - 2 * found["correlation"])
+    np.testing.assert_allclose(1.0, stats.t.isf(0.025, 2) * spread / np.sqrt(3))
+
+
+def test_each_answer():
+    answers = {
+        "stands": printed([0, 0, 9], [1, 1, 1], bold=[2]),
+        "not told apart": printed([0, 8, 9], [1, 1, 1], bold=[2]),
+        "not the best printed": printed([0, 9.5, 9], [1, 1, 1], bold=[2]),
+        "contradicted": printed([0, 30, 9], [1, 1, 1], bold=[2]),
+        "order only": printed([0, 8, 9], np.nan, bold=[2]),
+    }
+    for answer, table in answers.items():
+        assert compare_printed(table).bold["answer"].tolist() == [answer]
+    assert compare_printed(answers["contradicted"]).bold["among"][0] == ("m1",)
+    assert "m2 (s) is contradicted: worse than m1 (−21" in str(compare_printed(answers["contradicted"]))
+    unmarked = compare_printed(printed([0, 0, 9], [1, 1, 1]))
+    assert unmarked.bold["method"].tolist() == ["m2"]
+    assert "Without a bold face" in str(unmarked)
+    with pytest.raises(ValueError, match="say smaller=True"):
+        compare_printed(printed([0, 9], [1, 1], bold=[0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("methods", "spread"), [(2, 0.0), (2, 1.0), (4, 1.0)])
+def test_no_bold_face_stands_too_often(methods, spread):
+    """Two methods are the best and the others far behind: the worst case, in which one bold face in twenty may err."""
+    rng = np.random.default_rng(0)
+    means, wrong = np.where(np.arange(methods) < 2, 0, -1000.0)[:, None], 0
+    for _ in range(400):
+        x = means + np.exp(spread * rng.normal(size=(methods, 1))) * rng.normal(size=(methods, 3))
+        wrong += compare_printed(printed(x.mean(1), x.std(1, ddof=1))).bold["answer"][0] == "stands"
+    assert stats.binomtest(wrong, 400).proportion_ci(0.99).low < 0.06
+
+
+def test_on_the_command_line(tmp_path):
+    (file := tmp_path / "table.tex").write_text(LATEX)
+    asked = CliRunner().invoke(app, ["compare", str(file)])
+    assert asked.exit_code == 1
+    assert "--spread" in asked.stderr
+    told = CliRunner().invoke(app, ["compare", str(file), "--runs", "3", "--spread", "sd"])
+    assert told.exit_code == 0
+    assert told.stdout.startswith("1 of 2 bold faces with a deviation stand.")
+    assert "Ours (CIFAR-10 / α=0.5) is not told apart from FedAvg (0.8 [" in told.stdout
