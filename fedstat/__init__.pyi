@@ -37,7 +37,7 @@ from .federated import (
     rounds,
     schedules,
 )
-from .inference import compare, compare_printed, read_printed, read_results
+from .inference import assess, compare, compare_printed, read_printed, read_results
 from .methods import Count, FedAvg, FedFac, FedSplit, Local, Quantile
 from .tuning import Tuning, tune
 
@@ -60,6 +60,7 @@ __all__ = [
     "Training",
     "Tuning",
     "Update",
+    "assess",
     "claims",
     "compare",
     "compare_printed",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedstat.cli._assess import assess
 from fedstat.cli._compare import compare
 from fedstat.cli._data import data
 from fedstat.cli._doctor import doctor
@@ -84,6 +85,6 @@ def version() -> None:
 
 
 app.callback(**taught(main))(main)
-for command in (new, run, compare, report, factor, judge, demo, doctor, version):
+for command in (new, run, compare, assess, report, factor, judge, demo, doctor, version):
     app.command(**taught(command))(command)
 app.add_typer(data, name="data")

@@ -3,6 +3,7 @@
 =========================  ============================================================================================
 reading results            `read_results` (folder ``formats``: one file for each format)
 comparing methods          `compare` and its `Comparison`; `Design`, `simultaneous`, `shape_notes`
+assessing predictions      `assess` and its `Assessment`: by client, over patients and over runs
 two methods                `paired_difference`, `sign_flip_test`, `equivalence`
 planning and stopping      `plan`, `AnalysisPlan`, `looks`; `by_source` and `components` for where the spread comes from
 clients and time           `who_benefits`, `fairness`, `to_target`

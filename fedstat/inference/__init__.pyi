@@ -11,6 +11,7 @@ from .intervals.paired import PairedDifference, holm, mean_interval, paired_diff
 from .intervals.planning import SampleSize, plan
 from .intervals.sequential import Looks, added_seeds, looks
 from .intervals.shape import shape_notes
+from .predictions.assessment import Assessment, assess
 from .printed.standing import PrintedComparison, compare_printed
 from .printed.table import PrintedTable, read_printed
 from .printed_values import Agreement, agrees
@@ -27,6 +28,7 @@ from .variance_components import Components, components
 __all__ = [
     "Agreement",
     "AnalysisPlan",
+    "Assessment",
     "Benefit",
     "Comparison",
     "Components",
@@ -45,6 +47,7 @@ __all__ = [
     "TimeToTarget",
     "added_seeds",
     "agrees",
+    "assess",
     "by_source",
     "clopper_pearson",
     "compare",

@@ -42,7 +42,7 @@ CLAIMS = [line for line in COMMANDS if line.startswith("python -m theory_checks"
 STUDIES = [line for line in COMMANDS if line.startswith("python -m simulations")]
 
 #: What does not train.
-QUICK = ("fedstat data", "fedstat factor", "fedstat compare theirs", "fedstat compare mine")
+QUICK = ("fedstat data", "fedstat factor", "fedstat compare theirs", "fedstat compare mine", "fedstat assess")
 
 
 @pytest.fixture
@@ -63,6 +63,13 @@ def clone(tmp_path, monkeypatch):
     )
     results.to_csv(tmp_path / "theirs.csv", index=False)
     results.set_axis(["algo", "run", "client", "acc"], axis=1).to_csv(tmp_path / "mine.csv", index=False)
+    chance = np.tile(rng.random(80), 2)  # the same patients under both methods
+    predicted = {
+        "method": np.repeat(["A", "B"], 80),
+        "outcome": (chance > 0.6).astype(int),
+        "probability": rng.random(160),
+    }
+    pd.DataFrame(predicted).to_csv(tmp_path / "predictions.csv", index=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])  # to which judging adds the folder of a claim
     monkeypatch.setenv("FEDSTAT_DATA", str(tmp_path / "data"))

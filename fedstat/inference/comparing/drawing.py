@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 #: Rows of a forest, and methods that have a line style and a band of their own.
 _ROWS, _STYLED = 45, 6
 _LABEL = 36
-_LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+#: How lines of methods are told apart in black and white.
+LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 _MARKERS = "osD^vX"
 _AXES = {"rounds": "round", "bytes": "sent up and down by all clients", "seconds": "seconds"}
 _DRAWS = 2000
@@ -50,8 +51,8 @@ def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
     if total > _ROWS:
         table = table.loc[table["difference"].abs().sort_values(ascending=False, kind="stable").index[:_ROWS]]
     table = table.sort_values("difference", kind="stable")
-    names = [_plain(name) for name in row_names(comparison, table, _LABEL)]
-    ax = _axes(ax, 1.3 + 0.2 * len(table))
+    names = [plain(name) for name in row_names(comparison, table, _LABEL)]
+    ax = new_axes(ax, 1.3 + 0.2 * len(table))
     factor = 100 if comparison.scores.of_shares else 1
     if comparison.margin is not None:
         span = (-factor * comparison.margin, factor * comparison.margin)
@@ -115,15 +116,15 @@ def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds"
     x, unit = _horizontal(scores, axis)
     factor = 100 if scores.of_shares else 1
     styled = _styled(comparison)
-    names = [_plain(name) for name in shortened(scores.methods, _LABEL).values()]
+    names = [plain(name) for name in shortened(scores.methods, _LABEL).values()]
     lines = -(-(len(styled) + 1) // _columns([names[i] for i in styled], 3))
-    ax = _axes(ax, 3.0 + 0.17 * lines)
+    ax = new_axes(ax, 3.0 + 0.17 * lines)
     for i in range(len(scores.methods)):
         if i not in styled and np.isfinite(band.curves[i]).any():
             ax.plot(x[i], factor * band.curves[i], color="0.75", linewidth=0.7, zorder=1)
     drawn: list[np.ndarray] = []
     for place, i in enumerate(styled):
-        line, marker, face = _LINES[place], _MARKERS[place], "white" if place % 2 else "black"
+        line, marker, face = LINES[place], _MARKERS[place], "white" if place % 2 else "black"
         ax.plot(x[i], factor * band.curves[i], color="black", linestyle=line, linewidth=1.1, zorder=3)
         at = band.places
         ax.plot(x[i, at], factor * band.curves[i, at], color="black", linestyle="none", marker=marker, markersize=4,
@@ -196,7 +197,7 @@ def clients(
     factor = 100 if scores.of_shares else 1
     order = np.argsort(gains, kind="stable")
     gains, places = factor * gains[order], np.arange(1, len(gains) + 1)
-    ax = _axes(ax, 3.0)
+    ax = new_axes(ax, 3.0)
     width, edge = (0.8, 0.5) if len(gains) <= 200 else (1.0, 0.0)
     known = better(scores.metric)
     for of, word, face, hatch in (
@@ -307,7 +308,7 @@ def draw_ranks(ranks: Ranks, ax: Axes | None = None) -> Axes:
     short, m = shortened(names, 22), len(names)
     groups = [sorted(map(names.index, group)) for group in ranks.groups]
     half, wide = -(-m // 2), m - 1
-    ax = _axes(ax, 1.1 + 0.17 * len(groups) + 0.2 * half)
+    ax = new_axes(ax, 1.1 + 0.17 * len(groups) + 0.2 * half)
     ax.set_axis_off()
     ax.plot([1, m], [0, 0], color="black", linewidth=1)
     for rank in range(1, m + 1) if m <= 15 else sorted({1, *range(5, m, 5), m}):
@@ -323,7 +324,7 @@ def draw_ranks(ranks: Ranks, ax: Axes | None = None) -> Axes:
         y = -1.1 - bars - (place if left else m - 1 - place)
         end = 1 - edge if left else m + edge
         ax.plot([at[place], at[place], end], [0, y, y], color="black", linewidth=0.7)
-        ax.text(end + (-0.01 if left else 0.01) * wide, y, f"{_plain(short[names[place]])} ({at[place]:.2f})",
+        ax.text(end + (-0.01 if left else 0.01) * wide, y, f"{plain(short[names[place]])} ({at[place]:.2f})",
                 ha="right" if left else "left", va="center", fontsize="small")  # fmt: skip
     critical = ranks.critical_difference
     ax.plot([1, 1 + critical], [1.7, 1.7], color="black", linewidth=1)
@@ -335,17 +336,17 @@ def draw_ranks(ranks: Ranks, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _plain(words: str) -> str:
+def plain(words: str) -> str:
     """Return words whose dollar signs are not read as mathematics."""
     return words.replace("$", r"\$")
 
 
 def _name(label: object, most: int = _LABEL) -> str:
     """Return one label that fits a picture."""
-    return _plain(shortened([label], most)[str(label)])
+    return plain(shortened([label], most)[str(label)])
 
 
-def _axes(ax: Axes | None, height: float) -> Axes:
+def new_axes(ax: Axes | None, height: float) -> Axes:
     """Return the axes, or new ones of a figure that is as wide as a line of text."""
     if ax is not None:
         return ax

@@ -27,10 +27,7 @@ _ROWS = 30
 def text(comparison: Compared) -> str:
     """Return what a terminal shows, at most 120 characters wide: conclusions first, then the tables they rest on."""
     parts = [wrapped(comparison.conclusions), wrapped([comparison.estimand])]
-    for table in _tables(comparison, _ROWS, _LABEL):
-        lines, left_out = _aligned(table)
-        notes = [f"(not shown here: {', '.join(left_out)})"] if left_out else []
-        parts.append("\n".join([wrapped([table.title]), *lines, *notes]))
+    parts += map(table_text, _tables(comparison, _ROWS, _LABEL))
     if (more := len(comparison.differences) - _ROWS) > 0:
         parts.append(f"{more} smaller differences are in the table `differences`, and in what to_csv writes.")
     parts.append(wrapped(f"note: {note}" for note in notes_of(comparison)))
@@ -64,6 +61,13 @@ def wrapped(paragraphs: Iterable[str]) -> str:
     )
 
 
+def table_text(table: Table) -> str:
+    """Return a table with its title for a terminal; of columns for which a line has no room the names are told."""
+    lines, left_out = _aligned(table)
+    notes = [f"(not shown here: {', '.join(left_out)})"] if left_out else []
+    return "\n".join([wrapped([table.title]), *lines, *notes])
+
+
 def _aligned(table: Table) -> tuple[list[str], list[str]]:
     """Return the lines of a table, and the columns for which a line has no room."""
     left_out: list[str] = []
@@ -91,52 +95,61 @@ def _one_line(cell: str) -> str:
 
 def markdown(comparison: Compared) -> str:
     """Return sentences and tables, all rows of them, as Markdown."""
-    parts = [_bullets(comparison.conclusions), _escaped_markdown(comparison.estimand)]
-    for table in _tables(comparison):
-        lines = [table.header, [":--" if name in table.words else "--:" for name in table.header], *table.rows]
-        cells = [[cell if i == 1 else _escaped_markdown(cell) for cell in line] for i, line in enumerate(lines)]
-        shown = "\n".join(f"| {' | '.join(line)} |" for line in cells)
-        parts.append(f"**{_escaped_markdown(table.title)}**\n\n{shown}")
-    parts += [_bullets(notes_of(comparison)), _escaped_markdown(comparison.generalises)]
+    parts = [bullets(comparison.conclusions), escaped_markdown(comparison.estimand)]
+    parts += map(table_markdown, _tables(comparison))
+    parts += [bullets(notes_of(comparison)), escaped_markdown(comparison.generalises)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _bullets(sentences: Iterable[str]) -> str:
-    return "\n".join(f"- {_escaped_markdown(sentence)}" for sentence in sentences)
+def table_markdown(table: Table) -> str:
+    """Return a table with its title as Markdown."""
+    lines = [table.header, [":--" if name in table.words else "--:" for name in table.header], *table.rows]
+    cells = [[cell if i == 1 else escaped_markdown(cell) for cell in line] for i, line in enumerate(lines)]
+    shown = "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    return f"**{escaped_markdown(table.title)}**\n\n{shown}"
 
 
-def _escaped_markdown(words: str) -> str:
+def bullets(sentences: Iterable[str]) -> str:
+    """Return sentences as a list in Markdown."""
+    return "\n".join(f"- {escaped_markdown(sentence)}" for sentence in sentences)
+
+
+def escaped_markdown(words: str) -> str:
+    """Return words as Markdown prints them, on one line."""
     return re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", _one_line(words))
 
 
 def html(comparison: Compared) -> str:
     """Return sentences and tables for a notebook; all that comes from the user is escaped."""
-    parts = [_list(comparison.conclusions), f"<p>{_escaped(comparison.estimand)}</p>"]
-    parts += map(_html_table, _tables(comparison, _ROWS))
+    parts = [html_list(comparison.conclusions), f"<p>{escaped(comparison.estimand)}</p>"]
+    parts += map(html_table, _tables(comparison, _ROWS))
     if (total := len(comparison.differences)) > _ROWS:
-        every = _html_table(differences_table(comparison))
+        every = html_table(differences_table(comparison))
         parts.append(f"<details><summary>all {total} differences</summary>{every}</details>")
-    parts += [_list(notes_of(comparison)), f"<p>{_escaped(comparison.generalises)}</p>"]
+    parts += [html_list(notes_of(comparison)), f"<p>{escaped(comparison.generalises)}</p>"]
     return f'<div class="fedstat-comparison">{"".join(parts)}</div>'
 
 
-def _escaped(words: str) -> str:
+def escaped(words: str) -> str:
+    """Return words as HTML prints them, on one line."""
     return markup.escape(_one_line(words))
 
 
-def _list(sentences: Iterable[str]) -> str:
-    items = "".join(f"<li>{_escaped(sentence)}</li>" for sentence in sentences)
+def html_list(sentences: Iterable[str]) -> str:
+    """Return sentences as a list in HTML."""
+    items = "".join(f"<li>{escaped(sentence)}</li>" for sentence in sentences)
     return f"<ul>{items}</ul>" if items else ""
 
 
-def _html_table(table: Table) -> str:
+def html_table(table: Table) -> str:
+    """Return a table with its title in HTML."""
     sides = [f' style="text-align: {"left" if name in table.words else "right"}"' for name in table.header]
-    head = "".join(f"<th{side}>{_escaped(name)}</th>" for side, name in zip(sides, table.header, strict=True))
+    head = "".join(f"<th{side}>{escaped(name)}</th>" for side, name in zip(sides, table.header, strict=True))
     rows = (
-        "".join(f"<td{side}>{_escaped(cell)}</td>" for side, cell in zip(sides, row, strict=True)) for row in table.rows
+        "".join(f"<td{side}>{escaped(cell)}</td>" for side, cell in zip(sides, row, strict=True)) for row in table.rows
     )
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    title = f'<caption style="text-align: left">{_escaped(table.title)}</caption>'
+    title = f'<caption style="text-align: left">{escaped(table.title)}</caption>'
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -12,14 +12,27 @@ import numpy as np
 import pandas as pd
 
 from fedstat._checks import choice, local
-from fedstat.inference.reading.formats import fedstat, fl_bench, flamby, flower, mlflow, pflib, tensorboard, wandb
+from fedstat.inference.predictions.table import is_predictions
+from fedstat.inference.reading.formats import (
+    fedstat,
+    fl_bench,
+    flamby,
+    flower,
+    mlflow,
+    pflib,
+    predictions,
+    tensorboard,
+    wandb,
+)
 from fedstat.inference.reading.formats.json_lines import LINES, first_keys, frame
 from fedstat.inference.reading.formats.runs import first_line
-from fedstat.inference.reading.formats.tables import in_memory, open_table
+from fedstat.inference.reading.formats.tables import column_names, in_memory, open_table
 from fedstat.inference.reading.formats.tidy import RUN, Content, as_shares, refuse_repeats, typed, whole
 from fedstat.inference.reading.reduction import survey
 
-_KINDS = ("fedstat", "table", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", "mlflow")
+_KINDS = (
+    "fedstat", "table", "predictions", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", "mlflow",
+)  # fmt: skip
 _TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq", *LINES)
 _PICKLES = (".pt", ".pth", ".npy", ".npz", ".joblib")
 
@@ -94,6 +107,7 @@ def read_results(
     ----------
     path : str, Path, a result of Flower's, a sequence of them, a mapping from label to them, or a DataFrame
         A table in memory, a file or a folder: a fedstat run, or what ``fedstat run`` wrote; CSV, parquet or JSON lines;
+        predictions as `assess` takes them, which are reduced to scores by client and seed;
         what PFLlib (``results/*.h5``), FL-bench (``out/``), Flower (JSON, a pickled History, or the Result in memory)
         and FLamby (CSV) write; a panel or a run's
         history out of wandb, TensorBoard's CSV, or MLflow's ``mlruns``. Several files are read as one table. Where
@@ -108,7 +122,8 @@ def read_results(
         round (called 0), one number for each run (client -1), that the estimand is "not named", and the split "test".
     metric : str, optional
         The only metric to read; also the name of what a column ``value`` holds.
-    kind : {"fedstat", "table", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", "mlflow"}, optional
+    kind : {"fedstat", "table", "predictions", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", \
+"mlflow"}, optional
         The format; by default what the name and the content of the file say.
 
     Returns
@@ -221,6 +236,8 @@ def _files(path: Any, kind: str | None) -> list[_File]:
     if kind is not None:
         choice("kind", kind, _KINDS)
     if hasattr(path, "columns"):
+        if kind in (None, "predictions") and is_predictions(list(map(str, path.columns))):
+            return [_File(Path("the table"), "predictions", {}, path)]
         return [_File(Path("the table"), "table", {}, in_memory(path))]
     if isinstance(path, Mapping):
         found = []
@@ -292,7 +309,12 @@ def _kind(path: Path) -> str:
     if not name.endswith(_TABLES):
         raise ValueError(f"{path} has no known format; give CSV ({', '.join(_TABLES)}), .h5 or .json, or say kind.")
     names = first_keys(path) if name.endswith(LINES) else first_line(path) if name.endswith(".csv") else []
-    tools = {"flamby": flamby.wrote, "wandb": wandb.wrote, "tensorboard": tensorboard.wrote}
+    if name.endswith((".parquet", ".pq")):
+        names = column_names(path)
+    tools = {
+        "flamby": flamby.wrote, "wandb": wandb.wrote, "tensorboard": tensorboard.wrote,
+        "predictions": lambda names: is_predictions(names) and not name.endswith(LINES),
+    }  # fmt: skip
     return next((kind for kind, wrote in tools.items() if wrote(names)), "table")
 
 
@@ -308,6 +330,7 @@ def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | N
     readers: dict[str, Callable[..., Content]] = {
         "pflib": pflib.read, "fl-bench": fl_bench.read, "flower": partial(flower.read, content=file.frame),
         "flamby": flamby.read, "wandb": wandb.read, "tensorboard": tensorboard.read, "mlflow": mlflow.read,
+        "predictions": partial(predictions.read, content=file.frame),
     }  # fmt: skip
     return readers[file.kind](file.path, given)
 

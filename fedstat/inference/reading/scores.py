@@ -11,13 +11,13 @@ import numpy as np
 #: Metrics that lie between 0 and 1, of which a hundredth is called a point, and that some write in percent.
 SHARES = (
     "accuracy", "balanced_accuracy", "auc", "f1", "macro_f1", "micro_f1", "precision", "recall", "majority_share",
-    "calibration_error",
+    "calibration_error", "average_precision", "sensitivity", "specificity", "concordance",
 )  # fmt: skip
 #: Metrics of which less is better.
 LOSSES = frozenset(
-    ["log_loss", "loss", "mse", "rmse", "mae", "calibration_error", "error", "perplexity", "cross_entropy"]
+    ["log_loss", "loss", "mse", "rmse", "mae", "calibration_error", "error", "perplexity", "cross_entropy", "brier"]
 )
-_GAINS = frozenset(SHARES) - LOSSES - {"majority_share"}
+_GAINS = (frozenset(SHARES) | {"r2"}) - LOSSES - {"majority_share"}
 
 
 SPLITS = ("test", "validation", "train")

@@ -317,6 +317,11 @@ def variant(name: str) -> str | None:
     return _KNOWN.get(re.sub(r"[^a-z0-9]", "", name.lower()))
 
 
+def column_names(path: Path) -> list[str]:
+    """Return the names of a table's columns; ValueError if the file is empty or no table."""
+    return _header(path)[0]
+
+
 def _header(path: Path) -> tuple[list[str], str]:
     """Return the names of a table's columns, and what separates them."""
     if _is_parquet(path):

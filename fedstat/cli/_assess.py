@@ -1,0 +1,104 @@
+"""``fedstat assess``: what predictions are worth, by client and over all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedstat._files import atomic_file
+
+_PICTURES = ("calibration", "roc", "decision")
+#: What errors say of the function's arguments, and what of the options.
+_IN_OPTIONS = {
+    r"metrics must": "--metric must", r"control must": "--control must", r"level must": "--level must",
+    r"threshold must": "--threshold must", r"split must": "--split must", r"estimand=('[^']*')": r"--estimand \1",
+}  # fmt: skip
+
+
+def assess(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A table of predictions, CSV or parquet.")],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="auc, brier, calibration_slope and others; repeatable.", show_default="the usual ones"),
+    ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(help="Method that the others are compared with.", show_default="FedAvg, or the first"),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Probability from which the event is named; adds sensitivity and specificity."),
+    ] = None,
+    level: Annotated[float, typer.Option(help="Confidence level.")] = 0.95,
+    by_clients: Annotated[
+        bool, typer.Option("--by-clients", help="Conclude on the mean over clients, not on all patients together.")
+    ] = False,
+    estimand: Annotated[str | None, typer.Option(help="Model to assess: personal, global, fine-tuned.")] = None,
+    split: Annotated[str | None, typer.Option(help="Whose predictions.", show_default="test")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File for the tables (.csv, .md or .txt), or a folder for them and the pictures."),
+    ] = None,
+) -> None:
+    """Assess predictions at each hospital by name, over all patients, and against a control.
+
+    The table has a row for each method, seed, client and patient: columns
+    method, outcome (0 or 1) and probability, and where there are several,
+    seed, client, name and sample, by which a patient is known. Other
+    outcomes: p_<class> for each of several classes, value for numbers;
+    time, event and risk for censored times. `fedstat compare` takes the
+    same table where only training runs matter.
+
+    Intervals are over patients and over training runs, and the last
+    sentence says of whom they speak. What is undefined at a hospital, as
+    with one event, is so for all methods, and the notes say why.
+
+    Examples:
+
+    \b
+    fedstat assess predictions.csv
+    fedstat assess predictions.csv --metric auc --metric calibration_slope --control Local
+    fedstat assess predictions.csv --threshold 0.1 --out assessment
+    """
+    from fedstat.inference import assess as assessed
+
+    kinds = {".csv": "csv", ".md": "markdown", ".txt": "text", "": "folder"}
+    if out is not None and out.suffix.lower() not in kinds:
+        raise ValueError(f"--out must end in .csv, .md or .txt, or name a folder, got {out}.")
+    try:
+        found = assessed(
+            file, metric or None, control=control, threshold=threshold, level=level,
+            pooled="clients" if by_clients else "patients", estimand=estimand, split=split,
+        )  # fmt: skip
+    except ValueError as error:
+        said = str(error)
+        for python, option in _IN_OPTIONS.items():
+            said = re.sub(python, option, said)
+        raise ValueError(said) from None
+    if out is None:
+        typer.echo(str(found))
+        return
+    texts = {"csv": found.to_csv, "markdown": found.to_markdown, "text": found.__str__}
+    kind = kinds[out.suffix.lower()]
+    written = [out]
+    if kind == "folder":
+        out.mkdir(parents=True, exist_ok=True)
+        written = [out / "assessment.csv", out / "assessment.md"]
+    for path in written:
+        with atomic_file(path) as temporary:
+            temporary.write_text(texts[kinds[path.suffix.lower()]]().rstrip("\n") + "\n", encoding="utf-8")
+    if kind == "folder" and found.predictions.kind == "two classes":
+        from fedstat.report.figures import style
+
+        for picture in _PICTURES:
+            with style(), atomic_file(out / f"{picture}.pdf") as temporary:
+                figure = getattr(found, f"plot_{picture}")().figure
+                figure.savefig(temporary)
+                import matplotlib.pyplot as plt
+
+                plt.close(figure)
+            written.append(out / f"{picture}.pdf")
+    typer.echo("\n".join([*found.conclusions, "", *map(str, written)]))

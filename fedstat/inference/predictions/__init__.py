@@ -1,0 +1,1 @@
+"""Predictions, not only scores: metrics, intervals over patients and over runs, tables and pictures."""

@@ -1,0 +1,189 @@
+"""What may be said of an assessment, in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from fedstat.inference.formatting import interval, listed
+from fedstat.inference.predictions.metrics import IDEAL, METRICS
+from fedstat.inference.predictions.table import Predictions
+from fedstat.inference.predictions.tabulating import PATIENTS, tabulate
+from fedstat.inference.reading.scores import SHARES, better
+
+#: Clients that are named in a sentence; more are counted.
+_NAMED = 6
+
+
+def unit(metric: str) -> tuple[float, str, str]:
+    """Return the factor by which a metric is shown, and the units of its values and of its differences."""
+    return (100.0, "%", " points") if metric in SHARES else (1.0, "", "")
+
+
+def sized(row: pd.Series, of: str = "estimate") -> str:
+    """Write an estimate or a difference with its limits and its unit."""
+    factor, percent, points = unit(row["metric"])
+    places = 1 if factor > 1 else 3
+    shown = interval((factor * row[name] for name in (of, "low", "high")), places)
+    ends = f" {shown.split(' ', 1)[1]}" if np.isfinite(row["low"]) else ""
+    return f"{shown.split(' ', 1)[0]}{percent if of == 'estimate' else points}{ends}"
+
+
+def conclude(
+    clients: pd.DataFrame,
+    pooled: pd.DataFrame,
+    differences: pd.DataFrame,
+    predictions: Predictions,
+    control: str,
+    over: str,
+    level: float,
+    cut: float,
+) -> tuple[str, ...]:
+    """Say what differs, for whom by name, and of whom the intervals speak; tables are those of an `Assessment`."""
+    said: list[str] = []
+    for metric in pooled["metric"].unique():
+        values = pooled[(pooled["metric"] == metric) & (pooled["over"] == over)]
+        rows = differences[(differences["metric"] == metric) & (differences["over"] == over)]
+        said += _overall(metric, over, values, rows, control)
+        by_client = differences[(differences["metric"] == metric) & (differences["over"] == "client")]
+        if len(predictions.clients) > 1 and len(by_client) and better(metric):
+            said += _by_client(metric, by_client, control)
+    if "accuracy" in {*pooled["metric"]} and "class" in predictions.kind:
+        said += _majority(predictions, level, cut)
+    return (*said, _speaks_of(predictions))
+
+
+def _where(over: str) -> str:
+    return "over all patients" if over == PATIENTS else f"as {over}"
+
+
+def _overall(metric: str, over: str, values: pd.DataFrame, rows: pd.DataFrame, control: str) -> Iterator[str]:
+    name, estimates = metric.replace("_", " "), values.set_index("method")
+    if values["estimate"].isna().all():
+        yield f"{name} {_where(over)} is undefined: {values['undefined'].iloc[0]}."
+        return
+    if not better(metric) or not len(rows):
+        each = [f"{label} {sized(row)}" for label, row in estimates.iterrows()]
+        ideal = f" (at best {IDEAL[metric]:g})" if metric in IDEAL else ""
+        yield f"{name}{ideal} {_where(over)}: {listed(each)}."
+        return
+    told = []
+    for outcome, words in (("better", "better than"), ("worse", "worse than")):
+        if len(found := rows[rows["outcome"] == outcome]):
+            each = [f"{row['method']} (by {sized(_by(row), 'difference')})" for _, row in found.iterrows()]
+            told.append(f"{listed(each)} {'is' if len(each) == 1 else 'are'} {words} {control}")
+    if len(found := rows[rows["outcome"].isin(["undecided", "no spread"])]):
+        each = [f"{row['method']} ({sized(row, 'difference')})" for _, row in found.iterrows()]
+        told.append(f"{listed(each)} cannot be told apart from {control}")
+    if len(found := rows[rows["outcome"] == "tie"]):
+        told.append(f"{listed(found['method'])} predicts as {control} does for every patient, a tie")
+    yield f"{name} {_where(over)} ({control} {sized(estimates.loc[control])}): {'; '.join(told)}."
+
+
+def _by(row: pd.Series) -> pd.Series:
+    """Return a difference by its size, with its limits in order."""
+    if row["difference"] >= 0:
+        return row
+    return pd.Series({**row, "difference": -row["difference"], "low": -row["high"], "high": -row["low"]})
+
+
+def _by_client(metric: str, rows: pd.DataFrame, control: str) -> Iterator[str]:
+    defined = rows[rows["outcome"] != "undefined"]
+    if not len(defined):
+        return
+    count, told = defined["client"].nunique(), []
+    for method, own in defined.groupby("method", sort=False):
+        for outcome, word in (("better", "gains"), ("worse", "loses")):
+            if len(found := own[own["outcome"] == outcome]):
+                each = [f"{row['name']} (by {sized(_by(row), 'difference')})" for _, row in found.iterrows()]
+                told.append(f"{method} {word} at {_few(each)}")
+        if (own["outcome"] == "tie").all():
+            told.append(f"{method} ties at every client")
+    every = f"limits hold jointly for {len(defined)} differences" if len(defined) > 1 else "one difference"
+    start = f"{metric.replace('_', ' ')} against {control} by client ({every})"
+    if told:
+        yield f"{start}: {'; '.join(told)}. No other client is shown to gain or lose."
+    else:
+        yield f"{start}: none of {count} clients is shown to gain or lose."
+
+
+def _few(names: list[str]) -> str:
+    return listed(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+
+
+def _majority(predictions: Predictions, level: float, cut: float) -> Iterator[str]:
+    """Name the methods that are not shown to be right more often than who names each client's most frequent class."""
+    count = max(len(predictions.classes), 2)
+    shares = np.zeros((len(predictions.clients), count))
+    for block in predictions.blocks:
+        np.add.at(shares, (block.client, block.outcome), 1)
+    usual = shares.argmax(axis=1)
+    blocks = []
+    for block in predictions.blocks:
+        rule = np.eye(count)[usual[block.client]] if predictions.kind == "classes" else 1.0 * usual[block.client]
+        beside = np.broadcast_to(rule, (1, *block.prediction.shape[1:]))
+        blocks.append(replace(block, prediction=np.concatenate([block.prediction, beside])))
+    label = "the majority"
+    while label in predictions.methods:
+        label += "'"
+    beside_all = replace(predictions, methods=(*predictions.methods, label), blocks=tuple(blocks))
+    _, values, differences = tabulate(beside_all, "accuracy", len(predictions.methods), max(cut, 1e-300), level)
+    rows = differences[(differences["over"] == PATIENTS) & (differences["outcome"] != "better")]
+    if not len(rows):
+        return
+    what = "naming each client's most frequent class" if usual.any() else "saying no"
+    right = values[(values["method"] == label) & (values["over"] == PATIENTS)]["estimate"].iloc[0]
+    each = [f"{row['method']} ({sized(row, 'difference')})" for _, row in rows.iterrows()]
+    verb = "is" if len(each) == 1 else "are"
+    yield f"{listed(each)} {verb} not shown to beat always {what}, which is right for {100 * right:.1f}% of patients."
+
+
+def _speaks_of(predictions: Predictions) -> str:
+    count = len(predictions.seeds)
+    whose = "patients like these at these clients" if len(predictions.clients) > 1 else "patients like these"
+    if count == 1:
+        return f"Intervals speak of {whose}, for the models trained here: one training run tells nothing of others."
+    return f"Intervals speak of {whose} and of newly trained models ({count} training runs), not of other clients."
+
+
+def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictions) -> Iterator[str]:
+    """Tell what must be known to read the numbers: what is undefined and why, and how patients and runs belong."""
+    for metric in pooled["metric"].unique():
+        rows = clients[(clients["metric"] == metric) & clients["estimate"].isna()].drop_duplicates("client")
+        if len(rows) and len(predictions.clients) > 1:
+            each = [f"{name} ({why})" for name, why in zip(rows["name"], rows["undefined"], strict=True)]
+            yield (
+                f"{metric.replace('_', ' ')} is undefined, for all methods alike, at {len(rows)} of "
+                f"{len(predictions.clients)} clients: {_few(each)}. The mean over clients leaves them out."
+            )
+        if not METRICS[metric].alone:
+            yield (
+                f"{metric.replace('_', ' ')} of a method alone has no interval, since none that was tried holds often "
+                "enough; its differences have one."
+            )
+    if len(predictions.seeds) < 2:
+        return
+    if len(predictions.blocks) == 1:
+        yield "All seeds are tested on the same patients; the variance is the sum of two parts, patients and runs."
+        yield from _shares(pooled)
+        return
+    words = (
+        "Patients differ between seeds: the variance over runs holds both parts, that of the patients and of training."
+    )
+    if predictions.again:
+        words += (
+            " Seeds draw from the same patients, so that the variance of a mean over runs is corrected by the ratio of "
+            f"test to other patients, {predictions.again:.2g} (Nadeau and Bengio 2003)."
+        )
+    yield words
+
+
+def _shares(pooled: pd.DataFrame) -> Iterable[str]:
+    rows = pooled[pooled["over"] == PATIENTS]
+    share = rows["variance (patients)"] / (rows["variance (patients)"] + rows["variance (runs)"])
+    of = {str(m).replace("_", " "): one.median() for m, one in share.groupby(rows["metric"], sort=False)}
+    if known := [f"{100 * value:.0f}% of {name}" for name, value in of.items() if value == value]:
+        yield f"Patients make up, over all patients and in the median over methods, of the variance: {listed(known)}."

@@ -1,0 +1,175 @@
+"""Intervals over patients, over runs, and over both, of values and of differences.
+
+The variance of a mean over runs has two named parts. "patients": how it varies with the patients, of the models trained
+here; their influences are averaged over the runs first. "runs": the variance over runs of what each run reaches, over
+their number. Intervals over both take the sum. Where every seed has patients of its own, the variance over runs holds
+both parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_HALVINGS = 60
+
+
+def over_patients(
+    influence: np.ndarray, client: np.ndarray, label: np.ndarray, by_class: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the variance over patients, drawn anew within each client, with its degrees of freedom.
+
+    Squares of deviations within strata are summed: within clients, with `by_class` within the classes of each. A
+    patient alone in a stratum counts with the square of the influence itself. Degrees of freedom are Satterthwaite's
+    over the classes of clients, so that few events give few.
+
+    Parameters
+    ----------
+    influence : ndarray, shape (R, n)
+        Rows are methods or differences.
+    client, label : ndarray of int, shape (n,)
+        Each patient's client, and class.
+    by_class : bool
+        Whether the classes of a client are strata.
+
+    Returns
+    -------
+    variance, df : ndarray, shape (R,)
+    """
+    piece = client * (int(label.max()) + 1) + label
+    order = np.argsort(piece, kind="stable")
+    a, piece, client = influence[:, order], piece[order], client[order]
+    stratum = piece if by_class else client
+    starts, place, count = np.unique(stratum, return_index=True, return_inverse=True, return_counts=True)[1:]
+    mean = np.where(count > 1, np.add.reduceat(a, starts, axis=1) / count, 0.0)
+    squares = (a - mean[:, place]) ** 2 * np.where(count > 1, count / np.maximum(count - 1, 1), 1.0)[place]
+    starts, size = np.unique(piece, return_index=True, return_counts=True)[1:]
+    each = np.add.reduceat(squares, starts, axis=1).T
+    return each.sum(axis=0), satterthwaite(each, np.maximum(size - 1.0, 1.0)[:, None])
+
+
+def satterthwaite(variances: np.ndarray, df: np.ndarray) -> np.ndarray:
+    """Return the degrees of freedom of sums of variances over the first axis; infinite where a sum is zero."""
+    fourth = (variances**2 / df).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.where(fourth == 0, np.inf, variances.sum(axis=0) ** 2 / np.where(fourth == 0, 1.0, fourth))
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Estimates with the parts of their variance; all arrays of one shape, NaN where there is none.
+
+    `patients` and `runs` are variances with degrees of freedom `patients_df` and `runs_df`, `both` and `both_df` those
+    of the interval over both; `both` is NaN with one run. `same` says whether all runs test the same patients.
+    """
+
+    estimate: np.ndarray
+    patients: np.ndarray
+    patients_df: np.ndarray
+    runs: np.ndarray
+    runs_df: np.ndarray
+    both: np.ndarray
+    both_df: np.ndarray
+    same: bool
+
+
+def parts(by_seed: np.ndarray, patients: np.ndarray, df: np.ndarray, same: bool, again: float) -> Parts:
+    """Put the parts of variances together.
+
+    Parameters
+    ----------
+    by_seed : ndarray, shape (..., S)
+        What each run reaches; NaN where a run has no value.
+    patients, df : ndarray, shape (...)
+        Variance over patients of the mean over runs, with degrees of freedom.
+    same : bool
+        Whether all runs are tested on the same patients.
+    again : float
+        Where runs test on new draws from the same patients, the correction of Nadeau and Bengio (2003): test patients
+        over the others. The variance of a mean is ``(1 / S + again) s^2``.
+    """
+    there = ~np.isnan(by_seed)
+    n = there.sum(axis=-1)
+    mean = np.where(there, by_seed, 0.0).sum(axis=-1) / np.maximum(n, 1)
+    squares = (np.where(there, by_seed - mean[..., None], 0.0) ** 2).sum(axis=-1)
+    several = n > 1
+    spread = np.where(several, squares / np.maximum(n - 1, 1), np.nan)
+    runs_df = np.where(several, n - 1.0, np.nan)
+    estimate = np.where(n > 0, mean, np.nan)
+    if same:
+        runs = spread / np.maximum(n, 1)
+        both = patients + runs
+        return Parts(
+            estimate,
+            patients,
+            df,
+            runs,
+            runs_df,
+            both,
+            satterthwaite(np.stack([patients, runs]), np.stack([df, runs_df])),
+            True,
+        )
+    both = spread * (1 / np.maximum(n, 1) + again)
+    return Parts(estimate, patients, df, np.maximum(both - patients, 0.0), runs_df, both, runs_df, False)
+
+
+def value_limits(
+    scale: str, found: Parts, over: str, level: float, n: np.ndarray, events: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return limits of values over "patients", "runs" or "both"; arguments broadcast.
+
+    Proportions have Wilson's score interval, areas under the ROC curve Newcombe's (2006, Statistics in Medicine 25,
+    method 5), both widened for the variance over runs; the area's also for DeLong's variance where that is larger than
+    the one that Newcombe assumes. They stand where all patients are told apart as well. Other shares have t intervals
+    on the logit scale, positive numbers on the logarithmic scale.
+    """
+    from scipy import stats
+    from scipy.special import expit, logit
+
+    value, variance, df = found.estimate, getattr(found, over), getattr(found, f"{over}_df")
+    score = scale in ("proportion", "ranks") and over != "runs"
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if score:
+            assumed = _assumed(scale, value, n, events)
+            if over == "patients" or found.same:
+                # as the score intervals have it: no correction of a sum of squares for its mean, and no t
+                own = np.maximum(found.patients, assumed) if scale == "ranks" else found.patients * (n - 1) / n
+                variance, df = own, np.full_like(own, np.inf)
+                if over == "both":
+                    variance = own + found.runs
+                    df = satterthwaite(np.stack([own, found.runs]), np.stack([df, found.runs_df]))
+            widened = np.where(assumed > 0, variance / assumed, np.where(variance == 0, 1.0, np.nan))
+        q = stats.t.isf((1 - level) / 2, df)
+        if score:
+            ends = [_score(scale, value, q**2 * widened, n, events, end) for end in (0.0, 1.0)]
+            return ends[0], ends[1]
+        half = q * np.sqrt(np.where(variance > 0, variance, np.nan))
+        if scale in ("share", "proportion", "ranks"):
+            half = half / (value * (1 - value))
+            return expit(logit(value) - half), expit(logit(value) + half)
+        if scale == "positive":
+            return value * np.exp(-half / value), value * np.exp(half / value)
+    return value - half, value + half
+
+
+def _assumed(scale: str, value: np.ndarray, n: np.ndarray, events: np.ndarray) -> np.ndarray:
+    """Return the variance that a score interval assumes at a value: binomial, or Newcombe's of an area."""
+    spread = value * (1 - value)
+    if scale == "proportion":
+        return spread / n
+    others = n - events
+    half = n / 2 - 1
+    return spread / (events * others) * (1 + half * (1 - value) / (2 - value) + half * value / (1 + value))
+
+
+def _score(
+    scale: str, value: np.ndarray, factor: np.ndarray, n: np.ndarray, events: np.ndarray, end: float
+) -> np.ndarray:
+    """Return where ``(value - x)^2 = factor * assumed(x)`` between a value and an end of [0, 1], by bisection."""
+    inside, outside = value + 0 * factor, end + 0 * (value + factor)
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        within = (value - middle) ** 2 <= factor * _assumed(scale, middle, n, events)
+        inside, outside = np.where(within, middle, inside), np.where(within, outside, middle)
+    return np.where(np.isnan(factor), np.nan, outside)

@@ -1,0 +1,88 @@
+"""What a metric comes to on some patients: a value for each run, the variance over patients, or why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedstat.inference.predictions.limits import over_patients
+from fedstat.inference.predictions.metrics import METRICS
+from fedstat.inference.predictions.table import Block, Predictions
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A metric on some patients of one block; rows are those of `contrasts`.
+
+    Attributes
+    ----------
+    values : ndarray, shape (R, S)
+        By run; NaN where the metric is undefined.
+    variance, df : ndarray, shape (R,)
+        Over patients, of the mean over the block's runs.
+    n, events, counted : float
+        Patients; those of the second class or with the event, NaN where there are none by nature; and those over whom a
+        proportion is taken.
+    undefined : str
+        Why there is no value; "" if there is one.
+    """
+
+    values: np.ndarray
+    variance: np.ndarray
+    df: np.ndarray
+    n: float
+    events: float
+    counted: float
+    undefined: str
+
+
+def contrasts(methods: int, control: int) -> np.ndarray:
+    """Return rows of weights of methods: each method, then each but the control minus the control."""
+    each = np.eye(methods)
+    return np.concatenate([each, np.delete(each - each[control], control, axis=0)])
+
+
+def measure(
+    predictions: Predictions, block: Block, patients: np.ndarray, name: str, cut: float, rows: np.ndarray
+) -> Measured:
+    """Measure a metric on some patients, given by their places in a block.
+
+    It is undefined for all methods and runs if it is so for one of them.
+    """
+    metric, y, p = METRICS[name], block.outcome[patients], block.prediction[:, :, patients]
+    label = np.zeros(len(y), int)
+    if predictions.kind != "numbers":
+        label = (y if y.ndim == 1 else y[:, 1]).astype(int)
+    events = float(label.sum()) if predictions.kind in ("two classes", "times") else np.nan
+    counted = float({"sensitivity": label.sum(), "specificity": (1 - label).sum()}.get(name, len(y)))
+    blank = np.full(len(rows), np.nan)
+    reason = _too_few(predictions, label, metric.least)
+    if not reason:
+        value, influence = metric.of(y, p.reshape(-1, *p.shape[2:]), cut)
+        value, influence = value.reshape(p.shape[:2]), influence.reshape(*p.shape[:2], len(y))
+        if np.isfinite(value).all():
+            variance, df = over_patients(rows @ influence.mean(axis=1), block.client[patients], label, metric.by_class)
+            return Measured(rows @ value, variance, df, len(y), events, counted, "")
+        method = predictions.methods[int(np.argwhere(~np.isfinite(value))[0, 0])]
+        reason = {
+            "times": "no two patients can be ordered by their times",
+            "numbers": "all outcomes are equal",
+        }.get(predictions.kind, f"probabilities of {method} are all equal, some 0 or 1, or separate the outcomes")
+    return Measured(np.tile(blank[:, None], p.shape[1]), blank, blank, len(y), events, counted, reason)
+
+
+def _too_few(predictions: Predictions, label: np.ndarray, least: int) -> str:
+    """Say which class has too few patients, "" if none."""
+    if len(label) < 2:
+        return f"{len(label)} patient{'s' * (len(label) != 1)}"
+    names = ["patient{} without the event", "event{}"]
+    if predictions.kind == "classes":
+        names = [f"patient{{}} of class {name}" for name in predictions.classes]
+    counts = np.bincount(label, minlength=len(names)).tolist()
+    if predictions.kind == "numbers" or min(counts) >= least:
+        return ""
+    if predictions.kind == "times" and counts[1] >= least:
+        return ""
+    few = 1 if predictions.kind == "times" else counts.index(min(counts))
+    return f"{counts[few]} {names[few].replace('{}', 's' * (counts[few] != 1))}, fewer than {least}"

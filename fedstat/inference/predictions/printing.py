@@ -1,0 +1,123 @@
+"""An assessment as plain text, Markdown, HTML or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from fedstat._files import atomic_file
+from fedstat.inference.comparing.printing import bullets, html_list, html_table, table_markdown, table_text, wrapped
+from fedstat.inference.comparing.tables import Table, counts, decimals, fixed, percent
+from fedstat.inference.formatting import p_value
+from fedstat.inference.predictions.conclusions import unit
+from fedstat.inference.reading.scores import better
+
+if TYPE_CHECKING:
+    from fedstat.inference.predictions.assessment import Assessment
+
+#: Rows of clients that are printed; the others are counted.
+_ROWS = 40
+
+
+def text(found: Assessment) -> str:
+    """Return what a terminal shows: conclusions first, then the tables they rest on; clients by the first metric."""
+    parts = [wrapped(found.conclusions), *map(table_text, _tables(found, _ROWS))]
+    parts.append(wrapped(f"note: {note}" for note in found.notes))
+    return "\n\n".join(part for part in parts if part)
+
+
+def markdown(found: Assessment) -> str:
+    """Return sentences and tables, of clients by all metrics, as Markdown."""
+    parts = [bullets(found.conclusions), *map(table_markdown, _tables(found)), bullets(found.notes)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def html(found: Assessment) -> str:
+    """Return sentences and tables for a notebook; all that comes from the user is escaped."""
+    parts = [html_list(found.conclusions), *map(html_table, _tables(found, _ROWS)), html_list(found.notes)]
+    return f'<div class="fedstat-comparison">{"".join(parts)}</div>'
+
+
+def csv(found: Assessment, path: str | Path | None = None) -> str:
+    """Return all tables as one; numbers are not rounded, shares are not in percent, and missing cells are empty."""
+    tables = {"pooled": found.pooled, "clients": found.clients, "differences": found.differences}
+    joined = pd.concat([one.assign(table=name) for name, one in tables.items() if len(one)], ignore_index=True)
+    first = ["table", "metric", "over", "client", "name", "method", "against", "estimate", "difference"]
+    first = [name for name in first if name in joined]
+    joined = joined[[*first, *(name for name in joined if name not in first)]]
+    written: str = joined.assign(level=found.level, threshold=found.threshold).to_csv(index=False)
+    if path is not None:
+        with atomic_file(path) as temporary:
+            temporary.write_text(written, encoding="utf-8")
+    return written
+
+
+def _tables(found: Assessment, most: int | None = None) -> Iterator[Table]:
+    """Yield the tables; with `most` rows of clients, those of the first metric only."""
+    alone = f"{percent(found.level)} limits"
+    yield _table(
+        f"value of each method, {found.over}, with {alone} of each alone",
+        found.pooled[found.pooled["over"] == found.over],
+        ["metric", "method"], "estimate", "", ["n", "events", "seeds"],
+    )  # fmt: skip
+    rows = found.differences[found.differences["over"] == found.over]
+    if len(rows):
+        yield _table(
+            f"differences to {found.control} on the same patients, {found.over}, with joint {alone} for each metric",
+            rows, ["metric", "method"], "difference", "", ["p (adjusted)", "outcome"],
+        )  # fmt: skip
+    if len(found.predictions.clients) < 2:
+        return
+    metrics = list(found.clients["metric"].unique())
+    for metric in metrics[:1] if most is not None else metrics:
+        rows = found.clients[found.clients["metric"] == metric].copy()
+        beside = found.differences[(found.differences["metric"] == metric) & (found.differences["over"] == "client")]
+        if len(beside):
+            shown = beside.set_index(["client", "method"])[["difference", "low", "high", "outcome"]]
+            shown = shown.rename(columns={"low": "joint low", "high": "joint high"})
+            rows = rows.join(shown, on=["client", "method"])
+        some = f"; {len(rows) - most} more rows are in the table `clients`" if most and len(rows) > most else ""
+        direction = {1: "more is better", -1: "less is better", 0: "neither more nor less is better"}[better(metric)]
+        yield _table(
+            f"{metric.replace('_', ' ')} ({direction}) at each client, with {alone} of each alone"
+            + (f"; differences to {found.control} with joint limits for all clients" if len(beside) else "") + some,
+            rows.head(most) if most else rows,
+            ["name", "method"], "estimate", "difference" if len(beside) else "", ["n", "events", "outcome"],
+        )  # fmt: skip
+
+
+def _table(title: str, rows: pd.DataFrame, keys: list[str], value: str, beside: str, last: list[str]) -> Table:
+    """Write rows as words, each metric with its own decimals and unit; with `beside`, joint limits stand behind it."""
+    units = {metric: unit(metric)[0] for metric in rows["metric"].unique()}
+    places = {
+        metric: decimals(units[metric] * (of["high"] - of["low"]) / 2, units[metric] * of[value], units[metric] > 1)
+        for metric, of in rows.groupby("metric")
+    }
+
+    def written(name: str) -> list[str]:
+        pairs = zip(rows["metric"], rows[name], strict=True)
+        return [fixed(units[metric] * float(one), places[metric]) for metric, one in pairs]
+
+    def spans(low: str, high: str) -> list[str]:
+        ends = zip(written(low), written(high), strict=True)
+        return ["–" if "–" in (start, end) else f"[{start}, {end}]" for start, end in ends]
+
+    cells: dict[str, list[str]] = {}
+    for name in keys:
+        shown = [str(one) for one in rows[name]]
+        if name == "metric":
+            shown = [f"{one.replace('_', ' ')}{' (%)' * (units[one] > 1)}" for one in shown]
+        cells["client" if name == "name" else name] = shown
+    cells |= {value: written(value), "limits": spans("low", "high")}
+    if beside:
+        cells |= {beside: written(beside), "joint limits": spans("joint low", "joint high")}
+    elif rows["low (runs)"].notna().any():
+        cells |= {f"over {of} alone": spans(f"low ({of})", f"high ({of})") for of in ("patients", "runs")}
+    for name in [name for name in last if name in rows and rows[name].notna().any()]:
+        plain = {"p (adjusted)": lambda of: [p_value(p) for p in of], "outcome": lambda of: list(of.fillna(""))}
+        cells[name] = plain.get(name, counts)(rows[name])
+    words = frozenset(["metric", "method", "client", "outcome"])
+    return Table(title, tuple(cells), tuple(zip(*cells.values(), strict=True)), words, ("seeds", "over runs alone"))

@@ -1,0 +1,294 @@
+"""A table of predictions: a row for each method, seed, client and patient; strictly checked, then held as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from fedstat import _checks
+from fedstat.inference.predictions.metrics import Kind
+
+#: The client of a table without clients.
+ALL = "all"
+_CLASS = "p_"
+_TEXT = ("method", "estimand", "split")
+#: Probabilities of classes add up to one within this: they may come from float32.
+_SUM = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Patients with what all methods predict for them, under one or several seeds.
+
+    Attributes
+    ----------
+    client : ndarray of int, shape (N,)
+        The place of each patient's client.
+    outcome : ndarray, shape (N,), or for times (N, 2)
+        Classes as their places (int), numbers, or time and event.
+    prediction : ndarray, shape (M, S, N) or (M, S, N, C)
+        Probabilities of the second of two classes or of each of several, values, or risks.
+    """
+
+    client: np.ndarray
+    outcome: np.ndarray
+    prediction: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Predictions of several methods for the same patients.
+
+    Attributes
+    ----------
+    kind : {"two classes", "classes", "numbers", "times"}
+        What is predicted.
+    methods, seeds, clients, names : tuple
+        Labels of methods; seeds; clients with their names.
+    classes : tuple of str
+        Names of the classes; empty without any.
+    blocks : tuple of Block
+        One where all seeds are tested on the same patients, else one for each seed.
+    again : float
+        Where patients change with the seed: test patients of a seed over the other patients that any seed tests, if
+        seeds draw from the same patients; else 0.
+    """
+
+    kind: Kind
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    clients: tuple[Any, ...]
+    names: tuple[str, ...]
+    classes: tuple[str, ...]
+    blocks: tuple[Block, ...]
+    again: float = 0.0
+
+
+def is_predictions(names: Sequence[str]) -> bool:
+    """Tell whether a table's columns are those of predictions."""
+    return "method" in names and kind_of(names) is not None
+
+
+def kind_of(names: Sequence[str]) -> Kind | None:
+    """Return what a table with these columns predicts, None if it holds no predictions."""
+    if {"time", "event", "risk"} <= {*names}:
+        return "times"
+    if "outcome" not in names:
+        return None
+    if "probability" in names:
+        return "two classes"
+    if any(name.startswith(_CLASS) for name in names):
+        return "classes"
+    return "numbers" if "value" in names and "metric" not in names else None
+
+
+def read_predictions(source: Any) -> pd.DataFrame:
+    """Read a table of predictions, CSV or parquet or in memory, and check its cells.
+
+    Returns
+    -------
+    DataFrame
+        With the columns method, seed, client, name, estimand and split, and outcomes and predictions as numbers.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, a column is missing, or a cell is not what its column holds.
+    """
+    if isinstance(source, str | Path):
+        path = _checks.local("table", source)
+        if not path.is_file():
+            raise ValueError(f"{path} does not exist.")
+        try:
+            parquet = path.suffix.lower() in (".parquet", ".pq")
+            # a name such as "NA" is a name: only empty cells are missing
+            read = pd.read_parquet(path) if parquet else pd.read_csv(path, keep_default_na=False, na_values=[""])
+        except Exception as error:
+            raise ValueError(f"{path} cannot be read as a table: {error}") from None
+    elif isinstance(source, pd.DataFrame):
+        path, read = Path("the table"), source.reset_index(drop=True)
+    else:
+        raise ValueError(f"table must be a DataFrame or a file, got {type(source).__name__}.")
+    return _cells(read, path)
+
+
+def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    names = [str(name) for name in table.columns]
+    kind = kind_of(names)
+    if kind is None or "method" not in names:
+        raise ValueError(
+            f"{path} must have the columns method, outcome, and probability (of two classes), p_<class> for each of "
+            f"several classes, or value; or for times method, time, event and risk. Its columns are {', '.join(names)}."
+        )
+    if not len(table):
+        raise ValueError(f"{path} is empty: it has no rows.")
+    wide = [name for name in names if name.startswith(_CLASS)] if kind == "classes" else []
+    numbers = {
+        "two classes": ["outcome", "probability"], "classes": wide, "numbers": ["outcome", "value"],
+        "times": ["time", "event", "risk"],
+    }[kind]  # fmt: skip
+    optional = ("seed", "client", "name", "estimand", "split", "sample")
+    found = table[[*dict.fromkeys(["method", *(n for n in optional if n in names), *numbers, *_outcome(kind)])]].copy()
+    for name in found:
+        if (gaps := found[name].isna()).any():
+            raise ValueError(
+                f"{path} has no {name} in row {int(np.argmax(gaps))} (counted from 0), and in {int(gaps.sum())} rows "
+                "in all; fill it, or leave these patients out for all methods."
+            )
+    for name in numbers:
+        values = pd.to_numeric(found[name], errors="coerce").astype(float)
+        limits = "[0, 1]" if name == "probability" or name in wide else ""
+        wrong = ~np.isfinite(values) | (((values < 0) | (values > 1)) if limits else False)
+        if name == "event" or (name == "outcome" and kind == "two classes"):
+            limits, wrong = "{0, 1}", ~values.isin([0, 1])
+        elif name == "time":
+            limits, wrong = "[0, inf)", wrong | (values < 0)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            rule = f"in {limits}" if limits else "a finite number"
+            raise ValueError(f"{path}: {name} must be {rule}, got {found[name].iloc[row]!r} in row {row} (from 0).")
+        found[name] = values
+    if wide:
+        _check_classes(found, wide, path)
+    defaults = {"seed": 0, "client": ALL, "estimand": "", "split": "", "name": None}
+    for name, value in defaults.items():
+        if name not in found:
+            found[name] = found["client"].astype(str) if name == "name" else value
+    seeds = pd.to_numeric(found["seed"], errors="coerce")
+    if (wrong := seeds.isna() | (seeds % 1 != 0)).any():
+        raise ValueError(f"{path}: seed must be a whole number, got {found['seed'][wrong].iloc[0]!r}.")
+    found["seed"] = seeds.astype(np.int64)
+    for name in (*_TEXT, "name"):
+        found[name] = found[name].astype(str)
+    return found
+
+
+def _outcome(kind: Kind) -> list[str]:
+    return [] if kind == "times" else ["outcome"]
+
+
+def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
+    """Check that probabilities add up to one and that every outcome is one of the classes; write outcomes as text."""
+    if len(wide) < 2:
+        raise ValueError(f"{path} has one column of probabilities, {wide[0]}; of several classes each needs its own.")
+    sums = found[wide].sum(axis=1)
+    if (wrong := (sums - 1).abs() > _SUM).any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{path}: {', '.join(wide)} must add up to 1, but add up to {sums[row]:.6g} in row {row} (from 0)."
+        )
+    outcome = found["outcome"]
+    if pd.api.types.is_numeric_dtype(outcome) and (outcome % 1 == 0).all():
+        outcome = outcome.astype(np.int64)
+    found["outcome"] = outcome.astype(str)
+    known = {name.removeprefix(_CLASS) for name in wide}
+    if strange := sorted({*found["outcome"]} - known):
+        raise ValueError(f"{path} has the outcome {strange[0]!r}, but no column {_CLASS}{strange[0]}.")
+
+
+def arrange(table: pd.DataFrame) -> Predictions:
+    """Return checked rows, with one estimand of each method and one split, as arrays.
+
+    Raises
+    ------
+    ValueError
+        If methods differ in seeds, patients or outcomes, a patient repeats, or a client has two names.
+    """
+    kind = cast(Kind, kind_of(list(table.columns)))
+    keys = ["seed", "client", "sample"]
+    given = "sample" in table
+    runs = ["method", "seed", "client"]
+    if not given:
+        table = table.assign(sample=table.groupby(runs, sort=False).cumcount())
+    elif (twice := table.duplicated([*runs, "sample"])).any():
+        raise ValueError(f"table has one patient twice: {_shown(table[twice], [*runs, 'sample'])}.")
+    methods = tuple(dict.fromkeys(table["method"]))
+    clients, table = _coded(table, "client")
+    _, table = _coded(table, "sample")
+    names = table.groupby("client")["name"].unique()
+    if len(two := names[names.map(len) > 1]):
+        raise ValueError(f"client {clients[two.index[0]]} has two names: {' and '.join(two.iloc[0][:2])}.")
+    sizes = table.groupby(keys).size()
+    if (short := sizes[sizes < len(methods)]).size:
+        seed, client, sample = short.index[0]
+        rows = table[(table["seed"] == seed) & (table["client"] == client) & (table["sample"] == sample)]
+        lacks = next(one for one in methods if one not in {*rows["method"]})
+        raise ValueError(
+            f"methods must be tested on the same patients, but {lacks} lacks some: {short.size} are not predicted by "
+            f"all, the first under seed {seed} at client {clients[client]}. Leave out what not all methods have."
+        )
+    table = table.assign(method=pd.Categorical(table["method"], methods)).sort_values([*keys, "method"])
+    wide = [name for name in table if str(name).startswith(_CLASS)]
+    classes = tuple(str(name).removeprefix(_CLASS) for name in wide)
+    if kind == "times":
+        outcome = table[["time", "event"]].to_numpy(float)
+    elif kind == "numbers":
+        outcome = table["outcome"].to_numpy(float)
+    else:
+        outcome = pd.Categorical(table["outcome"], classes).codes if wide else table["outcome"].to_numpy()
+        outcome = outcome.astype(np.int64)
+    if kind == "classes" and classes == ("0", "1"):
+        kind, wide = "two classes", ["p_1"]
+    columns = (
+        wide or ["probability"] if kind in ("two classes", "classes") else ["value" if kind == "numbers" else "risk"]
+    )
+    values = table[columns].to_numpy(float)
+    m = len(methods)
+    outcome = outcome.reshape(-1, m, *outcome.shape[1:])
+    if (differ := (outcome != outcome[:, :1]).reshape(len(outcome), -1).any(axis=1)).any():
+        row = table.iloc[m * int(np.argmax(differ))]
+        raise ValueError(
+            f"methods must agree on outcomes, but differ at {int(differ.sum())} patients, the first under seed "
+            f"{row['seed']} at client {clients[row['client']]}. Do rows without sample stand in the same order?"
+        )
+    patients, outcome = table.iloc[::m][keys].reset_index(drop=True), outcome[:, 0]
+    prediction = np.moveaxis(values.reshape(len(outcome), m, -1), 0, 1)  # (M, patients, C)
+    if kind != "classes":
+        prediction = prediction[..., 0]
+    seeds = patients["seed"].unique()
+    parts = [patients.index[patients["seed"] == seed].to_numpy() for seed in seeds]
+    who = [patients.loc[part, ["client", "sample"]].to_numpy() for part in parts]
+    same = all(np.array_equal(who[0], one) for one in who) and all(
+        np.array_equal(outcome[parts[0]], outcome[part]) for part in parts
+    )
+    if same:
+        blocks = [Block(who[0][:, 0], outcome[parts[0]], np.stack([prediction[:, part] for part in parts], axis=1))]
+    else:
+        blocks = [Block(w[:, 0], outcome[p], prediction[:, None, p]) for w, p in zip(who, parts, strict=True)]
+    again = 0.0 if same or not given else _again(patients, outcome)
+    return Predictions(
+        kind, methods, tuple(map(int, seeds)), clients, tuple(str(names[i][0]) for i in range(len(clients))), classes,
+        tuple(blocks), again,
+    )  # fmt: skip
+
+
+def _coded(table: pd.DataFrame, name: str) -> tuple[tuple[Any, ...], pd.DataFrame]:
+    """Return the values of a column in order, and the table with their places; numbers written as text are numbers."""
+    values = table[name]
+    if not pd.api.types.is_numeric_dtype(values):
+        numbers = pd.to_numeric(values.astype(str), errors="coerce")
+        values = numbers if numbers.notna().all() else values.astype(str)
+    codes, known = pd.factorize(values, sort=True)
+    plain = [one.item() if hasattr(one, "item") else one for one in known]
+    return tuple(int(one) if isinstance(one, float) and one % 1 == 0 else one for one in plain), table.assign(
+        **{name: codes}
+    )
+
+
+def _again(patients: pd.DataFrame, outcome: np.ndarray) -> float:
+    """Return the ratio of test patients to others where seeds draw from the same patients; 0 if they do not."""
+    whole = patients.assign(outcome=list(map(tuple, outcome)) if outcome.ndim > 1 else outcome)
+    persons = whole.groupby(["client", "sample"])["outcome"]
+    tested = len(patients) / patients["seed"].nunique()
+    if persons.ngroups == len(patients) or (persons.nunique() > 1).any():
+        return 0.0
+    return tested / max(persons.ngroups - tested, 1)
+
+
+def _shown(rows: pd.DataFrame, names: list[str]) -> str:
+    return ", ".join(f"{name} {rows[name].iloc[0]}" for name in names)

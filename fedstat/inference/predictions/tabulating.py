@@ -1,0 +1,198 @@
+"""Tables of an assessment: a metric at each client and over all, of each method and of differences to the control."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat.inference.intervals.family import Contrasts, limits
+from fedstat.inference.predictions.limits import Parts, parts, satterthwaite, value_limits
+from fedstat.inference.predictions.measuring import Measured, contrasts, measure
+from fedstat.inference.predictions.metrics import METRICS
+from fedstat.inference.predictions.table import Predictions
+from fedstat.inference.reading.scores import better
+
+#: What a pooled row averages.
+PATIENTS, CLIENTS = "all patients", "mean over clients"
+_OVER = ("patients", "runs", "both")
+_ARRAYS = tuple(field.name for field in fields(Parts) if field.name != "same")
+#: Differences that vary by less than this share of the values vary by rounding alone.
+_ROUNDING = 1e-12
+
+
+def tabulate(
+    predictions: Predictions, name: str, control: int, cut: float, level: float
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the rows of one metric in the tables `clients`, `pooled` and `differences` of an `Assessment`."""
+    methods, count = predictions.methods, len(predictions.clients)
+    rows, blocks = contrasts(len(methods), control), predictions.blocks
+    own: list[list[Measured]] = [[] for _ in range(count)]
+    whole = []
+    for block in blocks:
+        every, ends = np.arange(len(block.client)), np.searchsorted(block.client, np.arange(count + 1))
+        whole.append(measure(predictions, block, every, name, cut, rows))
+        for k, of in enumerate(own):
+            of.append(measure(predictions, block, every[ends[k] : ends[k + 1]], name, cut, rows))
+    targets = [*([of] for of in own), [whole], own]
+    made = [_summed(cells, len(blocks) == 1, predictions.again) for cells in targets]
+    # (T, R): clients, all patients, mean over clients
+    found = Parts(
+        **{name: np.stack([getattr(one, name) for one, _ in made]) for name in _ARRAYS}, same=len(blocks) == 1
+    )
+    facts = pd.DataFrame([fact for _, fact in made])
+    facts.loc[count, "clients"] = count
+    facts.insert(0, "client", [*predictions.clients, None, None])
+    facts.insert(1, "name", [*predictions.names, None, None])
+    facts.insert(2, "over", [*["client"] * count, PATIENTS, CLIENTS])
+    values = _values(predictions, name, _columns(found, slice(0, len(methods))), facts, level)
+    others = [i for i in range(len(methods)) if i != control]
+    alike = np.array([[_alike(predictions, i, control, k) for i in others] for k in range(count)], bool)
+    alike = np.concatenate([alike, np.tile(alike.all(axis=0), (2, 1))])
+    differences = _differences(
+        name, _columns(found, slice(len(methods), None)), facts, alike, level, len(predictions.seeds) > 1
+    )
+    differences.insert(0, "method", np.tile(np.array(methods, object)[others], len(facts)))
+    differences.insert(1, "against", methods[control])
+    single = values["over"] == "client"
+    return (
+        values[single].drop(columns=["over", "clients"]),
+        values[~single].drop(columns=["client", "name"]),
+        differences,
+    )
+
+
+def _columns(found: Parts, columns: slice) -> Parts:
+    return replace(found, **{name: getattr(found, name)[:, columns] for name in _ARRAYS})
+
+
+def _summed(cells: Sequence[Sequence[Measured]], same: bool, again: float) -> tuple[Parts, dict[str, Any]]:
+    """Average over clients, equally, and over runs; the variance over patients is that of the same average.
+
+    Parameters
+    ----------
+    cells : sequence of sequence of Measured
+        By client and by block.
+    """
+    flat = [one for of in cells for one in of]
+    values = np.stack([np.concatenate([one.values for one in of], axis=1) for of in cells])
+    defined = np.array([[not one.undefined for one in of] for of in cells])
+    there = ~np.isnan(values)
+    counts = there.sum(axis=0)
+    by_seed = np.where(counts > 0, np.where(there, values, 0.0).sum(axis=0) / np.maximum(counts, 1), np.nan)
+    beside = defined.sum(axis=0)
+    weight = np.where(defined, 1 / np.maximum(beside * (beside > 0).sum(), 1), 0.0).ravel()[:, None]
+    variance, df = np.array([one.variance for one in flat]), np.array([one.df for one in flat])
+    variance = np.where(weight > 0, weight**2 * np.nan_to_num(variance), 0.0)
+    known = defined.any()
+    total = variance.sum(axis=0) if known else np.full(variance.shape[1], np.nan)
+    freedom = satterthwaite(variance, np.where(weight > 0, df, np.inf)) if known else total
+    largest = max(flat, key=lambda one: one.n)
+    fact = {
+        "n": int(sum(one.n for one in flat)),
+        "events": sum(one.events for one in flat),
+        "counted": sum(one.counted for one in flat),
+        "seeds": int((counts[0] > 0).sum()),
+        "clients": int(defined.any(axis=1).sum()),
+        "undefined": "" if known else largest.undefined,
+    }
+    return parts(by_seed, total, freedom, same, again), fact
+
+
+def _sources(found: Parts, limits_over: dict[str, Any], facts: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return the columns that values and differences have in common, of arrays of shape (T, R)."""
+    first = "both" if "both" in limits_over else "patients"
+    columns = {"low": limits_over[first][0], "high": limits_over[first][1]}
+    for over in _OVER:
+        low, high = limits_over.get(over, (np.full_like(found.estimate, np.nan),) * 2)
+        columns |= {f"low ({over})": low, f"high ({over})": high}
+    columns |= {"variance (patients)": found.patients, "variance (runs)": found.runs}
+    columns["df"] = found.both_df if first == "both" else found.patients_df
+    for fact in ("n", "events", "seeds", "clients", "undefined"):
+        columns[fact] = np.repeat(facts[fact].to_numpy()[:, None], found.estimate.shape[1], axis=1)
+    return columns
+
+
+def _frame(facts: pd.DataFrame, name: str, columns: dict[str, np.ndarray]) -> pd.DataFrame:
+    each = next(iter(columns.values())).shape[1]
+    made = {of: np.repeat(facts[of].to_numpy(object), each) for of in ("client", "name", "over")}
+    return pd.DataFrame({**made, "metric": name, **{of: values.ravel() for of, values in columns.items()}})
+
+
+def _values(predictions: Predictions, name: str, found: Parts, facts: pd.DataFrame, level: float) -> pd.DataFrame:
+    metric, several = METRICS[name], len(predictions.seeds) > 1
+    n, events = (facts[of].to_numpy(float)[:, None] for of in ("counted", "events"))
+    mean = (facts["over"] == CLIENTS).to_numpy()[:, None]
+    scale = "share" if metric.scale == "ranks" and predictions.kind == "classes" else metric.scale
+    made = {}
+    for over in _OVER if several else _OVER[:1]:
+        ends = value_limits(scale, found, over, level, n, events)
+        if scale in ("ranks", "proportion"):  # a mean of such values is none
+            of_mean = value_limits("share", found, over, level, n, events)
+            ends = np.where(mean, of_mean[0], ends[0]), np.where(mean, of_mean[1], ends[1])
+        known = metric.alone & ~np.isnan(found.estimate)
+        made[over] = np.where(known, ends[0], np.nan), np.where(known, ends[1], np.nan)
+    table = _frame(facts, name, {"estimate": found.estimate, **_sources(found, made, facts)})
+    table.insert(0, "method", np.tile(np.array(predictions.methods, object), len(facts)))
+    return table
+
+
+def _differences(
+    name: str, found: Parts, facts: pd.DataFrame, alike: np.ndarray, level: float, several: bool
+) -> pd.DataFrame:
+    """Return differences to the control, with limits that hold together: over methods, and at clients over these."""
+    n = facts["counted"].to_numpy(float)[:, None]
+    centre = found.estimate
+    if METRICS[name].scale == "proportion":
+        # Bonett and Price: as if there were two more patients, one for each side
+        single = (facts["over"] != CLIENTS).to_numpy()[:, None]
+        centre = np.where(single, centre * n / (n + 2), centre)
+        more = np.where(single & ~alike, 2 / (n + 2) ** 2, 0.0)
+        both = found.both + more if found.same else found.both
+        found = replace(found, patients=found.patients + more, both=both)
+    made: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    family = facts["over"].to_numpy()
+    ps = {}
+    for over in _OVER if several else _OVER[:1]:
+        se, df = np.sqrt(getattr(found, over)), getattr(found, f"{over}_df")
+        se = np.where(se > _ROUNDING, se, np.nan)
+        low, high, p = (np.full(centre.shape, np.nan) for _ in range(3))
+        for of in dict.fromkeys(family):
+            inside = np.isfinite(centre) & (family == of)[:, None]
+            if not inside.any():
+                continue
+            blank = np.full(inside.sum(), np.nan)
+            joint = limits(Contrasts(centre[inside], se[inside], df[inside], blank, blank), level, "bonferroni")
+            tie = alike[inside]
+            low[inside], high[inside] = np.where(tie, 0.0, joint.low), np.where(tie, 0.0, joint.high)
+            p[inside] = np.where(tie, 1.0, joint.p)
+        ps[over] = p
+        made[over] = (low, high) if METRICS[name].scale in ("real", "positive") else (low.clip(-1), high.clip(max=1))
+    sources = _sources(found, made, facts)
+    side = better(name)
+    low, high = sources["low"], sources["high"]
+    above, below = ("better", "worse") if side > 0 else ("worse", "better") if side < 0 else ("different", "different")
+    outcome = np.select(
+        [np.isnan(found.estimate), alike, np.isnan(low), low > 0, high < 0],
+        ["undefined", "tie", "no spread", above, below],
+        "undecided",
+    )
+    columns = {
+        "difference": found.estimate,
+        **sources,
+        "p (adjusted)": ps["both" if several else "patients"],
+        "outcome": outcome.astype(object),
+    }
+    return _frame(facts, name, columns)
+
+
+def _alike(predictions: Predictions, method: int, control: int, client: int) -> bool:
+    """Tell whether two methods predict the same for every patient of a client."""
+    return all(
+        np.array_equal(block.prediction[method][:, own], block.prediction[control][:, own])
+        for block in predictions.blocks
+        for own in [block.client == client]
+    )

@@ -1,0 +1,60 @@
+"""``fedstat assess``: tables, files and pictures from a file, and errors without tracebacks."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from fedstat.cli import app
+
+
+@pytest.fixture
+def file(tmp_path):
+    rng = np.random.default_rng(0)
+    outcome = rng.integers(0, 2, 80)
+    rows = [
+        pd.DataFrame(
+            {
+                "method": method, "client": np.arange(80) % 2, "name": np.where(np.arange(80) % 2, "Graz", "Lyon"),
+                "outcome": outcome,
+                "probability": (0.5 + gain * (outcome - 0.5) + 0.2 * rng.normal(size=80)).clip(0.01, 0.99),
+            }
+        )
+        for method, gain in {"FedAvg": 0.5, "Local": 0.1}.items()
+    ]  # fmt: skip
+    pd.concat(rows).to_csv(tmp_path / "p.csv", index=False)
+    return tmp_path / "p.csv"
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["assess", *map(str, arguments)])
+
+
+def test_prints_conclusions_and_hospitals(file):
+    done = run(file, "--metric", "auc", "--control", "Local", "--level", "0.9")
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("auc over all patients (Local")
+    assert "Graz" in done.output
+    assert "90% limits" in done.output
+
+
+def test_writes_a_file_or_a_folder_with_pictures(file, tmp_path):
+    assert run(file, "--metric", "brier", "--out", tmp_path / "a.csv").exit_code == 0
+    assert set(pd.read_csv(tmp_path / "a.csv")["table"]) == {"pooled", "clients", "differences"}
+    done = run(file, "--metric", "auc", "--threshold", 0.4, "--by-clients", "--out", tmp_path / "folder")
+    assert done.exit_code == 0, done.output
+    names = {"assessment.csv", "assessment.md", "calibration.pdf", "roc.pdf", "decision.pdf"}
+    assert {path.name for path in (tmp_path / "folder").iterdir()} - {f".{n}.lock" for n in names} == names
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--metric", "nope"], "--metric must be among auc"), (["--control", "X"], "--control must be one of"),
+        (["--level", "95"], "--level must be a number in (0, 1)"), (["--out", "a.docx"], "--out must end in .csv"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_option(file, options, words):
+    done = run(file, *options)
+    assert done.exit_code == 1
+    assert words in done.output

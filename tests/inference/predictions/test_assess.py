@@ -1,0 +1,261 @@
+"""Assessments: intervals by published and independent numbers, what is undefined, and what must not change anything."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import roc_auc_score
+from statsmodels.stats.proportion import proportion_confint
+
+import fedstat as fs
+from fedstat.inference.predictions.limits import over_patients
+
+
+def table(seed=0, clients=4, patients=160, seeds=3, methods=("FedAvg", "Local", "Ditto"), base=-1.2, anew=False):
+    """Predictions of one set of patients, or of one set for each seed."""
+    rows, rng = [], np.random.default_rng(seed)
+    for s in range(seeds):
+        if s == 0 or anew:
+            client = np.sort(rng.integers(0, clients, patients))
+            truth = base + 1.5 * rng.normal(size=patients)
+            outcome = (rng.random(patients) < 1 / (1 + np.exp(-truth))).astype(int)
+        for i, method in enumerate(methods):
+            logits = truth + (0.3 + 0.4 * i) * rng.normal(size=patients)
+            rows.append(
+                pd.DataFrame(
+                    {
+                        "method": method, "seed": s, "client": client, "name": [f"Hospital {c}" for c in client],
+                        "sample": np.arange(patients), "outcome": outcome, "probability": 1 / (1 + np.exp(-logits)),
+                    }
+                )
+            )  # fmt: skip
+    return pd.concat(rows, ignore_index=True)
+
+
+def row(frame, **where):
+    for name, value in where.items():
+        frame = frame[frame[name] == value]
+    assert len(frame) == 1
+    return frame.iloc[0]
+
+
+def placements(y, p):
+    """DeLong's placement values by comparing all pairs."""
+    yes, no = p[y == 1], p[y == 0]
+    wins = (yes[:, None] > no) + 0.5 * (yes[:, None] == no)
+    return wins.mean(axis=1), wins.mean(axis=0)
+
+
+def test_delong_variance_of_a_difference_by_all_pairs():
+    rows = table(clients=1, seeds=1)
+    p = {m: of["probability"].to_numpy() for m, of in rows.groupby("method")}
+    y = rows[rows["method"] == "Local"]["outcome"].to_numpy()
+    found = row(fs.assess(rows, "auc").differences, method="Local", over="all patients")
+    (v10, v01), (w10, w01) = placements(y, p["Local"]), placements(y, p["FedAvg"])
+    parts = (v10 - w10).var(ddof=1) / len(v10), (v01 - w01).var(ddof=1) / len(v01)
+    assert found["variance (patients)"] == pytest.approx(sum(parts), rel=1e-12)
+    df = sum(parts) ** 2 / (parts[0] ** 2 / (len(v10) - 1) + parts[1] ** 2 / (len(v01) - 1))
+    half = stats.t.isf(0.025 / 2, df) * np.sqrt(sum(parts))  # two methods against the control
+    assert [found["low"], found["high"]] == pytest.approx([found["difference"] - half, found["difference"] + half])
+
+
+def test_published_variance_of_an_area():
+    """Hanley and McNeil's (1982) ratings; Stata's manual (roctab) has the area 0.8932 and DeLong's error 0.0307."""
+    rating = np.repeat([1, 2, 3, 4, 5] * 2, [33, 6, 6, 11, 2, 3, 2, 2, 11, 33])
+    y = np.repeat([0, 1], [58, 51])
+    found = fs.assess(pd.DataFrame({"method": "a", "outcome": y, "probability": rating / 5}), "auc").pooled.iloc[0]
+    assert round(found["estimate"], 4) == 0.8932
+    assert round(np.sqrt(found["variance (patients)"]), 4) == 0.0307
+
+
+def test_proportions_have_wilsons_interval():
+    rows = table(clients=1, seeds=1, methods=("a",))
+    found = fs.assess(rows, ["accuracy", "sensitivity", "specificity"], threshold=0.3).pooled
+    y, named = rows["outcome"] == 1, rows["probability"] >= 0.3
+    counts = {"accuracy": (y == named, y == y), "sensitivity": (y & named, y), "specificity": (~y & ~named, ~y)}
+    for metric, (right, of) in counts.items():
+        one = row(found, metric=metric, over="all patients")
+        expected = proportion_confint(right.sum(), of.sum(), method="wilson")
+        assert [one["low"], one["high"]] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_perfect_area_has_newcombes_interval():
+    """Method 5 of Newcombe (2006) at an area of one: its lower limit solves (1 - x)^2 = z^2 v(x)."""
+    y = np.repeat([0, 1], [20, 6])
+    found = fs.assess(pd.DataFrame({"method": "a", "outcome": y, "probability": 0.2 + 0.5 * y}), "auc").pooled.iloc[0]
+    x = found["low"]
+    variance = x * (1 - x) / (6 * 20) * (1 + 12 * (1 - x) / (2 - x) + 12 * x / (1 + x))
+    assert (found["estimate"], found["high"]) == (1, 1)
+    assert (1 - x) ** 2 == pytest.approx(stats.norm.isf(0.025) ** 2 * variance, rel=1e-9)
+    assert 0.6 < x < 0.9
+
+
+def test_equal_decisions_have_bonett_and_prices_interval_and_no_zero_width():
+    rows = table(clients=1, seeds=1, methods=("a", "b"))
+    rows["probability"] = np.where(rows["outcome"] == 1, 0.9, 0.1) - 0.05 * (rows["method"] == "b")
+    found = row(fs.assess(rows, "accuracy").differences, over="all patients")
+    half = stats.norm.isf(0.025) * np.sqrt(2) / (160 + 2)
+    assert [found["difference"], found["low"], found["high"]] == pytest.approx([0, -half, half])
+    assert found["outcome"] == "undecided"
+
+
+def test_variance_is_that_of_seed_averaged_influence_plus_that_over_runs():
+    rows = table()
+    found = row(fs.assess(rows, "auc").pooled, method="Ditto", over="all patients")
+    own = [of for _, of in rows[rows["method"] == "Ditto"].groupby("seed")]
+    areas = [roc_auc_score(of["outcome"], of["probability"]) for of in own]
+    assert found["estimate"] == pytest.approx(np.mean(areas))
+    assert found["variance (runs)"] == pytest.approx(np.var(areas, ddof=1) / 3)
+    y, client = own[0]["outcome"].to_numpy(), own[0]["client"].to_numpy()
+    v10, v01 = (
+        np.mean(v, axis=0) for v in zip(*(placements(y, of["probability"].to_numpy()) for of in own), strict=True)
+    )
+    total = 0.0
+    for values, of in ((v10, 1), (v01, 0)):  # patients are drawn within the classes of each client
+        for k in range(4):
+            mine = values[client[y == of] == k]
+            total += len(mine) * mine.var(ddof=1) / (y == of).sum() ** 2
+    assert found["variance (patients)"] == pytest.approx(total, rel=1e-9)
+
+
+def test_mean_over_clients_is_the_mean_of_their_rows():
+    found = fs.assess(table(), ["auc", "brier"])
+    for (method, metric), own in found.clients.groupby(["method", "metric"]):
+        mean = row(found.pooled, method=method, metric=metric, over="mean over clients")
+        assert mean["estimate"] == pytest.approx(own["estimate"].mean())
+        assert mean["variance (patients)"] == pytest.approx(own["variance (patients)"].sum() / len(own) ** 2)
+
+
+def test_patients_of_their_own_in_every_seed():
+    """The variance over runs then holds both parts; where seeds share patients it is corrected."""
+    rows = table(anew=True)
+    for corrected in (False, True):
+        if corrected:  # each seed tests 60 of the same 160 patients
+            whole = table(seeds=1)
+            parts = [whole.assign(seed=s)[(whole["sample"] + 53 * s) % 160 < 60] for s in range(3)]
+            rows = pd.concat(parts, ignore_index=True)
+            again = 60 / (pd.concat(parts)["sample"].nunique() - 60)
+        found = fs.assess(rows, "brier")
+        one = row(found.pooled, method="Local", over="all patients")
+        own = rows[rows["method"] == "Local"]
+        losses = ((own["probability"] - own["outcome"]) ** 2).groupby(own["seed"]).mean()
+        variance = losses.var(ddof=1) * (1 / 3 + (again if corrected else 0))
+        half = stats.t.isf(0.025, 2) * np.sqrt(variance) / one["estimate"]
+        assert np.log(one["high"] / one["estimate"]) == pytest.approx(half)
+        assert ("Nadeau" in " ".join(found.notes)) == corrected
+
+
+def test_what_is_undefined_is_so_for_all_methods_with_its_reason():
+    rows = table()
+    first = rows["client"] == 0
+    events = rows.loc[first & (rows["outcome"] == 1), "sample"].unique()
+    rows.loc[first & rows["sample"].isin(events[1:]), "outcome"] = 0
+    found = fs.assess(rows, ["auc", "brier"])
+    gone = found.clients[(found.clients["client"] == 0) & (found.clients["metric"] == "auc")]
+    assert gone["estimate"].isna().all()
+    assert set(gone["undefined"]) == {"1 event, fewer than 2"}
+    assert found.clients[found.clients["metric"] == "brier"]["estimate"].notna().all()
+    assert row(found.pooled, metric="auc", method="Local", over="mean over clients")["clients"] == 3
+    assert "auc is undefined, for all methods alike, at 1 of 4 clients: Hospital 0 (1 event," in " ".join(found.notes)
+    outcomes = found.differences[found.differences["metric"] == "auc"]
+    assert set(outcomes[outcomes["client"] == 0]["outcome"]) == {"undefined"}
+
+
+def test_joint_limits_are_bonferronis_over_clients_and_methods():
+    found = fs.assess(table(), "brier")
+    one = row(found.differences, method="Local", client=2)
+    half = stats.t.isf(0.025 / 8, one["df"]) * np.sqrt(one["variance (patients)"] + one["variance (runs)"])
+    assert one["high"] - one["difference"] == pytest.approx(half)
+
+
+def test_conclusions_name_hospitals_and_the_majority_and_whom_they_speak_of():
+    rows = table(clients=2, patients=400, methods=("FedAvg", "Bad"))
+    bad = (rows["method"] == "Bad") & (rows["client"] == 1)
+    rows.loc[bad, "probability"] = 1 - rows.loc[bad, "probability"]
+    found = fs.assess(rows, ["auc", "accuracy"])
+    said = " ".join(found.conclusions)
+    assert "Bad loses at Hospital 1 (by " in said
+    assert "Hospital 0 (by" not in found.conclusions[1]
+    assert "newly trained models" in found.conclusions[-1]
+    rare = table(base=-4, seeds=1, methods=("FedAvg",))
+    rare["probability"] /= 3
+    said = fs.assess(rare, "accuracy").conclusions
+    assert "FedAvg (0.0 points" in said[-2]
+    assert "not shown to beat always saying no" in said[-2]
+    assert "for the models trained here" in said[-1]
+
+
+@settings(max_examples=4)
+@given(st.integers(0, 50), st.sampled_from(["auc", "brier", "calibration_slope"]))
+def test_permuted_rows_change_nothing_and_a_method_ties_with_itself(seed, metric):
+    rows = table(seed % 5, seeds=2, methods=("FedAvg", "Local"))
+    rows = pd.concat([rows, rows[rows["method"] == "FedAvg"].assign(method="Twin")])
+    found = fs.assess(rows, metric, control="FedAvg")
+    order = np.random.default_rng(seed).permutation(len(rows))
+    again = fs.assess(rows.iloc[order], metric, control="FedAvg")
+    for one in ("clients", "pooled", "differences"):
+        keys = ["method", *(["over"] if one != "clients" else []), *(["client"] if one != "pooled" else [])]
+        first, second = (getattr(of, one).sort_values(keys, ignore_index=True) for of in (found, again))
+        pd.testing.assert_frame_equal(first, second, rtol=1e-9)
+    twin = found.differences[(found.differences["method"] == "Twin") & (found.differences["outcome"] != "undefined")]
+    assert len(twin)
+    assert set(twin["outcome"]) == {"tie"}
+    assert (twin[["difference", "low", "high"]] == 0).all().all()
+
+
+@settings(max_examples=4)
+@given(st.integers(0, 4), st.floats(0.3, 3.0), st.permutations(range(4)))
+def test_monotone_probabilities_and_new_numbers_of_clients_leave_areas(seed, power, places):
+    rows = table(seed, seeds=2)
+    found = fs.assess(rows, "auc")
+    changed = rows.assign(probability=rows["probability"] ** power, client=np.array(places)[rows["client"]])
+    again = fs.assess(changed, "auc")
+    for one in ("clients", "differences"):
+        keys = ["method", "name", *(["over"] if one == "differences" else [])]
+        first, second = (
+            getattr(of, one).sort_values(keys, ignore_index=True).drop(columns="client") for of in (found, again)
+        )
+        pd.testing.assert_frame_equal(first, second, rtol=1e-9)
+
+
+def test_few_patients_alone_in_their_stratum_count_with_their_influence():
+    influence = np.array([[0.5, -0.2, -0.3]])
+    variance, df = over_patients(influence, np.zeros(3, int), np.array([1, 0, 0]), by_class=True)
+    assert variance == pytest.approx([0.25 + 2 * 2 * 0.05**2])
+    assert df == pytest.approx([variance[0] ** 2 / (0.25**2 + 0.01**2)])
+
+
+def test_other_kinds_and_prints():
+    rng = np.random.default_rng(0)
+    classes = rng.integers(0, 3, 60)
+    shares = rng.dirichlet([1, 1, 1], 60)
+    many = pd.DataFrame({"method": "a", "outcome": np.array(["x", "y", "z"])[classes]})
+    many[["p_x", "p_y", "p_z"]] = shares
+    times = pd.DataFrame(
+        {"method": "a", "time": rng.random(60), "event": rng.integers(0, 2, 60), "risk": rng.random(60)}
+    )
+    numbers = pd.DataFrame({"method": "a", "outcome": rng.random(60), "value": rng.random(60)})
+    for rows, metrics in ((many, ["auc", "log_loss"]), (times, None), (numbers, None)):
+        found = fs.assess(rows, metrics)
+        assert found.pooled["low"].notna().all()
+        assert (found.pooled["low"] <= found.pooled["estimate"]).all()
+        with pytest.raises(ValueError, match="two classes"):
+            found.plot_roc()
+    found = fs.assess(table().assign(name="<b>Hôpital</b>"), "auc", pooled="clients")
+    assert max(map(len, str(found).splitlines())) <= 120
+    assert "<b>" not in found._repr_html_()
+    assert found.to_markdown().count("\n| ") > 20
+    assert len(found.to_csv().splitlines()) == 1 + 12 + 6 + 12
+
+
+def test_pictures_draw_a_line_for_each_method():
+    import matplotlib.pyplot as plt
+
+    found = fs.assess(table(seeds=2), "auc")
+    for draw in (found.plot_calibration, found.plot_roc, found.plot_decision):
+        ax = draw(draws=50)
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["FedAvg", "Local", "Ditto"]
+        assert "over patients, mean over 2 runs" in ax.get_xlabel()
+        plt.close(ax.figure)

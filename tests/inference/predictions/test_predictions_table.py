@@ -1,0 +1,106 @@
+"""Tables of predictions: what is refused and how the error says it, and scores that `compare` makes of them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+import fedstat as fs
+from fedstat.inference.predictions.table import arrange, read_predictions
+
+ROWS = pd.DataFrame(
+    {
+        "method": ["a"] * 8 + ["b"] * 8,
+        "client": [0, 0, 0, 0, 1, 1, 1, 1] * 2,
+        "sample": list(range(8)) * 2,
+        "outcome": [0, 1, 0, 1, 0, 1, 1, 0] * 2,
+        "probability": np.linspace(0.1, 0.8, 16),
+    }
+)
+
+
+def changed(place, column, value):
+    rows = ROWS.astype({"probability": object, "outcome": object, "client": object})
+    rows.loc[place, column] = value
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (ROWS.drop(columns="outcome"), "must have the columns method, outcome"),
+        (ROWS.iloc[:0], "is empty"),
+        (changed(3, "probability", 1.2), r"probability must be in \[0, 1\], got 1.2 in row 3"),
+        (changed(3, "probability", None), "no probability in row 3"),
+        (changed(3, "probability", "high"), "got 'high' in row 3"),
+        (changed(2, "outcome", 2), r"outcome must be in \{0, 1\}, got 2"),
+        (changed(9, "outcome", 0), "agree on outcomes, but differ at 1 patients, the first under seed 0 at client 0"),
+        (ROWS.iloc[:-1], "but b lacks some: 1 are not predicted by all, the first under seed 0 at client 1"),
+        (pd.concat([ROWS, ROWS.iloc[[5]]]), "one patient twice: method a, seed 0, client 1, sample 5"),
+        (ROWS.assign(seed=0.5), "seed must be a whole number"),
+        (ROWS.assign(name=["x", "y"] * 8), "client 0 has two names: x and y"),
+        (pd.DataFrame({"method": ["a"], "outcome": [1], "p_0": [0.4], "p_1": [0.5]}), "add up to 1, but add up to 0.9"),
+        (pd.DataFrame({"method": ["a"], "outcome": [2], "p_0": [0.5], "p_1": [0.5]}), "outcome '2', but no column p_2"),
+        (ROWS.assign(split="test", estimand=["x", "y"] * 8), "nothing says which of them is meant"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(rows, words):
+    with pytest.raises(ValueError, match=words):
+        fs.assess(rows, "brier")
+
+
+def test_arguments_that_do_not_fit_are_named():
+    for wrong, words in (
+        ({"metrics": "r2"}, "metrics must be among auc"), ({"control": "c"}, "control must be one of a, b"),
+        ({"level": 95}, "For 95% write 0.95"), ({"threshold": 2}, "threshold must be"),
+        ({"split": "test"}, "no column split"),
+        ({"metrics": ["auc", "auc"]}, "each metric once"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            fs.assess(ROWS, **wrong)
+    with pytest.raises(ValueError, match="table must be a DataFrame or a file, got int"):
+        fs.assess(3)
+
+
+def test_files_and_rows_without_a_number_read_the_same(tmp_path):
+    expected = fs.assess(ROWS, "brier").pooled
+    ROWS.to_csv(tmp_path / "p.csv", index=False)
+    ROWS.to_parquet(tmp_path / "p.parquet")
+    by_order = ROWS.drop(columns="sample")
+    two_columns = by_order.assign(p_0=1 - ROWS["probability"], p_1=ROWS["probability"]).drop(columns="probability")
+    for given in (tmp_path / "p.csv", str(tmp_path / "p.parquet"), by_order, two_columns):
+        pd.testing.assert_frame_equal(fs.assess(given, "brier").pooled, expected)
+
+
+def test_the_same_patients_under_every_seed_are_one_block():
+    both = pd.concat([ROWS.assign(seed=0), ROWS.assign(seed=7, probability=0.5)], ignore_index=True)
+    assert len(arrange(read_predictions(both)).blocks) == 1
+    both.loc[both["seed"] == 7, "outcome"] = 1 - both["outcome"]
+    held = arrange(read_predictions(both))
+    assert (len(held.blocks), held.seeds, held.again) == (2, (0, 7), 0.0)
+
+
+def test_compare_makes_scores_by_client_and_seed(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pd.concat([ROWS.assign(seed=s, probability=rng.random(16)) for s in range(3)])
+    rows["name"] = np.where(rows["client"] == 0, "Lyon", "Graz")
+    rows.to_parquet(tmp_path / "p.parquet")
+    history = fs.read_results(tmp_path / "p.parquet").history
+    for metric, oracle in (("auc", roc_auc_score), ("brier", brier_score_loss)):
+        values = history[history["metric"] == metric].set_index(["method", "seed", "client"])["value"]
+        for (method, seed, name), own in rows.groupby(["method", "seed", "name"]):
+            value = values[method, seed, ["Graz", "Lyon"].index(name)]
+            assert value == pytest.approx(oracle(own["outcome"], own["probability"]))
+    assert not (history["metric"] == "calibration_slope").any()  # four patients are too few
+    found = fs.compare(tmp_path / "p.parquet", metric="auc")
+    assert found.scores.clients == ("Graz", "Lyon")
+    assert any("fedstat.assess" in note for note in found.notes)
+
+
+def test_a_client_without_a_value_is_left_out_for_all_methods():
+    rows = pd.concat([ROWS.assign(seed=s) for s in range(2)])
+    rows.loc[(rows["client"] == 1) & (rows["sample"] > 4), "outcome"] = 0
+    found = fs.compare(rows, metric="auc")
+    assert found.scores.clients == (0,)
+    assert found.summary["mean"].notna().all()
+    assert any("auc of 2" in note for note in found.notes)
