@@ -261,7 +261,7 @@ def _analyse(
     import numpy as np
 
     from fedstat.factor import Moments, PrincipalAxis, moments_with_gaps, polychoric, root_mean_square_residual
-    from fedstat.factor.polychoric import STEPS
+    from fedstat.factor.ordinal import STEPS
 
     gaps = _KEPT[missing] if missing in _KEPT and np.isnan(table.values).any() else None
     notes = [_ASSUMED[missing]] if gaps or table.left_out else []

@@ -13,7 +13,7 @@ from .gaps import moments_with_gaps
 from .likelihood import FitTests, fit_tests
 from .moments import Moments
 from .numbers import compare_numbers
-from .polychoric import polychoric
+from .ordinal import polychoric
 from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
 from .recovery import auc, chance_corrected

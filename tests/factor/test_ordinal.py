@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from fedstat.factor import polychoric
-from fedstat.factor.polychoric import _below
+from fedstat.factor.ordinal import _below
 from tests.support.psych import bfi
 
 
