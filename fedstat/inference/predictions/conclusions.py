@@ -185,5 +185,5 @@ def _shares(pooled: pd.DataFrame) -> Iterable[str]:
     rows = pooled[pooled["over"] == PATIENTS]
     share = rows["variance (patients)"] / (rows["variance (patients)"] + rows["variance (runs)"])
     of = {str(m).replace("_", " "): one.median() for m, one in share.groupby(rows["metric"], sort=False)}
-    if known := [f"{100 * value:.0f}% of {name}" for name, value in of.items() if value == value]:
-        yield f"Patients make up, over all patients and in the median over methods, of the variance: {listed(known)}."
+    if known := [f"{name} {100 * value:.0f}%" for name, value in of.items() if value == value]:
+        yield f"The patients' part of the variance, over all patients (median over methods): {listed(known)}."
