@@ -19,7 +19,9 @@ _IN_OPTIONS = {
 
 
 def assess(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A table of predictions, CSV or parquet.")],
+    file: Annotated[
+        Path, typer.Argument(exists=True, help="A table of predictions, CSV or parquet, or a run that keeps them.")
+    ],
     metric: Annotated[
         list[str] | None,
         typer.Option(help="auc, brier, calibration_slope and others; repeatable.", show_default="the usual ones"),
@@ -59,6 +61,7 @@ def assess(
     Examples:
 
     \b
+    fedstat assess runs/hospitals --control Local
     fedstat assess predictions.csv
     fedstat assess predictions.csv --metric auc --metric calibration_slope --control Local
     fedstat assess predictions.csv --threshold 0.1 --out assessment

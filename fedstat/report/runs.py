@@ -16,10 +16,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from fedstat import __version__
-from fedstat.inference import AnalysisPlan, Comparison, compare, read_results
+from fedstat.inference import AnalysisPlan, Assessment, Comparison, assess, compare, read_results
 from fedstat.inference.comparing.printing import notes_of
 from fedstat.inference.comparing.tables import Table, differences_table, fixed, joined, summary_table
 from fedstat.inference.formatting import listed
+from fedstat.inference.predictions.printing import tables
 from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.report.document import typeset
 from fedstat.report.figures import style, write_svg
@@ -98,8 +99,9 @@ def report_runs(
     comparison = replace(comparison, scores=with_bytes(comparison.scores, [source.traffic for source in sources]))
     options = _options(columns or {}, {"title": title, "plan": plan, **how})
     command = shlex.join(["fedstat", "report", *map(str, runs), "--out", str(out), *options])
+    assessed = _assessed(runs, sources, comparison, how)
     with tempfile.TemporaryDirectory() as place:
-        figures, absent = _figures(comparison, Path(place))
+        figures, absent = _figures(comparison, assessed, Path(place))
         files = dict(figures)
         pictured = next((source for source in sources if source.picture is not None), None)
         if pictured is not None and pictured.picture is not None:
@@ -115,6 +117,8 @@ def report_runs(
             "figures": sorted(files),
             "picture_seed": "" if pictured is None else pictured.picture_seed,
             **_tables(comparison, sources),
+            "predictions": None if assessed is None else _told(assessed),
+            "to_paste": _to_paste(comparison, sources),
             "command": command,
             "version": __version__,
         }
@@ -168,7 +172,50 @@ def _title(comparison: Comparison) -> str:
     return listed(methods) if len(methods) < 5 else f"A comparison of {len(methods)} methods"
 
 
-def _figures(comparison: Comparison, folder: Path) -> tuple[dict[str, Path], list[str]]:
+def _assessed(
+    runs: Sequence[str | Path], sources: Sequence[Source], comparison: Comparison, how: Mapping[str, Any]
+) -> Assessment | None:
+    """Assess the predictions of a run that keeps them, and that stands alone."""
+    if len(runs) > 1 or not sources[0].predicts:
+        return None
+    control, split = _reference(comparison), how.get("split")
+    return assess(runs[0], control=control, level=comparison.level, estimand=how.get("estimand"), split=split)
+
+
+def _told(assessed: Assessment) -> dict[str, Any]:
+    """Return what is printed of predictions."""
+    return {
+        "conclusions": [_sentence(words) for words in assessed.conclusions],
+        "tables": [_cells(joined(table)) for table in tables(assessed, _ROWS)],
+        "notes": list(assessed.notes),
+    }
+
+
+def _to_paste(comparison: Comparison, sources: Sequence[Source]) -> list[str]:
+    """Return two paragraphs on one run, for whoever writes about it: what was done, and what left the clients."""
+    config, clients, traffic = sources[0].config, sources[0].clients, sources[0].traffic
+    if len(sources) > 1 or config is None or clients is None or traffic is None:
+        return []
+    sizes = clients.groupby("seed")["train"].agg(["size", "sum"])
+    held, samples = (" to ".join(f"{n:,}" for n in sorted({of.min(), of.max()})) for _, of in sizes.items())
+    seeds = len(config["seeds"])
+    methods = comparison.scores.methods
+    done = (
+        f"{held} clients hold {samples} training samples. {listed(methods)} {'were' if len(methods) > 1 else 'was'} "
+        f"trained for {config['rounds']} rounds under each of {seeds} seed{'s' * (seeds > 1)}, with fedstat "
+        f"{__version__}. {sources[0].tuned or _UNTUNED} {_sentence(comparison.estimand).rstrip('.')}. "
+        f"{comparison.generalises}"
+    )
+    silent = [label for label in methods if label not in set(traffic[traffic["bytes_up"] > 0]["method"])]
+    left = "Samples stayed with their clients. Parts of the models travelled to a server and back in every round"
+    left += f", but under {listed(silent)} nothing travelled" if silent else ""
+    if (sources[0].experiment or {}).get("data", {}).get("prepare"):
+        shared = (sources[0].experiment or {})["data"].get("fit_on", "pooled") == "pooled"
+        left += "; means and medians of the inputs were shared before" if shared else ""
+    return [done, f"{left}. Parts of models can tell of samples: no noise was added, and no privacy is guaranteed."]
+
+
+def _figures(comparison: Comparison, assessed: Assessment | None, folder: Path) -> tuple[dict[str, Path], list[str]]:
     """Draw what can be drawn, and say what cannot be."""
     import matplotlib.pyplot as plt
 
@@ -180,6 +227,8 @@ def _figures(comparison: Comparison, folder: Path) -> tuple[dict[str, Path], lis
     }
     if len(comparison.scores.clients) < 2:
         del draw["clients"]
+    if assessed is not None and assessed.predictions.kind == "two classes":
+        draw |= {"calibration": (assessed.plot_calibration, ""), "roc": (assessed.plot_roc, "")}
     files, absent = {}, []
     for name, (drawn, otherwise) in draw.items():
         with style():
@@ -317,6 +366,7 @@ def _left_out(data: Mapping[str, Any]) -> list[str]:
     """Say which sections have nothing to show, and why."""
     said = {
         "methods": "Settings of methods and training: the tables do not name them.",
+        "predictions": "Predictions sample by sample: no single run that was asked to keep them (predictions = true).",
         "sizes": "Who holds what: the number of samples of each client is not known.",
         "fairness": "Inequality over clients: it needs accuracies and the number of test samples of each client.",
         "traffic": "Traffic: the bytes that travelled are not known.",

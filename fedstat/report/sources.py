@@ -38,6 +38,8 @@ class Source:
         How parameters were chosen before the run; empty if that is not known.
     gaps : tuple of str
         What the table of samples lacks, and how it was filled.
+    predicts : bool
+        Whether it is a run that keeps predictions.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Source:
     picture_seed: str = ""
     tuned: str = ""
     gaps: tuple[str, ...] = ()
+    predicts: bool = False
 
 
 def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> Source:
@@ -91,6 +94,7 @@ def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> 
         picture=None if first is None else pictures[first],
         picture_seed="" if first is None else str(first),
         tuned=tuned.read_text(encoding="utf-8").partition("\n")[0] if (tuned := path / "tuning.txt").is_file() else "",
+        predicts=(folder / "predictions").is_dir(),
         gaps=tuple(lines.read_text(encoding="utf-8").splitlines()) if (lines := path / "gaps.txt").is_file() else (),
     )
 

@@ -177,6 +177,34 @@ def test_several_runs_stand_in_one_report(folder, tmp_path):
     assert "--all-pairs" in words
 
 
+def test_a_run_that_keeps_predictions_is_assessed_at_each_client_by_name(tmp_path):
+    result = fs.federate(
+        {"FedAvg": fs.FedAvg(), "Local": fs.Local()},
+        fs.models.mlp(5, 4, 1),
+        lambda seed: fs.data.relu_mixture(clients=3, d=5, units=4, samples=20, test=80, seed=seed),
+        fs.Training(lr=0.05),
+        rounds=3,
+        seed=range(3),
+        progress=False,
+        predictions=True,
+    )
+    result.save(tmp_path / "run")
+    report_runs([tmp_path / "run"], tmp_path / "report.pdf", control="Local", day=DAY)
+    words = pages(tmp_path / "report.pdf")
+    assert not (raw := RAW.search(words)), raw[0]
+    found = fs.assess(tmp_path / "run", control="Local")
+    pd.testing.assert_frame_equal(found.pooled, fs.assess(result, control="Local").pooled)
+    at = words.find("Predictions, sample by sample")
+    assert 0 < at < words.find("Share of events over") < words.find("Traffic")
+    squeezed = words[at:].replace(" ", "").lower()
+    for sentence in found.conclusions:
+        assert plain(sentence).replace(" ", "")[:60].lower() in squeezed, sentence
+    assert (
+        "3 clients hold 60 training samples. FedAvg and Local were trained for 3 rounds under each of 3 seeds" in words
+    )
+    assert "but under Local nothing travelled" in words
+
+
 def test_what_cannot_be_reported_is_refused_in_a_sentence(folder, tmp_path):
     def refusal(*arguments):
         outcome = CliRunner().invoke(app, ["report", *map(str, arguments)])

@@ -14,7 +14,7 @@ from fedstat.inference.levels import check_level
 from fedstat.inference.predictions import drawing, printing
 from fedstat.inference.predictions.conclusions import conclude, notes_on
 from fedstat.inference.predictions.metrics import METRICS
-from fedstat.inference.predictions.table import Predictions, arrange, read_predictions
+from fedstat.inference.predictions.table import Predictions, arrange, predictions_of
 from fedstat.inference.predictions.tabulating import CLIENTS, PATIENTS, tabulate
 from fedstat.inference.reading.choosing import Estimand, measured_models
 from fedstat.inference.reading.scores import usual_split
@@ -143,12 +143,13 @@ def assess(
 
     Parameters
     ----------
-    table : DataFrame or path
-        Predictions, CSV or parquet, a row for each method, seed, client and patient. Columns ``method`` and ``outcome``
-        with ``probability`` (outcomes 0 and 1), or one ``p_<class>`` for each class, or ``value`` (numbers); for
-        censored times ``time``, ``event`` (0 or 1) and ``risk`` (more is sooner) instead of these. Optional: ``seed``,
-        ``client`` with its ``name``, ``estimand``, ``split``, and ``sample``, by which a patient is known within the
-        client under all methods and seeds; by default the order of rows.
+    table : DataFrame, path or Result
+        A run that keeps predictions, as its folder or result; or predictions, CSV or parquet, a row for each method,
+        seed, client and patient. Columns ``method`` and ``outcome`` with ``probability`` (outcomes 0 and 1), or one
+        ``p_<class>`` for each class, or ``value`` (numbers); for censored times ``time``, ``event`` (0 or 1) and
+        ``risk`` (more is sooner) instead of these. Optional: ``seed``, ``client`` with its ``name``, ``estimand``,
+        ``split``, and ``sample``, by which a patient is known within the client under all methods and seeds; by default
+        the order of rows.
     metrics : str or sequence of str, optional
         Of two classes: auc, average_precision, brier, log_loss, accuracy, balanced_accuracy, sensitivity, specificity,
         calibration_intercept, calibration_slope, expected_over_observed. Of several: auc (each class against the
@@ -198,8 +199,9 @@ def assess(
     _checks.choice("pooled", pooled, ("patients", "clients"))
     level = check_level(level)
     cut = 0.5 if threshold is None else _checks.number("threshold", threshold, "[0, 1]")
-    rows, assumed = _chosen(read_predictions(table), estimand, split)
-    predictions = arrange(rows)
+    read, again = predictions_of(table)
+    rows, assumed = _chosen(read, estimand, split)
+    predictions = arrange(rows, again)
     names = _metrics(metrics, predictions, threshold is not None)
     methods = predictions.methods
     if control is not None and control not in methods:

@@ -24,27 +24,27 @@ _ROWS = 40
 
 def text(found: Assessment) -> str:
     """Return what a terminal shows: conclusions first, then the tables they rest on; clients by the first metric."""
-    parts = [wrapped(found.conclusions), *map(table_text, _tables(found, _ROWS))]
+    parts = [wrapped(found.conclusions), *map(table_text, tables(found, _ROWS))]
     parts.append(wrapped(f"note: {note}" for note in found.notes))
     return "\n\n".join(part for part in parts if part)
 
 
 def markdown(found: Assessment) -> str:
     """Return sentences and tables, of clients by all metrics, as Markdown."""
-    parts = [bullets(found.conclusions), *map(table_markdown, _tables(found)), bullets(found.notes)]
+    parts = [bullets(found.conclusions), *map(table_markdown, tables(found)), bullets(found.notes)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def html(found: Assessment) -> str:
     """Return sentences and tables for a notebook; all that comes from the user is escaped."""
-    parts = [html_list(found.conclusions), *map(html_table, _tables(found, _ROWS)), html_list(found.notes)]
+    parts = [html_list(found.conclusions), *map(html_table, tables(found, _ROWS)), html_list(found.notes)]
     return f'<div class="fedstat-comparison">{"".join(parts)}</div>'
 
 
 def csv(found: Assessment, path: str | Path | None = None) -> str:
     """Return all tables as one; numbers are not rounded, shares are not in percent, and missing cells are empty."""
-    tables = {"pooled": found.pooled, "clients": found.clients, "differences": found.differences}
-    joined = pd.concat([one.assign(table=name) for name, one in tables.items() if len(one)], ignore_index=True)
+    parts = {"pooled": found.pooled, "clients": found.clients, "differences": found.differences}
+    joined = pd.concat([one.assign(table=name) for name, one in parts.items() if len(one)], ignore_index=True)
     first = ["table", "metric", "over", "client", "name", "method", "against", "estimate", "difference"]
     first = [name for name in first if name in joined]
     joined = joined[[*first, *(name for name in joined if name not in first)]]
@@ -55,7 +55,7 @@ def csv(found: Assessment, path: str | Path | None = None) -> str:
     return written
 
 
-def _tables(found: Assessment, most: int | None = None) -> Iterator[Table]:
+def tables(found: Assessment, most: int | None = None) -> Iterator[Table]:
     """Yield the tables; with `most` rows of clients, those of the first metric only."""
     alone = f"{percent(found.level)} limits"
     yield _table(
@@ -93,7 +93,9 @@ def _table(title: str, rows: pd.DataFrame, keys: list[str], value: str, beside: 
     """Write rows as words, each metric with its own decimals and unit; with `beside`, joint limits stand behind it."""
     units = {metric: unit(metric)[0] for metric in rows["metric"].unique()}
     places = {
-        metric: decimals(units[metric] * (of["high"] - of["low"]) / 2, units[metric] * of[value], units[metric] > 1)
+        metric: decimals(
+            units[metric] * (of["high"] - of["low"]) / 2, units[metric] * of[value], int(units[metric] > 1)
+        )
         for metric, of in rows.groupby("metric")
     }
 

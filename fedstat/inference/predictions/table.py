@@ -12,10 +12,14 @@ import pandas as pd
 
 from fedstat import _checks
 from fedstat.inference.predictions.metrics import Kind
+from fedstat.inference.reading.formats import fedstat as runs
+from fedstat.inference.reading.sameness import told_design
 
 #: The client of a table without clients.
 ALL = "all"
 _CLASS = "p_"
+#: The part of a run's folder that holds them.
+_FOLDER = "predictions"
 _TEXT = ("method", "estimand", "split")
 #: Probabilities of classes add up to one within this: they may come from float32.
 _SUM = 1e-4
@@ -117,6 +121,30 @@ def read_predictions(source: Any) -> pd.DataFrame:
     return _cells(read, path)
 
 
+def predictions_of(source: Any) -> tuple[pd.DataFrame, float | None]:
+    """Return checked predictions of a table, a run's folder or its result.
+
+    Of a run whose seeds split the same samples anew also the ratio of test to training samples, for the correction
+    after Nadeau and Bengio; of other runs 0, of tables None: `arrange` looks for it.
+    """
+    folder = runs.run_folder(Path(source)) if isinstance(source, str | Path) and Path(source).is_dir() else None
+    if folder is not None:
+        _, config, clients, _ = runs.facts(folder)
+        if not (folder / _FOLDER).is_dir():
+            raise ValueError(
+                f"{source} keeps no predictions; ask for them before a run, by predictions = true under [evaluation] "
+                "or fs.federate(predictions=True)."
+            )
+        files = sorted((runs.checked(folder, _FOLDER) / _FOLDER).glob("*.parquet"))
+        rows = pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
+    elif hasattr(source, "predictions") and hasattr(source, "config"):
+        rows, config, clients = source.predictions(), source.config, source.clients
+    else:
+        return read_predictions(source), None
+    design = told_design({"run": config}, clients)
+    return _cells(rows, Path("the run")), (design and design.test_to_train) or 0.0
+
+
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     names = [str(name) for name in table.columns]
     kind = kind_of(names)
@@ -191,8 +219,8 @@ def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
         raise ValueError(f"{path} has the outcome {strange[0]!r}, but no column {_CLASS}{strange[0]}.")
 
 
-def arrange(table: pd.DataFrame) -> Predictions:
-    """Return checked rows, with one estimand of each method and one split, as arrays.
+def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
+    """Return checked rows, with one estimand of each method and one split, as arrays; `again` as `predictions_of`.
 
     Raises
     ------
@@ -260,7 +288,8 @@ def arrange(table: pd.DataFrame) -> Predictions:
         blocks = [Block(who[0][:, 0], outcome[parts[0]], np.stack([prediction[:, part] for part in parts], axis=1))]
     else:
         blocks = [Block(w[:, 0], outcome[p], prediction[:, None, p]) for w, p in zip(who, parts, strict=True)]
-    again = 0.0 if same or not given else _again(patients, outcome)
+    if again is None or same:
+        again = 0.0 if same or not given else _again(patients, outcome)
     return Predictions(
         kind, methods, tuple(map(int, seeds)), clients, tuple(str(names[i][0]) for i in range(len(clients))), classes,
         tuple(blocks), again,
