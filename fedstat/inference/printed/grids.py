@@ -31,13 +31,14 @@ class Grid:
     head: int
 
 
-_BOLD = re.compile(r"\\(?:textbf|mathbf|boldsymbol|bm|bfseries|bf)\b")
-_UNDERLINED = re.compile(r"\\(?:underline|uline|ul)\b")
+_BOLD = re.compile(r"\\(?:textbf|mathbf|boldsymbol|boldmath|pmb|bm|bfseries|bf)(?![a-zA-Z])")
+_UNDERLINED = re.compile(r"\\(?:underline|uline|ul)(?![a-zA-Z])")
 #: Commands that go with their first argument; of all others only the name goes.
 _WITH_ARGUMENT = re.compile(
     r"\\(?:cite[a-z]*|ref|label|footnotemark|cellcolor|rowcolor|textcolor|color|vspace|hspace|rotatebox)\*?"
     r"(?:\[[^]]*\])*\{[^{}]*\}"
 )
+_ARROWS = {"uparrow": "↑", "downarrow": "↓"}
 _PARTIAL_RULE = re.compile(r"\\(?:cline|cmidrule)(?:\([a-z]*\))?\{[^}]*\}")
 _RULE = re.compile(r"\\(?:toprule|midrule|bottomrule|hline|specialrule(?:\{[^}]*\}){3}|Xhline\{[^}]*\})(?:\[[^]]*\])?")
 _TABULAR = re.compile(r"\\begin\{(tabular[x*]?|tabulary|longtable|array)\}(.*?)\\end\{\1\}", re.S)
@@ -47,7 +48,7 @@ _SPAN = re.compile(r"^\s*\\multi(column|row)(?:\[[^]]*\])?\{\s*(-?\d+)\s*\}")
 def latex_grids(text: str) -> list[Grid]:
     """Return the tables of LaTeX source; the head ends at the first rule that spans the table and has rows above."""
     # comments go, their lines stay
-    text = re.sub(r"(?<!\\)%.*", "", text)
+    text = re.sub(r"(?<!\\)((?:\\\\)*)%.*", r"\1", text)
     return [_latex_grid(found[2], text[: found.start(2)].count("\n") + 1) for found in _TABULAR.finditer(text)]
 
 
@@ -77,7 +78,7 @@ def _latex_cell(source: str, line: int) -> Cell:
         while rest.lstrip().startswith("["):
             _, rest = _argument(rest)
         source, _ = _argument(rest)
-        columns, rows = (int(span[2]), rows) if span[1] == "column" else (columns, abs(int(span[2])))
+        columns, rows = (int(span[2]), rows) if span[1] == "column" else (columns, int(span[2]))
     return Cell(_plain(source), line, bool(_BOLD.search(source)), bool(_UNDERLINED.search(source)), columns, rows)
 
 
@@ -89,7 +90,9 @@ def _plain(source: str) -> str:
 
 
 def _letter(command: re.Match[str]) -> str:
-    """Return the Greek letter that a command names; of others nothing is left."""
+    """Return the Greek letter or the arrow that a command names; of others nothing is left."""
+    if command[1] in _ARROWS:
+        return _ARROWS[command[1]]
     try:
         return unicodedata.lookup(f"GREEK SMALL LETTER {(command[1] or '').upper()}")
     except KeyError:
@@ -135,6 +138,8 @@ def _spread(rows: list[list[Cell]], skips: bool) -> list[list[Cell]]:
                 out.append(held[i, len(out)])
             for _ in range(cell.columns):
                 own = cell if cell.text else held.get((i, len(out)), cell)
+                for up in range(1, min(-cell.rows, i + 1)):  # \\multirow{-2} stands below what it spans
+                    spread[i - up][len(out)] = own
                 held |= {(i + down, len(out)): own for down in range(1, cell.rows)}
                 out.append(own)
         while skips and (i, len(out)) in held:

@@ -15,8 +15,8 @@ from fedstat.inference.printed.table import PrintedTable
 Standing = Literal["stands", "not told apart", "contradicted", "not the best printed", "order only"]
 _POWER, _MOST_RUNS = 0.8, 10_000
 _UNKNOWN = (
-    "The table cannot tell whether all methods ran under the same seeds and on the same splits, how each was tuned, or "
-    "whether the best round was chosen on test samples."
+    "The table cannot tell whether all methods ran under the same seeds and on the same splits, how each was tuned, "
+    "whether the best round was chosen on test samples, or whether deviations were divided by the runs minus one."
 )
 
 
@@ -113,7 +113,9 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
     0      C  not told apart  (B,)
     """
     level = check_level(level)
-    cells = printed.cells.assign(better=printed.cells["mean"] * (-1 if printed.smaller else 1))
+    arrows = printed.cells["setting"].map(lambda name: -1 if "↓" in name else 1 if "↑" in name else 0)
+    sign = arrows.where(arrows != 0, -1 if printed.smaller else 1)
+    cells = printed.cells.assign(better=printed.cells["mean"] * sign)
     settings = {str(name): own.reset_index(drop=True) for name, own in cells.groupby("setting", sort=False)}
     for name, own in settings.items():
         if len(own) < 2:
@@ -125,7 +127,7 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
     for name, own in settings.items():
         chosen = np.flatnonzero(own["bold"]) if own["bold"].any() else [int(own["better"].argmax())]
         for i in chosen:
-            others = [j for j in range(len(own)) if j not in chosen]
+            others = [j for j in range(len(own)) if j != i]
             rows = [_pair(own.loc[[i, j]], alpha, len(others)) for j in others]
             pairs = pd.DataFrame(rows).assign(setting=name, bold=own["method"][i])
             answer, among = _answer(pairs)
@@ -163,9 +165,16 @@ def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
     found = {"method": two["method"].iloc[1], "difference": difference}
     if not _spread(two).all():
         return found | dict.fromkeys(("low", "high", "worst", "df", "runs", "correlation"), np.nan)
-    n, variances = two["runs"].to_numpy(float), ((two["sd"] + two["sd_step"] / 2) ** 2).to_numpy(float)
-    error, df = float(np.sqrt((variances / n).sum())), _welch(variances, n)
-    half, more = (float(stats.t.isf(a, df) * error + two["step"].sum() / 2) for a in (alpha, alpha / others))
+    n, most = two["runs"].to_numpy(float), (two["sd"] + two["sd_step"] / 2).to_numpy(float)
+    least = np.maximum(two["sd"] - two["sd_step"] / 2, 0).to_numpy(float)
+    variances, df = most**2, _welch(most**2, n)
+    # a smaller deviation of one method may leave fewer degrees of freedom, and so wider limits
+    corners = [most**2, np.array([most[0], least[1]]) ** 2, np.array([least[0], most[1]]) ** 2]
+    half, more = (
+        max(float(stats.t.isf(a, _welch(v, n)) * np.sqrt((v / n).sum())) for v in corners if v.sum() > 0)
+        + two["step"].sum() / 2
+        for a in (alpha, alpha / others)
+    )
     # with the same seeds for both, the degrees of freedom are those of one sample
     paired = difference / stats.t.isf(alpha, n.min() - 1) * np.sqrt(n.min())
     correlation = float((variances.sum() - paired**2) / 2 / np.sqrt(variances.prod())) if difference > 0 else np.nan
@@ -210,8 +219,8 @@ def _answer(pairs: pd.DataFrame) -> tuple[Standing, tuple[str, ...]]:
 
 
 def _told(pair: pd.Series) -> str:
-    step = pair["difference"]
-    digits = max(1, int(np.ceil(-np.log10(max(abs(pair["high"] - pair["low"]), 1e-9) / 20)))) if step == step else 1
+    width = abs(pair["high"] - pair["low"])
+    digits = max(1, int(np.ceil(-np.log10(max(width, 1e-9) / 20)))) if width == width else 1
     return interval((pair["difference"], pair["low"], pair["high"]), digits)
 
 

@@ -27,8 +27,10 @@ _READERS: dict[str, Callable[[str], list[Grid]]] = {
 }
 _NUMBER = r"[-+−]?(?:\d+\.?\d*|\.\d+)"
 _VALUE = re.compile(
-    rf"(?P<mean>{_NUMBER})\s*%?\s*(?:(?:±|\+/-|\+-)\s*(?P<after>{_NUMBER})|\(\s*±?\s*(?P<inside>{_NUMBER})\s*%?\s*\))?\s*%?[*†‡§¶]*"
+    rf"(?P<mean>{_NUMBER})\s*%?\s*(?:(?:±|\+/-|\+-)\s*(?P<after>{_NUMBER})|\(\s*±?\s*(?P<inside>\d+\.?\d*|\.\d+)\s*%?\s*\))?\s*%?[*†‡§¶]*"
 )
+_NUMERIC = re.compile(r"[-+−]?\.?\d")
+_LISTED = {"method", "mean", "sd", "se", "runs", "setting", "bold"}
 _EMPTY = {"", "-", "–", "—", "--", "n/a", "na", "nan", "oom", "×", "x"}
 
 
@@ -113,11 +115,13 @@ def read_printed(
         whole("runs", runs, 1)
     grids, where = _grids(source)
     with naming(where):
+        if not grids:
+            raise ValueError("it holds no table that can be read, such as a tabular.")
         if not 1 <= whole("table", table) <= len(grids):
             raise ValueError(f"table must be the number of one of its {len(grids)} tables, got {table}.")
         grid = grids[table - 1]
         head = [cell.text.lower() for cell in grid.rows[0]] if grid.rows else []
-        listed = "method" in head and "mean" in head
+        listed = {"method", "mean"} <= {*head} <= _LISTED
         cells = _listed(grid) if listed else _crossed(grid, methods)
         return PrintedTable(_spreads(cells, runs, spread), smaller)
 
@@ -142,22 +146,31 @@ def _crossed(grid: Grid, methods: str) -> pd.DataFrame:
     width = max(len(row) for row in grid.rows)
     labels = _labels(body, width)
     heads = [_head(grid.rows[: grid.head], j) for j in range(width)]
-    rows, group = [], ""
+    rows, heading = [], ""
     for row in body:
         texts = [cell.text for cell in row]
-        if len(set(filter(None, texts))) <= 1 and (len(row) > labels or row[0].columns > 1):
-            group = next(filter(None, texts), group)
+        lone = set(filter(None, texts))
+        if len(lone) <= 1:  # a heading of the rows below, or a method without values
+            heading = next(iter(lone)) if lone and (row[0].columns > 1 or row[0].bold) else heading
             continue
-        name = " / ".join(dict.fromkeys(filter(None, texts[:labels])))
+        *outer, name = list(dict.fromkeys(filter(None, texts[:labels]))) or [""]
         for j in range(labels, len(row)):
             if (value := _value(row[j], heads[j])) is not None:
-                rows.append((name, heads[j], group, *value))
+                rows.append((name, heads[j], heading, " / ".join(outer), *value))
     if not rows:
         raise ValueError("it holds no value.")
-    found = pd.DataFrame(rows, columns=["row", "column", "group", *_MEASURED])
+    found = pd.DataFrame(rows, columns=["row", "column", "heading", "outer", *_MEASURED])
+    if found.duplicated(["row", "column", "heading"]).any() and found["outer"].any():
+        raise ValueError(
+            "rows have two labels, and the second repeats: is the first a setting, such as a data set, or part of the "
+            "method's name? Leave one of the columns out, or split the table."
+        )
+    # headings whose methods repeat are settings; otherwise they group the methods of one setting
+    repeats = found.duplicated(["row", "column"]).any()
     method, setting = ("row", "column") if methods == "rows" else ("column", "row")
-    joined = [" / ".join(filter(None, pair)) for pair in zip(found["group"], found[setting], strict=True)]
-    found = found.assign(setting=joined, method=found[method])
+    above = found["heading"] if repeats else ""
+    found = found.assign(method=found[method], setting=found[setting])
+    found["setting"] = (above + " / " + found["setting"]).str.removeprefix(" / ") if repeats else found["setting"]
     if (twice := found.duplicated(["setting", "method"])).any():
         first = found[twice].iloc[0]
         raise ValueError(f"line {first['line']}: {first['method']!r} has two values for {first['setting']!r}.")
@@ -177,7 +190,7 @@ def _labels(body: list[list[Cell]], width: int) -> int:
     """Return how many columns at the left hold no values."""
     for j in range(width):
         own = [row[j] for row in body if j < len(row) and row[j].columns == 1 and row[j].text]
-        if j and own and any(_VALUE.fullmatch(cell.text) for cell in own):
+        if j and any(_NUMERIC.match(cell.text) for cell in own):  # what is no value there is refused, with its line
             return j
     raise ValueError("no column beside the first holds a value such as 82.3 or 82.3 ± 0.4.")
 
