@@ -189,3 +189,69 @@ def test_on_the_command_line(tmp_path):
     assert told.exit_code == 0
     assert told.stdout.startswith("1 of 2 bold faces with a deviation stand.")
     assert "Ours (CIFAR-10 / α=0.5) is not told apart from FedAvg (0.8 [" in told.stdout
+
+
+def latex(*rows):
+    return (
+        r"\begin{tabular}{lcc}\toprule" + "\nM & a & b \\\\ \\midrule\n" + "\n".join(rows) + r"\bottomrule\end{tabular}"
+    )
+
+
+def test_headings_group_methods_or_name_settings_and_labels_that_could_be_either_are_asked_about():
+    groups = (r"\multicolumn{3}{l}{Old}\\", r"X & 1 & 2\\%W & 9 & 9 \\", r"\multicolumn{3}{l}{New}\\", r"Y & 3 & 4\\")
+    cells = read_printed(latex(*groups)).cells
+    assert cells[["setting", "method", "mean"]].to_numpy().tolist() == [
+        ["a", "X", 1], ["b", "X", 2], ["a", "Y", 3], ["b", "Y", 4],
+    ]  # fmt: skip
+    sets = (
+        r"\multicolumn{3}{l}{MNIST}\\",
+        r"X & 1 & 2\\",
+        r"\multicolumn{3}{l}{EMNIST}\\",
+        r"X & 3 & 4\\",
+        r"Z & & \\",
+    )
+    assert read_printed(latex(*sets)).cells["setting"].tolist() == [
+        "MNIST / a",
+        "MNIST / b",
+        "EMNIST / a",
+        "EMNIST / b",
+    ]
+    labels = (r"\multirow{2}{*}{S} & X & 1\\", r"& Y & 2\\", r"\multirow{2}{*}{T} & X & 3\\", r"& Y & 4\\")
+    with pytest.raises(ValueError, match="rows have two labels, and the second repeats"):
+        read_printed(latex(*labels))
+    below = (r"& X & 1\\", r"\multirow{-2}{*}{S} & Y & 2\\")
+    assert read_printed(latex(*below)).cells["method"].tolist() == ["X", "Y"]
+
+
+@pytest.mark.parametrize("cell", ["83.3 (+1.0)", r"83.3 (1.0$\uparrow$)", r"83.3\std{0.1}", "83.3_{0.1}"])
+def test_what_is_no_deviation_is_not_read_as_one(cell):
+    with pytest.raises(ValueError, match=r"line 4, 'a': .* is no value"):
+        read_printed(latex(r"X & 1 & 2\\", rf"Y & {cell} & 2\\"))
+
+
+def test_several_bold_faces_are_held_against_each_other_too():
+    found = compare_printed(printed([80.0, 81.4, 81.5], [0.5] * 3, n=10, bold=[1, 2]))
+    assert found.bold["answer"].tolist() == ["not the best printed", "not told apart"]
+    assert (
+        compare_printed(printed([1.0, 1.0], [0.1, 0.1], bold=[0, 1])).bold["answer"].tolist() == ["not told apart"] * 2
+    )
+    beside = compare_printed(printed([80.0, 81.4, 81.2], [np.nan, 0.5, 0.5], bold=[1]))
+    assert "m1 (s) is not told apart from" in str(beside)
+
+
+def test_arrows_say_what_is_better_and_bold_is_seen_before_a_number():
+    table = latex(r"X & \bf84.1 & 9 \\", r"Y & 70 & {\bfseries8}\\").replace("& b", r"& b $\downarrow$")
+    found = compare_printed(read_printed(table))
+    assert found.bold[["setting", "method"]].to_numpy().tolist() == [["a", "X"], ["b ↓", "Y"]]
+    assert (found.differences["difference"] > 0).all()
+
+
+@given(st.tuples(*[st.floats(0.1, 3)] * 2))
+def test_limits_are_the_widest_that_the_printed_digits_allow(sds):
+    cells = printed([0.0, 1.0], list(np.round(sds, 1)), bold=[1]).cells.assign(sd_step=0.1)
+    found = compare_printed(PrintedTable(cells, False)).differences.iloc[0]
+    box = [np.clip(np.round(sd, 1) + np.array([-0.05, 0, 0.05]), 0, None) ** 2 for sd in sds]
+    for a in box[0]:
+        for b in box[1]:
+            df = (a + b) ** 2 / (a**2 / 2 + b**2 / 2)
+            assert found["high"] - found["difference"] >= stats.t.isf(0.025, df) * np.sqrt((a + b) / 3) - 1e-9

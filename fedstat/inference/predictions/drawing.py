@@ -77,6 +77,8 @@ def roc(predictions: Predictions, level: float, ax: Axes | None, draws: int, see
                     if yes[b, -1] and no[b, -1]:
                         x, y = np.append(0, no[b] / no[b, -1]), np.append(0, yes[b] / yes[b, -1])
                         made[b, i] += np.interp(grid, x, y)
+                    else:  # a draw without events, or without others, has no curve
+                        made[b, i] = np.nan
         return made / block.prediction.shape[1]
 
     ax = new_axes(ax, 4.4)

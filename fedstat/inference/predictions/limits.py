@@ -61,7 +61,8 @@ class Parts:
     """Estimates with the parts of their variance; all arrays of one shape, NaN where there is none.
 
     `patients` and `runs` are variances with degrees of freedom `patients_df` and `runs_df`, `both` and `both_df` those
-    of the interval over both; `both` is NaN with one run. `same` says whether all runs test the same patients.
+    of the interval over both; `both` is NaN with one run. `same` says whether all runs test the same patients, and
+    `fresh` what share of all tested patients count, since others are tested again.
     """
 
     estimate: np.ndarray
@@ -71,6 +72,7 @@ class Parts:
     runs_df: np.ndarray
     both: np.ndarray
     both_df: np.ndarray
+    fresh: np.ndarray
     same: bool
 
 
@@ -108,10 +110,12 @@ def parts(by_seed: np.ndarray, patients: np.ndarray, df: np.ndarray, same: bool,
             runs_df,
             both,
             satterthwaite(np.stack([patients, runs]), np.stack([df, runs_df])),
+            np.ones_like(estimate),
             True,
         )
     both = spread * (1 / np.maximum(n, 1) + again)
-    return Parts(estimate, patients, df, np.maximum(both - patients, 0.0), runs_df, both, runs_df, False)
+    fresh = 1 / (1 + np.maximum(n, 1) * again)
+    return Parts(estimate, patients, df, np.maximum(both - patients, 0.0), runs_df, both, runs_df, fresh, False)
 
 
 def value_limits(
@@ -129,12 +133,14 @@ def value_limits(
 
     value, variance, df = found.estimate, getattr(found, over), getattr(found, f"{over}_df")
     score = scale in ("proportion", "ranks") and over != "runs"
+    n, events = n * found.fresh, events * found.fresh
     with np.errstate(divide="ignore", invalid="ignore"):
         if score:
             assumed = _assumed(scale, value, n, events)
             if over == "patients" or found.same:
                 # as the score intervals have it: no correction of a sum of squares for its mean, and no t
                 own = np.maximum(found.patients, assumed) if scale == "ranks" else found.patients * (n - 1) / n
+                own = np.where(own > 0, own, assumed)  # clients that are all right or all wrong still vary
                 variance, df = own, np.full_like(own, np.inf)
                 if over == "both":
                     variance = own + found.runs

@@ -23,6 +23,8 @@ _FOLDER = "predictions"
 _TEXT = ("method", "estimand", "split")
 #: Probabilities of classes add up to one within this: they may come from float32.
 _SUM = 1e-4
+#: A larger share of patients that every seed tests is no random split.
+_MOSTLY = 2 / 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +144,11 @@ def predictions_of(source: Any) -> tuple[pd.DataFrame, float | None]:
     else:
         return read_predictions(source), None
     design = told_design({"run": config}, clients)
+    if design is not None and (design.clients, design.data) == ("new", "fixed"):
+        raise ValueError(
+            "the run deals the same test samples to other clients under each seed, and names them by client: a patient "
+            "cannot be followed from seed to seed. Assess one seed at a time, as result.predictions(seed=...)."
+        )
     return _cells(rows, Path("the run")), (design and design.test_to_train) or 0.0
 
 
@@ -288,8 +295,15 @@ def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
         blocks = [Block(who[0][:, 0], outcome[parts[0]], np.stack([prediction[:, part] for part in parts], axis=1))]
     else:
         blocks = [Block(w[:, 0], outcome[p], prediction[:, None, p]) for w, p in zip(who, parts, strict=True)]
-    if again is None or same:
-        again = 0.0 if same or not given else _again(patients, outcome)
+    if same:
+        again = 0.0
+    elif again is None:
+        if not given:
+            raise ValueError(
+                "seeds test different patients: a column sample must name each within the client, so that one who is "
+                "tested again is known."
+            )
+        again = _again(patients, outcome)
     return Predictions(
         kind, methods, tuple(map(int, seeds)), clients, tuple(str(names[i][0]) for i in range(len(clients))), classes,
         tuple(blocks), again,
@@ -310,12 +324,27 @@ def _coded(table: pd.DataFrame, name: str) -> tuple[tuple[Any, ...], pd.DataFram
 
 
 def _again(patients: pd.DataFrame, outcome: np.ndarray) -> float:
-    """Return the ratio of test patients to others where seeds draw from the same patients; 0 if they do not."""
+    """Return the ratio of test patients to others where seeds draw from the same patients; 0 if they do not.
+
+    Raises
+    ------
+    ValueError
+        If seeds have nearly the same patients: neither rule of variances holds.
+    """
     whole = patients.assign(outcome=list(map(tuple, outcome)) if outcome.ndim > 1 else outcome)
-    persons = whole.groupby(["client", "sample"])["outcome"]
-    tested = len(patients) / patients["seed"].nunique()
-    if persons.ngroups == len(patients) or (persons.nunique() > 1).any():
+    persons = whole.groupby(["client", "sample"])
+    tested, seeds = len(patients) / patients["seed"].nunique(), patients["seed"].nunique()
+    if persons.ngroups == len(patients) or (persons["outcome"].nunique() > 1).any():
         return 0.0
+    times, of = persons.size(), patients.groupby("client")["seed"].nunique()
+    always = times == of.reindex(times.index.get_level_values("client")).to_numpy()
+    absent = (of > 1) & (of < seeds) & always.groupby(level="client").all()
+    if absent.any() or (times == seeds).mean() > _MOSTLY:
+        raise ValueError(
+            "seeds must test the same patients, or other ones drawn at random, but "
+            f"{int((times < seeds).sum())} of {len(times)} are absent under some seeds, the others never. Leave these "
+            "patients, or the clients that are absent under a seed, out."
+        )
     return tested / max(persons.ngroups - tested, 1)
 
 

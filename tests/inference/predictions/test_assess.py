@@ -259,3 +259,23 @@ def test_pictures_draw_a_line_for_each_method():
         assert [text.get_text() for text in ax.get_legend().get_texts()] == ["FedAvg", "Local", "Ditto"]
         assert "over patients, mean over 2 runs" in ax.get_xlabel()
         plt.close(ax.figure)
+
+
+def test_clients_that_are_all_right_or_all_wrong_leave_the_pooled_proportion_an_interval():
+    rows = pd.DataFrame({"method": "A", "client": [0] * 12 + [1] * 4, "outcome": 1}).assign(probability=0.9)
+    rows.loc[12:, "probability"] = 0.1
+    more = rows.assign(outcome=0, probability=0.2)
+    found = fs.assess(pd.concat([rows, more]), "sensitivity", threshold=0.5).pooled.iloc[0]
+    low, high = proportion_confint(12, 16, method="wilson")
+    np.testing.assert_allclose([found["low"], found["high"]], [low, high], rtol=1e-6)
+
+
+def test_patients_who_are_tested_again_count_once_where_all_are_told_apart():
+    rng, rows = np.random.default_rng(0), []
+    for seed in range(20):
+        half = rng.permutation(60)[:30]
+        rows.append(pd.DataFrame({"method": "A", "seed": seed, "client": 0, "sample": half, "outcome": half % 2}))
+    table = pd.concat(rows).assign(probability=lambda of: 0.1 + 0.8 * of["outcome"])
+    found = fs.assess(table, "accuracy").pooled.iloc[0]
+    least = proportion_confint(60, 60, method="wilson")[0]
+    assert 0.85 < found["low"] < least + 0.02

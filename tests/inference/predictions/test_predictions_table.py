@@ -104,3 +104,25 @@ def test_a_client_without_a_value_is_left_out_for_all_methods():
     assert found.scores.clients == (0,)
     assert found.summary["mean"].notna().all()
     assert any("auc of 2" in note for note in found.notes)
+
+
+def two_seeds(samples):
+    """One method, and the samples that it is tested on, by seed and client."""
+    rng = np.random.default_rng(0)
+    rows = [(seed, client, s, s % 2, rng.random()) for (seed, client), own in samples.items() for s in own]
+    table = pd.DataFrame(rows, columns=["seed", "client", "sample", "outcome", "probability"])
+    return table.assign(method="A")
+
+
+def test_seeds_that_share_most_patients_are_refused_since_no_rule_of_variances_holds():
+    absent = two_seeds({(s, c): range(10) for s in range(5) for c in range(3) if (s, c) != (4, 2)})
+    nearly = two_seeds({(s, 0): range(20 - (s == 1)) for s in range(5)})
+    for table in (absent, nearly):
+        with pytest.raises(ValueError, match=r"absent under some seeds.*Leave these"):
+            arrange(read_predictions(table))
+    halves = two_seeds({(0, 0): range(10), (1, 0): range(5, 15)})
+    assert arrange(read_predictions(halves)).again == 10 / 5
+    anew = two_seeds({(0, 0): range(10), (1, 0): range(10, 20)})
+    assert arrange(read_predictions(anew)).again == 0
+    with pytest.raises(ValueError, match="a column sample must name each"):
+        arrange(read_predictions(two_seeds({(0, 0): range(10), (1, 0): range(12)}).drop(columns="sample")))
