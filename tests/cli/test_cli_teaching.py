@@ -71,6 +71,8 @@ def test_examples_are_understood_and_the_cheap_ones_run(line, tmp_path, monkeypa
         if word.endswith((".toml", ".csv", ".safetensors")):
             (tmp_path / word).parent.mkdir(exist_ok=True)
             (tmp_path / word).touch()
+        elif word.startswith("runs/"):
+            (tmp_path / word).mkdir(parents=True)
     found, words = GROUP, list(arguments)
     context = typer.Context(GROUP)
     while hasattr(found, "commands"):
