@@ -255,3 +255,39 @@ def test_limits_are_the_widest_that_the_printed_digits_allow(sds):
         for b in box[1]:
             df = (a + b) ** 2 / (a**2 / 2 + b**2 / 2)
             assert found["high"] - found["difference"] >= stats.t.isf(0.025, df) * np.sqrt((a + b) / 3) - 1e-9
+
+
+ROWS = "A & 82.3 $\\pm$ 0.4 \\\\\nB & 81.1 $\\pm$ 0.3 \\\\\n"
+SHAPES = {
+    "siunitx": ("tabular", "{l S[table-format=2.1(1)]}", "A & 82.3(4) \\\\\nB & 81.1(3) \\\\\n"),
+    "num": ("tabular", "{lc}", "A & \\num{82.3(4)} \\\\\nB & \\num[a=b]{81.1(3)} \\\\\n"),
+    "made cells": (
+        "tabular",
+        "{lc}",
+        "A & \\makecell[c]{82.3 \\\\ $\\pm$ 0.4} \\\\\nB & \\makecell{81.1 $\\pm$ 0.3}\\\\\n",
+    ),
+    "phantoms": ("tabular", "{lc}", ROWS.replace("0.4", "\\phantom{0}0.4")),
+    "tabularray": ("tblr", "{colspec={lc}}", ROWS),
+    "nicematrix": ("NiceTabular", "{lc}[hvlines]", ROWS),
+    "two heads": ("longtable", "{lc}", "\\endfirsthead\nM & later \\\\\\hline\\endhead\nfoot & \\\\\\endfoot\n" + ROWS),
+}
+
+
+@pytest.mark.parametrize(("environment", "columns", "rows"), SHAPES.values(), ids=SHAPES)
+def test_packages_for_tables_are_read(environment, columns, rows):
+    caption = "\\caption[s]{A {b}}\\label{t}\\\\\n" if environment == "longtable" else ""
+    source = f"\\begin{{{environment}}}{columns}\n{caption}M & X \\\\\n\\hline\n{rows}\\end{{{environment}}}\n"
+    cells = read_printed(source, runs=3, spread="sd").cells
+    assert cells[["setting", "method", "mean", "sd"]].to_numpy().tolist() == [
+        ["X", "A", 82.3, 0.4],
+        ["X", "B", 81.1, 0.3],
+    ]
+
+
+@pytest.mark.parametrize("unread", ["\\begin{tabular}{c}82\\end{tabular}", "\\SetCell[c=2]{c} 82", "\\Block{1-2}{82}"])
+def test_what_spans_or_nests_otherwise_is_refused_with_its_line_and_other_tables_are_read(unread):
+    first = f"\\begin{{tabular}}{{lc}}\nM & X \\\\\n\\hline\nA & {unread} \\\\\nB & 81 \\\\\n\\end{{tabular}}\n"
+    other = f"\\begin{{tabular}}{{lc}}\nM & X \\\\\n\\hline\n{ROWS}\\end{{tabular}}\n"
+    with pytest.raises(ValueError, match=r"line 4: \\.* is not read"):
+        read_printed(first + other)
+    assert read_printed(other + first, runs=3, spread="sd").cells["mean"].tolist() == [82.3, 81.1]

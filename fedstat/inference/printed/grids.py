@@ -25,23 +25,36 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows of cells, each cell in every place that it spans, and how many of the rows are the head."""
+    """Rows of cells, each cell in every place that it spans, how many rows are the head; why it is not read, if so."""
 
     rows: list[list[Cell]]
     head: int
+    refused: str = ""
 
 
 _BOLD = re.compile(r"\\(?:textbf|mathbf|boldsymbol|boldmath|pmb|bm|bfseries|bf)(?![a-zA-Z])")
 _UNDERLINED = re.compile(r"\\(?:underline|uline|ul)(?![a-zA-Z])")
 #: Commands that go with their first argument; of all others only the name goes.
 _WITH_ARGUMENT = re.compile(
-    r"\\(?:cite[a-z]*|ref|label|footnotemark|cellcolor|rowcolor|textcolor|color|vspace|hspace|rotatebox)\*?"
+    r"\\(?:cite[a-z]*|ref|label|footnotemark|cellcolor|rowcolor|textcolor|color|[hv]?space|[hv]?phantom|rotatebox)\*?"
     r"(?:\[[^]]*\])*\{[^{}]*\}"
 )
 _ARROWS = {"uparrow": "↑", "downarrow": "↓"}
 _PARTIAL_RULE = re.compile(r"\\(?:cline|cmidrule)(?:\([a-z]*\))?\{[^}]*\}")
-_RULE = re.compile(r"\\(?:toprule|midrule|bottomrule|hline|specialrule(?:\{[^}]*\}){3}|Xhline\{[^}]*\})(?:\[[^]]*\])?")
-_TABULAR = re.compile(r"\\begin\{(tabular[x*]?|tabulary|longtable|array)\}(.*?)\\end\{\1\}", re.S)
+_RULE = re.compile(
+    r"\\(?:end(?:first)?head|end(?:last)?foot|toprule|midrule|bottomrule|hline|specialrule(?:\{[^}]*\}){3}|Xhline\{[^}]*\})(?:\[[^]]*\])?"
+)
+_TABULAR = re.compile(
+    r"\\begin\{(tabular[x*]?|tabulary|longtable|array|NiceTabular[X*]?|(?:long)?tblr)\}(.*?)\\end\{\1\}", re.S
+)
+#: What spans or nests in ways that are not read.
+_UNREAD = re.compile(r"\\begin\{tabular[x*]?\}|\\(?:SetCell|Block)(?![a-zA-Z])")
+#: The heads and feet that a longtable repeats on later pages.
+_REPEATED = re.compile(r"\\endfirsthead.*\\end(?:head|foot|lastfoot)(?![a-z])", re.S)
+_CAPTION = re.compile(r"\\caption\*?(?:\[[^]]*\])?(?=\{)")
+_MADE = re.compile(r"\\(?:makecell|thead|shortstack)\*?(?:\[[^]]*\])?")
+#: siunitx's 82.3(4), a deviation in units of the last digit.
+_DIGITS = re.compile(r"(\d*\.(\d+))\((\d+)\)")
 _SPAN = re.compile(r"^\s*\\multi(column|row)(?:\[[^]]*\])?\{\s*(-?\d+)\s*\}")
 
 
@@ -53,10 +66,19 @@ def latex_grids(text: str) -> list[Grid]:
 
 
 def _latex_grid(body: str, line: int) -> Grid:
+    if unread := _UNREAD.search(body):
+        at = line + body[: unread.start()].count("\n")
+        return Grid([], 0, f"line {at}: {unread[0]} is not read; write the table as one tabular, with \\multicolumn.")
     while body.lstrip().startswith(("{", "[")):  # the width, and what the columns are
-        _, rest = _argument(body)
+        columns, rest = _argument(body)
         line += body[: len(body) - len(rest)].count("\n")
         body = rest
+        if re.search(r"(?<![a-zA-Z\\])S", re.sub(r"\[[^]]*\]|(?<=[a-zA-Z])(?=[A-Z])", " ", columns)):  # siunitx's
+            body = _DIGITS.sub(_spelt, body)
+    body = _REPEATED.sub(lambda found: "\n" * found[0].count("\n"), body)
+    if caption := _CAPTION.search(body):
+        told, rest = _argument(body[caption.end() :])
+        body = body[: caption.start()] + "\n" * told.count("\n") + re.sub(r"^([^\\&]|\\label\{[^}]*\})*\\\\", "", rest)
     rows: list[list[Cell]] = []
     head = 0
     for source in _split(body, "\\\\"):
@@ -84,9 +106,15 @@ def _latex_cell(source: str, line: int) -> Cell:
 
 def _plain(source: str) -> str:
     """Return LaTeX source as plain text."""
-    source = _WITH_ARGUMENT.sub("", re.sub(r"\\pm(?![a-zA-Z])", "±", source))
+    source = re.sub(r"\\num(?:\[[^]]*\])?\{([^{}]*)\}", lambda found: _DIGITS.sub(_spelt, found[1]), source)
+    source = _WITH_ARGUMENT.sub("", _MADE.sub("", re.sub(r"\\pm(?![a-zA-Z])", "±", source)))
     source = re.sub(r"\\([a-zA-Z]+)\*?|\\(?=[%&_#$])|\\.", _letter, source)
     return " ".join(re.sub(r"[{}$~^_]", " ", source).split())
+
+
+def _spelt(value: re.Match[str]) -> str:
+    """Return a mean with its deviation in full, of one in units of the last digit."""
+    return f"{value[1]} ± {int(value[3]) / 10 ** len(value[2]):.{len(value[2])}f}"
 
 
 def _letter(command: re.Match[str]) -> str:

@@ -120,6 +120,8 @@ def read_printed(
         if not 1 <= whole("table", table) <= len(grids):
             raise ValueError(f"table must be the number of one of its {len(grids)} tables, got {table}.")
         grid = grids[table - 1]
+        if grid.refused:
+            raise ValueError(grid.refused)
         head = [cell.text.lower() for cell in grid.rows[0]] if grid.rows else []
         listed = {"method", "mean"} <= {*head} <= _LISTED
         cells = _listed(grid) if listed else _crossed(grid, methods)

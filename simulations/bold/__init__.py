@@ -1,0 +1,1 @@
+"""Bold faces of published tables: how many stand."""

@@ -1,0 +1,104 @@
+"""Write ``docs/published-tables.md`` from the committed tables: ``python -m simulations.bold.page``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedstat._files import atomic_file
+from simulations.bold.numbers import SPREADS
+from simulations.studies import tell
+
+ROOT = Path(__file__).parents[2]
+COMMITTED, PAGE = ROOT / "reports" / "results" / "bold", ROOT / "docs" / "published-tables.md"
+COUNTS = {"faces": "bold faces", "stand": "stand", "open": "not told apart", "contradicted": "contradicted",
+          "order": "order only"}  # fmt: skip
+PLACE = {"paper": "paper", "place": "place", "runs": "runs", "spread": "beside means"}
+HOSPITALS = {"data": "data", "design": "read", "method": "best", "ahead": "ahead by", "answer": "answer",
+             "among": "not told apart from"}  # fmt: skip
+TEXT = """# Bold faces of published tables
+
+What [Which bold faces stand?](bold-faces.md) asks of one table, asked of {tables} tables of {papers} papers and
+projects. The rule, and which tables enter, were written into a plan, `simulations/bold/plan.toml`, before any answer
+was computed.
+
+Of {faces} bold faces, {order} have no deviation over runs: only the order is known. Of the other {judged}, **{stand}
+stand**, {open} are not told apart from every other method, and {worse} contradicted, if what a table does not say is
+read as three runs and a standard deviation.
+
+| where a table does not say | bold faces that stand, with 95% limits over papers |
+|---|---|
+{readings}
+
+The tables are those whose text could be looked up, and no random sample: of {looked} looked for, {none} gave no table.
+Nothing is said of these. For {unmarked} of the faces the text at hand has lost its bold type, and the best printed
+value is judged in its place.
+
+## By what tables say
+
+{kinds}
+
+## By number of runs
+
+Tables with deviations alone.
+
+{runs}
+
+## What a table would need
+
+Of the faces that are not told apart, half would need {median} runs of each method or fewer, a quarter {first} or fewer
+and a quarter {third} or more, to be told apart with a probability of 80% if differences and deviations are those
+printed. The last column of the next table gives the fewest and the most.
+
+## Each table
+
+A table says nothing of a method: it says what its runs allow. What stands beside a mean is a standard deviation over
+runs (sd), a deviation over clients, or not stated. The numbers are in `simulations/published`, a file for each table,
+and `fedstat compare` reads most of them.
+
+{rows}
+
+## Published runs
+
+FLamby publishes runs, five seeds a data set. As printed: means and deviations, as a paper would have them; paired: the
+same runs, compared seed by seed. "Ahead by" is the best mean minus the next, in the data set's own score. Fed-LIDC-IDRI
+has one run, and is left out.
+
+{hospitals}
+
+Made by `python -m simulations bold --scale paper --evidence reports/results/bold` and
+`python -m simulations.bold.page`.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    _, d, findings = tell("bold", COMMITTED)
+    readings = [
+        f"| {key.split()[0]} runs, a standard {SPREADS[key.split()[1]]} | {finding.words} |"
+        for key, finding in findings.items()
+    ]
+    places = [row | {"place": f"{row['where']}, {row['place']}"} for row in d["rows"]]
+    return TEXT.format(
+        **d["all"],
+        **d["needed"],
+        worse="none is" if d["all"]["contradicted"] == "0" else f"{d['all']['contradicted']} are",
+        readings="\n".join(readings),
+        looked=d["looked"]["for"],
+        none=d["looked"]["none"],
+        unmarked=d["unmarked"],
+        kinds=_table(d["kinds"], {"kind": "the table states", "tables": "tables", **COUNTS}),
+        runs=_table(d["runs"], {"runs": "runs", "tables": "tables", **COUNTS}),
+        rows=_table(places, {**PLACE, **COUNTS, "needed": "runs needed"}),
+        hospitals=_table(d["hospitals"], HOSPITALS),
+    )
+
+
+def _table(rows: Iterable[dict[str, str]], columns: dict[str, str]) -> str:
+    lines = [columns.values(), ["---"] * len(columns), *([row[key] for key in columns] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    with atomic_file(PAGE) as temporary:
+        temporary.write_text(page(), encoding="utf-8")
