@@ -72,16 +72,12 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
     told = found.sentence
     if untuned:
         told += f"; {', '.join(untuned)} not tuned, so that methods had unequal budgets"
+    # samples that test under a seed of the run may have validated under a seed of tuning
+    mixes = "partition" in experiment.vary and not isinstance(getattr(experiment.partition, "test", "all"), str)
     return (
         replace(setup, methods={**setup.methods, **found.method}, training={**experiment.trainings, **found.training}),
-        told + (_MIXED if _mixes(setup) else ""),
+        told + _MIXED * mixes,
     )
-
-
-def _mixes(setup: Setup) -> bool:
-    """Tell whether samples that test under a seed of the run may have validated under a seed of tuning."""
-    test = getattr(setup.experiment.partition, "test", "all")
-    return "partition" in setup.experiment.vary and not isinstance(test, str)
 
 
 def _rows(label: str, tuning: Tuning) -> pd.DataFrame:
