@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 import fedstat as fs
-from fedstat._files import atomic_file
+from fedstat._files import atomic_file, write_text
 from fedstat.experiment.build import Setup
 from fedstat.experiment.parsing import grid_of
 from fedstat.federated.client.local import training_of
@@ -66,8 +66,7 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
     table = pd.concat([_rows(label, tuning) for label, tuning in found.items()], ignore_index=True)
     with atomic_file(out / "tuning.csv") as path:
         table.to_csv(path, index=False)
-    with atomic_file(out / "tuning.txt") as path:
-        path.write_text(f"{found}\n", encoding="utf-8")
+    write_text(out / "tuning.txt", f"{found}\n")
     untuned = [label for label in setup.methods if label not in found]
     told = found.sentence
     if untuned:
