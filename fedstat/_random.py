@@ -58,10 +58,8 @@ class _Mixed(ISeedSequence):
 
 
 def _words(seed: int, purpose: int, places: np.ndarray) -> np.ndarray:
-    """Return what ``SeedSequence(seed, spawn_key=(purpose, place)).generate_state(4, uint64)`` is at each place.
-
-    These are O'Neill's ``seed_seq`` alternatives in the form that NumPy promises to keep.
-    """
+    """Return the `generate_state(4, uint64)` of ``SeedSequence(seed, spawn_key=(purpose, place))`` at each place."""
+    # O'Neill's ``seed_seq`` alternatives in the form that NumPy promises to keep
     mask = 0xFFFFFFFF
     number = [seed >> shift & mask for shift in range(0, max(seed.bit_length(), 128), 32)]  # four words or more
     entropy = [np.full(len(places), word, np.uint32) for word in (*number, purpose)] + [places]

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from fedstat._environment import environment
-from fedstat._files import atomic_file
+from fedstat._files import atomic_file, write_text
 
 Tables = dict[str, pd.DataFrame]
 #: The file that holds the checksums of a folder's other files, so that damage is noticed.
@@ -29,11 +29,9 @@ def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame], config: Mappi
     for key, table in tables.items():
         with atomic_file(folder / f"{key}.csv") as path:
             table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-    with atomic_file(folder / "config.json") as path:
-        stamped = {**config, "date": date.today().isoformat(), "environment": environment()}
-        path.write_text(json.dumps(stamped, indent=2, default=str) + "\n")
-    with atomic_file(folder / MANIFEST) as path:
-        path.write_text(manifest(folder, ["config.json", *(f"{key}.csv" for key in sorted(tables))]))
+    stamped = {**config, "date": date.today().isoformat(), "environment": environment()}
+    write_text(folder / "config.json", json.dumps(stamped, indent=2, default=str) + "\n")
+    write_text(folder / MANIFEST, manifest(folder, ["config.json", *(f"{key}.csv" for key in sorted(tables))]))
     for name in before - {f"{key}.csv" for key in tables}:
         (folder / name).unlink(missing_ok=True)
 

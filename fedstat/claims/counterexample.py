@@ -133,11 +133,9 @@ def _written(side: Any) -> str:
 
 @contextmanager
 def _from_nowhere() -> Iterator[None]:
-    """Keep Hypothesis from trying numbers that it reads in the source of whatever modules are loaded.
-
-    Else a verdict's digits depend on what was imported before. There is no setting for it; a version of Hypothesis
-    without these names reads no source.
-    """
+    """Keep Hypothesis from trying numbers that it reads in the source of whatever modules are loaded."""
+    # else a verdict's digits depend on what was imported before; there is no setting for it, and a version without
+    # these names reads no source
     from hypothesis.internal.conjecture import providers
 
     known = {name: getattr(providers, name) for name in ("_get_local_constants", "CONSTANTS_CACHE")}

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from fedstat._files import atomic_file
+from fedstat._files import write_text
 from fedstat.claims.claim import SEVERITIES, Claim, Judgement
 from fedstat.claims.evidence import FAVOURABLE, Evidence, Verdict
 from fedstat.claims.mutation import in_words
@@ -90,9 +90,8 @@ def write_ledger(judgements: Sequence[Judgement], path: str | Path, *, kept: Seq
     [('EX-01', 96)]
     """
     entries = {entry["id"]: entry for entry in (*kept, *map(as_object, judgements))}
-    with atomic_file(path) as temporary:
-        objects = [entries[name] for name in sorted(entries)]
-        temporary.write_text(json.dumps(objects, indent=2, ensure_ascii=False) + "\n")
+    objects = [entries[name] for name in sorted(entries)]
+    write_text(path, json.dumps(objects, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_ledger(path: str | Path) -> dict[str, dict[str, Any]]:

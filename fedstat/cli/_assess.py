@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedstat._files import atomic_file
+from fedstat._files import atomic_file, write_text
 
 _PICTURES = ("calibration", "roc", "decision")
 #: What errors say of the function's arguments, and what of the options.
@@ -91,8 +91,7 @@ def assess(
         out.mkdir(parents=True, exist_ok=True)
         written = [out / "assessment.csv", out / "assessment.md"]
     for path in written:
-        with atomic_file(path) as temporary:
-            temporary.write_text(texts[kinds[path.suffix.lower()]]().rstrip("\n") + "\n", encoding="utf-8")
+        write_text(path, texts[kinds[path.suffix.lower()]]().rstrip("\n") + "\n")
     if kind == "folder" and found.predictions.kind == "two classes":
         from fedstat.report.figures import style
 

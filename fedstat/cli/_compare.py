@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedstat._files import atomic_file
+from fedstat._files import atomic_file, write_text
 from fedstat.cli._comparison import comparing
 
 _PRINTED = "A table of a paper"
@@ -92,8 +92,7 @@ def compare(
     if out is None:
         typer.echo(text)
     else:
-        with atomic_file(out) as temporary:
-            temporary.write_text(text + "\n" * (not text.endswith("\n")), encoding="utf-8")
+        write_text(out, text.removesuffix("\n") + "\n")
         typer.echo("\n".join([*found.conclusions, found.generalises, "", str(out)]))
     if plot is not None:
         typer.echo(str(plot) if out is not None else f"\n{plot}", err=out is None and kind != "text")
@@ -113,8 +112,7 @@ def _printed(files: list[Path], form: str | None, out: Path | None, level: float
     if out is None:
         typer.echo(text)
         return
-    with atomic_file(out) as temporary:
-        temporary.write_text(text + "\n" * (not text.endswith("\n")), encoding="utf-8")
+    write_text(out, text.removesuffix("\n") + "\n")
     typer.echo(str(out))
 
 

@@ -133,7 +133,8 @@ def run(
                 say(f"\n{before}{_size(experiment, done)}: {expected}\n")
             if dry_run:
                 return
-            _, summary = carry_out(setup, folder, progress=_progress(quiet), resume=resume)
+            shown: Literal[False, "lines"] | None = False if quiet else None if sys.stderr.isatty() else "lines"
+            _, summary = carry_out(setup, folder, progress=shown, resume=resume)
     except FloatingPointError as error:
         raise ValueError(str(error)) from None
     except KeyboardInterrupt:
@@ -206,11 +207,6 @@ def _busy(what: str, quiet: bool) -> AbstractContextManager[Any]:
     from rich.console import Console
 
     return Console(stderr=True).status(what)
-
-
-def _progress(quiet: bool) -> Literal[False, "lines"] | None:
-    """Choose a bar for a terminal, and lines for a log."""
-    return False if quiet else None if sys.stderr.isatty() else "lines"
 
 
 def _stopped(folder: Path, rounds: int) -> str:

@@ -289,10 +289,7 @@ def _trainings(table: Table, before: Table) -> tuple[Training, dict[str, Any], d
 
 
 def _training(table: Table, rounds: int, at: str) -> tuple[Training, dict[str, Any]]:
-    """Make local training of its table; return it, and those entries that name an object, as a file would hold them.
-
-    A cosine that is given no rounds takes those of the run.
-    """
+    """Make local training; return it, and its entries that name an object. A cosine without rounds takes the run's."""
     settings, objects, named = dict(table), {}, {}
     for key, known in _PARTS.items():
         value = settings.get(key)

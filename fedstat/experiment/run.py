@@ -15,7 +15,7 @@ import pandas as pd
 import tomli_w
 
 import fedstat as fs
-from fedstat._files import atomic_file, complete_folder, locked
+from fedstat._files import atomic_file, complete_folder, locked, write_text
 from fedstat._sealed import seal, unseal
 from fedstat.data import Partition
 from fedstat.experiment.build import Setup, set_up
@@ -198,8 +198,7 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
         before.check_same(of_seeds(_config(setup), before.config["seeds"]))
         _write_experiment(out, experiment)
     if unseen:
-        with atomic_file(noted) as path:
-            path.write_text(json.dumps(unseen, indent=2) + "\n", encoding="utf-8")
+        write_text(noted, json.dumps(unseen, indent=2) + "\n")
     for seed, file in files.items():
         if not file.exists():
             setup.partitions[seed].save(file)
@@ -328,8 +327,7 @@ def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
     if len(lacking):
         tables["gaps.csv"] = lacking
     if told:
-        with atomic_file(out / "gaps.txt") as path:
-            path.write_text("\n".join(told) + "\n", encoding="utf-8")
+        write_text(out / "gaps.txt", "\n".join(told) + "\n")
     for name, table in tables.items():
         with atomic_file(out / name) as path:
             (table.assign(data=summary.stamp) if summary.stamp else table).to_csv(path, index=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 import fedstat as fs
-from fedstat._files import atomic_file
+from fedstat._files import atomic_file, write_text
 from fedstat.experiment.build import Setup
 from fedstat.experiment.parsing import grid_of
 from fedstat.federated.client.local import training_of
@@ -66,22 +66,17 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
     table = pd.concat([_rows(label, tuning) for label, tuning in found.items()], ignore_index=True)
     with atomic_file(out / "tuning.csv") as path:
         table.to_csv(path, index=False)
-    with atomic_file(out / "tuning.txt") as path:
-        path.write_text(f"{found}\n", encoding="utf-8")
+    write_text(out / "tuning.txt", f"{found}\n")
     untuned = [label for label in setup.methods if label not in found]
     told = found.sentence
     if untuned:
         told += f"; {', '.join(untuned)} not tuned, so that methods had unequal budgets"
+    # samples that test under a seed of the run may have validated under a seed of tuning
+    mixes = "partition" in experiment.vary and not isinstance(getattr(experiment.partition, "test", "all"), str)
     return (
         replace(setup, methods={**setup.methods, **found.method}, training={**experiment.trainings, **found.training}),
-        told + (_MIXED if _mixes(setup) else ""),
+        told + _MIXED * mixes,
     )
-
-
-def _mixes(setup: Setup) -> bool:
-    """Tell whether samples that test under a seed of the run may have validated under a seed of tuning."""
-    test = getattr(setup.experiment.partition, "test", "all")
-    return "partition" in setup.experiment.vary and not isinstance(test, str)
 
 
 def _rows(label: str, tuning: Tuning) -> pd.DataFrame:

@@ -120,10 +120,8 @@ def _keys(cls: Any, table: Table, path: Sequence[str], tables: Mapping[str, Any]
 
 
 def _place(error: Any, table: Table) -> tuple[tuple[Any, ...], bool]:
-    """Return the place of an error in the table, and whether another type of value would have avoided it.
-
-    pydantic's location is followed as far as the table goes: what is not in it is an alternative's name.
-    """
+    """Return the place of an error in the table, and whether another type of value would have avoided it."""
+    # what is not in the table is an alternative's name
     path: tuple[Any, ...] = ()
     found: Any = table
     for depth, step in enumerate(error["loc"][1:], 2):

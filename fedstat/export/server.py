@@ -381,10 +381,7 @@ class Server:
     def _trained(
         self, k: int, own: Sequence[Params], reply: Packet | Refused | None
     ) -> tuple[tuple[Params, ...], float]:
-        """Return what a participant came to in each belief, (1, ...), and how far that is from what it was sent.
-
-        What it did not send is the belief's fill. A reply that is not the method's message of that is refused.
-        """
+        """Return a participant's beliefs (1, ...), fill where it sent none, and their distance from what it got."""
         arrays, ends = self._answer(k, reply, Ask.TRAIN, self.round).arrays, list[Params]()
         if (bits := sends_bits(arrays)) is not None:
             raise self._refusal(f"clients send truth values {bits!r}, whose shape the server does not know")

@@ -16,7 +16,7 @@ from fedstat.federated.client.network import Model, Network, build
 from fedstat.federated.client.optimizers import in_rows
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.codec import Message, size
+from fedstat.federated.codec import size
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, State, Update
@@ -119,12 +119,14 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     end = train(run.route, received, replicate.jobs(ids.tolist()), 0)
     weight = torch.full((len(ids),), 1 / len(ids), dtype=kind)
     update = Update(ids, received, end, weight, np.random.default_rng(0), run.network)
-    up, down = (_bytes(m) for m in (method.upload(run.state, update), method.download(run.state, update)))
-    names = list(dict.fromkeys([*run.state.server, *up, *down]))
+    messages = method.upload(run.state, update), method.download(run.state, update)
+    up, down = ({name: round(float(np.mean(size({name: entry})))) for name, entry in m.items()} for m in messages)
+    server = run.state.server
+    names = list(dict.fromkeys([*server, *up, *down]))
     table = pd.DataFrame(
         {
             "leaf": names,
-            "shape": [_shape(run.state, name) for name in names],
+            "shape": ["x".join(map(str, server[name].shape)) if name in server else "" for name in names],
             "holder": [_holder(run.state, name) for name in names],
             "up": [up.get(name, 0) for name in names],
             "down": [down.get(name, 0) for name in names],
@@ -132,15 +134,6 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     )
     note = " (made-up inputs)" if clients is None else ""
     return Description(f"{method}{note}", str(run.route), table)
-
-
-def _bytes(message: Message) -> dict[str, int]:
-    """Return each entry's mean bytes per client."""
-    return {name: round(float(np.mean(size({name: entry})))) for name, entry in message.items()}
-
-
-def _shape(state: State, name: str) -> str:
-    return "x".join(map(str, state.server[name].shape)) if name in state.server else ""
 
 
 def _holder(state: State, name: str) -> str:

@@ -267,8 +267,11 @@ def _anatomy(item: Any) -> tuple[bytes, Sequence[Any]]:
             return f"tensor {item.dtype} {tuple(item.shape)} ".encode() + content.tobytes(), ()
         case FunctionType():
             return _function(item)
+        case type() if not _is_own(item.__module__):
+            return f"class {_name(item)}".encode(), ()
         case type():
-            return _class(item)
+            own = {name: value for name, value in sorted(vars(item).items()) if name not in _SILENT}
+            return b"class", (item.__bases__, own)
         case ModuleType():
             return f"module {item.__name__}".encode(), ()
         case nn.Module():
@@ -316,12 +319,6 @@ def _reached(value: Any, names: Sequence[str]) -> Any:
         return value
     content = vars(value)
     return {name: _reached(content[name], [n for n in names if n != name]) for name in names if name in content}
-
-
-def _class(cls: type) -> tuple[bytes, Sequence[Any]]:
-    if not _is_own(cls.__module__):
-        return f"class {_name(cls)}".encode(), ()
-    return b"class", (cls.__bases__, {name: v for name, v in sorted(vars(cls).items()) if name not in _SILENT})
 
 
 def _name(item: type | FunctionType) -> str:

@@ -143,8 +143,10 @@ class Recorder:
 
     def result(self, rounds: int) -> Result:
         """Return the run as it stands after so many rounds."""
+        stop = self.wanted.stop
+        best = None if stop is None else {key: stop.best(curve) for key, curve in self.curves.items() if curve}
         return Result(
-            history=cast("Any", self.history.rows(self._best())),
+            history=cast("Any", self.history.rows(best)),
             traffic=cast("Any", self.traffic.rows()),
             clients=self.clients,
             states={key: run.state for key, run in self.runs.items()},
@@ -198,12 +200,6 @@ class Recorder:
                 self.curves[method, int(seed)][int(number)] = stop.value(table)
         for key, curve in self.curves.items():
             self.runs[key].stopped = bool(curve) and stop.is_over(curve)
-
-    def _best(self) -> dict[Key, int] | None:
-        """Return the round that is kept of each run, where there is a rule for it."""
-        if self.wanted.stop is None:
-            return None
-        return {key: self.wanted.stop.best(curve) for key, curve in self.curves.items() if curve}
 
 
 def as_ranges(rounds: Iterable[int]) -> list[list[int]]:

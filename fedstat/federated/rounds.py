@@ -204,10 +204,8 @@ def predict(
 
 
 def _parts(held_out: StackedSamples, rows: np.ndarray, model: int) -> Iterator[tuple[slice, int]]:
-    """Yield the rows that are evaluated at once, and the samples that they are padded to.
-
-    Padding has one length, whatever the parts, as long as all of it is little; sums then round alike.
-    """
+    """Yield the rows that are evaluated at once, and the samples that they are padded to."""
+    # padding has one length, whatever the parts, as long as all of it is little; sums then round alike
     models = evaluation_bytes(held_out.device, _MODELS)
     step, each = max(1, models // model), max(1, held_out.sample[0].nbytes)
     if (held_out.n == held_out.n_max).all() or len(rows) * held_out.n_max * each <= _INPUTS:
@@ -255,11 +253,9 @@ def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipme
 
 
 def _stack(key: Key, replicate: Replicate, equipment: Equipment, route: Route) -> object:
-    """Say which runs train as one stack: one method under several seeds, and methods whose local steps are FedAvg's.
-
-    Methods of different local training train apart. A module with frozen weights or constants of its own trains apart
-    from those of other seeds, and clients that train by themselves gain nothing from a larger stack.
-    """
+    """Say which runs train as one stack: one method under several seeds, and methods whose local steps are FedAvg's."""
+    # a module with frozen weights or constants of its own differs between seeds, and clients that train by themselves
+    # gain nothing from a larger stack
     if not route.executor.together:
         return key
     network = route.learner.network

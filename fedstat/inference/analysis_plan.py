@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from fedstat._files import atomic_file
+from fedstat._files import write_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +158,7 @@ class AnalysisPlan:
         """Write a TOML file that `read` reads, whole or not at all."""
         import tomli_w
 
-        with atomic_file(path) as temporary:
-            temporary.write_text(tomli_w.dumps(self._table()), encoding="utf-8")
+        write_text(path, tomli_w.dumps(self._table()))
 
     def _table(self) -> dict[str, Any]:
         """Return the content in plain values, without what is left open."""

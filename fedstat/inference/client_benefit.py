@@ -215,7 +215,8 @@ def who_benefits(
         effects[["low", "high"]] = effects[["low", "high"]].clip(-1, 1)
     along = slopes(d, columns, same, level)
     said = _Words(effects, scores.of_shares, level)
-    who = f"{first} minus {second}, {scores.metric}{_direction(scores)}"
+    direction = {1: " (more is better)", -1: " (less is better)", 0: ""}[better(scores.metric)]
+    who = f"{first} minus {second}, {scores.metric}{direction}"
     sentences = [*(said.crossed(who, d.shape, tests) if same else said.nested(who, d)), *said.modifiers(along)]
     notes = _notes(scores, d, design, same, noise, along.index, columns)
     return Benefit(first, second, effects, along, *tests, same, level, tuple(sentences), notes, scores.of_shares)
@@ -341,10 +342,6 @@ def _notes(
         together = f", limits and p hold for all {len(modifiers)} together (Bonferroni)" * (len(modifiers) > 1)
         said.append(f"Slopes are of each modifier alone{together}. They tell where the effect is larger, not why.")
     return tuple(said)
-
-
-def _direction(scores: Scores) -> str:
-    return {1: " (more is better)", -1: " (less is better)", 0: ""}[better(scores.metric)]
 
 
 class _Words:

@@ -242,10 +242,7 @@ def _check_table(
 
 
 def _one_at_a_time(codes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-    """Return the rows in which each source varies alone, the common run included; None for another design.
-
-    Rows in which all vary stand under `LEFT_OVER`.
-    """
+    """Return the rows in which each source varies alone, the common run included (all: `LEFT_OVER`); else None."""
     levels = np.stack(list(codes.values()))
     base = np.array([np.bincount(row).argmax() for row in levels])
     moved = levels != base[:, None]
@@ -323,11 +320,7 @@ def _cells(y: np.ndarray, codes: Mapping[str, np.ndarray]) -> np.ndarray | None:
 def _balanced(
     cells: np.ndarray, names: Sequence[str], parents: Mapping[str, str], terms: list[tuple[str, ...]], level: float
 ) -> dict[str, tuple[float, float, float]]:
-    """Estimate the components by equating mean squares with their expectations.
-
-    The sum of squares of a term pools those of the crossed analysis whose sources, with the parents of the nested ones,
-    make up the term.
-    """
+    """Equate mean squares with their expectations; a term pools those of its sources and of nested ones' parents."""
     k, total = len(names), cells.size
     sizes = dict(zip(names, cells.shape, strict=False))
     everything = _closed(names, parents)

@@ -243,7 +243,9 @@ class FedFac(Method):
         message = super().upload(state, update)
         if not self.dynamic or self._is_decided():
             return message
-        whole = [name for layer in self.layers for name in self._leaves_of(update.network, layer)]
+        # in the code's reading a layer's other leaves are personal
+        leaves_of = update.network.incoming if self.reading == "code" else update.network.unit_leaves
+        whole = [name for layer in self.layers for name in leaves_of(layer)]
         return {name: update.end[name] for name in state.server if name in message or name in whole}
 
     def newcomer(self, state: State, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
@@ -281,10 +283,6 @@ class FedFac(Method):
     def _starts_shared(self) -> bool:
         """Tell whether the first analysis waits for the first round's weights; until then all units are shared."""
         return self.dynamic and self.reading == "code"
-
-    def _leaves_of(self, network: Network, layer: str) -> Sequence[str]:
-        """Return a layer's leaves that are shared unit by unit; in the code's reading its others are personal."""
-        return network.incoming(layer) if self.reading == "code" else network.unit_leaves(layer)
 
     def _masks(self, network: Network, shared_units: Mapping[str, np.ndarray]) -> Params:
         """Return masks of the layers' leaves, and in the code's reading of the leaves that are personal there."""

@@ -191,10 +191,7 @@ def _benefit(learner: Learner, own: Params, candidates: Params, data: ClientData
 def _best(
     affinity: Tensor, uploaders: Tensor, ids: np.ndarray, epsilon: float, width: int, rng: np.random.Generator
 ) -> Tensor:
-    """Choose among `uploaders` for the clients `ids`, one after the other; -1 where nobody is left.
-
-    Each choice is, with probability `epsilon`, random, and else the highest affinity (rows) that is left.
-    """
+    """Choose an uploader for each of `ids` in turn, at random with probability `epsilon`, else the best; -1 if none."""
     there, every = uploaders.cpu().numpy(), np.arange(len(ids))
     chance = rng.random((len(ids), len(there)))
     places = np.lexsort((chance, -affinity[:, uploaders].cpu().numpy()), axis=-1).argsort(-1)  # equals at random

@@ -217,10 +217,7 @@ def head_weights(h: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def _moments(learner: Learner, params: Params, data: ClientData) -> tuple[Tensor, Tensor, Tensor]:
-    """Return features' sums per class (Q, f), samples per class (Q,), and the sum of squared norms of features.
-
-    The network is in evaluation mode.
-    """
+    """Return features' sums and samples by class (Q, f), (Q,), and their squared norms' sum; in evaluation mode."""
     z, outputs = learner.network.features(params, data.x)
     member = (data.y[:, None] == torch.arange(outputs.shape[-1], device=z.device)) & data.valid[:, None]
     counts = member.sum(0).to(z.dtype)

@@ -312,11 +312,7 @@ def _attack(
 
 
 def _ratio(seen: Observation) -> Tensor | None:
-    """Return the one input (flat, float64) whose product with the gradient by a bias is the gradient by the weights.
-
-    None where several samples are behind the message, no dense layer takes the input as it is, or the layer's gradients
-    are no such product. Of all units that were sent the least squares solution is taken.
-    """
+    """Return the one input (flat, float64) whose product with a layer's bias gradient is its weights'; else None."""
     layer = _entry(seen) if seen.samples == 1 else None
     weight = seen.gradient.get(f"{layer}.weight", seen.gradient.get(f"{layer}.weight.full"))
     bias = seen.gradient.get(f"{layer}.bias")

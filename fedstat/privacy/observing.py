@@ -15,7 +15,7 @@ from fedstat.federated.client.local import Learner, Phase, Training
 from fedstat.federated.client.network import Model, Network, Params
 from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.client.samples import BatchOrders
-from fedstat.federated.codec import Message, decode, encode, nonzeros
+from fedstat.federated.codec import decode, encode, nonzeros
 from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, Update
 from fedstat.federated.plan import make_plan
@@ -253,7 +253,9 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     weight = torch.ones(1, dtype=network.dtype, device=network.device)
     update = Update(ids, received, end, weight, np.random.default_rng(0), network)
     messages = method.download(run.state, update), method.upload(run.state, update)
-    start, sent = ({n: leaf.to(network.device) for n, leaf in _travelled(m).items()} for m in messages)
+    # what the receiver has, NaN where nothing was sent
+    decoded = (decode(encode(m, 0), m, 0, nonzeros(m, 0)) for m in messages)
+    start, sent = ({name: leaf.to(network.device) for name, leaf in leaves.items()} for leaves in decoded)
     moved = {name: sent[name] - start[name] for name in sent if name in start}
     guess = {name: _overlaid(start.get(name), leaf) for name, leaf in run.state.server.items()}
     rate, momentum = _rates(training)
@@ -289,11 +291,6 @@ def _phases(run: Run, look: Look, received: Params, t: int) -> tuple[tuple[Phase
     if k is None:
         raise ValueError(f"{run.method} sends no leaf that trains, so that there is no gradient to look at.")
     return tuple(phases[:k]), replace(phases[k], epochs=1, first_epoch=0, steps=look.steps)
-
-
-def _travelled(message: Message) -> Params:
-    """Encode and decode one client's message: what the receiver has, NaN where nothing was sent."""
-    return decode(encode(message, 0), message, 0, nonzeros(message, 0))
 
 
 def _overlaid(received: Tensor | None, common: Tensor) -> Tensor:

@@ -63,7 +63,9 @@ def check_optimizer(optimizer: Optimizer, *, examples: int = 10) -> None:
     >>> import fedstat as fs
     >>> fs.testing.check_optimizer(fs.SGD(0.9), examples=1)
     """
-    params, *grads = _leaves_and_gradients()
+    rng, shapes = np.random.default_rng(0), {"weight": (2, 4, 3), "bias": (2, 4), "scale": (2,)}
+    drawn = [{name: torch.from_numpy(rng.normal(size=shape)) for name, shape in shapes.items()} for _ in range(4)]
+    params, *grads = drawn
     _obeys(type(optimizer).__name__, try_optimizer, optimizer, params, grads)
     training = Training(lr=0.05, optimizer=optimizer, batch_size=3, local_epochs=2)
     laws = {
@@ -263,12 +265,6 @@ def _same_clients(here: Result, there: Result, *, only: int | None = None) -> No
     for name, (one, other) in pairs.items():
         gap = (one - other).abs().max().item()
         assert gap <= _ROUNDING, f"{name} differs by {gap:.3g}"
-
-
-def _leaves_and_gradients() -> list[Params]:
-    """Draw leaves of two clients, and gradients of three steps."""
-    rng, shapes = np.random.default_rng(0), {"weight": (2, 4, 3), "bias": (2, 4), "scale": (2,)}
-    return [{name: torch.from_numpy(rng.normal(size=shape)) for name, shape in shapes.items()} for _ in range(4)]
 
 
 def _outputs_and_targets(classes: int | None, outputs: int | None) -> tuple[Tensor, Tensor]:

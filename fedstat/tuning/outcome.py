@@ -198,7 +198,9 @@ class Tuning:
         return f"Tuning({chosen}; {self.equal_budget})"
 
     def __str__(self) -> str:
-        return "\n".join([*self._choice(), "", self._table(), "", *self._cost(), *self._honesty()])
+        note = f"({100 * self.level:.4g}% limits over seeds, of each trial by itself)"
+        table = self._shown().to_string(index=False)
+        return "\n".join([*self._choice(), "", table, note, "", *self._cost(), *self._honesty()])
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -246,10 +248,6 @@ class Tuning:
                  "": ("chosen" if row["chosen"] else "") + (" (ran before)" if row["ran before"] else "")}
             )  # fmt: skip
         return pd.DataFrame(rows)
-
-    def _table(self) -> str:
-        note = f"{100 * self.level:.4g}% limits over seeds, of each trial by itself"
-        return f"{self._shown().to_string(index=False)}\n({note})"
 
     def _cost(self) -> list[str]:
         spent = self.budget.loc["tuning"]

@@ -111,7 +111,8 @@ class Runner:
         """Run, continue what was interrupted, or read what is finished."""
         last = range(self.rounds - self.last + 1, self.rounds + 1)
         how = {**arguments, "rounds": self.rounds, "evaluate_at": self.how.get("evaluate_at") or last}
-        validate = (fresh or self.also_test) and _has_test(arguments["clients"], arguments["seed"][0])
+        seed = arguments["seed"][0]  # beside test samples validation samples must be asked for
+        validate = (fresh or self.also_test) and draw(arguments["clients"], seed, seed).test is not None
         if place is None:
             return federate(**how, validate=validate)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -193,8 +194,3 @@ def _held_back(clients: Population, *, test: bool) -> Population:
     if not callable(clients):
         raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")
     return lambda data, partition: kept(draw(clients, data, partition))
-
-
-def _has_test(clients: Population, seed: int) -> bool:
-    """Tell whether there are test samples, beside which validation samples must be asked for."""
-    return draw(clients, seed, seed).test is not None

@@ -16,10 +16,7 @@ _SIDE = 28
 
 
 def _read(folder: Path) -> Dataset:
-    """Read all files; the background is white (255), unlike MNIST's.
-
-    LEAF divides bytes by 255. If every value is such a quotient, the bytes are returned, else floats in [0, 1].
-    """
+    """Read all files, as bytes where LEAF divided bytes by 255; the background is white (255), unlike MNIST's."""
     images, labels, writers, test = [], [], [], []
     for path in find_leaf(folder):
         for writer, x, y in read_leaf(path):

@@ -100,10 +100,7 @@ class MaskedBatchNorm(nn.Module):
         return (outputs if self.bias is None else outputs + self.bias.view(channel)).to(x.dtype)
 
     def _centre(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return deviations from the valid rows' mean (zero at other rows) and their biased variance, (C,).
-
-        It moves the running statistics too.
-        """
+        """Return deviations from the valid rows' mean (else zero), biased variance (C,); move running statistics."""
         valid = self.valid if self.valid.numel() else x.new_ones(len(x), dtype=torch.bool)
         if valid.shape != x.shape[:1]:
             raise ValueError(f"valid has shape {tuple(valid.shape)}; x has {len(x)} rows and needs ({len(x)},).")

@@ -204,27 +204,7 @@ class _Block:
 
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    """What a step of some clients works on.
-
-    Attributes
-    ----------
-    chain : Chain
-        The network's layers.
-    params : dict of Tensor, each (a, ...)
-        The clients' leaves.
-    between : Between, optional
-        What the method adds to their gradients, and puts back.
-    lowest : int
-        The first layer that moves.
-    weights : list of Weights
-        The same leaves by layer.
-    made, slopes : list of Tensor, each (a, b, outputs)
-        Places of what each layer but the last makes, and of the slopes at all layers.
-    ones : Tensor, shape (a, 1, b)
-        Ones, whose product with slopes sums them up.
-    grads : dict of Tensor, each (a, ...)
-        Places of the gradients, if every step may write to the same.
-    """
+    """What a step of some clients (a) on batches (b) works on; `lowest` is the first layer that moves."""
 
     chain: Chain
     params: Params

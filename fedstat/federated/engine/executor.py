@@ -246,13 +246,7 @@ def chunked_outputs(size: int, learner: Learner, predictor: Predictor, x: Tensor
 
 
 def _in_chunks(network: Network, count: int, size: int, work: Callable[[slice], Outcome]) -> list[Outcome]:
-    """Do work on the clients, `size` at a time; as soon as the device's memory does not hold them, half as many.
-
-    Raises
-    ------
-    MemoryError
-        If one client alone does not fit.
-    """
+    """Do work on the clients, `size` at a time; halve it, down to one, while the device's memory does not hold them."""
     done, first = list[Outcome](), 0
     while first < count:
         rows = slice(first, min(first + min(size, _FITTING.get(network, size)), count))
@@ -348,10 +342,7 @@ def check_executor(value: Any) -> None:
 
 
 def _of_one(params: Params, k: int) -> Params:
-    """Take client k's leaves out of a stack, kernels of convolutions in the layout that a CPU is fastest with.
-
-    Channels last: convolutions hand the layout on to what follows, and pooling and norms gain most.
-    """
+    """Take client k's leaves out of a stack, kernels channels last, the layout that a CPU is fastest with."""
     own = {name: leaf[k] for name, leaf in params.items()}
     kernels = {name: leaf for name, leaf in own.items() if leaf.dim() == 4 and leaf.device.type == "cpu"}
     return own | {name: leaf.clone(memory_format=torch.channels_last) for name, leaf in kernels.items()}
@@ -360,10 +351,7 @@ def _of_one(params: Params, k: int) -> Params:
 def _each(
     network: Network, work: Callable[[Network, Item], Outcome], items: Sequence[Item], *, grad: bool = True
 ) -> list[Outcome]:
-    """Apply ``work(network, item)`` to every item, with gradients recorded or not.
-
-    The first exception, in the order of the items, is raised again; what has not begun is dropped.
-    """
+    """Apply ``work(network, item)`` to every item; raise the first exception in their order, and drop what is left."""
     if network.device.type != "cpu":
         try:
             with torch.set_grad_enabled(grad):

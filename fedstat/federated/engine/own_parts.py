@@ -204,10 +204,8 @@ def _of_clients(training: Training, chosen: np.ndarray) -> Training:
 def _suited(
     method: Method, training: Training, task: LossName, replicate: Replicate, executor: ExecutorName
 ) -> ExecutorName:
-    """Return the executor that serves a method; refuse what is wrong client by client.
-
-    Where alone and in a stack it trains otherwise, a stack of one client tells which of the two is meant.
-    """
+    """Return the executor that serves a method; refuse what is wrong client by client."""
+    # where alone and in a stack it trains otherwise, a stack of one client tells which of the two is meant
     network, name = replicate.network, type(method).__name__
     samples = StackedSamples.stack([replicate.clients.train], network.dtype, network.device)
     equipment = Equipment(task, training, samples, "per-client", tf32=rounds_to_tf32())

@@ -158,10 +158,7 @@ class Tasks:
         return torch.cat([_unpacked(part, x.device) for part in parts])
 
     def _divided(self, size: int, count: int, options: dict[str, Any]) -> int:
-        """Return how many clients a chunk of `size` has where all GPUs are to have work; on processors as it is.
-
-        There chunks are those of this process, and so are the bits.
-        """
+        """Return how many clients keep all GPUs at work; on processors `size`, and so the bits of this process."""
         asked = isinstance(self.local, Stacked) and self.local.chunk is not None
         return size if asked or not options["num_gpus"] else min(size, ceil(count / _workers(options)))
 
@@ -251,19 +248,7 @@ def _rows(
 
 @dataclass(frozen=True)
 class _Packed:
-    """A tensor as bytes, which Ray maps into a worker's memory without a copy, and its layout.
-
-    Attributes
-    ----------
-    values : ndarray of uint8
-        The elements in the order of memory, those that several indices share once.
-    axes : tuple of int
-        Axes from the one with the longest stride to the one with the shortest.
-    held, shape : tuple of int
-        Lengths of the axes as they are held, in that order, and as they appear.
-    dtype : torch.dtype
-        Type of the elements.
-    """
+    """A tensor as bytes in the order of memory, which Ray maps into a worker without a copy; axes by falling stride."""
 
     values: np.ndarray
     axes: tuple[int, ...]
@@ -379,10 +364,7 @@ def _samples(stored: tuple[Any, str]) -> StackedSamples:
 
 
 def _held_out(x: Tensor) -> tuple[Any, int]:
-    """Return the reference to the samples of which `x` (c, m, ...) is a view, and its first row's number among them.
-
-    None if `x` is no view of them, since its rows are padded.
-    """
+    """Return the reference to the samples of which `x` is a view, and its first row there; None if rows are padded."""
     whole = x._base
     if whole is None or not len(x) or whole.shape[1:] != x.shape[2:] or whole.stride() != x.stride()[1:]:
         return None, 0

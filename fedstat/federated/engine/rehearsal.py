@@ -78,15 +78,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """The results of one client's step.
-
-    Attributes
-    ----------
-    gradients, statistics : dict of Tensor
-        Gradients and running statistics by leaf.
-    outputs, evaluated : Tensor, shapes (B - 1, Q) and (B, Q)
-        Outputs of the training samples in training mode, and of all samples in evaluation mode.
-    """
+    """One client's step: gradients and statistics by leaf, outputs in training (B - 1, Q), and in evaluation (B, Q)."""
 
     gradients: Params
     statistics: Params
@@ -392,15 +384,7 @@ def _random(module: nn.Module, x: Tensor) -> str:
 
 
 class _Watch:
-    """A context that follows the calls of a module's layers.
-
-    Attributes
-    ----------
-    begun, running : list of str
-        Layers whose calls have begun, and those whose calls are under way, the innermost last.
-    done : list of tuple
-        Finished calls, inner ones first: the layer, its inputs, its outputs, and whether it drew random numbers.
-    """
+    """Follows the calls of a module's layers: those begun, those under way, and those done, inner ones first."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module

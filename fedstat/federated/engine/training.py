@@ -345,13 +345,7 @@ class _Crew:
 
 
 class _Gradients:
-    """The gradients of a method's objective and its pull, as its ``gradient`` asks for them.
-
-    Attributes
-    ----------
-    finite : Tensor of bool, shape (c,)
-        Whose losses were all finite so far.
-    """
+    """Gradients of a method's objective and pull, as its ``gradient`` asks for them; `finite` tells of the losses."""
 
     def __init__(self, crew: _Crew, between: Between, finite: Tensor) -> None:
         method, learner, when, phase = between.method, crew.route.learner, between.when, between.phase

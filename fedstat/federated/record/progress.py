@@ -49,15 +49,7 @@ def announce(progress: Shown, *what: object) -> None:
 
 
 class _Lines:
-    """Writes a line to standard error after a round, unless another came shortly before.
-
-    Parameters
-    ----------
-    first, rounds : int
-        Rounds that are done already, and rounds in all.
-    wait : float
-        Seconds before the first line; afterwards lines are so far apart at least, and a second.
-    """
+    """Writes a line to standard error after a round, unless another came shortly before."""
 
     def __init__(self, first: int, rounds: int, wait: float) -> None:
         self.first, self.done, self.rounds, self.wait = first, first, rounds, wait

@@ -110,10 +110,8 @@ def tabulate_differences(
 def _without_collapses(
     scores: Scores, pairs: Sequence[tuple[int, int]], family: Family, fallen: np.ndarray, settings: dict[str, Any]
 ) -> Family:
-    """Compare pairs on the seeds under which neither run collapsed; a pair without a collapse keeps its interval.
-
-    Runs that are left out are gaps, so that variances are not moderated. Intervals for skewed runs need enough pairs.
-    """
+    """Compare pairs on the seeds under which neither run collapsed; a pair without a collapse keeps its interval."""
+    # runs that are left out are gaps, so that variances are not moderated; skewed intervals need enough pairs
     values = np.where(fallen[:, :, None], np.nan, scores.values)
     how: dict[str, Any] = settings | {"level": family.level, "moderated": False}
     free = simultaneous_family(values, pairs, **how | {"skewed": False})
@@ -159,11 +157,9 @@ def detectable(family: Family, k: int, most: float, sides: Literal[1, 2] = 2) ->
 
 
 def _needed(family: Family, k: int, margin: float | None, level: float, goal: Goal) -> float:
-    """Return the seeds that reach a goal for a pair within `margin`, with a power of 80%; inf if none do.
-
-    The spread is the one that the pair's own interval was made with. Where the same data are split again and again, n
-    splits are worth ``1 / (1 / n + test_to_train)`` independent ones.
-    """
+    """Return the seeds that reach a goal for a pair within `margin`, with a power of 80%; inf if none do."""
+    # the spread is that of the pair's own interval; n splits of the same data are worth
+    # ``1 / (1 / n + test_to_train)`` independent ones
     if margin is None or not np.isfinite(family.se[k]) or family.design.crossed:
         return np.nan
     count, n, shared = (

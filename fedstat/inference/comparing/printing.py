@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedstat._files import atomic_file
+from fedstat._files import write_text
 from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.learning import STILL_LEARNING
@@ -310,6 +310,5 @@ def csv(comparison: Compared, path: str | Path | None = None) -> str:
     )
     written: str = joined.to_csv(index=False)
     if path is not None:
-        with atomic_file(path) as temporary:
-            temporary.write_text(written, encoding="utf-8")
+        write_text(path, written)
     return written

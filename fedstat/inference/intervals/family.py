@@ -215,7 +215,8 @@ def simultaneous(
             )
         elif moderated == "auto" and len(methods) >= MIN_METHODS and not skewed:
             notes.append(f"Variances are not moderated: {reason}.")
-        found = contrasts(first - second, _largest(first, second), design.test_to_train or 0.0, prior)
+        largest = np.nan_to_num(np.maximum(np.abs(first), np.abs(second))).max(axis=-1)
+        found = contrasts(first - second, largest, design.test_to_train or 0.0, prior)
     if skewed:
         check_skewed(found.n, moderated, design)
         notes.append("Intervals are for skewed runs: each covers the t interval and the bootstrap-t interval.")
@@ -383,10 +384,6 @@ def _common(table: np.ndarray, pairs: np.ndarray, shares: np.ndarray | None) -> 
         first[row] = _mean_over_clients(np.where(there, table[i], np.nan), shares)
         second[row] = _mean_over_clients(np.where(there, table[j], np.nan), shares)
     return first, second
-
-
-def _largest(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    return np.nan_to_num(np.maximum(np.abs(first), np.abs(second))).max(axis=-1)
 
 
 def _crossed(table: np.ndarray, pairs: np.ndarray, test_to_train: float) -> Contrasts:

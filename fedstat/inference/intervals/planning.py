@@ -247,11 +247,9 @@ def equivalence_power(effect: float, n: int, alpha: float) -> float:
 
 
 def _over_spread(value: Callable[[np.ndarray], np.ndarray], df: float, shift: float, t: float) -> float:
-    """Return the expectation of a function of s, which is a chi variable over the root of its degrees of freedom.
-
-    The function changes where ``t s`` is near `shift` or 0. Gauss-Legendre between these places, over the range that
-    holds s but with probability 2e-14.
-    """
+    """Return the expectation of a function of s, which is a chi variable over the root of its degrees of freedom."""
+    # the function changes where ``t s`` is near `shift` or 0: Gauss-Legendre between these places, over the range that
+    # holds s but with probability 2e-14
     from scipy import stats
 
     low, high = np.sqrt(stats.chi2.ppf(1e-14, df) / df), np.sqrt(stats.chi2.isf(1e-14, df) / df)

@@ -147,13 +147,7 @@ def _labels(parts: Mapping[str, Part], across: Sequence[str]) -> dict[tuple[str,
 
 
 def _window(parts: Mapping[str, Part], last: int, across: Sequence[str]) -> Windows:
-    """Return the rounds that all runs average over, None where each result may have its own.
-
-    Raises
-    ------
-    ValueError
-        If runs end after different rounds or were evaluated after others, and may not.
-    """
+    """Return the rounds that all runs average over, None where each may have its own; refuse runs that differ."""
     groups = [[part] for part in parts.values()] if "rounds" in across else [list(parts.values())]
     for group in groups:
         ends = {

@@ -118,10 +118,8 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
 
 
 def _in_common(sketches: Sequence[set[str]]) -> float:
-    """Estimate the share of its samples that a seed has in common with another, mean over pairs of seeds.
-
-    Of the smallest hashes of two sets together those in both are a sample of their union.
-    """
+    """Estimate the share of its samples that a seed has in common with another, mean over pairs of seeds."""
+    # of the smallest hashes of two sets together those in both are a sample of their union
     found = []
     for one, other in combinations(sketches, 2):
         least = sorted(one | other)[: max(len(one), len(other))]
