@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Differences up to here are drawn on a linear axis, larger ones on a logarithmic one (points).
-LINEAR = 5.0
 MARKS = ("o", "s", "^", "D", "v")
 
 
@@ -44,6 +42,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
 def _forest(tables: Tables) -> Figure:
     """Draw each arm minus its controls of equal budget, data sets side by side; filled where limits leave out zero."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     from fedstat.report.figures import WIDTH
 
@@ -65,14 +64,14 @@ def _forest(tables: Tables) -> Figure:
         squeeze=False,
     )
     for place, (cell, found) in enumerate(joint.items()):
-        end = _end(np.array([[abs(e.low), abs(e.high)] for e in found.values() if np.isfinite(e.low)]))
         for axis, control in zip(axes[0][2 * place :], CONTROLS, strict=False):
             shown = {arm: e for (arm, against_), e in found.items() if against_ == control and np.isfinite(e.low)}
             for height, (_, arm) in enumerate(rows):
                 if arm in shown:
                     _interval(axis, height, shown[arm].mean, shown[arm].low, shown[arm].high)
             axis.axvline(0, color="0.5", lw=0.6, zorder=0)
-            _points_axis(axis, end)
+            axis.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
+            axis.tick_params(axis="x", labelsize=7)
             name = CELLS[cell].replace(" of ", " of\n") + "\n" if control == CONTROLS[0] else ""
             axis.set_title(f"{name}− {control}", loc="left", fontsize=7.5)
             axis.tick_params(axis="y", length=0)
@@ -101,25 +100,7 @@ def _interval(axis: Axes, height: float, mean: float, low: float, high: float) -
     """Draw one difference, filled and coloured if its limits leave out zero."""
     colour = "#1b6e3c" if low > 0 else "#a01c1c" if high < 0 else "0.45"
     axis.plot([low, high], [height] * 2, color=colour, lw=0.9)
-    axis.plot(mean, height, "o", color=colour, mfc=colour if colour != "0.45" else "white", ms=3, mew=0.7)
-
-
-def _end(limits: np.ndarray) -> float:
-    """Return where the axis ends: beyond the largest limit."""
-    known = limits[np.isfinite(limits)]
-    return float(min(105.0, 1.15 * max(LINEAR, known.max() if len(known) else 0.0)))
-
-
-def _points_axis(axis: Axes, end: float) -> None:
-    """Make the axis of differences linear within a few points and logarithmic beyond."""
-    from matplotlib.ticker import NullLocator
-
-    axis.set_xscale("symlog", linthresh=LINEAR, linscale=1.2)
-    axis.set_xlim(-end, end)
-    outer = 20 if end > 20 else 10 if end > 10 else 5
-    ticks = (-outer, 0, outer)
-    axis.set_xticks(ticks, [f"{t}".replace("-", "−") if t else "" for t in ticks], fontsize=7)
-    axis.xaxis.set_minor_locator(NullLocator())
+    axis.plot(mean, height, "o", color=colour, mfc=colour if colour != "0.45" else "white", ms=2.6, mew=0.7)
 
 
 # --- ranks -----------------------------------------------------------------------------------------------------

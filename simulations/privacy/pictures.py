@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: What stands beside a line of images.
-_NOTES = {"guessing": "", "knowing": "\nleaves known", "simulating": " repeated"}
+_NOTES = {"guessing": "", "knowing": "\npersonal part\nknown", "simulating": " repeated"}
 #: Who attacks, and how it is drawn.
-_ATTACKERS = {"guessing": ("personal leaves guessed", "black"), "knowing": ("personal leaves known", "white")}
+_ATTACKERS = {"guessing": ("personal part guessed", "black"), "knowing": ("personal part known", "white")}
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
