@@ -33,6 +33,7 @@ from fedstat.federated.engine.executor import NAMES, here
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.metrics import Metric
 from fedstat.federated.replicate import check_samples
+from fedstat.inference.formatting import listed
 from fedstat.models import Factory
 
 
@@ -202,7 +203,7 @@ def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tup
     common = _common(experiment, dataset)
     with naming("partition"):
         part = _deal(spec, dataset, experiment.data.pool, seed)
-    new = _new_clients(spec, len(part), seed)
+    new = _new_clients(spec, part.names, seed)
     own = experiment.data.file is not None or hasattr(dataset.x, "iloc")  # a table; other data sets keep their splits
     gather = partial(_gather, spec=spec, dataset=dataset, seed=seed, stratify=own)
     how = {"prepare": transformer(experiment.data), "fit_on": experiment.data.fit_on}
@@ -306,14 +307,21 @@ def _kind(dataset: Dataset, by: str | None) -> str:
     return by
 
 
-def _new_clients(spec: config.Dealing, clients: int, seed: int) -> np.ndarray:
-    """Tell which clients come after training, drawn at random."""
-    new = np.zeros(clients, dtype=bool)
-    if spec.new_clients:
-        count = max(1, math.floor(spec.new_clients * clients + 0.5))
-        if count >= clients:
-            raise ValueError(f"partition: new_clients = {spec.new_clients} leaves none of {clients} clients to train.")
-        new[stream(seed, "new clients").choice(clients, count, replace=False)] = True
+def _new_clients(spec: config.Dealing, names: Sequence[str], seed: int) -> np.ndarray:
+    """Tell which clients come after training: those that are named, or so many drawn at random."""
+    chosen, count = spec.new_clients, len(names)
+    new = np.zeros(count, dtype=bool)
+    if isinstance(chosen, tuple):
+        if strange := [name for name in chosen if name not in names]:
+            raise ValueError(
+                f"partition: new_clients names {listed(map(repr, strange))}, but the clients are {', '.join(names)}."
+            )
+        new = np.isin(names, chosen)
+    elif chosen:
+        drawn = min(count, max(1, math.floor(chosen * count + 0.5)))
+        new[stream(seed, "new clients").choice(count, drawn, replace=False)] = True
+    if new.all():
+        raise ValueError(f"partition: new_clients = {json.dumps(chosen)} leaves none of {count} clients to train.")
     return new
 
 

@@ -33,7 +33,8 @@ Above the tables
                         of tables and of one's own files the share is taken of each class of a client
     most_test           with "own classes", at most so many test samples for each client
     validation          share that neither trains nor tests (0)
-    new_clients         share of the clients that are offered models after training (0)
+    new_clients         who is offered models only after training: a share of the clients, drawn by each seed, or names,
+                        such as ``["Basel"]`` (0)
     permute_labels      give every client its own permutation of the labels (false)
 
 ``[model]``, required
@@ -175,15 +176,16 @@ class Dealing:
     ----------
     validation : float
         Share of each client's own samples that neither trains nor tests.
-    new_clients : float
-        Share of the clients that stay away from training, and are offered what the methods learnt afterwards.
+    new_clients : float or list of str
+        Who stays away from training, and is offered what the methods learnt afterwards: a share of the clients, drawn
+        at random, or the names of some, the same under every seed.
     permute_labels : bool
         Give every client its own permutation of the labels.
     """
 
     kind: str
     validation: Share = 0.0
-    new_clients: Share = 0.0
+    new_clients: Share | Annotated[tuple[str, ...], Field(min_length=1)] = 0.0
     permute_labels: bool = False
 
 

@@ -3,23 +3,49 @@
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import fedstat as fs
-from fedstat.experiment.build import _new_clients, set_up
-from fedstat.experiment.config import Group
+from fedstat.cli import app
+from fedstat.experiment.build import set_up
 from fedstat.experiment.parsing import parse
 from fedstat.report.runs import report_runs
 from tests.support.experiments import changed
 
 TOWNS = ["Aachen", "Bonn", "Celle", "Dessau"]
+LATER = "Bonn"
+FILE = """
+rounds = 2
+seed = [0, 1]
+
+[data]
+file = "t.csv"
+client = "site"
+target = "died"
+prepare = "standard"
+
+[partition]
+kind = "group"
+test = 0.3
+new_clients = NEW
+
+[model]
+name = "mlp"
+widths = [4]
+
+[method.FedAvg]
+[method.Local]
+
+[training]
+lr = 0.1
+"""
 
 
 def patients(folder):
     """A table of four towns; the one that comes later has no event, a word of its own, and lacks a measurement."""
     rng = np.random.default_rng(0)
-    (later,) = np.flatnonzero(_new_clients(Group(new_clients=0.25), 4, 0))
     site = np.repeat(TOWNS, 40)
-    new = site == TOWNS[later]
+    new = site == LATER
     table = pd.DataFrame(
         {
             "site": site,
@@ -31,14 +57,14 @@ def patients(folder):
     )
     table.loc[3::20, "age"] = np.nan
     table.to_csv(folder / "t.csv", index=False)
-    return table, TOWNS[later]
+    return table
 
 
 @pytest.mark.filterwarnings("error")
 def test_gaps_unknown_words_and_a_new_site_without_events_are_told(tmp_path):
-    table, later = patients(tmp_path)
+    table, later = patients(tmp_path), LATER
     data = {"file": "t.csv", "client": "site", "target": "died", "prepare": "standard"}
-    partition = {"kind": "group", "test": 0.3, "new_clients": 0.25}
+    partition = {"kind": "group", "test": 0.3, "new_clients": [LATER]}
     experiment = parse(changed(data=data, partition=partition, method={"FedAvg": {}, "Local": {}}), tmp_path)
     fs.experiment.run(experiment, tmp_path / "out", progress=False)
     found = pd.read_csv(tmp_path / "out/gaps.csv", keep_default_na=False)
@@ -67,3 +93,38 @@ def test_gaps_unknown_words_and_a_new_site_without_events_are_told(tmp_path):
     np.testing.assert_allclose(filled[0], np.median(trained.x[:, -1]), atol=1e-6)
     report_runs([tmp_path / "out"], tmp_path / "out.html")
     assert f"Never measured: lactate at {later}." in (tmp_path / "out.html").read_text()
+
+
+def test_a_new_site_is_named_in_the_file_and_is_the_same_under_every_seed(tmp_path):
+    patients(tmp_path)
+    done = run(tmp_path, f'["{LATER}"]')
+    assert done.exit_code == 0, done.output
+    assert f"Never measured: lactate at {LATER}." in " ".join(done.output.split())
+    offered, trained = (pd.read_csv(tmp_path / "out" / name) for name in ("new-clients.csv", "clients.csv"))
+    assert set(zip(offered["seed"], offered["name"], strict=True)) == {(0, LATER), (1, LATER)}
+    assert set(trained["name"]) == set(TOWNS) - {LATER}
+    assert fs.experiment.read(tmp_path / "out" / "experiment.toml").partition.new_clients == (LATER,)
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ('["Basel", "Bonn"]', "new_clients names 'Basel', but the clients are Aachen, Bonn, Celle, Dessau."),
+        (str(TOWNS), "leaves none of 4 clients to train."),
+        ("[]", "partition.new_clients must "),
+        ('"Bonn"', "partition.new_clients must "),
+        ("1.5", "partition.new_clients must "),
+        ("[3]", "partition.new_clients must "),
+    ],
+)
+def test_new_sites_that_cannot_be_are_refused(tmp_path, new, message):
+    patients(tmp_path)
+    done = run(tmp_path, new)
+    assert done.exit_code == 1
+    assert message in " ".join(done.output.split())
+    assert "Traceback" not in done.output
+
+
+def run(folder, new):
+    (folder / "mine.toml").write_text(FILE.replace("NEW", new))
+    return CliRunner().invoke(app, ["run", str(folder / "mine.toml"), "--out", str(folder / "out")])

@@ -211,6 +211,12 @@ def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
     """Check that probabilities add up to one and that every outcome is one of the classes; write outcomes as text."""
     if len(wide) < 2:
         raise ValueError(f"{path} has one column of probabilities, {wide[0]}; of several classes each needs its own.")
+    if len(wide) == 2 and {*wide} != {f"{_CLASS}0", f"{_CLASS}1"}:
+        raise ValueError(
+            f"{path} has two classes, {' and '.join(name.removeprefix(_CLASS) for name in wide)}, and does not say "
+            "which is the event. Write its probability as p_1, that of the other as p_0, and outcomes as 1 and 0; or "
+            "one column probability, that of the event."
+        )
     sums = found[wide].sum(axis=1)
     if (wrong := (sums - 1).abs() > _SUM).any():
         row = int(np.argmax(wrong))

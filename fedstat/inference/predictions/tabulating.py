@@ -52,8 +52,9 @@ def tabulate(
     others = [i for i in range(len(methods)) if i != control]
     alike = np.array([[_alike(predictions, i, control, k) for i in others] for k in range(count)], bool)
     alike = np.concatenate([alike, np.tile(alike.all(axis=0), (2, 1))])
+    size = np.abs(found.estimate[:, : len(methods)]).max(axis=1, keepdims=True)
     differences = _differences(
-        name, _columns(found, slice(len(methods), None)), facts, alike, level, len(predictions.seeds) > 1
+        name, _columns(found, slice(len(methods), None)), facts, alike, size, level, len(predictions.seeds) > 1
     )
     differences.insert(0, "method", np.tile(np.array(methods, object)[others], len(facts)))
     differences.insert(1, "against", methods[control])
@@ -141,9 +142,12 @@ def _values(predictions: Predictions, name: str, found: Parts, facts: pd.DataFra
 
 
 def _differences(
-    name: str, found: Parts, facts: pd.DataFrame, alike: np.ndarray, level: float, several: bool
+    name: str, found: Parts, facts: pd.DataFrame, alike: np.ndarray, size: np.ndarray, level: float, several: bool
 ) -> pd.DataFrame:
-    """Return differences to the control, with limits that hold together: over methods, and at clients over these."""
+    """Return differences to the control, with limits that hold together: over methods, and at clients over these.
+
+    `size`, shape (T, 1), is that of the values whose differences these are.
+    """
     n = facts["counted"].to_numpy(float)[:, None]
     centre = found.estimate
     if METRICS[name].scale == "proportion":
@@ -158,7 +162,7 @@ def _differences(
     ps = {}
     for over in _OVER if several else _OVER[:1]:
         se, df = np.sqrt(getattr(found, over)), getattr(found, f"{over}_df")
-        se = np.where(se > _ROUNDING, se, np.nan)
+        se = np.where(se > _ROUNDING * size, se, np.nan)
         low, high, p = (np.full(centre.shape, np.nan) for _ in range(3))
         for of in dict.fromkeys(family):
             inside = np.isfinite(centre) & (family == of)[:, None]

@@ -126,3 +126,28 @@ def test_seeds_that_share_most_patients_are_refused_since_no_rule_of_variances_h
     assert arrange(read_predictions(anew)).again == 0
     with pytest.raises(ValueError, match="a column sample must name each"):
         arrange(read_predictions(two_seeds({(0, 0): range(10), (1, 0): range(12)}).drop(columns="sample")))
+
+
+def test_two_classes_with_names_are_refused_with_what_to_write():
+    table = pd.DataFrame({"method": "A", "outcome": ["yes", "no"], "p_yes": [0.8, 0.3], "p_no": [0.2, 0.7]})
+    with pytest.raises(ValueError, match=r"two classes, yes and no, .* Write its probability as p_1, .* as 1 and 0"):
+        fs.assess(table)
+
+
+def test_units_of_numbers_do_not_decide_whether_a_difference_has_limits():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=40)
+    found = []
+    for unit in (1.0, 1e-9, 1e9):
+        rows = [
+            pd.DataFrame({"method": m, "outcome": unit * y, "value": unit * (y + s * rng_of(m).normal(size=40))})
+            for m, s in (("A", 1.0), ("B", 0.5))
+        ]
+        row = fs.assess(pd.concat(rows), "mse", control="A").differences.iloc[0]
+        found.append(row[["difference", "low", "high"]].to_numpy(float) / unit**2)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=1e-6)
+
+
+def rng_of(method):
+    return np.random.default_rng(ord(method))

@@ -1,0 +1,1 @@
+"""Ask which of four hospitals gains by training with the others."""
