@@ -145,7 +145,10 @@ def value_limits(
                 if over == "both":
                     variance = own + found.runs
                     df = satterthwaite(np.stack([own, found.runs]), np.stack([df, found.runs_df]))
-            widened = np.where(assumed > 0, variance / assumed, np.where(variance == 0, 1.0, np.nan))
+            # runs that are all alike say nothing of the spread: the score interval stands for it
+            alike = variance == 0
+            df = np.where(alike, np.inf, df)
+            widened = np.where(alike, 1.0, np.where(assumed > 0, variance / assumed, np.nan))
         q = stats.t.isf((1 - level) / 2, df)
         if score:
             ends = [_score(scale, value, q**2 * widened, n, events, end) for end in (0.0, 1.0)]

@@ -279,3 +279,13 @@ def test_patients_who_are_tested_again_count_once_where_all_are_told_apart():
     found = fs.assess(table, "accuracy").pooled.iloc[0]
     least = proportion_confint(60, 60, method="wilson")[0]
     assert 0.85 < found["low"] < least + 0.02
+
+
+def test_runs_with_one_proportion_leave_it_an_interval():
+    right = np.tile(np.arange(40) < 36, 3)
+    rows = pd.DataFrame(
+        {"method": "A", "seed": np.repeat(range(3), 40), "client": 0, "sample": range(120), "outcome": 1}
+    )
+    found = fs.assess(rows.assign(probability=np.where(right, 0.9, 0.1)), "accuracy").pooled.iloc[0]
+    low, high = proportion_confint(108, 120, method="wilson")
+    np.testing.assert_allclose([found["low"], found["high"]], [low, high], rtol=1e-6)
