@@ -62,8 +62,8 @@ def setting(layout: Layout, dirichlet: float, train: int | None = None) -> str:
     return f"{layout.world}, Dirichlet {dirichlet:g}{more}"
 
 
-def above_both(found: Effects, layout: Layout, train: int | None = None) -> list[tuple[str, float]]:
-    """Return the readings, each with a main concentration, that are shown to be above Local and FedAvg.
+def above_both(found: Effects, layout: Layout, train: int | None = None) -> dict[tuple[str, float], float]:
+    """Return the adjusted p of each reading, with a main concentration, that is shown to be above Local and FedAvg.
 
     "Above both" is asked of both readings and all main concentrations together.
     """
@@ -73,7 +73,7 @@ def above_both(found: Effects, layout: Layout, train: int | None = None) -> list
         for a in layout.main
     }
     p = above_all({str(key): of for key, of in asked.items()})
-    return [key for key in asked if p[str(key)] < 0.05]
+    return {key: p[str(key)] for key in asked if p[str(key)] < 0.05}
 
 
 def over_better(found: Effects, layout: Layout, arm: str, dirichlet: float) -> Effect:

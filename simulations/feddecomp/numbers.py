@@ -153,10 +153,12 @@ def _question(every: Effects, layout: Layout) -> list[dict[str, str]]:
 
 def _above_both(every: Effects, layout: Layout, arm: str) -> dict[str, Any]:
     """Say where a reading is above both controls, and what is shown of it over the better one where it is not."""
-    shown = {n: [f"{a:g}" for one, a in above_both(every, layout, n) if one == arm] for n in layout.samples}
+    tests = {n: above_both(every, layout, n) for n in layout.samples}
+    shown = {n: [f"{a:g}" for one, a in found if one == arm] for n, found in tests.items()}
     first = shown[layout.train]
     return {
         "at": first,
+        "p": [fixed(p, 3) for (one, _), p in tests[layout.train].items() if one == arm],
         "not": [
             {"dirichlet": f"{a:g}", "other": effect.second, **sought([effect], 1)}
             for a in layout.main

@@ -335,13 +335,20 @@ def _again(patients: pd.DataFrame, outcome: np.ndarray) -> float:
     Raises
     ------
     ValueError
-        If seeds have nearly the same patients: neither rule of variances holds.
+        If seeds have nearly the same patients, so that neither rule of variances holds, or other patients by one name.
     """
     whole = patients.assign(outcome=list(map(tuple, outcome)) if outcome.ndim > 1 else outcome)
     persons = whole.groupby(["client", "sample"])
     tested, seeds = len(patients) / patients["seed"].nunique(), patients["seed"].nunique()
-    if persons.ngroups == len(patients) or (persons["outcome"].nunique() > 1).any():
+    if persons.ngroups == len(patients):
         return 0.0
+    if (two := persons["outcome"].nunique() > 1).any():
+        client, sample = two.index[int(np.argmax(two))]
+        raise ValueError(
+            f"seeds give one patient different outcomes: client {client}, sample {sample} (both counted from 0). "
+            "Where seeds split patients anew, sample must name each one alike under all seeds, and patients that are "
+            "new under each seed must have names of their own. A run knows its splits: assess the result or its folder."
+        )
     times, of = persons.size(), patients.groupby("client")["seed"].nunique()
     always = times == of.reindex(times.index.get_level_values("client")).to_numpy()
     absent = (of > 1) & (of < seeds) & always.groupby(level="client").all()

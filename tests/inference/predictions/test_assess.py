@@ -27,7 +27,8 @@ def table(seed=0, clients=4, patients=160, seeds=3, methods=("FedAvg", "Local", 
                 pd.DataFrame(
                     {
                         "method": method, "seed": s, "client": client, "name": [f"Hospital {c}" for c in client],
-                        "sample": np.arange(patients), "outcome": outcome, "probability": 1 / (1 + np.exp(-logits)),
+                        "sample": np.arange(patients) + anew * s * patients,
+                        "outcome": outcome, "probability": 1 / (1 + np.exp(-logits)),
                     }
                 )
             )  # fmt: skip

@@ -76,6 +76,9 @@ def test_the_same_patients_under_every_seed_are_one_block():
     both = pd.concat([ROWS.assign(seed=0), ROWS.assign(seed=7, probability=0.5)], ignore_index=True)
     assert len(arrange(read_predictions(both)).blocks) == 1
     both.loc[both["seed"] == 7, "outcome"] = 1 - both["outcome"]
+    with pytest.raises(ValueError, match="one patient different outcomes: client 0, sample 0"):
+        arrange(read_predictions(both))
+    both.loc[both["seed"] == 7, "sample"] += 8
     held = arrange(read_predictions(both))
     assert (len(held.blocks), held.seeds, held.again) == (2, (0, 7), 0.0)
 
