@@ -2,7 +2,7 @@
 
 from fedstat._mapped import Mapped
 from fedstat.data import datasets
-from fedstat.data.arrays import from_arrays, from_csv, from_indices, from_npz
+from fedstat.data.arrays import from_arrays, from_indices
 from fedstat.data.clients import Clients, Samples
 from fedstat.data.datasets import digits
 from fedstat.data.dealing import (
@@ -17,6 +17,7 @@ from fedstat.data.dealing import (
     permute_labels,
     shards,
 )
+from fedstat.data.files import from_csv, from_npz
 from fedstat.data.gaussian_task import GaussianTruth, gaussian_task
 from fedstat.data.partition import Partition
 from fedstat.data.pfllib import from_pfllib

@@ -19,8 +19,9 @@ import fedstat as fs
 from fedstat._checks import naming
 from fedstat._random import stream
 from fedstat.data import Clients, Partition, datasets
-from fedstat.data.arrays import coded, read_arrays, read_csv
+from fedstat.data.arrays import coded
 from fedstat.data.datasets.base import Dataset
+from fedstat.data.files import read_arrays, read_csv
 from fedstat.data.prepare import FitOn
 from fedstat.experiment import config
 from fedstat.experiment.parsing import FACTS, executor, make_method, metrics, network, transformer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedstat._files import atomic_file
+from fedstat._files import write_text
 from simulations.bold.numbers import SPREADS
 from simulations.studies import tell
 
@@ -100,5 +100,4 @@ def _table(rows: Iterable[dict[str, str]], columns: dict[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    with atomic_file(PAGE) as temporary:
-        temporary.write_text(page(), encoding="utf-8")
+    write_text(PAGE, page())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedstat._files import atomic_file
+from fedstat._files import write_text
 from fedstat.inference.comparing.printing import bullets, html_list, html_table, table_markdown, table_text, wrapped
 from fedstat.inference.comparing.tables import Table, counts, decimals, fixed, percent
 from fedstat.inference.formatting import p_value
@@ -50,8 +50,7 @@ def csv(found: Assessment, path: str | Path | None = None) -> str:
     joined = joined[[*first, *(name for name in joined if name not in first)]]
     written: str = joined.assign(level=found.level, threshold=found.threshold).to_csv(index=False)
     if path is not None:
-        with atomic_file(path) as temporary:
-            temporary.write_text(written, encoding="utf-8")
+        write_text(path, written)
     return written
 
 

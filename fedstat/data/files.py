@@ -1,0 +1,307 @@
+"""Make clients of a user's own file: a CSV or npz with a column for the client."""
+
+from __future__ import annotations
+
+import re
+import reprlib
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedstat._checks import local, meant, naming
+from fedstat._checks import names as check_names
+from fedstat.data.arrays import from_indices
+from fedstat.data.clients import Clients
+from fedstat.data.dealing import by_group
+from fedstat.data.npz import read_npz
+from fedstat.data.prepare import FitOn, text_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: What stands for a missing value in a CSV file; only the first, nothing at all, where nothing will be imputed.
+_MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
+
+
+def from_csv(
+    path: str | Path,
+    *,
+    client: str = "client",
+    target: str = "y",
+    inputs: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    test: float = 0.2,
+    validation: float = 0.0,
+    seed: int = 0,
+    prepare: Any = None,
+    fit_on: FitOn = "pooled",
+) -> Clients:
+    """Read clients from a CSV file with a header, a client column, a target column and numeric inputs.
+
+    A column of whole numbers that differs in every row and is named like a case number, such as patient_id, is warned
+    of, unless `inputs` names it.
+
+    Parameters
+    ----------
+    path : path
+        The file, on this machine: addresses are refused.
+    client, target : str
+        Names of the client and of the target column. Clients are told apart by the text in the file, so that 01 and 1
+        are two clients; they are ordered as numbers if all of them are numbers. Targets that are all numbers make a
+        regression, or a classification if they are whole; otherwise, or if both 01 and 1 occur, they are text and make
+        a classification.
+    inputs, drop : sequence of str, optional
+        Either the columns that are inputs, or those that are not; by default all other columns are.
+    test, validation, seed, fit_on
+        As in `from_arrays`. What is held out is stratified, each class of a client in proportion.
+    prepare : "standard" or transformer, optional
+        As in `from_arrays`. It is given a data frame, whose columns may hold text, and missing values where a cell is
+        empty or says NA, NaN or null.
+
+    Raises
+    ------
+    ValueError
+        For ragged lines, missing columns, text or missing values in input columns; with "standard" also for a column of
+        text that tells nearly every row apart, unless `inputs` names it. The message names the line or the column.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedstat as fs
+    >>> file = Path(tempfile.mkdtemp(), "patients.csv")
+    >>> rows = ["site,age,ill", "Bonn,61,no", "Bonn,70,yes", "Aachen,55,no", "Aachen,58,yes"]
+    >>> _ = file.write_text(chr(10).join(rows))
+    >>> clients = fs.data.from_csv(file, client="site", target="ill", test=0.5)
+    >>> clients.names, clients.classes
+    (('Aachen', 'Bonn'), ('no', 'yes'))
+    """
+    x, y, owner, names = read_csv(path, client=client, target=target, inputs=inputs, drop=drop, prepare=prepare)
+    how: dict[str, Any] = {"stratify": True, "prepare": prepare, "fit_on": fit_on}
+    with naming(path):
+        return from_indices(x, y, by_group(owner, order=names), test=test, validation=validation, seed=seed, **how)
+
+
+def read_csv(
+    path: str | Path,
+    *,
+    client: str,
+    target: str,
+    inputs: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    prepare: Any = None,
+) -> tuple[Any, np.ndarray, np.ndarray, list[str]]:
+    """Read samples as `from_csv` does: inputs (N, d), targets (N,), the client of each (N,), and clients in order.
+
+    Where they are to be prepared, inputs are a data frame, in which text and missing values may stand.
+    """
+    import pandas as pd
+
+    path = local("path", path)
+    raw = prepare is not None
+    if client == target:
+        raise ValueError(f"client and target must be different columns, got {client!r} for both.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header in every line
+            warnings.simplefilter(
+                "ignore", pd.errors.DtypeWarning
+            )  # a mixed column of numbers and text is refused below
+            header = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
+            empty = {name: list(_MISSING if raw and name not in (client, target) else _MISSING[:1]) for name in header}
+            table = pd.read_csv(
+                path,
+                index_col=False,
+                on_bad_lines="error",
+                keep_default_na=False,
+                na_values=empty,
+                skip_blank_lines=False,
+                dtype={client: str, target: str},
+            )
+    except pd.errors.EmptyDataError:
+        raise ValueError(f"{path} is empty; a header line and at least one sample are needed.") from None
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        raise ValueError(f"{path} is ragged: {error}. Every line needs as many fields as the header.") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text: {error}. Save it as UTF-8.") from None
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise ValueError(f"{path} has two columns named {twice!r}. Rename or drop one.")
+    for name in (client, target):
+        if name not in table.columns:
+            raise ValueError(f"{path} has no column {name!r}{_known(name, table)}")
+    if table.empty:
+        raise ValueError(f"{path} has a header but no samples.")
+    x = table[_input_columns(path, table, {"client": client, "target": target}, inputs, drop)]
+    needed = table[[client, target]] if raw else table[[client, target, *x.columns]]
+    if needed.isna().any(axis=None):
+        row, column = np.argwhere(needed.isna().to_numpy())[0]
+        name = needed.columns[column]
+        impute = "" if name in (client, target) else ', or impute by prepare="standard"'
+        raise ValueError(
+            f"{path}, line {row + 2}: no value in column {name!r} (a short line or a missing value). Complete or drop "
+            f"such lines{impute}."
+        )
+    text = text_columns(x)
+    if text and not raw:
+        raise ValueError(
+            f'{path}: input column {text[0]!r} is not numeric. Leave it out, drop = ["{text[0]}"], or encode it: '
+            'prepare="standard" makes a column for each of its words, a transformer of scikit-learn\'s what you like.'
+        )
+    if inputs is None:
+        _check_case_numbers(path, x, text if isinstance(prepare, str) else [])
+    held = x if raw else _narrowed(x.to_numpy(dtype=np.float64))
+    return held, _targets(table[target]), *_owners(table[client])
+
+
+def _known(name: str, table: pd.DataFrame) -> str:
+    return f"{meant(name, table.columns)}; it has {reprlib.repr(list(table.columns))[1:-1]}."
+
+
+def _input_columns(
+    path: Path,
+    table: pd.DataFrame,
+    taken: Mapping[str, str],
+    inputs: Sequence[str] | None,
+    drop: Sequence[str] | None,
+) -> list[str]:
+    """Return the columns that are inputs, in the order of the file; `taken` are those that are not, by their role."""
+    if inputs is not None and drop is not None:
+        raise ValueError("inputs names the columns to use and drop those to leave out: give one of them, not both.")
+    for key, listed in (("inputs", inputs), ("drop", drop)):
+        if listed is None:
+            continue
+        check_names(key, listed)
+        for name in listed:
+            if name not in table.columns:
+                raise ValueError(f"{path} has no column {name!r}, which {key} names{_known(name, table)}")
+            if (role := next((role for role, column in taken.items() if column == name), None)) is not None:
+                why = "which is never an input" if key == "inputs" else "which is needed"
+                raise ValueError(f"{path}: {key} names {name!r}, the {role} column, {why}. Take it out of {key}.")
+    chosen = [name for name in table.columns if name not in taken.values()]
+    chosen = [name for name in chosen if name not in (drop or ()) and (inputs is None or name in inputs)]
+    if not chosen:
+        left = "" if inputs is None and drop is None else " are left"
+        listed = " and ".join(map(repr, taken.values()))
+        raise ValueError(f"{path}: no input columns{left} beside {listed}.")
+    return chosen
+
+
+#: Tables of so few rows are not searched for case numbers.
+_FEW = 10
+#: How a column of case numbers is named.
+_CASE = re.compile(
+    r"(?i:(^|[\W_])(id|nr|no|num|number|key|mrn|case|record|patient|subject|person|row|rownames|index|unnamed: \d+))$"
+    r"|[a-z]I[Dd]$"
+)
+
+
+def _check_case_numbers(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> None:
+    """Refuse columns of text that will be encoded and tell nearly every row apart; warn of numbers that seem to."""
+    from pandas.api.types import is_integer_dtype
+
+    for name in encoded:
+        rows, values = int(x[name].count()), x[name].nunique()
+        if values > max(rows / 2, _FEW):
+            raise ValueError(
+                f"{path}: column {name!r} holds text with {values} different values in {rows} rows, as a case number "
+                f'or a remark would, and each value would become an input. Leave it out, drop = ["{name}"], or name it '
+                "in inputs if it is meant."
+            )
+    for name in x.columns if len(x) > _FEW else ():
+        if is_integer_dtype(x[name]) and x[name].is_unique and _CASE.search(name):
+            warnings.warn(
+                f"{path}: column {name!r} holds another whole number in each of {len(x)} rows, as a case number would, "
+                f'and is an input. If it is a case number, leave it out, drop = ["{name}"]; if not, name it in inputs.',
+                stacklevel=4,
+            )
+
+
+def _narrowed(x: np.ndarray) -> np.ndarray:
+    """Return numbers as float32 if it holds all of them exactly; else as they are."""
+    with np.errstate(over="ignore"):
+        narrow = x.astype(np.float32)
+    return narrow if np.array_equal(narrow, x) else x
+
+
+def _owners(column: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """Return the client of each sample, and all clients in order: as numbers if all of them are numbers."""
+    import pandas as pd
+
+    known = pd.Series(column.unique())
+    if (numbers := pd.to_numeric(known, errors="coerce")).notna().all():
+        column, known = column.str.strip(), known.str.strip()
+    else:
+        numbers = numbers * 0
+    names = list(dict.fromkeys(name for _, name in sorted(zip(numbers.fillna(0), known, strict=True))))
+    return column.to_numpy(dtype=str), names
+
+
+def _targets(column: pd.Series) -> np.ndarray:
+    """Return the targets as numbers if all are numbers and no two texts mean the same whole number; else as text."""
+    import pandas as pd
+
+    try:
+        numbers = pd.to_numeric(column).to_numpy()
+    except (ValueError, TypeError):
+        return column.to_numpy(dtype=str)
+    merged = numbers.dtype.kind != "f" and column.str.strip().nunique() > len(np.unique(numbers))
+    return column.str.strip().to_numpy(dtype=str) if merged else numbers
+
+
+def from_npz(
+    path: str | Path, *, test: float = 0.2, validation: float = 0.0, seed: int = 0, tokens: bool = False
+) -> Clients:
+    """Read clients from an ``.npz`` file with arrays ``x``, ``y`` and ``client``, never unpickling.
+
+    Parameters
+    ----------
+    path : path
+        The file. Beside ``x`` (N, ...), ``y`` (N,) and ``client`` (N,), which are as in `from_arrays`, it may hold
+        ``test`` (N,), true for the clients' test samples; without it the share `test` is held out.
+    test, validation, seed, tokens
+        As in `from_indices`. What is held out is stratified, each class of a client in proportion.
+
+    Raises
+    ------
+    ValueError
+        If the file is corrupt, an array is missing or of another kind, or they do not belong together.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import fedstat as fs
+    >>> file = Path(tempfile.mkdtemp(), "mine.npz")
+    >>> np.savez(file, x=np.eye(6), y=np.arange(6) % 2, client=np.arange(6) // 3)
+    >>> fs.data.from_npz(file).train.n.tolist()
+    [2, 2]
+    """
+    x, y, client, held = read_arrays(path)
+    partition = by_group(client)
+    if held.any():
+        trained = tuple(index[~held[index]] for index in partition)
+        partition = replace(partition, train=trained, test=tuple(index[held[index]] for index in partition))
+    with naming(path):
+        how: dict[str, Any] = {"seed": seed, "stratify": True, "tokens": tokens}
+        return from_indices(x, y, partition, test=test, validation=validation, **how)
+
+
+def read_arrays(
+    path: str | Path, *, client: str = "client", target: str = "y"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Read inputs (N, ...), targets, clients, and which samples are for testing, (N,) each, as `from_npz` does."""
+    arrays = read_npz(path, {"x": "biuf", target: "biufU", client: "biuU"}, optional={"test": "b"})
+    x, y, owner = arrays["x"], arrays[target], arrays[client]
+    held = arrays.get("test", np.zeros(owner.shape, dtype=bool))
+    for name, array in ((target, y), (client, owner), ("test", held)):
+        if array.ndim != 1 or x.shape[:1] != array.shape or not len(array):
+            raise ValueError(
+                f"{path}: {name} has shape {array.shape}; x, of shape {x.shape}, needs one entry per sample."
+            )
+    return x, y, owner, held
