@@ -23,13 +23,17 @@ MANIFEST = "manifest.json"
 def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> None:
     """Write tidy tables as CSV, beside them config.json with scale, date and versions, and the manifest of all.
 
+    The device that is named in `config`, if any, is the one on which networks trained.
     Tables of an earlier writing that are not among `tables` are removed: nobody should take them for new ones.
     """
+    import torch
+
     before = _listed(folder)
     for key, table in tables.items():
         with atomic_file(folder / f"{key}.csv") as path:
             table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-    stamped = {**config, "date": date.today().isoformat(), "environment": environment()}
+    device = torch.device(config.get("device", "cpu"))
+    stamped = {**config, "date": date.today().isoformat(), "environment": environment(device)}
     write_text(folder / "config.json", json.dumps(stamped, indent=2, default=str) + "\n")
     write_text(folder / MANIFEST, manifest(folder, ["config.json", *(f"{key}.csv" for key in sorted(tables))]))
     for name in before - {f"{key}.csv" for key in tables}:

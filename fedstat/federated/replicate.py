@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fedstat._mapped import Mapped, in_blocks
 from fedstat.data import Clients
+from fedstat.federated.client.convolution import multiplied
 from fedstat.federated.client.network import Model, Network, build
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
@@ -80,6 +81,8 @@ def make_replicate(
     network, draw = networks(model, seeds, dtype, mixed=mixed)
     check_samples(network, data)
     network.module.to(device)
+    if network.device.type == "cuda":
+        multiplied(network.module)
     return Replicate(seeds, data, network, draw, offset)
 
 

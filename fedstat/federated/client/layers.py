@@ -92,6 +92,8 @@ class MaskedBatchNorm(nn.Module):
         batch = self.training or self.running_mean is None or self.running_var is None
         if not batch or (not self.valid.numel() and x.shape[0] * x.shape[2:].numel() > 1):
             mean, variance = self.running_mean, self.running_var
+            if x.is_cuda and mean is not None and x.dtype != mean.dtype:  # under vmap, CUDA takes them of one type only
+                return self(x.to(mean.dtype)).to(x.dtype)
             return F.batch_norm(x, mean, variance, self.weight, self.bias, batch, self.momentum, self.eps)
         channel = (-1, *[1] * (x.ndim - 2))
         centred, variance = self._centre(x.to(torch.promote_types(x.dtype, torch.float32)))

@@ -1,6 +1,7 @@
 """On another device than the processor everything runs, to the same results, and waits no longer for more clients.
 
-No GPU is needed: `tests.support.pretended` says what stands in for one. All of it happens in a process of its own.
+No GPU is needed: `tests.support.pretended` says what stands in for one; where there is one, it runs the same tests. All
+of it happens in a process of its own.
 """
 
 from concurrent.futures import ProcessPoolExecutor
@@ -23,12 +24,34 @@ ADAMW = fs.Training(lr=0.01, optimizer=fs.AdamW(decay=0.1), batch_size=5, clip_n
 LAYERS = ["conv1", "conv2", "hidden"]
 
 
-@pytest.fixture(scope="module")
-def there():
-    """Call a function in the process that has the device."""
+device = pretended.NAME
+
+
+def begin(name):
+    """Make this process the one that has a device."""
+    global device
+    device = name
+    if device == pretended.NAME:
+        pretended.install()
+
+
+def process_with(name):
+    """Call functions in a process that has the device."""
     spawned = get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawned, initializer=pretended.install) as worker:
+    with ProcessPoolExecutor(1, mp_context=spawned, initializer=begin, initargs=(name,)) as worker:
         yield lambda function, *args: worker.submit(function, *args).result()
+
+
+@pytest.fixture(scope="module", params=[pretended.NAME, "cuda"])
+def there(request):
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU")
+    yield from process_with(request.param)
+
+
+@pytest.fixture(scope="module")
+def counting():
+    yield from process_with(pretended.NAME)
 
 
 def made(name, **options):
@@ -40,11 +63,14 @@ def both(method, model, clients, training=PLAIN, rounds=3, **options):
     """The same run on the processor and on the device."""
     options = {"participation": 0.5, "dtype": "float64", "progress": False} | options
     here, there = (
-        fs.federate({"it": method}, model, clients, training, rounds=rounds, device=device, **options)
-        for device in ("cpu", pretended.NAME)
+        fs.federate({"it": method}, model, clients, training, rounds=rounds, device=where, **options)
+        for where in ("cpu", device)
     )
-    assert {leaf.device.type for leaf in there.states["it", 0].server.values()} == {pretended.NAME}
-    assert_same(here, there, 1e-6 if options["dtype"] == "float32" else 1e-10)
+    assert {leaf.device.type for leaf in there.states["it", 0].server.values()} == {device}
+    if device == "cuda" and isinstance(method, fs.methods.PFedGate):  # rounding decides which of equal blocks it keeps
+        np.testing.assert_allclose(there.history["value"], here.history["value"], rtol=0, atol=1e-6)
+    else:
+        assert_same(here, there, 1e-6 if options["dtype"] == "float32" else 1e-10)
     return here, there
 
 
@@ -80,8 +106,8 @@ def agrees(name):
     method, model = made(name)
     here, there = both(method, model, vector_clients(), dtype="float32")
     offered = [
-        fs.newcomers(result, vector_clients(seed=1), device=device)["value"]
-        for result, device in ((here, "cpu"), (there, pretended.NAME))
+        fs.newcomers(result, vector_clients(seed=1), device=where)["value"]
+        for result, where in ((here, "cpu"), (there, device))
     ]
     np.testing.assert_allclose(*offered, rtol=0, atol=1e-6)
 
@@ -138,12 +164,14 @@ def reads_tokens():
 def resumes(folder):
     method = fs.methods.Ditto()
     arguments = (fs.models.mlp(36, 5, 4), image_clients(), ADAMW)
-    options = {"device": pretended.NAME, "participation": 0.5, "progress": False}
+    options = {"device": device, "participation": 0.5, "progress": False}
     whole = fs.federate({"it": method}, *arguments, rounds=4, **options)
     fs.federate({"it": method}, *arguments, rounds=2, folder=folder, **options)
     saved = fs.load(folder, arguments[0], {"it": method})
     continued = fs.federate({"it": method}, *arguments, rounds=4, resume=saved, **options)
-    assert continued.history.equals(whole.history)
+    if device == pretended.NAME:
+        assert continued.history.equals(whole.history)
+    np.testing.assert_allclose(continued.history["value"], whole.history["value"], rtol=0, atol=1e-6)
     assert continued.states["it", 0].clients.versions == whole.states["it", 0].clients.versions
 
 
@@ -162,17 +190,17 @@ def tunes():
     here, there = (
         fs.tune(
             fs.methods.FedPer(), grid, fs.models.mlp(3, 8, 2), clients, PLAIN, rounds=3, seed=range(2), last=1,
-            fresh=range(10, 12), device=device,
+            fresh=range(10, 12), device=where,
         )
-        for device in ("cpu", pretended.NAME)
+        for where in ("cpu", device)
     )  # fmt: skip
     assert here.best == there.best
     np.testing.assert_allclose(there.table["mean"], here.table["mean"], rtol=0, atol=1e-6)
 
 
-def test_the_device_refuses_what_a_gpu_does_and_counts(there):
-    there(refuses)
-    there(sees_who_asks)
+def test_the_device_refuses_what_a_gpu_does_and_counts(counting):
+    counting(refuses)
+    counting(sees_who_asks)
 
 
 @pytest.mark.parametrize("name", fs.methods.available())
@@ -181,8 +209,8 @@ def test_a_method_comes_to_the_same(there, name):
 
 
 @pytest.mark.parametrize("name", fs.methods.available())
-def test_more_clients_mean_no_more_transfers_and_waits(there, name):
-    there(is_flat, name)
+def test_more_clients_mean_no_more_transfers_and_waits(counting, name):
+    counting(is_flat, name)
 
 
 @pytest.mark.parametrize(
