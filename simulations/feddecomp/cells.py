@@ -96,6 +96,8 @@ class Setup:
         Epochs of the pre-training for Table 6.
     device : str
         Torch device.
+    dtype : str
+        How numbers round, as `fedstat.federate` takes it.
     """
 
     clients: int
@@ -111,6 +113,7 @@ class Setup:
     momentum: float = 0.9
     warm_epochs: int = 15
     device: str = "cpu"
+    dtype: str = "float32"
 
 
 @functools.cache

@@ -161,8 +161,9 @@ def play(job: Job, seeds: Sequence[int]) -> Played:
     history, spreads, moved = [], [], []
     starts: dict[int, Params] = {}
     for round in fs.rounds(
-        {job.arm: job.method}, model, partial(_clients, job), training, seed=list(seeds), device=job.device
-    ):
+        {job.arm: job.method}, model, partial(_clients, job), training, seed=list(seeds), device=job.device,
+        dtype=job.setup.dtype,
+    ):  # fmt: skip
         history.append(round.evaluate())
         for (_, seed), update in round.updates.items():
             if round.number == 1:

@@ -1,0 +1,1 @@
+"""FedDecomp's Table 1 with the paper's network, clients and rate."""
