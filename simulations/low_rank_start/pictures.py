@@ -131,7 +131,7 @@ def _differences(tables: Tables, every: Effects) -> Figure:
             dose = _spread(dose_of(tables, setting)[levels].to_numpy(), curve)
             for axis, control in zip(axes[:, i], CONTROLS, strict=True):
                 shown = [every["accuracy", where(setting, kind), at(curve, level).label, control] for level in levels]
-                mean, low, high = np.array([effect.estimate for effect in shown]).T
+                mean, low, high = np.array([effect.estimate for effect in shown]).reshape(-1, 3).T  # perhaps of none
                 axis.plot(
                     dose, mean, line, color="black", marker=mark, mfc=fill, ms=3.5, lw=0.9,
                     label=label,

@@ -35,7 +35,7 @@ ABOUT = About(
     times={
         "smoke": "half a minute",
         "quick": "under a minute on two cores",
-        "desk": "ten minutes of one core",
+        "desk": "half an hour on two cores",
         "paper": "six hours on a GPU at 10 TFLOP a second (an estimate: 81 runs of 2,600 TFLOP)",
     },
 )
@@ -89,8 +89,8 @@ class Scale:
 
 
 _LEVELS = (0.0, 1 / 3, 2 / 3, 1.0, 1.5, 2.0)
-_DIGITS = Setting("digits", "digits", 20, 0.3, rounds=6, last=2)
-_IMAGES = Setting("images of CIFAR-10", "cifar10", 10, 0.5, rounds=5, last=2, train=80, test=80)
+_DIGITS = Setting("digits", "digits", 20, 0.3, rounds=20, last=5)
+_IMAGES = Setting("images of CIFAR-10", "cifar10", 10, 0.5, rounds=20, last=5, train=80, test=80)
 SCALES = {
     "smoke": Scale(
         (Setting("digits", "digits", 6, 0.3, rounds=1, last=1, epochs=2, lora_epochs=1, batch=100),), (0.0, 1 / 3, 1.0),
