@@ -170,10 +170,9 @@ def make_plan(
             f"{', '.join(sorted(tasks))}."
         )
     (task,) = tasks
-    first_of_all = replicates[seeds[0]]
     executor = RayExecutor() if executor == "ray" else executor
     with products(tf32=dtype == TF32):
-        executor, known = _rehearsed(executor, methods, trained, task, first_of_all)
+        executor, known = _rehearsed(executor, methods, trained, task, replicates[seeds[0]])
     distinct = {replicate.offset: replicate.clients for replicate in replicates.values()}
     codes = {label: digest(one) for label, one in trained.items()}
     config = {

@@ -104,27 +104,33 @@ def _questions(tables: Tables, layout: Layout) -> Iterator[Question]:
             yield from _asked(layout, words, fewer, both, train=n)
     at_rate = [(rate_arm(arm), other) for arm in READINGS for other in CONTROLS]
     yield from _asked(layout, "FedDecomp at the paper's rate against Local and FedAvg", main, at_rate)
-    if layout.ablations:
-        yield from _ablations(tables, layout, main)
+    if layout.turns:
+        yield from _turns(tables, layout, main)
+    if layout.doses:
+        yield from _doses(tables, layout, main[layout.first])
 
 
-def _ablations(tables: Tables, layout: Layout, main: Mapping[float, pd.DataFrame]) -> Iterator[Question]:
-    """Yield the questions about what FedDecomp is made of."""
+def _turns(tables: Tables, layout: Layout, main: Mapping[float, pd.DataFrame]) -> Iterator[Question]:
+    """Yield the questions of Tables 3 to 5 and Figure 6."""
     first = main[layout.first]
     yield from _asked(layout, "in turns or at once", main, [(CODE, SIMULTANEOUS)])
     yield from _asked(layout, "roles exchanged", main, [(REVERSE, CODE), (REVERSE, "Local")])
     low = [(LOCAL_LOW, "Local"), (FEDAVG_LOW, "FedAvg")]
     yield from _asked(layout, "methods with low-rank parts", {layout.first: first}, low)
+    means = {arm: spreads(tables, layout, arm).mean(axis=1, skipna=False) for arm in sum(SPREAD.values(), ())}
+    logs = pd.DataFrame({arm: np.log(mean).fillna(math.inf) for arm, mean in means.items()})
+    pairs = [(alternating, other) for alternating, *others in SPREAD.values() for other in others]
+    yield from _asked(layout, "spread in turns or at once", {layout.first: logs}, pairs, SPREAD_LOG, "")
+
+
+def _doses(tables: Tables, layout: Layout, first: pd.DataFrame) -> Iterator[Question]:
+    """Yield the questions about ranks, epochs of the low-rank part and pre-trained starts."""
     yield from _asked(layout, "ranks", {layout.first: _ranks(first, layout)}, list(RANKS.values()))
     yield from _asked(layout, "epochs of the low-rank part", {layout.first: first}, epoch_pairs(layout))
     changes, pairs = _starts(first, layout)
     yield from _asked(layout, "a pre-trained start", {layout.first: changes}, pairs)
     far = {layout.first: _distances(tables, layout)}
     yield from _asked(layout, "distances from a pre-trained start", far, distance_pairs(layout), DISTANCE, "")
-    means = {arm: spreads(tables, layout, arm).mean(axis=1, skipna=False) for arm in sum(SPREAD.values(), ())}
-    logs = pd.DataFrame({arm: np.log(mean).fillna(math.inf) for arm, mean in means.items()})
-    pairs = [(alternating, other) for alternating, *others in SPREAD.values() for other in others]
-    yield from _asked(layout, "spread in turns or at once", {layout.first: logs}, pairs, SPREAD_LOG, "")
 
 
 def _asked(

@@ -87,19 +87,26 @@ def _world(
         "table_1": papers.table_1(tables, layout, data),
         "paper_rate": _paper_rate(tables, found, layout),
         "tuning": _tuning(tables["tuning"], layout.world),
-        "ablations": _ablations(tables, found, layout, data) if layout.ablations else None,
+        "turns": _turns(tables, found, layout, data) if layout.turns else None,
+        "doses": _doses(tables, layout, data) if layout.doses else None,
     }  # fmt: skip
 
 
-def _ablations(tables: Tables, found: Mapping[str, Finding], layout: Layout, data: str) -> dict[str, Any]:
-    wide, best = (by_seed(tables, layout, layout.first, metric) for metric in ("accuracy", BEST))
+def _turns(tables: Tables, found: Mapping[str, Finding], layout: Layout, data: str) -> dict[str, Any]:
+    best = by_seed(tables, layout, layout.first, BEST)
     return {
-        "table_2": papers.table_2(wide, layout, data),
         "table_3": papers.table_3(best, data),
         "table_4": papers.table_4(best, data),
         "table_5": papers.table_5(tables, layout),
-        "epochs": _epochs(wide, layout),
         "spread": _spread(tables, found, layout),
+    }
+
+
+def _doses(tables: Tables, layout: Layout, data: str) -> dict[str, Any]:
+    wide = by_seed(tables, layout, layout.first)
+    return {
+        "table_2": papers.table_2(wide, layout, data),
+        "epochs": _epochs(wide, layout),
         "table_6": _table_6(tables, layout),
         "warm": _warm(tables, layout),
     }

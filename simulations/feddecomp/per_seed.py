@@ -41,7 +41,9 @@ class Layout:
         The arm of each pair of ranks (R_l, R_c).
     epochs, warm : dict of int to str
         The arm of each number of epochs of the low-rank part, from a random and from a pre-trained start; none where
-        FedDecomp was not taken apart.
+        they did not run.
+    turns : bool
+        Whether what Tables 3 to 5 and Figure 6 show ran.
     """
 
     world: str
@@ -53,6 +55,7 @@ class Layout:
     ratios: dict[tuple[float, float], str]
     epochs: dict[int, str]
     warm: dict[int, str]
+    turns: bool
 
     @property
     def first(self) -> float:
@@ -65,8 +68,8 @@ class Layout:
         return tuple(arm for arm in self.arms if arm not in QUESTION)
 
     @property
-    def ablations(self) -> bool:
-        """Whether FedDecomp was taken apart."""
+    def doses(self) -> bool:
+        """Whether other ranks, other epochs of the low-rank part and pre-trained starts ran."""
         return bool(self.warm)
 
     @property
@@ -82,9 +85,9 @@ def layouts(tables: Tables) -> list[Layout]:
 
 def drawn(worlds: Sequence[Layout]) -> dict[str, Layout]:
     """Return which world each figure shows: the first that has what it shows."""
-    apart = next((layout for layout in worlds if layout.ablations), None)
+    turns, doses = (next((w for w in worlds if getattr(w, what)), None) for what in ("turns", "doses"))
     sizes = next((layout for layout in worlds if len(layout.samples) > 1), None)
-    found = {"methods": worlds[0], "epochs": apart, "spread": apart, "samples": sizes}
+    found = {"methods": worlds[0], "epochs": doses, "spread": turns, "samples": sizes}
     return {figure: layout for figure, layout in found.items() if layout}
 
 
@@ -102,7 +105,7 @@ def _layout(world: str, rows: pd.DataFrame) -> Layout:
         world, main, further, int(whole["train"].iloc[0]), tuple(sorted(int(n) for n in rows["train"].unique())),
         tuple(arm for arm in ARMS if arm in names),
         dict(sorted(ratios.items())), dict(sorted(epochs.items())),
-        {e: warm_arm(e) for e in range(100) if warm_arm(e) in names},
+        {e: warm_arm(e) for e in range(100) if warm_arm(e) in names}, SIMULTANEOUS in names,
     )  # fmt: skip
 
 

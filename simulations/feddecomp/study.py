@@ -110,7 +110,7 @@ class Experiment:
     tuning_seeds, tuning_rounds : int
         For the rates.
     arms : tuple of str
-        Those of Table 1 that run; nothing else runs if they are not all.
+        Those of Table 1 that run; ranks, epochs of the low-rank part and pre-trained starts run with all of them alone.
     ratios : tuple of float
         Those of R_l and R_c in Table 2.
     lora_epochs, warm_lora_epochs : tuple of int
@@ -273,21 +273,18 @@ def jobs(scale: Scale, of: Experiment, rates: dict[str, float]) -> Iterator[Job]
         )  # fmt: skip
     for alpha in of.further:
         yield from (job(arm, every[arm], alpha, few) for arm in of.arms)
+    yield from _turns(of, setup, job, few, seeds)
     if of.arms == tuple(ARMS):
-        yield from _ablations(of, setup, job, few, seeds)
+        yield from _doses(of, setup, job, few)
 
 
-def _ablations(of: Experiment, setup: Setup, job: Callable[..., Job], few: range, seeds: range) -> Iterator[Job]:
-    """Return the runs that take FedDecomp apart, most of them at the first concentration alone."""
+def _turns(of: Experiment, setup: Setup, job: Callable[..., Job], few: range, seeds: range) -> Iterator[Job]:
+    """Return the runs of Tables 3 to 5 and Figure 6, some of them at the first concentration alone."""
     world = of.world
     for alpha in of.main:
         yield job(SIMULTANEOUS, decomp(world, setup, variant="simultaneous"), alpha, seeds)
         yield job(REVERSE, decomp(world, setup, variant="reverse"), alpha, few)
     alpha = of.main[0]
-    for dense in of.ratios:
-        for conv in of.ratios:
-            if (arm := rank_arm(dense, conv, world)) != CODE:
-                yield job(arm, decomp(world, setup, dense_ratio=dense, conv_ratio=conv), alpha, few)
     short = setup.epochs - setup.lora_epochs
     at_once, of_text = (decomp(world, setup, variant="simultaneous", reading=reading) for reading in ("code", "text"))
     yield job(SIMULTANEOUS_SHORT, at_once, alpha, seeds, epochs=short)
@@ -295,6 +292,15 @@ def _ablations(of: Experiment, setup: Setup, job: Callable[..., Job], few: range
     yield job(SIMULTANEOUS_TEXT_SHORT, of_text, alpha, seeds, epochs=short)
     yield job(LOCAL_LOW, decomp(world, setup, variant="local"), alpha, seeds)
     yield job(FEDAVG_LOW, decomp(world, setup, variant="fedavg"), alpha, seeds)
+
+
+def _doses(of: Experiment, setup: Setup, job: Callable[..., Job], few: range) -> Iterator[Job]:
+    """Return the runs with other ranks, other epochs of the low-rank part, and from a pre-trained start."""
+    world, alpha = of.world, of.main[0]
+    for dense in of.ratios:
+        for conv in of.ratios:
+            if (arm := rank_arm(dense, conv, world)) != CODE:
+                yield job(arm, decomp(world, setup, dense_ratio=dense, conv_ratio=conv), alpha, few)
     for epochs in of.lora_epochs:
         if (arm := epochs_arm(epochs, setup)) != CODE:
             yield job(arm, decomp(world, setup, lora_epochs=epochs), alpha, few)

@@ -38,9 +38,10 @@ def findings(tables: Tables) -> dict[str, Finding]:
         start = prefix(tables, layout)
         points = partial(_points, every, setting(layout, layout.first))
         own = _question(every, layout)
-        if layout.ablations:
-            own |= _ranks(points) | _ablations(every, layout) | _figure_5(points, layout)
-            own |= _figure_6(every, layout) | _table_6(every, points, layout)
+        if layout.turns:
+            own |= _tables_3_to_5(every, layout) | _figure_6(every, layout)
+        if layout.doses:
+            own |= _ranks(points) | _figure_5(points, layout) | _table_6(every, points, layout)
         found |= {start + key: finding for key, finding in own.items()}
     return found
 
@@ -84,7 +85,7 @@ def _ranks(points: Points) -> dict[str, Finding]:
     return {f"table 2, {name}": points(words[name], *pair) for name, pair in RANKS.items()}
 
 
-def _ablations(every: Effects, layout: Layout) -> dict[str, Finding]:
+def _tables_3_to_5(every: Effects, layout: Layout) -> dict[str, Finding]:
     """Return what Tables 3 to 5 say."""
     found = {}
     for a in layout.main:

@@ -49,6 +49,10 @@ def findings(tables: Tables) -> dict[str, Finding]:
             f"accuracy, FedAvg − the majority class, {over}", found["accuracy", over, "FedAvg", MAJORITY], digits=1
         ),
         "log-loss": Finding.of(f"log-loss, the true units − Local, {over}", found["log-loss", over, "true", "Local"]),
+        "control, random once": Finding.of(
+            "accuracy, random units drawn once − the true units, control of sharing",
+            found["accuracy", setting(*control[:2]), "random, once", "true"], digits=1,
+        ),
         "control": Finding.of(
             "accuracy, the true units − Local, control of sharing",
             found["accuracy", setting(*control[:2]), "true", "Local"], digits=1,

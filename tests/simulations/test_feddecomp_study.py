@@ -301,18 +301,20 @@ def test_the_papers_sizes_can_be_built():
         assert (world.conv_ratio, world.dense_ratio) == ((0.6, 0.6) if world.name == "CIFAR-10" else (0.8, 0.4))
 
 
-def test_a_world_with_the_arms_of_the_question_alone_is_told_first_and_nothing_is_made_up_of_what_did_not_run():
+def test_a_world_without_other_ranks_is_told_first_and_nothing_is_made_up_of_what_did_not_run():
     scale = SCALES["desk"]
     tables = evidence(planted(scale))
     found = numbers(tables, asdict(scale))
     first, second = found["worlds"]
     assert [a["arm"] for a in first["arms"]] == ["FedAvg", "Local", CODE, TEXT]
-    assert first["ablations"] is None
-    assert first["drawn"] == ["methods"]
-    assert second["drawn"] == ["epochs", "spread", "samples"]
+    assert first["doses"] is None
+    assert first["drawn"] == ["methods", "spread"]
+    assert second["drawn"] == ["epochs", "samples"]
     keys = told.findings(tables)
     assert keys[f"{CODE} − Local, 1"].sign == "more"
-    assert "table 4, Local" not in keys
+    assert keys["table 4, FedAvg"].sign == "more"
+    assert "table 2, choice" not in keys
+    assert "table 4, alone" not in keys
     assert keys[f"{second['name']}: table 4, FedAvg"].sign == "more"
 
 
