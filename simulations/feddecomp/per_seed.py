@@ -84,10 +84,10 @@ def layouts(tables: Tables) -> list[Layout]:
 
 
 def drawn(worlds: Sequence[Layout]) -> dict[str, Layout]:
-    """Return which world each figure shows: the first that has what it shows."""
+    """Return which world each figure shows: the first that has it; for the spread, that which is taken apart most."""
     turns, doses = (next((w for w in worlds if getattr(w, what)), None) for what in ("turns", "doses"))
     sizes = next((layout for layout in worlds if len(layout.samples) > 1), None)
-    found = {"methods": worlds[0], "epochs": doses, "spread": turns, "samples": sizes}
+    found = {"methods": worlds[0], "epochs": doses, "spread": doses or turns, "samples": sizes}
     return {figure: layout for figure, layout in found.items() if layout}
 
 

@@ -308,8 +308,8 @@ def test_a_world_without_other_ranks_is_told_first_and_nothing_is_made_up_of_wha
     first, second = found["worlds"]
     assert [a["arm"] for a in first["arms"]] == ["FedAvg", "Local", CODE, TEXT]
     assert first["doses"] is None
-    assert first["drawn"] == ["methods", "spread"]
-    assert second["drawn"] == ["epochs", "samples"]
+    assert first["drawn"] == ["methods"]
+    assert second["drawn"] == ["epochs", "spread", "samples"]
     keys = told.findings(tables)
     assert keys[f"{CODE} − Local, 1"].sign == "more"
     assert keys["table 4, FedAvg"].sign == "more"
