@@ -20,8 +20,11 @@ from typer.testing import CliRunner
 
 from fedstat.cli import app
 from fedstat.data.datasets import cifar10
+from simulations.feddecomp.study import SCALES
+from simulations.published import printed as printed_rows
 from simulations.split.effects import effects
 from simulations.split.numbers import findings
+from simulations.studies import tell
 from tests.support import dataset_files as files
 from tests.support.matrices import THURSTONE, THURSTONE_NAMES
 from theory_checks import PICTURE
@@ -105,6 +108,19 @@ def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
     once = every["accuracy", "p = 0.9, α = 0.8", "true", "random, once"]
     assert f"the right ones are {once.mean:.2f} points ({once.low:.2f} to {once.high:.2f}) ahead" in page
     assert config["samples"] == 8 * config["control_samples"]
+
+    _, numbers, found = tell("resnet8", ROOT / "reports" / "results" / "resnet8")
+    (per, avg), balanced = (found[f"accuracy {o}"] for o in ("FedPer", "FedAvg")), found["balanced_accuracy FedAvg"]
+    assert (numbers["setup"]["rounds"], SCALES["paper"].experiments[0].setup.rounds) == (100, 300)
+    printed = {row["method"]: float(row["accuracy"]) for row in printed_rows("feddecomp", "table_1")
+               if (row["data"], row["dirichlet"]) == ("CIFAR-10", "0.5")}  # fmt: skip
+    far = [printed["FedDecomp"] - printed[other] for other in ("FedPer", "FedAvg")]
+    assert f"{per.mean:.1f} points of accuracy ({per.low:.1f} to {per.high:.1f}) above FedPer" in page
+    assert (
+        f"{avg.mean:.1f} ({avg.low:.1f} to {avg.high:.1f}) above FedAvg; printed are {far[0]:.1f} and {far[1]:.1f}"
+        in page
+    )
+    assert f"{-balanced.mean:.1f} points ahead ({-balanced.high:.1f} to {-balanced.low:.1f})" in page
 
 
 def run(command):
