@@ -1,6 +1,7 @@
 """Run README's two command lines as a stranger does: as printed, each in a fresh clone of HEAD, with nothing at hand.
 
-HOME is empty, no cache and no data are found, and of the environment only what finds programs and packages is left.
+HOME is empty, no cache and no data are found, and of the environment only what finds programs and packages is left. The
+clones, with the environments that were made in them, stay in the folder that is given: `1/clone` and `2/clone`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -35,19 +35,19 @@ def commands(page: str) -> list[str]:
     return lines
 
 
-def run(line: str) -> int:
+def run(line: str, folder: Path) -> int:
     """Run a line in a fresh clone; print it, what it prints, its exit status and how long it took."""
-    with tempfile.TemporaryDirectory() as folder:
-        clone, home = Path(folder, "clone"), Path(folder, "home")
-        home.mkdir()
-        subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-        kept = {name: value for name, value in os.environ.items() if KEPT.fullmatch(name)}
-        start = time.perf_counter()
-        print(f"$ {line}", flush=True)
-        done = subprocess.run(line, shell=True, cwd=clone, env={**kept, "HOME": str(home)})
-        print(f"exit status {done.returncode} after {time.perf_counter() - start:.0f} s", flush=True)
+    clone, home = folder / "clone", folder / "home"
+    home.mkdir(parents=True)
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    kept = {name: value for name, value in os.environ.items() if KEPT.fullmatch(name)}
+    start = time.perf_counter()
+    print(f"$ {line}", flush=True)
+    done = subprocess.run(line, shell=True, cwd=clone, env={**kept, "HOME": str(home)})
+    print(f"exit status {done.returncode} after {time.perf_counter() - start:.0f} s", flush=True)
     return done.returncode
 
 
 if __name__ == "__main__":
-    sys.exit(max(map(run, commands((ROOT / "README.md").read_text(encoding="utf-8")))))
+    lines = commands((ROOT / "README.md").read_text(encoding="utf-8"))
+    sys.exit(max(run(line, Path(sys.argv[1], str(i))) for i, line in enumerate(lines, start=1)))
