@@ -54,7 +54,7 @@ ABOUT = About(
     order=74,
     shows=(
         Shown("Table 1", "test accuracy of eleven methods at three Dirichlet concentrations", "in part",
-              "four methods with the paper’s network on CIFAR-10 at Dirichlet .5, 100 of 300 rounds (study resnet8); "
+              "four methods with the paper’s network at Dirichlet .5, 100 of 300 rounds (study resnet8); "
               f"FedDecomp, Local, FedAvg, FedRep and FedBN on {_LARGE_WORDS}; all methods on {_SMALL}",
               "with the paper’s network the order of four methods is the printed one, and no mean is farther than 2.2 "
               "points from the printed one"),
