@@ -14,22 +14,23 @@ if TYPE_CHECKING:
     import torch
 
 
-def environment(device: torch.device | None = None) -> dict[str, Any]:
+def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
     """Return the versions, the revision of the code and the machine that a result must name.
 
     Parameters
     ----------
-    device : torch.device, optional
+    device : torch.device or str
         The device on which networks were trained; by default the processor.
     """
     import torch
 
+    device = torch.device(device)
     return {
         "revision": _revision(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "packages": _versions(),
-        "device": processor() if device is None or device.type == "cpu" else _accelerator(device),
+        "device": processor() if device.type == "cpu" else _accelerator(device),
         "threads": torch.get_num_threads(),
     }
 

@@ -26,14 +26,11 @@ def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame], config: Mappi
     The device that is named in `config`, if any, is the one on which networks trained.
     Tables of an earlier writing that are not among `tables` are removed: nobody should take them for new ones.
     """
-    import torch
-
     before = _listed(folder)
     for key, table in tables.items():
         with atomic_file(folder / f"{key}.csv") as path:
             table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-    device = torch.device(config.get("device", "cpu"))
-    stamped = {**config, "date": date.today().isoformat(), "environment": environment(device)}
+    stamped = {**config, "date": date.today().isoformat(), "environment": environment(config.get("device", "cpu"))}
     write_text(folder / "config.json", json.dumps(stamped, indent=2, default=str) + "\n")
     write_text(folder / MANIFEST, manifest(folder, ["config.json", *(f"{key}.csv" for key in sorted(tables))]))
     for name in before - {f"{key}.csv" for key in tables}:

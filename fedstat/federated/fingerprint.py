@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from fedstat._mapped import Mapped, in_blocks
 from fedstat.data import Clients, Samples
+from fedstat.federated.client.convolution import ProductConv2d
 from fedstat.federated.client.network import Network
 
 #: The parts that are hashed for every seed, in the words of an error.
@@ -137,13 +138,13 @@ def _hashes(samples: Samples) -> np.ndarray:
 
 
 def of_network(network: Network) -> dict[str, str]:
-    """Hash a network's structure and code, and its initial values."""
-    module = network.module
+    """Hash a network's structure and code, and its initial values: the same on a GPU, which computes otherwise."""
     layers = [
-        (name, type(layer), decisive(layer), [(n, p.requires_grad) for n, p in layer.named_parameters(recurse=False)])
-        for name, layer in module.named_modules(remove_duplicate=False)
-    ]
-    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        (name, nn.Conv2d if type(layer) is ProductConv2d else type(layer), decisive(layer),
+         [(n, p.requires_grad) for n, p in layer.named_parameters(recurse=False)])
+        for name, layer in network.module.named_modules(remove_duplicate=False)
+    ]  # fmt: skip
+    tensors = {**dict(network.module.named_parameters()), **dict(network.module.named_buffers())}
     shapes = {name: (str(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()}
     return {"network": digest((layers, shapes)), "weights": digest(tensors)}
 

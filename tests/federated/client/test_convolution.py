@@ -6,7 +6,9 @@ import torch
 from torch import nn
 
 import fedstat as fs
+from fedstat.federated import build
 from fedstat.federated.client.convolution import PIXELS, ProductConv2d, multiplied
+from fedstat.federated.fingerprint import of_network
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net
 from tests.support.runs import TRAINING
@@ -53,6 +55,14 @@ def test_a_run_comes_to_the_same(every_layer):
         for model in (conv_net, products)
     )  # fmt: skip
     np.testing.assert_allclose(found.history["value"], plain.history["value"], rtol=0, atol=1e-10)
+
+
+def test_a_run_goes_on_where_convolutions_are_computed_otherwise():
+    network = build(conv_net, np.random.default_rng(0))
+    before = of_network(network)
+    multiplied(network.module)
+    assert any(type(layer) is ProductConv2d for layer in network.module.modules())
+    assert of_network(network) == before
 
 
 def test_large_images_and_layers_of_another_kind_stay_torchs(monkeypatch):
