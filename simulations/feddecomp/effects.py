@@ -20,7 +20,7 @@ from simulations.trained import untrained
 #: The largest difference in accuracy that counts as none, points; fixed before any run.
 MARGIN = 1.0
 #: Test samples of a client, and the share of its samples that a seed has in common with another: of the images at hand,
-#: clients draw a part anew for every seed. At other scales it is less.
+#: clients draw a part anew for every seed. At quick and smoke scale it is less.
 _HELD_OUT, _COMMON = 80, 0.25
 #: Images and digits have ten classes, of equal size; per cent.
 CHANCE = 10.0

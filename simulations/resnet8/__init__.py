@@ -1,1 +1,1 @@
-"""FedDecomp's Table 1 with the paper's network, clients and rate."""
+"""A part of FedDecomp's Table 1 with the paper's network, clients and rate."""

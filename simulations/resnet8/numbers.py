@@ -24,7 +24,8 @@ from simulations.trained import untrained
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: The share of its images that a seed has in common with another: 20,000 of 35,000 train, 4,000 of 10,000 test.
+#: The share of its images that a seed has in common with another: 20,000 of 35,000 train, 4,000 of 10,000 test; the
+#: larger is taken for both. At other scales it is less, and limits are wider than needed.
 _COMMON = 20 / 35
 #: The arms by the paper's names.
 NAMES = {arm.removesuffix(" code"): arm for arm in ARMS}

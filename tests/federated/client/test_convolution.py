@@ -7,6 +7,7 @@ from torch import nn
 
 import fedstat as fs
 from fedstat.federated import build
+from fedstat.federated.client import convolution
 from fedstat.federated.client.convolution import PIXELS, ProductConv2d, multiplied
 from fedstat.federated.fingerprint import of_network
 from tests.support.clients import image_clients
@@ -34,7 +35,8 @@ def test_values_and_gradients_are_torchs(every_layer, kernel, padding, stride, b
         multiplied(layer)
         assert type(layer) is ProductConv2d
     params, _ = torch.func.stack_module_state(layers)
-    found = torch.vmap(lambda p, own: torch.func.functional_call(layers[0], p, (own,)))(params, x)
+    flat = torch.vmap(lambda p, own: torch.func.functional_call(layers[0], p, (own,)).view(len(own), -1))(params, x)
+    found = flat.view_as(expected)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     got = torch.autograd.grad(found, (x, *params.values()), slopes)
     torch.testing.assert_close(got[0], wanted[0], rtol=0, atol=1e-12)
@@ -43,7 +45,18 @@ def test_values_and_gradients_are_torchs(every_layer, kernel, padding, stride, b
         torch.testing.assert_close(gradient, each, rtol=0, atol=1e-12)
 
 
-def test_a_run_comes_to_the_same(every_layer):
+def test_one_sample_and_none_are_taken(every_layer):
+    plain, layer = nn.Conv2d(3, 5, 3, 2), nn.Conv2d(3, 5, 3, 2)
+    layer.load_state_dict(plain.state_dict())
+    multiplied(layer)
+    for x in (torch.randn(3, 8, 8), torch.zeros(0, 3, 8, 8)):
+        torch.testing.assert_close(layer(x), plain(x))
+
+
+def test_a_run_comes_to_the_same(every_layer, monkeypatch):
+    patches, pad = [], convolution.F.pad
+    monkeypatch.setattr(convolution.F, "pad", lambda x, sides: patches.append(x.shape) or pad(x, sides))
+
     def products():
         module = conv_net()
         multiplied(module)
@@ -55,6 +68,7 @@ def test_a_run_comes_to_the_same(every_layer):
         for model in (conv_net, products)
     )  # fmt: skip
     np.testing.assert_allclose(found.history["value"], plain.history["value"], rtol=0, atol=1e-10)
+    assert patches, "the convolutions of a stack are products"
 
 
 def test_a_run_goes_on_where_convolutions_are_computed_otherwise():
