@@ -110,13 +110,12 @@ def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
     assert config["samples"] == 8 * config["control_samples"]
 
     _, numbers, found = tell("resnet8", ROOT / "reports" / "results" / "resnet8")
-    (per, avg), balanced = (
-        (found[f"best accuracy {o}"] for o in ("FedPer", "FedAvg")),
-        found["balanced_accuracy FedAvg"],
-    )
+    per, avg = (found[f"best accuracy {other}"] for other in ("FedPer", "FedAvg"))
+    balanced = found["balanced_accuracy FedAvg"]
     assert (numbers["setup"]["rounds"], SCALES["paper"].experiments[0].setup.rounds) == (100, 300)
     printed = {row["method"]: float(row["accuracy"]) for row in printed_rows("feddecomp", "table_1")
                if (row["data"], row["dirichlet"]) == ("CIFAR-10", "0.5")}  # fmt: skip
+    assert {row["inside"] for row in numbers["paper"]["rows"]} == {"yes"}, "what agrees"
     far = [printed["FedDecomp"] - printed[other] for other in ("FedPer", "FedAvg")]
     assert f"{per.mean:.1f} points of accuracy ({per.low:.1f} to {per.high:.1f}) above FedPer" in page
     assert f"{avg.mean:.1f} ({avg.low:.1f} to {avg.high:.1f}) above FedAvg, each at its best round" in page

@@ -67,7 +67,8 @@ def both(method, model, clients, training=PLAIN, rounds=3, **options):
         for where in ("cpu", device)
     )
     assert {leaf.device.type for leaf in there.states["it", 0].server.values()} == {device}
-    if device == "cuda" and isinstance(method, fs.methods.PFedGate):  # rounding decides which of equal blocks it keeps
+    gated = isinstance(method, fs.methods.PFedGate) and model is conv_net
+    if device == "cuda" and gated:  # rounding decides which of equal blocks it keeps
         np.testing.assert_allclose(there.history["value"], here.history["value"], rtol=0, atol=1e-6)
     else:
         assert_same(here, there, 1e-6 if options["dtype"] == "float32" else 1e-10)
