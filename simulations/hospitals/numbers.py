@@ -14,7 +14,7 @@ from simulations.contract import Finding
 from simulations.effects import UNTRAINED
 from simulations.estimates import Estimate, reason, undefined
 from simulations.hospitals.study import ARMS, CONTROL, METRICS, OF_ALL
-from simulations.showing import NONE, fixed, rounded
+from simulations.showing import fixed, rounded
 from simulations.trained import untrained
 
 if TYPE_CHECKING:
@@ -79,12 +79,11 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
            for arm in others]  # fmt: skip
     own = rounded(own, **dict.fromkeys(hospitals, 1))
     judged = [(arm, h, differences.loc[("auc", h, arm)]) for arm in others for h in hospitals if arm not in why]
-    seeds = config["seeds"]
     held = [
         {
             "hospital": h,
-            "patients": _count(values.loc[("auc", h, CONTROL), "n"], seeds),
-            "ill": _count(values.loc[("auc", h, CONTROL), "events"], seeds),
+            "patients": fixed(values.loc[("auc", h, CONTROL), "n"], 0),
+            "ill": fixed(values.loc[("auc", h, CONTROL), "events"], 0),
             "auc": _cell(values, ("auc", h, CONTROL), "estimate", 100.0),
         }
         for h in hospitals
@@ -111,11 +110,6 @@ def _cell(table: pd.DataFrame, key: tuple[str, str, str], of: str, factor: float
     """Return a value with its limits, None where one of them is missing."""
     found = factor * table.loc[key, [of, "low", "high"]].to_numpy(float)
     return None if np.isnan(found).any() else (float(found[0]), float(found[1]), float(found[2]))
-
-
-def _count(total: float, seeds: int) -> str:
-    """Return a count of a seed's test patients; tables hold those of all seeds."""
-    return NONE if math.isnan(total) else fixed(total / seeds, 0)
 
 
 def figures(tables: Tables) -> dict[str, Figure]:

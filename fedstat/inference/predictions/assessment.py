@@ -38,8 +38,8 @@ class Assessment:
     In all tables a row has ``metric``; ``low`` and ``high``, the limits over patients and runs, or over patients alone
     where there is one run; the same over each source, as ``low (patients)`` and so on; ``variance (patients)`` and
     ``variance (runs)``, the parts of the estimate's variance; ``df``, Satterthwaite's degrees of freedom of their sum;
-    ``n`` and ``events``, the patients tested and those of the second class or with the event; ``seeds``, and in
-    ``undefined`` why there is no estimate.
+    ``n`` and ``events``, the patients tested and those of the second class or with the event, on average over seeds;
+    ``seeds``, and in ``undefined`` why there is no estimate.
 
     Attributes
     ----------

@@ -171,7 +171,8 @@ def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictio
         yield from _shares(pooled)
         return
     words = (
-        "Patients differ between seeds: the variance over runs holds both parts, that of the patients and of training."
+        "Patients differ between seeds: n and events are those of one seed, on average, and the variance over runs "
+        "holds both parts, that of the patients and of training."
     )
     if predictions.again:
         words += (

@@ -92,10 +92,12 @@ def _summed(cells: Sequence[Sequence[Measured]], same: bool, again: float) -> tu
     total = variance.sum(axis=0) if known else np.full(variance.shape[1], np.nan)
     freedom = satterthwaite(variance, np.where(weight > 0, df, np.inf)) if known else total
     largest = max(flat, key=lambda one: one.n)
+    blocks = len(cells[0])
     fact = {
-        "n": int(sum(one.n for one in flat)),
-        "events": sum(one.events for one in flat),
+        "n": sum(one.n for one in flat) / blocks,  # a patient whom several seeds test counts once a seed
+        "events": sum(one.events for one in flat) / blocks,
         "counted": sum(one.counted for one in flat),
+        "cases": sum(one.events for one in flat),
         "seeds": int((counts[0] > 0).sum()),
         "clients": int(defined.any(axis=1).sum()),
         "undefined": "" if known else largest.undefined,
@@ -125,7 +127,7 @@ def _frame(facts: pd.DataFrame, name: str, columns: dict[str, np.ndarray]) -> pd
 
 def _values(predictions: Predictions, name: str, found: Parts, facts: pd.DataFrame, level: float) -> pd.DataFrame:
     metric, several = METRICS[name], len(predictions.seeds) > 1
-    n, events = (facts[of].to_numpy(float)[:, None] for of in ("counted", "events"))
+    n, events = (facts[of].to_numpy(float)[:, None] for of in ("counted", "cases"))
     mean = (facts["over"] == CLIENTS).to_numpy()[:, None]
     scale = "share" if metric.scale == "ranks" and predictions.kind == "classes" else metric.scale
     made = {}

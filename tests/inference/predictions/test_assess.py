@@ -146,6 +146,8 @@ def test_patients_of_their_own_in_every_seed():
         half = stats.t.isf(0.025, 2) * np.sqrt(variance) / one["estimate"]
         assert np.log(one["high"] / one["estimate"]) == pytest.approx(half)
         assert ("Nadeau" in " ".join(found.notes)) == corrected
+        assert one["n"] == len(own) / 3
+        assert one["events"] == own["outcome"].sum() / 3
 
 
 def test_what_is_undefined_is_so_for_all_methods_with_its_reason():
