@@ -47,7 +47,7 @@ def _methods(every: Effects, layout: Layout) -> Figure:
     figure, axes = plt.subplots(
         1,
         len(layout.every),
-        figsize=(WIDTH, 0.8 + 0.17 * len(others)),
+        figsize=(WIDTH, 0.8 + 0.15 * len(others)),
         sharey=True,
         sharex=True,
         squeeze=False,
