@@ -47,7 +47,7 @@ def _methods(every: Effects, layout: Layout) -> Figure:
     figure, axes = plt.subplots(
         1,
         len(layout.every),
-        figsize=(WIDTH, 0.8 + 0.15 * len(others)),
+        figsize=(WIDTH, 0.7 + 0.13 * len(others)),
         sharey=True,
         sharex=True,
         squeeze=False,
@@ -59,7 +59,7 @@ def _methods(every: Effects, layout: Layout) -> Figure:
             for i, other in enumerate(others):
                 mean, low, high = every["accuracy", setting(layout, a), arm, other].estimate
                 axis.plot([low, high], [shift - i] * 2, color="black", lw=0.8)
-                axis.plot(mean, shift - i, "o", color="black", mfc=fill, ms=4, label=None if i else arm)
+                axis.plot(mean, shift - i, "o", color="black", mfc=fill, ms=3.5, label=None if i else arm)
         axis.set_yticks([-i for i in range(len(others))], [f"− {other}" for other in others])
         axis.set_ylim(0.5 - len(others), 0.5)
         axis.set_title(f"Dirichlet {a:g}")
@@ -134,7 +134,7 @@ def _spread(tables: Tables, layout: Layout) -> Figure:
 
     from fedstat.report.figures import WIDTH
 
-    figure, axes = plt.subplots(1, len(SPREAD), figsize=(WIDTH, 1.85), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(1, len(SPREAD), figsize=(WIDTH, 1.5), squeeze=False, layout="constrained")
     names = ("alternating", "simultaneous, as many epochs in all", "simultaneous, as many epochs of σ")
     looks = (("-", "o", "black"), ("--", "s", "white"), (":", "^", "0.6"))
     for axis, (reading, arms) in zip(axes[0], SPREAD.items(), strict=True):
@@ -143,7 +143,7 @@ def _spread(tables: Tables, layout: Layout) -> Figure:
         axis.set_title(f"{reading}: low-rank parts learn {'slowly' if reading == 'code' else 'as fast as σ'}")
         axis.set_xlabel("round")
         axis.set_ylim(bottom=0)
-    axes[0][0].set_ylabel("distance of σ from its mean")
+    axes[0][0].set_ylabel("distance of σ\nfrom its mean")
     _legend(figure, axes[0][0], 3)
     return figure
 
