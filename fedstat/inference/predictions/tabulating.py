@@ -94,7 +94,7 @@ def _summed(cells: Sequence[Sequence[Measured]], same: bool, again: float) -> tu
     largest = max(flat, key=lambda one: one.n)
     blocks = len(cells[0])
     fact = {
-        "n": sum(one.n for one in flat) / blocks,  # a patient whom several seeds test counts once a seed
+        "n": sum(one.n for one in flat) / blocks,  # of one seed: several seeds may test the same patient
         "events": sum(one.events for one in flat) / blocks,
         "counted": sum(one.counted for one in flat),
         "cases": sum(one.events for one in flat),
