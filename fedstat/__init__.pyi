@@ -36,6 +36,7 @@ from .federated import (
     newcomers,
     rounds,
     schedules,
+    server,
 )
 from .inference import assess, compare, compare_printed, read_printed, read_results
 from .methods import Count, FedAvg, FedFac, FedSplit, Local, Quantile
@@ -86,6 +87,7 @@ __all__ = [
     "report",
     "rounds",
     "schedules",
+    "server",
     "testing",
     "theory",
     "tune",

@@ -49,6 +49,7 @@ from fedstat.federated.client.optimizers import OPTIMIZERS
 from fedstat.federated.engine.executor import check_executor
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
+from fedstat.federated.server import SERVER_OPTIMIZERS
 from fedstat.inference import AnalysisPlan
 from fedstat.tuning.grid import Grid, place_of
 
@@ -62,7 +63,7 @@ _PARTS: dict[str, Mapping[str, Any]] = {
 }
 #: The keys under which Python code may be named.
 _NAMED = re.compile(
-    rf"executor|data\.prepare|model\.name|evaluation\.metrics\.\d+|method\.(.+)\.name"
+    rf"executor|data\.prepare|model\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|server)"
     rf"|(method\.(.+)\.)?training\.({'|'.join(_PARTS)})(\.name)?"
 )
 
@@ -232,7 +233,16 @@ def make_method(choice: Choice, key: str = "method") -> Method:
     known = fs.methods.available()
     if ":" not in choice.name and choice.name not in known:
         raise ValueError(no_such(f"{key}.name", choice.name, known, OWN))
-    return validated(looked_up(key, fs.methods.find, choice.name), choice.options, key, ("name", "training", "grid"))
+    options, found = dict(choice.options), looked_up(key, fs.methods.find, choice.name)
+    server = options.pop("server", None)
+    method = validated(found, options, key, ("name", "server", "training", "grid"))
+    if server is None:
+        return method
+    named = validated(_Named, {"name": server} if isinstance(server, str) else server, f"{key}.server").choice
+    try:
+        return replace(method, server=_made(named, f"{key}.server", SERVER_OPTIMIZERS))
+    except ValueError as error:  # the method's own words may begin with the name of the field
+        raise ValueError(f"{key}.{said}" if (said := one_line(error)).startswith("server ") else said) from None
 
 
 def network(choice: Choice) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -451,7 +461,8 @@ def _methods(tables: Mapping[str, _NamedMethod], before: Table) -> dict[str, Met
     found, problems = {}, []
     for label, table in tables.items():
         try:
-            filled = _filled(table.choice, asdict(make_method(table.choice, f"method.{toml_key(label)}")))
+            made = asdict(make_method(table.choice, f"method.{toml_key(label)}"))
+            filled = _filled(table.choice, made | {"server": table.choice.options.get("server")})
             found[label] = MethodChoice(**vars(filled), training=table.training, grid=table.grid)
         except ValueError as error:
             problems.append(str(error))

@@ -40,7 +40,7 @@ from fedstat.export.packet import (
 from fedstat.export.start import Asked, common_start, federation_of, own_view, take_seat, with_masks
 from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Params
-from fedstat.federated.method import Method, State, Update, rows
+from fedstat.federated.method import Method, State, Update, rows, served
 from fedstat.federated.rounds import participants
 from fedstat.inference import count_missing
 
@@ -416,7 +416,7 @@ class Server:
             return None
         updates = [self._update(ids, start, end) for start, end in zip(starts, ends, strict=True)]
         both = list(zip(self._beliefs, updates, strict=True))
-        after = [self.method.aggregate(belief, update) for belief, update in both]
+        after = [served(self.method, belief, self.method.aggregate(belief, update)) for belief, update in both]
         if not all(leaf.isfinite().all() for state in after for leaf in state.server.values()):
             return None
         for (belief, update), new in zip(both, after, strict=True):

@@ -1,6 +1,6 @@
 """The engine: stacked clients, local training, the round loop, results."""
 
-from fedstat.federated import metrics
+from fedstat.federated import metrics, server
 from fedstat.federated.client import schedules
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, build, parameterize
@@ -72,6 +72,7 @@ __all__ = [
     "parameterize",
     "rounds",
     "schedules",
+    "server",
     "share_all_but",
     "slot",
     "stack",

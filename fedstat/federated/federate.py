@@ -268,9 +268,8 @@ def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | P
                 done = round.number
             if place is not None and done == first:  # all had come to their end already
                 recorder.save(done, place)
-    result = recorder.result(done)
-    _warn_of_missing(result.rows("history"))
-    return result
+    _warn_of_missing(recorder.history.rows())
+    return recorder.result(done)
 
 
 def _warn_of_missing(history: Rows) -> None:

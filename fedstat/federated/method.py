@@ -32,6 +32,7 @@ Steps and class attributes that are rarely needed, each with the methods of feds
 ``prelude``           returns the messages before the first round (`FedFac`)
 ``record``            returns the arrays that are recorded after every round (`FedFac`)
 ``at_once``           says what the method holds of all clients at once, in bytes (`FedFOMO`)
+``taken_over``        names the slots of the server that its optimiser leaves as they were aggregated (`SCAFFOLD`)
 ====================  =============================================================================================
 
 ``prepare``, ``objective``, ``pull``, ``constrain``, ``finish`` and ``predict`` speak of one client; the engine
@@ -58,7 +59,9 @@ from fedstat._checks import check_fields
 from fedstat.data import Clients
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Model, Network, Params
+from fedstat.federated.client.optimizers import move, started
 from fedstat.federated.codec import Message, Selected
+from fedstat.federated.server import ServerOptimizer
 from fedstat.federated.store import ClientStore
 
 #: Folders whose files no user wrote.
@@ -70,6 +73,8 @@ _LOCAL = (
 )  # fmt: skip
 #: How many leaves a message lists.
 _LISTED = 8
+#: The slot of the server's memory in which its optimiser keeps its state.
+_SERVER = "server"
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -255,14 +260,16 @@ class Method:
     network ``mlp(3, 5, 2)`` with the layers ``hidden`` and ``head``; ``example_model`` is another network with three
     inputs and two outputs if that one will not do; ``exempt`` names laws that do not apply, each with the reason; and
     ``fewest`` is the smallest number of clients. ``held_out`` is the share of a client's training samples that the
-    engine keeps from training for the method's own use, and ``batches`` the number of batches that one step takes.
+    engine keeps from training for the method's own use, ``batches`` the number of batches that one step takes, and
+    ``taken_over`` the slots of the server that its optimiser leaves as they were aggregated.
 
     Parameters
     ----------
     weighting : {"samples", "uniform"}
         Aggregation weights p_k: proportional to the participants' training samples, or equal.
-    server_lr : float
-        The server's step eta_g in ``w <- w + eta_g sum_k p_k (w_k - w)``.
+    server : ServerOptimizer, optional
+        How the server steps to what is aggregated, such as ``fs.server.Adam(lr=0.01)``; by default it takes that over,
+        ``w <- w + sum_k p_k (w_k - w)``. The server's step eta_g of many papers is ``fs.server.SGD(lr=eta_g)``.
 
     Examples
     --------
@@ -278,7 +285,7 @@ class Method:
     """
 
     weighting: Literal["samples", "uniform"] = "samples"
-    server_lr: float = 1.0
+    server: ServerOptimizer | None = None
 
     example: ClassVar[Mapping[str, Any]] = {}
     example_model: ClassVar[Model | None] = None
@@ -286,6 +293,7 @@ class Method:
     fewest: ClassVar[int] = 1
     held_out: ClassVar[float] = 0.0
     batches: ClassVar[int] = 1
+    taken_over: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         """Check ranges, that fields annotated as numbers or truth values hold such, and that none hides a step."""
@@ -294,7 +302,12 @@ class Method:
                 f"{type(self).__name__} has a field {hidden[0]!r}, which is the name of a step of methods; give it "
                 "another name."
             )
-        check_fields(self, weighting=("samples", "uniform"), server_lr="(0, inf)")
+        check_fields(self, weighting=("samples", "uniform"))
+        if self.server is not None and not isinstance(self.server, ServerOptimizer):
+            raise ValueError(
+                f"server must be an optimiser with a learning rate lr, such as fs.server.Adam(lr=0.01), got "
+                f"{self.server!r}."
+            )
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Return the network with its weights built from parts; by default they stay plain."""
@@ -382,7 +395,7 @@ class Method:
 
     def aggregate(self, state: State, update: Update) -> State:
         """Return the state after a round: shared elements step to the mean, clients keep what they trained."""
-        server = step_to_mean(state.server, update, rows(state.shared, update.ids), self.server_lr)
+        server = step_to_mean(state.server, update, rows(state.shared, update.ids))
         return replace(state, server=server, clients=keep(state.clients, update), round=state.round + 1)
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:
@@ -619,21 +632,21 @@ def keep(clients: ClientStore, update: Update) -> ClientStore:
     return clients.write(update.ids, {name: update.end[name] for name in clients})
 
 
-def step_to_mean(server: Params, update: Update, shared: Params, server_lr: float) -> Params:
-    """Move shared elements by ``server_lr`` times the weighted mean of the participants' changes.
+def step_to_mean(server: Params, update: Update, shared: Params) -> Params:
+    """Move shared elements by the weighted mean of the participants' changes.
 
     `shared` holds the participants' masks as `State.shared` does. Where clients differ in what they share, the mean
     runs over those that share the element; an element that no participant shares stays as it is.
     """
     new = {}
     for name, leaf in server.items():
-        step, mask = step_size(name, server_lr), shared.get(name)
+        mask = shared.get(name)
         if mask is not None and not mask.any():
             new[name] = leaf
             continue
         change = update.end[name] - update.start[name]
         if mask is None:
-            new[name] = leaf + step * torch.tensordot(update.weight, change, dims=1)
+            new[name] = leaf + torch.tensordot(update.weight, change, dims=1)
             continue
         if mask.shape[0] == 1:
             mean = torch.tensordot(update.weight, change, dims=1)
@@ -641,14 +654,33 @@ def step_to_mean(server: Params, update: Update, shared: Params, server_lr: floa
             weight = update.weight.view(-1, *[1] * (change.dim() - 1)) * mask
             total = weight.sum(0)
             mean = (weight * change).sum(0) / torch.where(total > 0, total, 1)
-        new[name] = torch.where(mask.any(0), leaf + step * mean, leaf)
+        new[name] = torch.where(mask.any(0), leaf + mean, leaf)
     return new
 
 
-def step_size(leaf: str, server_lr: float) -> float:
-    """Return the server's step for a leaf; it is one for running statistics, as a longer one could turn a variance
-    negative."""
-    return 1.0 if leaf.endswith((".running_mean", ".running_var")) else server_lr
+def is_statistic(leaf: str) -> bool:
+    """Tell whether a leaf is a running statistic of batch norm, by its name."""
+    return leaf.endswith((".running_mean", ".running_var"))
+
+
+@torch.no_grad()
+def served(method: Method, before: State, after: State) -> State:
+    """Return the state after a round with the server moved by the method's optimiser, from the aggregated state.
+
+    Running statistics are taken over as they were aggregated: a longer step could turn a variance negative. So is what
+    a method's server keeps in slots that no client trains (`Method.taken_over`).
+    """
+    if method.server is None:
+        return after
+    untouched = tuple(f"{name}/" for name in method.taken_over)
+    weights = {n: leaf for n, leaf in before.server.items() if not (n.startswith(untouched) or is_statistic(n))}
+    memory = {name: value.clone() for name, value in slot(before.memory, _SERVER).items()}
+    memory = memory or started(method.server, weights)
+    grads = {name: leaf - after.server[name] for name, leaf in weights.items()}
+    moved = {name: leaf.clone() for name, leaf in weights.items()}
+    directions, divisor = method.server.step(weights, grads, memory)
+    move(moved, directions, method.server.lr, divisor)
+    return replace(after, server=after.server | moved, memory=after.memory | in_slot(memory, _SERVER))
 
 
 def _shared_elements(params: Params, state: State, ids: Tensor) -> Message:

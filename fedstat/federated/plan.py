@@ -206,8 +206,9 @@ def _rehearsed(
 
     def right(name: ExecutorName) -> ExecutorName:
         name = rehearse(replicate.network, replicate.clients.train, name)
-        if any(is_own(part) for one in trained.values() for part in (one.loss, one.optimizer, one.schedule)):
-            name = rehearse_parts(trained.values(), replicate, name)
+        parts = [part for one in trained.values() for part in (one.loss, one.optimizer, one.schedule)]
+        if any(map(is_own, (*parts, *(method.server for method in methods.values())))):
+            name = rehearse_parts(trained.values(), methods.values(), replicate, name)
         for label, method in methods.items():
             if is_own(method):
                 name = rehearse_method(method, trained[label], task, replicate, name)

@@ -19,7 +19,7 @@ def revived_method(spec: Any) -> Any:
     """Rebuild a method of fedstat from its description; None for a user's method, or if arguments were functions."""
     if isinstance(spec, Mapping) and "type" in spec:
         module, _, name = str(spec["type"]).rpartition(".")
-        if not f"{module}.".startswith("fedstat.methods."):
+        if not f"{module}.".startswith(("fedstat.methods.", "fedstat.federated.server.")):
             return None
         try:
             cls = getattr(importlib.import_module(module), name)

@@ -24,7 +24,18 @@ from fedstat.federated.codec import size
 from fedstat.federated.engine.executor import RemoteExecutor, evaluation_bytes
 from fedstat.federated.engine.training import moments, train
 from fedstat.federated.history import COLUMNS
-from fedstat.federated.method import Federation, Method, Predictor, State, Update, naming, on_device, returned, stack
+from fedstat.federated.method import (
+    Federation,
+    Method,
+    Predictor,
+    State,
+    Update,
+    naming,
+    on_device,
+    returned,
+    served,
+    stack,
+)
 from fedstat.federated.metrics import Metric, choose_metrics, own, standard
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.route import Equipment, Route
@@ -108,7 +119,7 @@ class Run:
             return returned(self.method, name, found, kind, what)
 
         down, up = (step(name, Mapping, "a dict of entries by name") for name in ("download", "upload"))
-        self.state = step("aggregate", State, "a State")
+        self.state = served(self.method, self.state, step("aggregate", State, "a State"))
         for name, value in self.method.record(self.state).items():
             self.records.setdefault(name, []).append(value.cpu().numpy())
         return update, Traffic(self.key, t + 1, ids, size(up), size(down))
@@ -248,6 +259,8 @@ def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipme
     with products(tf32=equipment.tf32):
         state = method.init(federation.network, federation) if state is None else state
     state = on_device(returned(method, "init", state, State, "a State"), str(federation.network.device))
+    if method.server is not None and all(n in state.shared and not state.shared[n].any() for n in state.server):
+        raise ValueError(f"{type(method).__name__} shares nothing, so that server={method.server!r} has no effect.")
     route = equipment.route(method, federation.network, stack(state.server, 1))
     return Run(key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route))
 

@@ -47,7 +47,7 @@ class APFL(Method):
         (True), or keep it.
     weighting : {"samples", "uniform"}
         See `Method` ("uniform", as in the original).
-    server_lr
+    server
         See `Method`.
 
     Notes

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedstat._checks import check_fields
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows
-from fedstat.federated.method import Federation, Method, Predictor, State, Update, in_slot, slot, step_size
+from fedstat.federated.method import Federation, Method, Predictor, State, Update, in_slot, slot
 from fedstat.federated.store import ClientStore
 
 NODE, SIDE, DELTA = "node", "side", "delta"
@@ -40,7 +40,9 @@ class ClusteredFL(Method):
     linkage : {"single", "complete"}
         The clustering that finds the cut. Single linkage of the distances ``1 - cosine`` is the exact bisection of the
         paper ("single"); the public code has complete linkage.
-    weighting, server_lr
+    server : None
+        Every cluster has a mean of its own.
+    weighting
         See `Method`; weights count within a cluster, and also in the mean of the criterion. The paper weighs by
         samples, the public code uniformly.
 
@@ -89,6 +91,8 @@ class ClusteredFL(Method):
         """Check ranges."""
         super().__post_init__()
         check_fields(self, eps1="[0, inf)", eps2="[0, inf)", min_rounds=0, linkage=("single", "complete"))
+        if self.server is not None:
+            raise ValueError(f"server must be None, since every cluster has a mean of its own, got {self.server!r}.")
 
     def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
         """Hold inner products, norms, cosines and distances of all pairs where the first cluster is divided."""
@@ -132,7 +136,7 @@ class ClusteredFL(Method):
         total = weight.sum(1, keepdim=True)
         weight = weight / torch.where(total > 0, total, 1)
         for name, leaf in slot(memory, NODE).items():
-            memory[f"{NODE}/{name}"] = leaf + step_size(name, self.server_lr) * torch.tensordot(weight, change[name], 1)
+            memory[f"{NODE}/{name}"] = leaf + torch.tensordot(weight, change[name], 1)
         root = {name: leaf[0] for name, leaf in slot(memory, NODE).items()}
         return replace(state, server=root, clients=clients, memory=memory, round=state.round + 1)
 

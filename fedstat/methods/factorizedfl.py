@@ -93,8 +93,8 @@ class FactorizedFL(Method):
         labels, and not where labels are permuted or domains differ (False, as in the text).
     weighting : {"samples", "uniform"}
         Weights of the mean for new clients; the clients' own means do not depend on it.
-    server_lr : float
-        It must be 1: every client has a mean of its own, and there is no server's value to step from.
+    server : None
+        Every client has a mean of its own, and there is no server's value to step from.
 
     Raises
     ------
@@ -153,8 +153,8 @@ class FactorizedFL(Method):
         check_fields(self, rank=1, min_neighbours=1, epsilon="[0, inf)", sparsity="[0, inf)", **words)
         if self.reset_head and self.reading == "text":
             raise ValueError('reset_head belongs to the authors\' code, but reading is "text"; take reading="code".')
-        if self.server_lr != 1:
-            raise ValueError(f"server_lr must be 1, since clients have means of their own, got {self.server_lr}.")
+        if self.server is not None:
+            raise ValueError(f"server must be None, since clients have means of their own, got {self.server!r}.")
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Factorise every dense, recurrent and convolutional weight; the text leaves the head plain."""

@@ -21,6 +21,7 @@ from fedstat.federated.method import (
     State,
     Update,
     in_slot,
+    is_statistic,
     share_all_but,
     slot,
     stack,
@@ -53,7 +54,7 @@ class FedAMP(Method):
         sigma of the attention function ``A(x) = 1 - exp(-x / sigma)``, positive; 1e6 in the original.
     start : {"w", "u"}
         The model that a client goes on from: its own or the mix ("w"; the paper leaves that open).
-    weighting, server_lr
+    weighting, server
         These have no effect, since the server averages nothing.
 
     Notes
@@ -139,7 +140,7 @@ class FedAMP(Method):
 
     def attention(self, state: State, ids: Tensor) -> Tensor:
         """Return the weights xi of all K models in the mixes of clients `ids`, (m, K) in float64."""
-        compared = [name for name in state.server if not name.endswith(("running_mean", "running_var"))]
+        compared = [name for name in state.server if not is_statistic(name)]
         own, parts = state.clients.rows(ids), []
         for some in _blocks(state):
             squared = torch.zeros((), dtype=torch.float64, device=ids.device)

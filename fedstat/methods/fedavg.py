@@ -18,7 +18,6 @@ from fedstat.federated.method import (
     State,
     Update,
     stack,
-    step_size,
     written_out,
 )
 
@@ -39,7 +38,7 @@ class FedAvg(Method):
     part : {"all", "head"}
         The part that is fine-tuned: the whole model, as that paper words it ("all"), or the last dense layer alone, as
         published code for it does.
-    weighting, server_lr
+    weighting, server
         See `Method`.
 
     Raises
@@ -99,10 +98,9 @@ class FedAvg(Method):
         return learner.loss(params, batch)
 
     def aggregate(self, state: State, update: Update) -> State:
-        """Step by ``server_lr`` from the server's weights to the weighted mean of the participants'."""
+        """Step from the server's weights to the weighted mean of the participants'."""
         change = {name: update.end[name] - update.start[name] for name in state.server}
-        mean = {name: torch.tensordot(update.weight, change[name], dims=1) for name in change}
-        server = {name: leaf + step_size(name, self.server_lr) * mean[name] for name, leaf in state.server.items()}
+        server = {n: leaf + torch.tensordot(update.weight, change[n], dims=1) for n, leaf in state.server.items()}
         return replace(state, server=server, round=state.round + 1)
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:

@@ -20,7 +20,7 @@ class FedBN(Method):
     ----------
     weighting : {"samples", "uniform"}
         See `Method`; by default participants count alike, as in the original's code.
-    server_lr
+    server
         See `Method`.
 
     Notes

@@ -48,7 +48,7 @@ class FedCAC(Method):
     beta : float
         Rounds until collaboration on critical entries ends, positive (100, as in the original, which also tunes it to
         each data set).
-    weighting, server_lr
+    weighting, server
         See `Method`; both concern the global average alone. The peers' average is uniform.
 
     Notes
@@ -129,7 +129,7 @@ class FedCAC(Method):
         masks = {name: state.shared[name].index_copy(0, update.ids, ~mask) for name, mask in critical.items()}
         return replace(
             state,
-            server=step_to_mean(state.server, common, {}, self.server_lr),
+            server=step_to_mean(state.server, common, {}),
             clients=state.clients.write(update.ids, merged),
             shared=state.shared | masks,
             round=state.round + 1,

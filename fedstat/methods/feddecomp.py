@@ -45,7 +45,7 @@ class FedDecomp(Method):
         as fast as sigma the method diverges at the paper's learning rate).
     weighting : {"samples", "uniform"}
         See `Method` ("uniform", as in equation 7).
-    server_lr
+    server
         See `Method`.
 
     Raises

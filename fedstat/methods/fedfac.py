@@ -85,11 +85,11 @@ class FedFac(Method):
     rejoin : {"average", "add"}
         The server's value of a unit that turns shared: the mean of the participants' weights, or the server's old value
         plus their mean change, as in the paper's formula, though the clients started from values of their own
-        ("average", as in the code). With ``server_lr=1`` both agree on units that never change sides.
+        ("average", as in the code). Both agree on units that never change sides.
     replicates : int
         Number of batch orders in which all clients train from the common start for the first "agreement", one local
         round each; two or more separate the clients' differences from the noise of their batches (2, ours).
-    weighting, server_lr
+    weighting, server
         See `Method`.
 
     Notes
@@ -211,7 +211,7 @@ class FedFac(Method):
         incoming = {layer: update.network.incoming(layer) for layer in self.layers}
         before = {layer: _units(state.shared[leaves[0]]).cpu().numpy() for layer, leaves in incoming.items()}
         shared = self._masks(update.network, self._shared_units([seen], incoming, before, update.rng))
-        server = step_to_mean(state.server, update, rows(shared, update.ids), self.server_lr)
+        server = step_to_mean(state.server, update, rows(shared, update.ids))
         if self.rejoin == "average":
             for name, old in state.shared.items():
                 mean = torch.tensordot(update.weight, update.end[name], dims=1)

@@ -39,7 +39,7 @@ class FedFOMO(Local):
         as in the original).
     epsilon_decay : float
         Amount that `epsilon` loses in every round, not negative (0.05, as in the authors' code).
-    weighting, server_lr
+    weighting, server
         These have no effect, since no model is the server's.
 
     Notes

@@ -39,7 +39,7 @@ class FedPAC(Method):
     head_lr : float, optional
         Learning rate of the head (0.1, as in the original); None means that of the training configuration, which is
         the body's.
-    weighting, server_lr
+    weighting, server
         See `Method`; both concern the body.
 
     Raises

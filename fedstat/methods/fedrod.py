@@ -37,7 +37,7 @@ class FedRoD(Method):
     ----------
     gamma : float
         Degree to which the loss is balanced, not negative (1, as in the original; 0 gives plain cross-entropy).
-    weighting, server_lr
+    weighting, server
         See `Method`.
 
     Raises

@@ -71,7 +71,7 @@ class FilterDecomp(Method):
     keep_local_slow : bool
         Whether a client goes on from its own slow group until the server has a newer one, as the paper's theorem
         assumes, or drops what it trained between those rounds, as its algorithm says (False).
-    weighting, server_lr
+    weighting, server
         See `Method`.
 
     Raises
@@ -134,6 +134,8 @@ class FilterDecomp(Method):
             )
         if abs(self.beta * self.period - 1) > 1e-9:
             raise ValueError(f"beta must be one over a whole number, such as 1/5, got {self.beta}.")
+        if self.beta < 1 and self.server is not None:
+            raise ValueError(f"server must be None where beta < 1 lets the slow group wait, got {self.server!r}.")
 
     @property
     def period(self) -> int:
@@ -206,7 +208,7 @@ class FilterDecomp(Method):
         own = in_slot({name: update.end[name] for name in self._kept(update.network)}, "slow")
         new = super().aggregate(state, replace(update, start=update.start | known, end=update.end | own))
         stay = {} if self._averages(state) else slow
-        memory = {n: held.index_fill(0, update.ids, self._version(state)) for n, held in state.memory.items()}
+        memory = {VERSION: state.memory[VERSION].index_fill(0, update.ids, self._version(state))} if slow else {}
         return replace(new, server=new.server | stay, memory=memory)
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:

@@ -28,7 +28,7 @@ class LGFedAvg(Method):
         all layers but one.
     weighting : {"samples", "uniform"}
         See `Method`; by default participants count alike, as in the original.
-    server_lr
+    server
         See `Method`.
 
     Raises

@@ -17,7 +17,7 @@ class Local(Method):
 
     Parameters
     ----------
-    weighting, server_lr
+    weighting, server
         These have no effect, since there is no server.
 
     Notes

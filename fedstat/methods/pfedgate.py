@@ -51,7 +51,7 @@ class PFedGate(Method):
     ranking : {"score/size", "score"}
         The order in which blocks are chosen: by score per size until the next one does not fit, or by score alone,
         passing over those that do not fit (the published code, which also rounds scores to tenths).
-    weighting, server_lr
+    weighting, server
         See `Method`.
 
     Notes

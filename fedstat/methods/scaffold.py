@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -37,11 +37,11 @@ SERVERS, OWN, CHANGE = "c", "c_i", "change"
 class SCAFFOLD(Method):
     """Clients correct their steps by how their own gradients differ from everybody's, so that they do not drift apart.
 
-    The server sends its model x and its control c. Client i, which keeps a control c_i of its own, takes K steps
-    ``y <- y - lr (g_i(y) - c_i + c)`` from y = x, renews its control and sends y and the control's change. The server
-    steps by ``server_lr`` towards the mean of the models, and c follows as the mean of all clients' controls, those
-    of absentees as they are (Karimireddy et al. 2020, "SCAFFOLD: Stochastic Controlled Averaging for Federated
-    Learning", Algorithm 1).
+    The server sends its model x and its control c. Client i, which keeps a control c_i of its own, takes K steps ``y <-
+    y - lr (g_i(y) - c_i + c)`` from y = x, renews its control and sends y and the control's change. The server steps
+    towards the mean of the models, by eta_g = ``fs.server.SGD(lr=eta_g)``, and c follows as the mean of all clients'
+    controls, those of absentees as they are (Karimireddy et al. 2020, "SCAFFOLD: Stochastic Controlled Averaging for
+    Federated Learning", Algorithm 1).
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ class SCAFFOLD(Method):
         are made).
     weighting : {"samples", "uniform"}
         Weights of the clients, in the mean of the models and in c ("uniform", as in the original).
-    server_lr
-        See `Method`; eta_g in the original.
+    server
+        See `Method`.
 
     Raises
     ------
@@ -89,6 +89,8 @@ class SCAFFOLD(Method):
 
     option: Literal["I", "II"] = "II"
     weighting: Literal["samples", "uniform"] = "uniform"
+
+    taken_over: ClassVar[tuple[str, ...]] = (SERVERS,)
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -154,7 +156,7 @@ class SCAFFOLD(Method):
 
     def aggregate(self, state: State, update: Update) -> State:
         """Step to the mean model, and move c by what the participants' controls moved in the mean over all clients."""
-        model = step_to_mean(without_slots(state.server), update, {}, self.server_lr)
+        model = step_to_mean(without_slots(state.server), update, {})
         share, servers = state.memory["share"][update.ids], slot(state.server, SERVERS)
         moved = {n: servers[n] + torch.tensordot(share, c, dims=1) for n, c in slot(update.end, CHANGE).items()}
         server = state.server | model | in_slot(moved, SERVERS)

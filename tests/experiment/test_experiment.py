@@ -64,7 +64,10 @@ def written(folder, table):
         ),
         ({"method": {"a b": {"name": "FedFac"}}}, r'^method\."a b"\.layers is missing\.$'),
         ({"method": {"FedProx": {"mu": "x"}}}, r'^method\.FedProx\.mu must be a number, got "x"\.$'),
-        ({"method": {"FedProx": {"server_lr": -1}}}, r"^method\.FedProx: server_lr must be a number in \(0, inf\)"),
+        (
+            {"method": {"FedProx": {"server": {"name": "sgd", "lr": -1}}}},
+            r"^method\.FedProx\.server: lr must be a number in",
+        ),
         ({"method": {"F": {"name": "FedFac", "layers": ["a"], "tau": {"q": 2}}}}, r"^method\.F\.tau: a quantile must"),
         ({"method": {"F": {"name": "no.py:F"}}}, r"^method\.F: .*no\.py does not exist"),
         ({"training__lr": -1}, r"^training: lr must be a number in \[0, inf\), got -1\.0\.$"),
@@ -100,7 +103,7 @@ def test_defaults_are_filled_in_and_what_is_written_is_read_again(tmp_path):
     experiment = fs.experiment.read(written(tmp_path, changed(method=method, seed=[2, 5])))
     table = tomllib.loads(tomli_w.dumps(to_table(experiment)))
     assert table["method"]["split"]["kappa"] == 0.85
-    assert table["method"]["FedProx"] == {"name": "FedProx", "weighting": "samples", "server_lr": 1.0, "fine_tune": 0,
+    assert table["method"]["FedProx"] == {"name": "FedProx", "weighting": "samples", "fine_tune": 0,
                                           "part": "all", "mu": 1.0}  # fmt: skip
     assert table["partition"]["test"] == 0.2
     assert experiment.seeds == (2, 5)

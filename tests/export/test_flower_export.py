@@ -553,7 +553,7 @@ def test_how_far_replies_lie_is_recorded_and_may_be_bounded(tmp_path: Path) -> N
 
 
 def test_an_average_that_is_not_finite_is_not_taken(tmp_path: Path) -> None:
-    run = Run("records", tmp_path, method=fs.FedAvg(server_lr=2))
+    run = Run("records", tmp_path, method=fs.FedAvg(server=fs.server.SGD(lr=2)))
     people, server = [run.end(k) for k in range(3)], run.server
     talk.begin(server, {k: one.answer(talk.HELLO) for k, one in enumerate(people)}, dict)
     before = server.state.server

@@ -53,7 +53,7 @@ def test_a_name_looked_for_at_the_top_is_found_where_it_lies(name: str, words: s
     [
         ("FedAvg", _NET, r"got 'FedAvg'.*fs.methods.find\('FedAvg'\)\(\) makes one"),
         (fs.FedAvg, _NET, "Call it to make one"),
-        ([fs.FedAvg(), fs.FedAvg(server_lr=0.5)], _NET, "label 'FedAvg'.*{'FedAvg A': fs.methods.FedAvg"),
+        ([fs.FedAvg(), fs.FedAvg(fine_tune=1)], _NET, "label 'FedAvg'.*{'FedAvg A': fs.methods.FedAvg"),
         (fs.FedAvg(), "mlp", "model must be an nn.Module or a function .*got 'mlp'"),
         (fs.FedAvg(), None, "model must be .*got NoneType"),
         (fs.FedAvg(), torch.nn.Linear, "Linear needs some .*lambda: Linear"),

@@ -250,7 +250,7 @@ def test_frozen_layers_of_one_seed_do_not_serve_another():
 
 
 def test_a_longer_server_step_leaves_variances_positive():
-    result = run(fs.FedAvg(server_lr=3.0), rounds=4)
+    result = run(fs.FedAvg(server=fs.server.SGD(lr=3.0)), rounds=4)
     assert (result.states["it", 0].server["norm1.running_var"] > 0).all()
 
 

@@ -36,8 +36,8 @@ from tests.support.runs import federation_of, offered, run, same, sent
 
 @pytest.mark.parametrize("weighting", ["samples", "uniform"])
 def test_clustered_fl_that_never_bisects_is_fedavg(weighting):
-    ours = run(ClusteredFL(eps1=0, eps2=0, min_rounds=0, weighting=weighting, server_lr=0.7))
-    same(ours, run(FedAvg(weighting=weighting, server_lr=0.7)), estimands=("cluster", "global"))
+    ours = run(ClusteredFL(eps1=0, eps2=0, min_rounds=0, weighting=weighting))
+    same(ours, run(FedAvg(weighting=weighting)), estimands=("cluster", "global"))
 
 
 class Zero(nn.Module):
@@ -127,15 +127,14 @@ def clustered(method, rounds):
         for c, m in now:
             here = [k for k in ids if k in c]
             step = mean([change[k] for k in here], shares(here)) if here else dict.fromkeys(m, 0.0)
-            rate = {n: 1 if "running" in n else method.server_lr for n in m}
-            clusters.append((c, {n: m[n] + rate[n] * step[n] for n in m}))
+            clusters.append((c, {n: m[n] + step[n] for n in m}))
     return dict(clusters), bisected
 
 
 @pytest.mark.parametrize(
     "method",
     [
-        ClusteredFL(eps1=9, eps2=0.01, min_rounds=1, server_lr=0.8),
+        ClusteredFL(eps1=9, eps2=0.01, min_rounds=1),
         ClusteredFL(eps1=1.5, eps2=0.2, min_rounds=0, relative=True, linkage="complete"),
     ],
     ids=["single", "complete, relative"],

@@ -1,6 +1,7 @@
 """Factorized-FL: limits, its definition client by client, what its authors ran, neighbours, bytes, new clients."""
 
 import math
+import re
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import fedstat as fs
 from fedstat.data import Clients, Samples
 from fedstat.federated import Method, Phase, Update, build, load
 from fedstat.federated.codec import size
@@ -442,11 +444,11 @@ def test_the_start_of_new_clients_is_the_mean_of_all_last_uploads(weighting):
         ("epsilon", np.inf),
         ("sparsity", -1.0),
         ("tau", np.nan),
-        ("server_lr", 0.5),
+        ("server", fs.server.SGD(lr=0.5)),
     ],
 )
 def test_values_out_of_range_are_named(argument, value):
-    with pytest.raises(ValueError, match=rf"^{argument} must .*, got {value!r}"):
+    with pytest.raises(ValueError, match=rf"^{argument} must .*, got {re.escape(repr(value))}"):
         FactorizedFL(**{argument: value})
 
 

@@ -37,7 +37,7 @@ def test_weights_and_server_step_by_hand():
     alone = fs.federate(fs.Local(), fs.models.mlp(8, 10, 1), clients, mixture.TRAINING, **options)
     w, trained = start.states["FedAvg", 0].server, alone.states["Local", 0].clients
     for weighting, p in (("samples", np.array([4, 8, 20]) / 32), ("uniform", np.full(3, 1 / 3))):
-        method = FedAvg(weighting=weighting, server_lr=0.5)
+        method = FedAvg(weighting=weighting, server=fs.server.SGD(lr=0.5))
         result = fs.federate(method, fs.models.mlp(8, 10, 1), clients, mixture.TRAINING, **options)
         for name, leaf in result.states["FedAvg", 0].server.items():
             mean = sum(pk * trained[name][k] for k, pk in enumerate(p))
@@ -130,7 +130,7 @@ def test_fedavg_written_out_is_the_base_of_all_methods_and_trains_in_one_stack_w
         result = fs.federate(methods, lambda: Counting(8, 1), mixture.clients(), mixture.TRAINING, **options)
         return result.states, len(passes)
 
-    methods = {"base": fs.Method(server_lr=0.7), "FedAvg": FedAvg(server_lr=0.7)}
+    methods = {name: cls(server=fs.server.SGD(lr=0.7)) for name, cls in (("base", fs.Method), ("FedAvg", FedAvg))}
     states, together = runs(methods)
     for name, leaf in states["base", 0].server.items():
         assert torch.equal(leaf, states["FedAvg", 0].server[name])

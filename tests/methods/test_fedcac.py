@@ -31,8 +31,8 @@ from tests.support.runs import run, same, sent
 
 @pytest.mark.parametrize("weighting", ["samples", "uniform"])
 def test_fedcac_without_critical_entries_is_fedavg(weighting):
-    ours = run(FedCAC(tau=0, weighting=weighting, server_lr=0.7))
-    same(ours, run(FedAvg(weighting=weighting, server_lr=0.7)))
+    ours = run(FedCAC(tau=0, weighting=weighting, server=fs.server.SGD(lr=0.7)))
+    same(ours, run(FedAvg(weighting=weighting, server=fs.server.SGD(lr=0.7))))
 
 
 def test_fedcac_where_all_is_critical_is_uniform_fedavg_at_any_round():

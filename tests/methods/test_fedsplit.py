@@ -72,7 +72,7 @@ def weights(result):
 
 def test_one_full_step_of_fedsplit_per_round_is_centralised_gradient_descent():
     eta_l, eta_g = 0.2, 0.7
-    method = FedSplit(shared_units=HALVES, independent=True, weighting="uniform", server_lr=eta_g)
+    method = FedSplit(shared_units=HALVES, independent=True, weighting="uniform", server=fs.server.SGD(lr=eta_g))
     still = weights(run(method, 1, training=replace(STEP, lr=0.0), **SPLIT_RELU))
     personal, shared = still[:, :4].clone(), still[0, 4:].clone()
     assert personal.std(0).min() > 0.01

@@ -39,7 +39,7 @@ def gradients(module, x, y):
 @pytest.mark.parametrize("option", ["I", "II"])
 def test_four_rounds_are_those_of_a_plain_loop(option, weighting, executor):
     clients, rounds, server_lr = image_clients(5), 4, 0.7
-    method = SCAFFOLD(option=option, weighting=weighting, server_lr=server_lr)
+    method = SCAFFOLD(option=option, weighting=weighting, server=fs.server.SGD(lr=server_lr))
     result = run(method, rounds, clients=clients, training=VARYING, executor=executor)
     size = clients.train.n if weighting == "samples" else np.ones(5)
     x = start_of(result)

@@ -60,9 +60,11 @@ _MEASURED, _CLIENTS = 1000, 5
 
 
 def rehearse_parts(
-    trainings: Iterable[Training], replicate: Replicate, executor: ExecutorName = "auto"
+    trainings: Iterable[Training], methods: Iterable[Method], replicate: Replicate, executor: ExecutorName = "auto"
 ) -> ExecutorName:
     """Try the losses, optimisers and schedules that are not fedstat's own; return the executor that serves them.
+
+    Servers' optimisers are among these.
 
     Raises
     ------
@@ -79,6 +81,9 @@ def rehearse_parts(
             if is_own(optimizer):
                 name = f"optimizer {type(optimizer).__name__}"
                 executor = _obeys(name, partial(_try_optimizer, optimizer, replicate), executor)
+        for server in filter(is_own, (method.server for method in methods)):
+            name = f"server {type(server).__name__}"
+            _obeys(name, partial(_try_optimizer, copy.deepcopy(server), replicate), "auto")  # it is alone
     return executor
 
 

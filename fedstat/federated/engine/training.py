@@ -26,7 +26,7 @@ from fedstat.federated.engine import layer_chain
 from fedstat.federated.engine.between import Between, check_leaves
 from fedstat.federated.engine.dense_chain import Chain
 from fedstat.federated.engine.descent import Descent
-from fedstat.federated.method import in_slot, naming, returned, slot
+from fedstat.federated.method import in_slot, is_statistic, naming, returned, slot
 from fedstat.federated.route import Route
 
 
@@ -201,7 +201,7 @@ class _Crew:
             finite = self.step_by_step(params, self.between(received, aux, phase), phase, steps, moves)
         else:
             finite = descent.run(params, self.first, steps.places[:, 0])
-        moved = (name for name in params if name in phase.train or name.endswith(("running_mean", "running_var")))
+        moved = (name for name in params if name in phase.train or is_statistic(name))
         self.check(finite, [params[name] for name in moved], phase)
 
     def between(self, received: Params, aux: Params, phase: Phase) -> Between:

@@ -116,7 +116,7 @@ class Wild(fs.methods.Ditto):
     """Ditto whose clients fail when told to."""
 
     def objective(self, learner, params, batch, context):
-        if self.server_lr == 2:
+        if self.weighting == "uniform":
             raise Odd("from the objective")
         return scaled(super().objective(learner, params, batch, context))
 
@@ -135,7 +135,7 @@ def test_own_code_reaches_the_workers_and_its_errors_come_back(tmp_path):
     with pytest.raises(
         ValueError, match=r"Wild.objective failed in phase 'train' of round 1 .* Odd: from the objective"
     ):
-        run(mine(server_lr=2.0), executor="ray")
+        run(mine(weighting="uniform"), executor="ray")
     with pytest.raises(FloatingPointError, match=r"client \d .*round 1 under FedAvg at lr=1e\+200"):
         run(fs.FedAvg(), model=plain_net, training=fs.Training(lr=1e200, batch_size=5), executor="ray")
 

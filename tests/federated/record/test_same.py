@@ -135,8 +135,8 @@ def test_code_that_a_method_refers_to_counts(monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(ValueError, match="with other code of the method 'it';"):
         patch.setitem(globals(), "GAIN", 2.0)
         go(2, method=Louder(), resume=first)
-    with pytest.raises(ValueError, match=r"resume holds a run with methods.it.server_lr = 1.0 \(0.5 here\);"):
-        go(2, method=Louder(server_lr=0.5), resume=first)
+    with pytest.raises(ValueError, match=r"a run with methods.it.weighting = 'samples' \('uniform' here\);"):
+        go(2, method=Louder(weighting="uniform"), resume=first)
 
 
 CODE = '''
