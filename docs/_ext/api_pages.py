@@ -18,7 +18,7 @@ import fedstat
 #: The packages in the order in which a reader meets them.
 PACKAGES = (
     "federated", "methods", "models", "data", "parameterization", "inference", "report", "testing", "experiment",
-    "claims", "factor", "ntk", "theory", "export", "privacy", "metrics", "schedules", "server",
+    "claims", "factor", "ntk", "theory", "export", "privacy", "metrics", "schedules", "server", "aggregators",
 )  # fmt: skip
 
 

@@ -42,8 +42,10 @@ Above the tables
 
 ``[method.LABEL]``, at least one
     name                a method of `fedstat.methods`, or ``"mine.py:Name"`` (the label); its options are further keys
-    server              how the server steps: "sgd", "adagrad", "adam" or "yogi" of `fedstat.server` with options, such as
-                        ``{ name = "adam", lr = 0.01 }``, or ``"mine.py:Name"`` (it takes over what is aggregated)
+    server              how the server steps: "sgd", "adagrad", "adam" or "yogi" of `fedstat.server`, with options such
+                        as ``{ name = "adam", lr = 0.01 }``, or ``"mine.py:Name"`` (it takes over what is aggregated)
+    aggregator          how the server combines clients' changes: "median", "trimmed-mean", "geometric-median", "krum",
+                        "bulyan" or "clipped-mean" of `fedstat.aggregators`, with options (the weighted mean)
     training            what differs from ``[training]`` for this method, such as ``{ lr = 0.01 }`` (nothing)
     grid                values to choose from by ``[tune]``, such as ``{ penalty = [0.1, 1.0] }`` (none)
 

@@ -20,8 +20,9 @@ from fedstat.data import Clients, Samples
 from fedstat.experiment.build import Setup
 from fedstat.experiment.config import Experiment
 from fedstat.federated.engine.executor import COPIES, choose, chunk_size, cost, here
-from fedstat.federated.method import State, own_steps
 from fedstat.federated.rounds import Round, participants
+from fedstat.federated.route import own_steps
+from fedstat.federated.state import State
 from fedstat.federated.store import IN_MEMORY_BYTES
 
 #: Bytes of a row of the history, while it is appended to or summarised.

@@ -44,6 +44,7 @@ from fedstat.experiment.validation import (
     validated,
 )
 from fedstat.federated import Method, Patience, Training
+from fedstat.federated.aggregators import AGGREGATORS
 from fedstat.federated.client import schedules
 from fedstat.federated.client.optimizers import OPTIMIZERS
 from fedstat.federated.engine.executor import check_executor
@@ -61,9 +62,11 @@ _PARTS: dict[str, Mapping[str, Any]] = {
     "schedule": {"cosine": schedules.Cosine, "warmup": schedules.Warmup, "milestones": schedules.Milestones},
     "loss": {},
 }
+#: Options of methods that name an object.
+_OF_SERVERS: dict[str, Mapping[str, Any]] = {"server": SERVER_OPTIMIZERS, "aggregator": AGGREGATORS}
 #: The keys under which Python code may be named.
 _NAMED = re.compile(
-    rf"executor|data\.prepare|model\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|server)"
+    rf"executor|data\.prepare|model\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|server|aggregator)"
     rf"|(method\.(.+)\.)?training\.({'|'.join(_PARTS)})(\.name)?"
 )
 
@@ -234,15 +237,16 @@ def make_method(choice: Choice, key: str = "method") -> Method:
     if ":" not in choice.name and choice.name not in known:
         raise ValueError(no_such(f"{key}.name", choice.name, known, OWN))
     options, found = dict(choice.options), looked_up(key, fs.methods.find, choice.name)
-    server = options.pop("server", None)
-    method = validated(found, options, key, ("name", "server", "training", "grid"))
-    if server is None:
-        return method
-    named = validated(_Named, {"name": server} if isinstance(server, str) else server, f"{key}.server").choice
+    given = {part: options.pop(part) for part in _OF_SERVERS if part in options}
+    method = validated(found, options, key, ("name", *_OF_SERVERS, "training", "grid"))
+    made = {}
+    for part, one in given.items():
+        named = validated(_Named, {"name": one} if isinstance(one, str) else one, f"{key}.{part}").choice
+        made[part] = _made(named, f"{key}.{part}", _OF_SERVERS[part])
     try:
-        return replace(method, server=_made(named, f"{key}.server", SERVER_OPTIMIZERS))
-    except ValueError as error:  # the method's own words may begin with the name of the field
-        raise ValueError(f"{key}.{said}" if (said := one_line(error)).startswith("server ") else said) from None
+        return replace(method, **made)
+    except ValueError as error:  # begins with the name of a field
+        raise ValueError(f"{key}.{one_line(error)}") from None
 
 
 def network(choice: Choice) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -462,7 +466,7 @@ def _methods(tables: Mapping[str, _NamedMethod], before: Table) -> dict[str, Met
     for label, table in tables.items():
         try:
             made = asdict(make_method(table.choice, f"method.{toml_key(label)}"))
-            filled = _filled(table.choice, made | {"server": table.choice.options.get("server")})
+            filled = _filled(table.choice, made | {part: table.choice.options.get(part) for part in _OF_SERVERS})
             found[label] = MethodChoice(**vars(filled), training=table.training, grid=table.grid)
         except ValueError as error:
             problems.append(str(error))

@@ -21,10 +21,11 @@ from fedstat.federated.client.network import Model, Params
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.engine.training import train
-from fedstat.federated.method import Method, State, Update, rows, stack
+from fedstat.federated.method import Method, rows, stack
 from fedstat.federated.replicate import check_samples
 from fedstat.federated.rounds import evaluate, make_federation
 from fedstat.federated.route import Equipment
+from fedstat.federated.state import State, Update
 
 _MOST = 2**31 - 1
 

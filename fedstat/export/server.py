@@ -40,8 +40,9 @@ from fedstat.export.packet import (
 from fedstat.export.start import Asked, common_start, federation_of, own_view, take_seat, with_masks
 from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Params
-from fedstat.federated.method import Method, State, Update, rows, served
+from fedstat.federated.method import Method, aggregated, rows, weighed
 from fedstat.federated.rounds import participants
+from fedstat.federated.state import State, Update
 from fedstat.inference import count_missing
 
 T = TypeVar("T")
@@ -416,7 +417,7 @@ class Server:
             return None
         updates = [self._update(ids, start, end) for start, end in zip(starts, ends, strict=True)]
         both = list(zip(self._beliefs, updates, strict=True))
-        after = [served(self.method, belief, self.method.aggregate(belief, update)) for belief, update in both]
+        after = [aggregated(self.method, belief, update) for belief, update in both]
         if not all(leaf.isfinite().all() for state in after for leaf in state.server.values()):
             return None
         for (belief, update), new in zip(both, after, strict=True):
@@ -443,7 +444,7 @@ class Server:
     def _update(self, ids: np.ndarray, start: Params, end: Params) -> Update:
         """Return an update as the simulation makes it (`fedstat.federated.rounds.Run.aggregate`)."""
         rng = self._seeds.stream("server", self.round)
-        return Update.of(self.method, ids, self._weights[ids], start, end, rng, self.network)
+        return weighed(self.method, ids, self._weights[ids], start, end, rng, self.network)
 
     def _compare_upload(self, belief: State, update: Update, came: Mapping[str, np.ndarray]) -> None:
         """Refuse a reply that is not the method's message of what it says."""

@@ -16,10 +16,11 @@ from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Params, floating
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.method import Federation, Method, State, rows, stack
+from fedstat.federated.method import Method, rows, stack
 from fedstat.federated.replicate import Replicate, networks
 from fedstat.federated.rounds import make_federation
 from fedstat.federated.route import Equipment
+from fedstat.federated.state import Federation, State
 from fedstat.federated.store import ClientStore
 
 

@@ -1,6 +1,6 @@
 """The engine: stacked clients, local training, the round loop, results."""
 
-from fedstat.federated import metrics, server
+from fedstat.federated import aggregators, metrics, server
 from fedstat.federated.client import schedules
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, build, parameterize
@@ -11,23 +11,14 @@ from fedstat.federated.engine.executor import Executor, PerClient, Stacked
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.extension import extend
 from fedstat.federated.federate import federate, rounds
-from fedstat.federated.method import (
-    Federation,
-    Method,
-    Predictor,
-    State,
-    Update,
-    in_slot,
-    share_all_but,
-    slot,
-    stack,
-    without_slots,
-)
+from fedstat.federated.method import Method, stack
 from fedstat.federated.newcomers import newcomers
 from fedstat.federated.patience import Patience
 from fedstat.federated.record.checkpoints import Terminated
 from fedstat.federated.record.result import Result, load
 from fedstat.federated.rounds import Round
+from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
+from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
 
 __all__ = [
@@ -61,6 +52,7 @@ __all__ = [
     "Terminated",
     "Training",
     "Update",
+    "aggregators",
     "build",
     "describe",
     "extend",

@@ -19,11 +19,12 @@ from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.codec import size
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.engine.training import train
-from fedstat.federated.method import Method, State, Update
+from fedstat.federated.method import Method
 from fedstat.federated.plan import check_one
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.rounds import start_run
 from fedstat.federated.route import Equipment
+from fedstat.federated.state import State, Update
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,7 +89,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     --------
     >>> import fedstat as fs
     >>> print(fs.describe(fs.methods.FedPer(), fs.models.mlp(4, 3, 2)))  # doctest: +ELLIPSIS
-    FedPer(weighting='samples', server=None, layers=None) (made-up inputs)
+    FedPer(weighting='samples', server=None, aggregator=None, layers=None) (made-up inputs)
     <BLANKLINE>
              leaf shape holder  up  down
     hidden.weight   3x4 server  48    48

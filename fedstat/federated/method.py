@@ -33,6 +33,7 @@ Steps and class attributes that are rarely needed, each with the methods of feds
 ``record``            returns the arrays that are recorded after every round (`FedFac`)
 ``at_once``           says what the method holds of all clients at once, in bytes (`FedFOMO`)
 ``taken_over``        names the slots of the server that its optimiser leaves as they were aggregated (`SCAFFOLD`)
+``averages``          says, in a class with an ``aggregate`` of its own, that this averages as FedAvg's does (`FedAvg`)
 ====================  =============================================================================================
 
 ``prepare``, ``objective``, ``pull``, ``constrain``, ``finish`` and ``predict`` speak of one client; the engine
@@ -45,9 +46,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -56,200 +57,21 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.data import Clients
+from fedstat.federated.aggregators import Aggregator, heard
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Model, Network, Params
-from fedstat.federated.client.optimizers import move, started
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.server import ServerOptimizer
+from fedstat.federated.server import ServerOptimizer, served
+from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
 
 #: Folders whose files no user wrote.
 _INSIDE = tuple(str(Path(file).resolve().parent) + os.sep for file in (torch.__file__, Path(__file__).parent))
-#: The steps and class attributes that say what local training comes to.
-_LOCAL = (
-    "receive", "leaves", "prepare", "phases", "objective", "pull", "gradient", "constrain", "finish", "held_out",
-    "batches",
-)  # fmt: skip
 #: How many leaves a message lists.
 _LISTED = 8
-#: The slot of the server's memory in which its optimiser keeps its state.
-_SERVER = "server"
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """Everything a method knows between two rounds.
-
-    Attributes
-    ----------
-    server : dict of Tensor
-        The shared leaves (elements that nobody shares keep their initial value).
-    clients : ClientStore
-        The leaves of which clients keep something, one row per client; empty if nothing is personal.
-    shared : dict of Tensor of bool, each broadcastable to (K, ...)
-        True where an element is shared; everybody shares the whole of a leaf that is not named.
-    memory : dict of Tensor
-        What else the method remembers, such as a server's momentum.
-    round : int
-        The number of rounds completed.
-
-    Examples
-    --------
-    >>> import fedstat as fs
-    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> result = fs.federate(fs.methods.FedPer(), fs.models.mlp(5, 8, 1), clients, training, rounds=3, progress=False)
-    >>> state = result.states["FedPer", 0]
-    >>> state.round, sorted(state.clients)
-    (3, ['head.bias', 'head.weight'])
-    """
-
-    server: Params
-    clients: ClientStore = field(default_factory=ClientStore.empty)
-    shared: Params = field(default_factory=dict)
-    memory: Params = field(default_factory=dict)
-    round: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Update:
-    """What the participants of a round received and returned.
-
-    Attributes
-    ----------
-    ids : Tensor of int, shape (m,)
-        The participants.
-    start, end : dict of Tensor, each (m, ...)
-        Leaves before and after local training; `end` also holds what ``finish`` added.
-    weight : Tensor, shape (m,)
-        Aggregation weights, which sum to one.
-    rng : numpy Generator
-        The server's randomness of this round.
-    network : Network
-        The network that is trained.
-
-    Examples
-    --------
-    >>> import fedstat as fs
-    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, training))
-    >>> (update,) = now.updates.values()
-    >>> update.end["head.weight"].shape, update.weight.shape
-    (torch.Size([4, 1, 8]), torch.Size([4]))
-    """
-
-    ids: Tensor
-    start: Params
-    end: Params
-    weight: Tensor
-    rng: np.random.Generator
-    network: Network
-
-    @classmethod
-    def of(
-        cls,
-        method: Method,
-        ids: np.ndarray,
-        n: np.ndarray,
-        start: Params,
-        end: Params,
-        rng: np.random.Generator,
-        network: Network,
-    ) -> Update:
-        """Weigh participants, of whom each has `n` (m,) training samples, as the method does."""
-        weight = n / n.sum() if method.weighting == "samples" else np.full(len(n), 1 / len(n))
-        leaf = next(iter(end.values()))
-        return cls(torch.from_numpy(ids).to(leaf.device), start, end, torch.from_numpy(weight).to(leaf), rng, network)
-
-
-@dataclass(frozen=True, eq=False)
-class Federation:
-    """Clients and their data, as far as a method may use them outside local training.
-
-    Attributes
-    ----------
-    clients : Clients
-        The data (a method for real use looks at nothing but sizes; an oracle looks at ``clients.truth``).
-    network : Network
-        The network that is trained.
-    training : Training
-        The settings of local training.
-    rng : numpy Generator
-        Randomness for draws in ``init``.
-    warmup : callable
-        ``warmup(start, repeat=0, ids=None)`` trains all clients, stacked (K, ...), or clients `ids` (m, ...), for one
-        round of the training configuration and returns their leaves, still on the engine. Each repeat has its own
-        batch orders.
-    fresh : callable
-        ``fresh(count=K)`` returns independent draws of initial leaves, stacked (count, ...).
-    train : callable
-        ``train(method, start, ids, phases, round, moves=None)`` trains clients `ids` from `start` (m, ...) by the
-        method's local steps, in batches of their own, and returns their leaves. `moves` holds masks, each
-        broadcastable to (m, ...); an element whose mask is false stays as it is.
-    statistics : callable
-        ``statistics(params, ids)`` returns the running statistics of batch norm of clients `ids` from one pass over
-        all their training samples, under leaves `params` (m, ...); it returns nothing without batch norm.
-
-    Examples
-    --------
-    >>> import fedstat as fs
-    >>> class Curious(fs.FedAvg):
-    ...     def init(self, network, federation):
-    ...         print(len(federation.clients.train.n), "clients")
-    ...         return super().init(network, federation)
-    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> _ = next(fs.rounds(Curious(), fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1)))
-    4 clients
-    """
-
-    clients: Clients
-    network: Network
-    training: Training
-    rng: np.random.Generator
-    warmup: Callable[..., Params] = field(repr=False)
-    fresh: Callable[..., Params] = field(repr=False)
-    train: Callable[..., Params] = field(repr=False)
-    statistics: Callable[[Params, Tensor], Params] = field(repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Predictor:
-    """Models of m clients: their leaves, and the function that makes outputs of one client's leaves and inputs.
-
-    Attributes
-    ----------
-    params : dict of Tensor, each (m, ...)
-        One row per client.
-    outputs : callable
-        ``outputs(learner, params, x)`` maps one client's leaves and inputs (B, ...) to outputs (B, Q): logits, or
-        log-probabilities.
-
-    Examples
-    --------
-    The models that a method offers for evaluation, of clients 1 and 3:
-
-    >>> import torch
-    >>> import fedstat as fs
-    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> method = fs.methods.Ditto()
-    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1), rounds=1, progress=False)
-    >>> models = method.models(result.states["Ditto", 0], torch.tensor([1, 3]))
-    >>> {estimand: tuple(predictor.params["head.weight"].shape) for estimand, predictor in models.items()}
-    {'personal': (2, 1, 8), 'global': (2, 1, 8)}
-    """
-
-    params: Params
-    outputs: Callable[[Learner, Params, Tensor], Tensor]
-
-    def of(self, ids: Tensor) -> Predictor:
-        """Return the models of some clients in a row, by their place among the m."""
-        rows = slice(int(ids[0]), int(ids[-1]) + 1)
-        return replace(self, params={name: leaf[rows] for name, leaf in self.params.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,6 +108,7 @@ class Method:
 
     weighting: Literal["samples", "uniform"] = "samples"
     server: ServerOptimizer | None = None
+    aggregator: Aggregator | None = None
 
     example: ClassVar[Mapping[str, Any]] = {}
     example_model: ClassVar[Model | None] = None
@@ -294,6 +117,7 @@ class Method:
     held_out: ClassVar[float] = 0.0
     batches: ClassVar[int] = 1
     taken_over: ClassVar[tuple[str, ...]] = ()
+    averages: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check ranges, that fields annotated as numbers or truth values hold such, and that none hides a step."""
@@ -308,6 +132,8 @@ class Method:
                 f"server must be an optimiser with a learning rate lr, such as fs.server.Adam(lr=0.01), got "
                 f"{self.server!r}."
             )
+        if isinstance(self.aggregator, type) or not (self.aggregator is None or callable(self.aggregator)):
+            raise ValueError(f"aggregator must be a rule such as fs.aggregators.Krum(f=2), got {self.aggregator!r}.")
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Return the network with its weights built from parts; by default they stay plain."""
@@ -456,6 +282,21 @@ class Method:
         return {}
 
 
+def weighed(
+    method: Method,
+    ids: np.ndarray,
+    n: np.ndarray,
+    start: Params,
+    end: Params,
+    rng: np.random.Generator,
+    network: Network,
+) -> Update:
+    """Return the update of participants `ids`, weighed as the method does; each has `n` (m,) training samples."""
+    weight = n / n.sum() if method.weighting == "samples" else np.full(len(n), 1 / len(n))
+    where, shares = torch.from_numpy(ids).to(network.device), torch.from_numpy(weight).to(network.device, network.dtype)
+    return Update(where, start, end, shares, rng, network)
+
+
 def returned(method: Method, step: str, value: T, kind: Any, what: str) -> T:
     """Return what a step of a method returned, or say what it should have been: most often ``return`` is missing."""
     if not isinstance(value, kind):
@@ -520,18 +361,12 @@ def written_out(step: Step) -> Step:
     return step
 
 
-def own_steps(method: Method) -> frozenset[str]:
-    """Return the steps and class attributes of local training in which a method differs from FedAvg.
-
-    Methods without any can train as one stack, unless one builds its network of parts.
-    """
-    return frozenset(name for name in _LOCAL if overrides(method, name))
-
-
-def overrides(method: Method, name: str) -> bool:
-    """Tell whether a method has a step or class attribute of its own in the place of FedAvg's."""
-    own = getattr(type(method), name)
-    return own is not getattr(Method, name) and not getattr(own, "written_out", False)
+def aggregated(method: Method, state: State, update: Update) -> State:
+    """Return the state after a round: a method's step between its aggregator and its server's optimiser."""
+    if method.aggregator is not None:
+        update = heard(method.aggregator, state, update)
+    after = method.aggregate(state, update)
+    return after if method.server is None else served(method.server, state, after, method.taken_over)
 
 
 def stack(params: Params, clients: int) -> Params:
@@ -545,67 +380,6 @@ def stack(params: Params, clients: int) -> Params:
     torch.Size([5, 2, 3])
     """
     return {name: leaf.expand(clients, *leaf.shape) for name, leaf in params.items()}
-
-
-def share_all_but(network: Network, personal: Collection[str]) -> Params:
-    """Return masks under which the leaves in `personal` stay with the client and all others are shared.
-
-    Examples
-    --------
-    Leaves without a mask are shared; of these two, no element is:
-
-    >>> import numpy as np
-    >>> import fedstat as fs
-    >>> from fedstat.federated import build, share_all_but
-    >>> network = build(fs.models.mlp(4, 3, 2), np.random.default_rng(0))
-    >>> masks = share_all_but(network, ["head.weight", "head.bias"])
-    >>> {name: bool(mask.any()) for name, mask in masks.items()}
-    {'head.weight': False, 'head.bias': False}
-    """
-    return {
-        name: torch.zeros((1, *[1] * len(shape)), dtype=torch.bool, device=network.device)
-        for name, shape in network.shapes.items()
-        if name in personal
-    }
-
-
-def slot(params: Params, name: str) -> Params:
-    """Return one slot's leaves by their own names: ``slot(params, "personal")["w"]`` is ``params["personal/w"]``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fedstat.federated import slot
-    >>> slot({"w": torch.zeros(2), "personal/w": torch.ones(2)}, "personal")
-    {'w': tensor([1., 1.])}
-    """
-    return {leaf.removeprefix(f"{name}/"): value for leaf, value in params.items() if leaf.startswith(f"{name}/")}
-
-
-def without_slots(params: Params) -> Params:
-    """Return the network's own leaves, without those of slots.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fedstat.federated import without_slots
-    >>> list(without_slots({"w": torch.zeros(2), "personal/w": torch.ones(2)}))
-    ['w']
-    """
-    return {name: leaf for name, leaf in params.items() if "/" not in name}
-
-
-def in_slot(params: Params, name: str) -> Params:
-    """Return leaves under the names that they have in a slot; the inverse of `slot`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fedstat.federated import in_slot
-    >>> list(in_slot({"w": torch.ones(2)}, "personal"))
-    ['personal/w']
-    """
-    return {f"{name}/{leaf}": value for leaf, value in params.items()}
 
 
 def device_of(state: State) -> torch.device:
@@ -656,31 +430,6 @@ def step_to_mean(server: Params, update: Update, shared: Params) -> Params:
             mean = (weight * change).sum(0) / torch.where(total > 0, total, 1)
         new[name] = torch.where(mask.any(0), leaf + mean, leaf)
     return new
-
-
-def is_statistic(leaf: str) -> bool:
-    """Tell whether a leaf is a running statistic of batch norm, by its name."""
-    return leaf.endswith((".running_mean", ".running_var"))
-
-
-@torch.no_grad()
-def served(method: Method, before: State, after: State) -> State:
-    """Return the state after a round with the server moved by the method's optimiser, from the aggregated state.
-
-    Running statistics are taken over as they were aggregated: a longer step could turn a variance negative. So is what
-    a method's server keeps in slots that no client trains (`Method.taken_over`).
-    """
-    if method.server is None:
-        return after
-    untouched = tuple(f"{name}/" for name in method.taken_over)
-    weights = {n: leaf for n, leaf in before.server.items() if not (n.startswith(untouched) or is_statistic(n))}
-    memory = {name: value.clone() for name, value in slot(before.memory, _SERVER).items()}
-    memory = memory or started(method.server, weights)
-    grads = {name: leaf - after.server[name] for name, leaf in weights.items()}
-    moved = {name: leaf.clone() for name, leaf in weights.items()}
-    directions, divisor = method.server.step(weights, grads, memory)
-    move(moved, directions, method.server.lr, divisor)
-    return replace(after, server=after.server | moved, memory=after.memory | in_slot(memory, _SERVER))
 
 
 def _shared_elements(params: Params, state: State, ids: Tensor) -> Message:

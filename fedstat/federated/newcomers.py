@@ -16,11 +16,12 @@ from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.engine.rehearsal import outputs_of
 from fedstat.federated.fingerprint import plain
 from fedstat.federated.history import COLUMNS
-from fedstat.federated.method import Predictor, on_device, stack
+from fedstat.federated.method import on_device, stack
 from fedstat.federated.record.result import Result
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.rounds import Key, evaluate, make_federation
 from fedstat.federated.route import Equipment
+from fedstat.federated.state import Predictor
 
 
 def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: int | None = None) -> pd.DataFrame:

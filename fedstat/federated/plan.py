@@ -30,13 +30,14 @@ from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.engine.rehearsal import is_own, outputs_of, rehearse
 from fedstat.federated.fingerprint import digest, plain
 from fedstat.federated.history import CLIENT_DTYPES
-from fedstat.federated.method import Method, State
+from fedstat.federated.method import Method
 from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
 from fedstat.federated.record.predictions import check_outputs
 from fedstat.federated.replicate import Replicate, make_replicate
 from fedstat.federated.rounds import Key, Run, check_size, start_run
 from fedstat.federated.route import Equipment
+from fedstat.federated.state import State
 from fedstat.inference import AnalysisPlan
 
 #: The clients of all seeds, or a function of a seed, or of two: that of the data and that of the partition.
@@ -206,8 +207,9 @@ def _rehearsed(
 
     def right(name: ExecutorName) -> ExecutorName:
         name = rehearse(replicate.network, replicate.clients.train, name)
-        parts = [part for one in trained.values() for part in (one.loss, one.optimizer, one.schedule)]
-        if any(map(is_own, (*parts, *(method.server for method in methods.values())))):
+        parts: list[Any] = [part for one in trained.values() for part in (one.loss, one.optimizer, one.schedule)]
+        parts += [part for method in methods.values() for part in (method.server, method.aggregator)]
+        if any(map(is_own, parts)):
             name = rehearse_parts(trained.values(), methods.values(), replicate, name)
         for label, method in methods.items():
             if is_own(method):

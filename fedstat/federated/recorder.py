@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from fedstat.federated.history import COLUMNS, DTYPES, TRAFFIC_DTYPES
-from fedstat.federated.method import State
 from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
 from fedstat.federated.plan import Plan
@@ -23,6 +22,7 @@ from fedstat.federated.record.result import Result
 from fedstat.federated.record.rows import Growing, Rows, Segment
 from fedstat.federated.record.run_folder import aside
 from fedstat.federated.rounds import Key, Round, Run, traffic_table
+from fedstat.federated.state import State
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,21 +24,11 @@ from fedstat.federated.codec import size
 from fedstat.federated.engine.executor import RemoteExecutor, evaluation_bytes
 from fedstat.federated.engine.training import moments, train
 from fedstat.federated.history import COLUMNS
-from fedstat.federated.method import (
-    Federation,
-    Method,
-    Predictor,
-    State,
-    Update,
-    naming,
-    on_device,
-    returned,
-    served,
-    stack,
-)
+from fedstat.federated.method import Method, aggregated, naming, on_device, returned, stack, weighed
 from fedstat.federated.metrics import Metric, choose_metrics, own, standard
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.route import Equipment, Route
+from fedstat.federated.state import Federation, Predictor, State, Update
 
 #: Label of the method, and seed.
 Key = tuple[str, int]
@@ -46,6 +36,8 @@ Key = tuple[str, int]
 _MODELS = _INPUTS = 2**28
 #: Stacks whose work is asked for at once.
 _AT_ONCE = 32
+#: What messages are.
+_ENTRIES = "a dict of entries by name"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,15 +103,15 @@ class Run:
     def aggregate(self, t: int, ids: np.ndarray, start: Params, end: Params) -> tuple[Update, Traffic]:
         """Hand what participants trained in round t (from 0) to the method; return that, and what travelled."""
         n, rng = self.replicate.clients.train.n[ids], self.replicate.seeds.stream("server", t)
-        update = Update.of(self.method, ids, n, start, end, rng, self.network)
+        update = weighed(self.method, ids, n, start, end, rng, self.network)
 
-        def step(name: str, kind: Any, what: str) -> Any:
+        def step(name: str, work: Callable[[State, Update], Any], kind: Any, what: str) -> Any:
             with naming(self.method, name, f"round {t + 1}", end, stacked=True):
-                found = getattr(self.method, name)(self.state, update)
+                found = work(self.state, update)
             return returned(self.method, name, found, kind, what)
 
-        down, up = (step(name, Mapping, "a dict of entries by name") for name in ("download", "upload"))
-        self.state = served(self.method, self.state, step("aggregate", State, "a State"))
+        down, up = (step(name, getattr(self.method, name), Mapping, _ENTRIES) for name in ("download", "upload"))
+        self.state = step("aggregate", partial(aggregated, self.method), State, "a State")
         for name, value in self.method.record(self.state).items():
             self.records.setdefault(name, []).append(value.cpu().numpy())
         return update, Traffic(self.key, t + 1, ids, size(up), size(down))
@@ -249,6 +241,18 @@ def check_size(label: str, method: Method, network: Network, clients: int) -> No
         )
 
 
+def check_server(method: Method, state: State) -> None:
+    """Refuse a server's optimiser or aggregator that has nothing to work on, by the method's name."""
+    name, masks = type(method).__name__, state.shared
+    if all(leaf in masks and not masks[leaf].any() for leaf in state.server):
+        raise ValueError(f"{name} shares nothing, so that server and aggregator have no effect; leave them out.")
+    aggregates = next(cls for cls in type(method).__mro__ if "aggregate" in vars(cls))
+    if method.aggregator is not None and not vars(aggregates).get("averages", False):
+        raise ValueError(f"{name} aggregates in a way of its own, which has no place for {method.aggregator!r}.")
+    if method.aggregator is not None and any(len(mask) > 1 for mask in masks.values()):
+        raise ValueError(f"{method.aggregator!r} needs clients that share the same elements, which {name}'s do not.")
+
+
 def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipment, state: State | None = None) -> Run:
     """Make ready one method under one seed, from `state` or from the method's start."""
     if len(replicate.clients) < method.fewest:
@@ -259,8 +263,8 @@ def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipme
     with products(tf32=equipment.tf32):
         state = method.init(federation.network, federation) if state is None else state
     state = on_device(returned(method, "init", state, State, "a State"), str(federation.network.device))
-    if method.server is not None and all(n in state.shared and not state.shared[n].any() for n in state.server):
-        raise ValueError(f"{type(method).__name__} shares nothing, so that server={method.server!r} has no effect.")
+    if method.server is not None or method.aggregator is not None:
+        check_server(method, state)
     route = equipment.route(method, federation.network, stack(state.server, 1))
     return Run(key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route))
 
@@ -403,8 +407,7 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float) -> Iterator[
     in company equals the run alone.
     """
     for t in count(first):
-        going = {key: run for key, run in runs.items() if not run.stopped}
-        if not going:
+        if not (going := {key: run for key, run in runs.items() if not run.stopped}):
             return
         with products(tf32=any(run.equipment.tf32 for run in going.values())):
             updates, sent = _play(list(going.values()), t, participation)
@@ -436,10 +439,10 @@ def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, 
     updates, sent, found = dict[Key, Update](), dict[Key, Traffic](), dict[object, list[Run]]()
     for run in runs:
         found.setdefault(run.stack, []).append(run)
-    stacks = list(found.values())
-    elsewhere = len(stacks) > 1 and isinstance(runs[0].equipment.executor, RemoteExecutor)
-    with _at_once(len(stacks)) if elsewhere else nullcontext(map) as over:
-        for stack, rows in zip(stacks, over(partial(_train, t=t, participation=participation), stacks), strict=True):
+    elsewhere = len(found) > 1 and isinstance(runs[0].equipment.executor, RemoteExecutor)
+    with _at_once(len(found)) if elsewhere else nullcontext(map) as over:
+        trained = over(partial(_train, t=t, participation=participation), found.values())
+        for stack, rows in zip(found.values(), trained, strict=True):
             for run, ids, start, end in zip(stack, *rows, strict=True):
                 updates[run.key], sent[run.key] = run.aggregate(t, ids, start, end)
     return updates, tuple(sent[run.key] for run in runs)

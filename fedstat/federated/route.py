@@ -14,7 +14,13 @@ from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.engine import dense_chain, layer_chain
 from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, Stacked, choose, chunk_size
-from fedstat.federated.method import Method, own_steps
+from fedstat.federated.method import Method
+
+#: The steps and class attributes that say what local training comes to.
+_LOCAL = (
+    "receive", "leaves", "prepare", "phases", "objective", "pull", "gradient", "constrain", "finish", "held_out",
+    "batches",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,3 +145,17 @@ class Route:
         else:
             why = f"the network is no chain of {'dense layers' if together else 'layers with a rule'}"
         return f"{who}; general path: {why}"
+
+
+def own_steps(method: Method) -> frozenset[str]:
+    """Return the steps and class attributes of local training in which a method differs from FedAvg.
+
+    Methods without any can train as one stack, unless one builds its network of parts.
+    """
+    return frozenset(name for name in _LOCAL if overrides(method, name))
+
+
+def overrides(method: Method, name: str) -> bool:
+    """Tell whether a method has a step or class attribute of its own in the place of FedAvg's."""
+    own = getattr(type(method), name)
+    return own is not getattr(Method, name) and not getattr(own, "written_out", False)

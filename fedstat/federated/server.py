@@ -6,7 +6,8 @@ of one and no memory, the server takes over what was aggregated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -15,29 +16,36 @@ from torch import Tensor
 from fedstat._checks import check_fields
 from fedstat.federated.client import optimizers
 from fedstat.federated.client.network import Params
+from fedstat.federated.client.optimizers import move, started
+from fedstat.federated.slots import in_slot, is_statistic, slot
+from fedstat.federated.state import State
+
+#: The slot of the server's memory in which an optimiser keeps its state.
+_MEMORY = "server"
 
 
 @runtime_checkable
 class ServerOptimizer(optimizers.Optimizer, Protocol):
     """The contract of a server's optimiser: that of one of local training, with its learning rate as a field.
 
-    `fedstat.testing.check_optimizer` holds it to the same laws. ``step`` is given the server's weights and, for
-    gradients, these weights minus the aggregated ones.
+        `fedstat.testing.check_optimizer` holds it to the same laws. ``step`` is given the server's weights and, for
+        gradients, these weights minus the aggregated ones.
 
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> import fedstat as fs
-    >>> @dataclass(frozen=True)
-    ... class Signs:
-    ...     lr: float = 0.01
-    ...     def start(self, params):
-    ...         return {}
-    ...     def step(self, params, grads, state):
-    ...         return {name: g.sign() for name, g in grads.items()}, 1.0
-    >>> fs.testing.check_optimizer(Signs(), examples=1)
-    >>> fs.FedAvg(server=Signs()).server
-    Signs(lr=0.01)
+        Examples
+        --------
+        >>> from collections.abc import Iterable
+    from dataclasses import dataclass, replace
+        >>> import fedstat as fs
+        >>> @dataclass(frozen=True)
+        ... class Signs:
+        ...     lr: float = 0.01
+        ...     def start(self, params):
+        ...         return {}
+        ...     def step(self, params, grads, state):
+        ...         return {name: g.sign() for name, g in grads.items()}, 1.0
+        >>> fs.testing.check_optimizer(Signs(), examples=1)
+        >>> fs.FedAvg(server=Signs()).server
+        Signs(lr=0.01)
     """
 
     lr: float
@@ -173,3 +181,21 @@ class Yogi(Adam):
 
 
 SERVER_OPTIMIZERS: dict[str, type[SGD] | type[Adagrad]] = {"sgd": SGD, "adagrad": Adagrad, "adam": Adam, "yogi": Yogi}
+
+
+@torch.no_grad()
+def served(optimizer: ServerOptimizer, before: State, after: State, taken_over: Iterable[str]) -> State:
+    """Return the state after a round with the server moved by its optimiser, from the aggregated state.
+
+    Running statistics are taken over as they were aggregated: a longer step could turn a variance negative. So is what
+    a method's server keeps in the slots `taken_over`, which no client trains.
+    """
+    untouched = tuple(f"{name}/" for name in taken_over)
+    weights = {n: leaf for n, leaf in before.server.items() if not (n.startswith(untouched) or is_statistic(n))}
+    memory = {name: value.clone() for name, value in slot(before.memory, _MEMORY).items()}
+    memory = memory or started(optimizer, weights)
+    grads = {name: leaf - after.server[name] for name, leaf in weights.items()}
+    moved = {name: leaf.clone() for name, leaf in weights.items()}
+    directions, divisor = optimizer.step(weights, grads, memory)
+    move(moved, directions, optimizer.lr, divisor)
+    return replace(after, server=after.server | moved, memory=after.memory | in_slot(memory, _MEMORY))

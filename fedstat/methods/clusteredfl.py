@@ -13,7 +13,9 @@ from torch import Tensor
 from fedstat._checks import check_fields
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows
-from fedstat.federated.method import Federation, Method, Predictor, State, Update, in_slot, slot
+from fedstat.federated.method import Method
+from fedstat.federated.slots import in_slot, slot
+from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
 
 NODE, SIDE, DELTA = "node", "side", "delta"

@@ -11,16 +11,9 @@ from torch import Tensor
 from fedstat._checks import check_fields
 from fedstat.federated.client.local import Context, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import (
-    Federation,
-    Method,
-    Predictor,
-    State,
-    in_slot,
-    share_all_but,
-    slot,
-    without_slots,
-)
+from fedstat.federated.method import Method
+from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
+from fedstat.federated.state import Federation, Predictor, State
 
 PERSONAL = "personal"
 

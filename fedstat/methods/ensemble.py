@@ -10,7 +10,8 @@ from torch.nn.functional import logsigmoid
 
 from fedstat.federated.client.local import Learner
 from fedstat.federated.client.network import Params
-from fedstat.federated.method import Method, Predictor, State, device_of
+from fedstat.federated.method import Method, device_of
+from fedstat.federated.state import Predictor, State
 
 
 def ensemble(method: Method, state: State, newcomers: int, *, of: str = "probabilities") -> Predictor:

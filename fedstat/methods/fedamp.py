@@ -14,18 +14,9 @@ from fedstat.federated.client.local import Context
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows
 from fedstat.federated.codec import Message
-from fedstat.federated.method import (
-    Federation,
-    Method,
-    Predictor,
-    State,
-    Update,
-    in_slot,
-    is_statistic,
-    share_all_but,
-    slot,
-    stack,
-)
+from fedstat.federated.method import Method, stack
+from fedstat.federated.slots import in_slot, is_statistic, share_all_but, slot
+from fedstat.federated.state import Federation, Predictor, State, Update
 
 CLOUD = "cloud"
 #: Bytes of others' models, in float64, that a mix holds at once, and of weights of them.

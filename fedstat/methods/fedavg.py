@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -11,15 +11,8 @@ from torch import Tensor
 from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import (
-    Federation,
-    Method,
-    Predictor,
-    State,
-    Update,
-    stack,
-    written_out,
-)
+from fedstat.federated.method import Method, stack, written_out
+from fedstat.federated.state import Federation, Predictor, State, Update
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +66,8 @@ class FedAvg(Method):
 
     fine_tune: int = 0
     part: Literal["all", "head"] = "all"
+
+    averages: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check ranges."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Federation, Method, share_all_but
+from fedstat.federated.method import Method
+from fedstat.federated.slots import share_all_but
+from fedstat.federated.state import Federation
 
 
 @dataclass(frozen=True, kw_only=True)

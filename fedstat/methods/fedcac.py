@@ -14,16 +14,9 @@ from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows
 from fedstat.federated.codec import Bits, Message
-from fedstat.federated.method import (
-    Federation,
-    Method,
-    Predictor,
-    State,
-    Update,
-    in_slot,
-    slot,
-    step_to_mean,
-)
+from fedstat.federated.method import Method, step_to_mean
+from fedstat.federated.slots import in_slot, slot
+from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
 
 CRITICAL = "critical"

@@ -11,7 +11,9 @@ import numpy as np
 from fedstat._checks import check_fields, whole
 from fedstat.federated.client.local import Phase, Training
 from fedstat.federated.client.network import Network, Params, parameterize
-from fedstat.federated.method import Federation, Method, share_all_but
+from fedstat.federated.method import Method
+from fedstat.federated.slots import share_all_but
+from fedstat.federated.state import Federation
 from fedstat.parameterization import LowRankSum
 
 Variant = Literal["alternating", "simultaneous", "reverse", "local", "fedavg"]

@@ -13,7 +13,9 @@ from torch.nn import functional as F
 from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Federation, Method, Predictor, State, slot
+from fedstat.federated.method import Method
+from fedstat.federated.slots import slot
+from fedstat.federated.state import Federation, Predictor, State
 
 PI = "mixture/pi"
 #: A new client's mixture weights have converged when its mean log-likelihood is this close to the maximum. It takes

@@ -16,18 +16,9 @@ from fedstat import factor
 from fedstat._checks import check_fields, names, naming, number
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Bits, Message
-from fedstat.federated.method import (
-    Federation,
-    Method,
-    Predictor,
-    State,
-    Update,
-    keep,
-    rows,
-    share_all_but,
-    stack,
-    step_to_mean,
-)
+from fedstat.federated.method import Method, keep, rows, stack, step_to_mean
+from fedstat.federated.slots import share_all_but
+from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
 from fedstat.methods.cut import Count, Cut, Quantile, is_shared
 from fedstat.methods.ensemble import ensemble

@@ -14,7 +14,9 @@ from fedstat._checks import check_fields
 from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.method import Federation, Predictor, State, Update, in_slot, keep, slot
+from fedstat.federated.method import keep
+from fedstat.federated.slots import in_slot, slot
+from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.local import Local
 
 CANDIDATE = "candidate"

@@ -14,7 +14,9 @@ from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message
-from fedstat.federated.method import Federation, Method, Predictor, State, Update, share_all_but
+from fedstat.federated.method import Method
+from fedstat.federated.slots import share_all_but
+from fedstat.federated.state import Federation, Predictor, State, Update
 
 #: The server sets weights of a combination below this to zero.
 _NEGLIGIBLE = 1e-3

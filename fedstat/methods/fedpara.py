@@ -9,7 +9,9 @@ import numpy as np
 
 from fedstat._checks import check_fields
 from fedstat.federated.client.network import Model, Network, Params, parameterize
-from fedstat.federated.method import Federation, Method, share_all_but
+from fedstat.federated.method import Method
+from fedstat.federated.slots import share_all_but
+from fedstat.federated.state import Federation
 from fedstat.models import mlp
 from fedstat.parameterization import Hadamard, hadamard_rank
 

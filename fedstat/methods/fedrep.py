@@ -11,7 +11,7 @@ from torch import Tensor
 from fedstat._checks import check_fields
 from fedstat.federated.client.local import Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Federation, Predictor, State
+from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.fedper import FedPer
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Federation, Method, Predictor, State
+from fedstat.federated.method import Method
+from fedstat.federated.state import Federation, Predictor, State
 from fedstat.federated.store import ClientStore
 from fedstat.methods.ensemble import ensemble
 from fedstat.methods.units import share_units

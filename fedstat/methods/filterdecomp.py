@@ -14,18 +14,9 @@ from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Model, Network, Params, parameterize
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.method import (
-    Federation,
-    Method,
-    Predictor,
-    State,
-    Update,
-    in_slot,
-    share_all_but,
-    slot,
-    stack,
-    without_slots,
-)
+from fedstat.federated.method import Method, stack
+from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
+from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.parameterization import Atoms
 
 #: Under this name the server remembers which version of the slow group each client holds.

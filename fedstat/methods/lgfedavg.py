@@ -10,7 +10,9 @@ from torch import Tensor
 
 from fedstat._checks import check_fields
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Federation, Method, Predictor, State, share_all_but
+from fedstat.federated.method import Method
+from fedstat.federated.slots import share_all_but
+from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.ensemble import ensemble
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Federation, Method, share_all_but
+from fedstat.federated.method import Method
+from fedstat.federated.slots import share_all_but
+from fedstat.federated.state import Federation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ from torch import Tensor
 from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, Context, Phase
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Federation, Method, Predictor, State, stack
+from fedstat.federated.method import Method, stack
+from fedstat.federated.state import Federation, Predictor, State
 
 
 @dataclass(frozen=True, kw_only=True)

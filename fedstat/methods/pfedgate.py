@@ -14,7 +14,9 @@ from fedstat._checks import check_fields, number
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Bits, Message, Selected
-from fedstat.federated.method import Federation, Method, Predictor, State, Update, in_slot, slot, stack
+from fedstat.federated.method import Method, stack
+from fedstat.federated.slots import in_slot, slot
+from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
 from fedstat.methods._gate import TRAINED, Ranking, blocks_of, gate_leaves, moments, score
 

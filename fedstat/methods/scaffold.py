@@ -14,20 +14,9 @@ from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.codec import Message
-from fedstat.federated.method import (
-    Federation,
-    Method,
-    Predictor,
-    State,
-    Update,
-    in_slot,
-    keep,
-    share_all_but,
-    slot,
-    stack,
-    step_to_mean,
-    without_slots,
-)
+from fedstat.federated.method import Method, keep, stack, step_to_mean
+from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
+from fedstat.federated.state import Federation, Predictor, State, Update
 
 #: Slots of the server's control and of the client's, and of its change.
 SERVERS, OWN, CHANGE = "c", "c_i", "change"

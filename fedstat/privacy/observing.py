@@ -17,9 +17,10 @@ from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.client.samples import BatchOrders
 from fedstat.federated.codec import decode, encode, nonzeros
 from fedstat.federated.engine.training import train
-from fedstat.federated.method import Method, Update
+from fedstat.federated.method import Method
 from fedstat.federated.plan import make_plan
 from fedstat.federated.rounds import Run, loop
+from fedstat.federated.state import Update
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,18 @@
 """The laws that methods obey, and optimisers, losses, metrics, schedules and executors: built in or anybody's."""
 
 from fedstat.testing.methods import Case, check_method
-from fedstat.testing.parts import check_executor, check_loss, check_metric, check_optimizer, check_schedule
+from fedstat.testing.parts import (
+    check_aggregator,
+    check_executor,
+    check_loss,
+    check_metric,
+    check_optimizer,
+    check_schedule,
+)
 
 __all__ = [
     "Case",
+    "check_aggregator",
     "check_executor",
     "check_loss",
     "check_method",

@@ -309,6 +309,8 @@ def _traffic(method: Method, model: Model, case: Case) -> None:
     class Deaf(type(method)):  # type: ignore[misc]
         """The method; every round is aggregated again by a server that hears noise wherever nothing was sent."""
 
+        averages = True
+
         def aggregate(self, state: State, update: Update) -> State:
             down, up = self.download(state, update), self.upload(state, update)
             for message in (down, up):

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from fedstat.data import Clients
 from fedstat.federated import Executor, Method, Optimizer, PerClient, Phase, Result, Stacked, Training, in_slot, rounds
+from fedstat.federated.aggregators import Aggregator
 from fedstat.federated.client.losses import Loss
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.schedules import Schedule
-from fedstat.federated.engine.laws import BrokenLaw, try_loss, try_metric, try_optimizer, try_schedule
-from fedstat.federated.method import Federation
+from fedstat.federated.engine.laws import BrokenLaw, try_aggregator, try_loss, try_metric, try_optimizer, try_schedule
 from fedstat.federated.metrics import Metric
+from fedstat.federated.state import Federation
 from fedstat.methods import FedAvg, FedPer, FedRep, Local
 from fedstat.models import mlp
 from fedstat.testing.methods import CLASSES, INPUTS, UNITS, Case, run_quietly, search
@@ -75,6 +76,36 @@ def check_optimizer(optimizer: Optimizer, *, examples: int = 10) -> None:
         "still": lambda case: _still(Training(lr=0.0, optimizer=optimizer, batch_size=3), case),
     }
     _check(laws, type(optimizer).__name__, examples)
+
+
+def check_aggregator(aggregator: Aggregator) -> None:
+    """Check the laws of a rule by which a server combines changes.
+
+    ============  ====================================================================================================
+    law           statement
+    ============  ====================================================================================================
+    ``shape``     one change comes out, of as many numbers as each participant's has
+    ``repeat``    it is the same whenever it is asked for: nothing is drawn, and what is given stays as it is
+    ``order``     it does not depend on the order of the participants
+    ``still``     where no participant moves, the server does not
+    ============  ====================================================================================================
+
+    Parameters
+    ----------
+    aggregator : Aggregator
+        Such as ``fs.aggregators.Median()``, or an object of one's own.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken; the message names it.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.testing.check_aggregator(fs.aggregators.Krum(f=2))
+    """
+    _obeys(type(aggregator).__name__, try_aggregator, aggregator)
 
 
 def check_executor(executor: Executor, *, examples: int = 10) -> None:

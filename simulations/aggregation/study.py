@@ -24,7 +24,7 @@ import fedstat as fs
 from fedstat import data
 from fedstat._tables import Tables
 from fedstat.federated.client.network import Network
-from fedstat.federated.method import Federation, State
+from fedstat.federated.state import Federation, State
 from fedstat.federated.store import ClientStore
 from fedstat.theory.product_average import product_average_moments
 from simulations.contract import About, Shown

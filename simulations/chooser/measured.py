@@ -18,8 +18,9 @@ from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Network, build
 from fedstat.federated.codec import Bits, Entry, Message, Selected
 from fedstat.federated.federate import rounds
-from fedstat.federated.method import Method, State
+from fedstat.federated.method import Method
 from fedstat.federated.rounds import Run
+from fedstat.federated.state import State
 from fedstat.methods import Variant
 from fedstat.models import cnn, lstm, mlp
 

@@ -11,7 +11,8 @@ import fedstat as fs
 from fedstat._checks import check_fields
 from fedstat.federated.client.local import Context
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Federation, share_all_but
+from fedstat.federated.slots import share_all_but
+from fedstat.federated.state import Federation
 
 #: Labels of Factorized-FL's arms: which parts are averaged, and whether as the authors write or as their code does.
 READINGS = ("text", "code")

@@ -21,7 +21,7 @@ import torch
 
 import fedstat as fs
 from fedstat._tables import Tables
-from fedstat.federated.method import without_slots
+from fedstat.federated.slots import without_slots
 from simulations.contract import About, Shown
 from simulations.factorized_parts.arms import (
     CELLS,

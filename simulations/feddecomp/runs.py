@@ -16,7 +16,7 @@ import fedstat as fs
 from fedstat._tables import Tables
 from fedstat.data import Clients
 from fedstat.federated.client.network import Model, Network, Params
-from fedstat.federated.method import Update
+from fedstat.federated.state import Update
 from fedstat.inference import primary_rows, primary_summary
 from simulations.feddecomp.cells import Setup, World, network, pools, populate, samples
 

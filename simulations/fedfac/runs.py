@@ -17,7 +17,7 @@ import fedstat as fs
 from fedstat._tables import Tables
 from fedstat.data import Clients
 from fedstat.federated.client.network import Params
-from fedstat.federated.method import Predictor, State
+from fedstat.federated.state import Predictor, State
 from fedstat.inference import primary_rows
 from fedstat.methods import FedEM, FedPer, FedProx, FedRep, LGFedAvg
 from simulations.fedfac.cells import Cell, network, populate

@@ -11,7 +11,7 @@ import torch
 
 import fedstat as fs
 from fedstat._tables import Tables
-from fedstat.federated.method import State
+from fedstat.federated.state import State
 from simulations.filterdecomp.arms import ESTIMAND, method
 from simulations.filterdecomp.cells import Cell, Size, network, population
 from simulations.parts import complete

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 import fedstat as fs
 from fedstat._tables import Tables
-from fedstat.federated.method import State, Update
+from fedstat.federated.state import State, Update
 from fedstat.methods import FilterDecomp
 from simulations.filterdecomp.cells import Cell, Size, network, population
 

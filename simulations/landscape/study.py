@@ -30,7 +30,7 @@ from fedstat._tables import Tables
 from fedstat.data import Clients
 from fedstat.federated import Round
 from fedstat.federated.client.network import Network
-from fedstat.federated.method import Update
+from fedstat.federated.state import Update
 from fedstat.methods import FedAvg, FilterDecomp
 from simulations.contract import About, Shown
 from simulations.filterdecomp.cells import Cell, Size, network, population

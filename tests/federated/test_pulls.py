@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import fedstat as fs
-from fedstat.federated.method import slot, without_slots
+from fedstat.federated.slots import slot, without_slots
 from tests.support.clients import image_clients, vector_clients
 from tests.support.networks import conv_net
 from tests.support.runs import KEY, TRAINING, run

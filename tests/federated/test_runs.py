@@ -12,7 +12,7 @@ from torch import nn
 
 import fedstat as fs
 from fedstat.federated import Method, Phase, Selected
-from fedstat.federated.method import slot
+from fedstat.federated.slots import slot
 from tests.support.clients import image_clients, vector_clients
 from tests.support.copies import PLAIN
 from tests.support.named import NAMED

@@ -10,7 +10,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 import fedstat as fs
-from fedstat.federated.method import slot, without_slots
+from fedstat.federated.slots import slot, without_slots
 from fedstat.methods import APFL, FedAvg, Local
 from fedstat.testing import check_method
 from tests.support.clients import image_clients, samples

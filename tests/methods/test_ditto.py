@@ -7,7 +7,7 @@ import torch
 from torch.func import functional_call, grad
 from torch.nn import functional as F
 
-from fedstat.federated.method import slot, without_slots
+from fedstat.federated.slots import slot, without_slots
 from fedstat.methods import Ditto, FedAvg, Local
 from tests.support.clients import all_samples, image_clients, samples
 from tests.support.copies import (

@@ -15,8 +15,8 @@ import fedstat as fs
 from fedstat.data import Clients, Samples
 from fedstat.federated import Method, Phase, Update, build, load
 from fedstat.federated.codec import size
-from fedstat.federated.method import share_all_but
 from fedstat.federated.rounds import participants
+from fedstat.federated.slots import share_all_but
 from fedstat.methods import FactorizedFL, FedAvg, Local
 from fedstat.models import mlp, resnet9
 from fedstat.testing import check_method

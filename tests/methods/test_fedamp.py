@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 import fedstat as fs
-from fedstat.federated.method import slot, without_slots
+from fedstat.federated.slots import slot, without_slots
 from fedstat.methods import FedAMP, FedAvg, FedProx, Local
 from tests.support.clients import clones, image_clients, samples
 from tests.support.copies import assert_whole_models_travel, load, orders, plainly_trained, pull, start_of, trained

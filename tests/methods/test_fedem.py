@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 import fedstat as fs
-from fedstat.federated.method import slot
+from fedstat.federated.slots import slot
 from fedstat.methods import FedAvg, FedEM
 from tests.support.clients import image_clients, noise_regression, samples, vector_clients
 from tests.support.copies import PLAIN, assert_whole_models_travel, load, mean_of, orders, start_of, trained, weights_of

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 import fedstat as fs
-from fedstat.federated.method import slot, without_slots
+from fedstat.federated.slots import slot, without_slots
 from fedstat.methods import FedAvg, PFedSD
 from tests.support.clients import image_clients, noise_regression, samples, vector_clients
 from tests.support.copies import assert_whole_models_travel, load, mean_of, orders, start_of, trained

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import fedstat as fs
 from fedstat.data.quadratics import random_quadratics
-from fedstat.federated.method import slot, without_slots
+from fedstat.federated.slots import slot, without_slots
 from fedstat.methods import SCAFFOLD, FedAvg
 from fedstat.testing import check_method
 from tests.support.clients import all_samples, image_clients, samples

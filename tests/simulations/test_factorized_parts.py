@@ -11,7 +11,7 @@ import torch
 
 import fedstat as fs
 from fedstat.federated import build
-from fedstat.federated.method import State
+from fedstat.federated.state import State
 from fedstat.methods import FactorizedFL
 from fedstat.methods.factorizedfl import ReadingPart
 from simulations.factorized_parts.arms import BASES, CELLS, SWITCHES, cell_arms, domain_arms, network, single_arms

@@ -32,7 +32,7 @@ from fedstat.federated.client.layers import copied
 from fedstat.federated.client.local import Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.samples import Job
-from fedstat.federated.method import Predictor
+from fedstat.federated.state import Predictor
 
 if TYPE_CHECKING:
     from fedstat.federated.engine.training import LocalTraining

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import number
+from fedstat.federated.aggregators import Aggregator
 from fedstat.federated.client.losses import Loss
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import Optimizer, move, started
@@ -120,6 +121,33 @@ def _check_losses(values: Any, outputs: Tensor, y: Tensor) -> None:
         f"{tuple(outputs.shape)} and targets {tuple(y.shape)}, got {found if found is not None else _kind(values)}. "
         f"{remedy}",
     )
+
+
+def try_aggregator(aggregator: Aggregator) -> None:
+    """Check a rule by which a server combines changes on a few made-up ones.
+
+    Raises
+    ------
+    BrokenLaw
+        For the first law that it breaks.
+    """
+    rng = np.random.default_rng(0)
+    m = max(9, getattr(aggregator, "fewest", 1))
+    changes, order = torch.from_numpy(rng.normal(size=(m, 6))), torch.from_numpy(rng.permutation(m))
+    weight = torch.from_numpy(rng.dirichlet(np.ones(m)))
+    given, before = changes.clone(), generators(changes.device)
+    found = aggregator(given, weight.clone())
+    if not isinstance(found, Tensor) or found.shape != (6,):
+        got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        raise BrokenLaw("shape", f"it must return one change, here of shape (6,), got {got}.")
+    if not torch.equal(given, changes):
+        raise BrokenLaw("repeat", "it writes into the changes that it is given.")
+    if before != generators(changes.device) or not torch.equal(found, aggregator(changes, weight)):
+        raise BrokenLaw("repeat", "its outcome differs between two identical calls, or it draws random numbers.")
+    if (found - aggregator(changes[order], weight[order])).abs().max() > 1e-6:
+        raise BrokenLaw("order", "its outcome depends on the order of the participants.")
+    if aggregator(torch.zeros_like(changes), weight).abs().max() > 0:
+        raise BrokenLaw("still", "it moves though no participant does.")
 
 
 def try_optimizer(optimizer: Optimizer, params: Params, grads: Sequence[Params], tolerance: float = 1e-8) -> None:

@@ -24,7 +24,15 @@ from fedstat.federated.client.losses import LossName
 from fedstat.federated.client.network import Network, Params, rounds_to_tf32
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.engine.executor import ExecutorName, Stacked
-from fedstat.federated.engine.laws import BrokenLaw, check_statistics, try_loss, try_metric, try_optimizer, try_schedule
+from fedstat.federated.engine.laws import (
+    BrokenLaw,
+    check_statistics,
+    try_aggregator,
+    try_loss,
+    try_metric,
+    try_optimizer,
+    try_schedule,
+)
 from fedstat.federated.engine.rehearsal import (
     Refused,
     aside,
@@ -39,11 +47,12 @@ from fedstat.federated.engine.rehearsal import (
     tolerance,
 )
 from fedstat.federated.engine.training import phases_of, train
-from fedstat.federated.method import Method, Predictor
+from fedstat.federated.method import Method
 from fedstat.federated.metrics import Metric
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.rounds import Run, start_run
 from fedstat.federated.route import Equipment
+from fedstat.federated.state import Predictor
 
 #: Samples that losses and metrics are tried on.
 _BATCH = 8
@@ -81,9 +90,12 @@ def rehearse_parts(
             if is_own(optimizer):
                 name = f"optimizer {type(optimizer).__name__}"
                 executor = _obeys(name, partial(_try_optimizer, optimizer, replicate), executor)
-        for server in filter(is_own, (method.server for method in methods)):
-            name = f"server {type(server).__name__}"
-            _obeys(name, partial(_try_optimizer, copy.deepcopy(server), replicate), "auto")  # it is alone
+        for method in methods:  # the server is alone, whatever executor trains
+            server, aggregator = copy.deepcopy((method.server, method.aggregator))
+            if is_own(server):
+                _obeys(f"server {type(server).__name__}", partial(_try_optimizer, server, replicate), "auto")
+            if aggregator is not None and is_own(aggregator):
+                _obeys(f"aggregator {type(aggregator).__name__}", partial(try_aggregator, aggregator), "auto")
     return executor
 
 

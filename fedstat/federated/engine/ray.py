@@ -45,7 +45,7 @@ from fedstat.federated.client.network import Network, Params, products, rounds_t
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.engine.executor import NAMES, ExecutorName, PerClient, Stacked, chunked_outputs
 from fedstat.federated.engine.training import LocalTraining
-from fedstat.federated.method import Predictor
+from fedstat.federated.state import Predictor
 
 #: Most tasks for each processor (or share of a GPU), where clients train by themselves: the last ones fill the gaps.
 _TASKS = 4

@@ -26,8 +26,9 @@ from fedstat.federated.engine import layer_chain
 from fedstat.federated.engine.between import Between, check_leaves
 from fedstat.federated.engine.dense_chain import Chain
 from fedstat.federated.engine.descent import Descent
-from fedstat.federated.method import in_slot, is_statistic, naming, returned, slot
+from fedstat.federated.method import naming, returned
 from fedstat.federated.route import Route
+from fedstat.federated.slots import in_slot, is_statistic, slot
 
 
 def train(

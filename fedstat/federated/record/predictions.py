@@ -15,9 +15,9 @@ from torch import Tensor
 from fedstat.data import Clients
 from fedstat.federated.client.losses import LossName
 from fedstat.federated.client.network import products
-from fedstat.federated.method import State
 from fedstat.federated.metrics import probabilities
 from fedstat.federated.rounds import Run, predict
+from fedstat.federated.state import State
 
 
 def check_outputs(task: LossName, outputs: int) -> None:

@@ -20,12 +20,13 @@ from fedstat.federated.client.network import MIXED, Model, Network, Params, buil
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import DTYPES, TRAFFIC_DTYPES
-from fedstat.federated.method import Federation, Method, Predictor, State, device_of
+from fedstat.federated.method import Method, device_of
 from fedstat.federated.record.predictions import kept_splits, tabulate
 from fedstat.federated.record.rows import Rows, Segment
 from fedstat.federated.record.run_folder import Saved, read_run, sole_writer, write_run
 from fedstat.federated.revival import revived_factory, revived_method, revived_training
 from fedstat.federated.rounds import Key, Run
+from fedstat.federated.state import Federation, Predictor, State
 from fedstat.inference import AnalysisPlan
 
 if TYPE_CHECKING:

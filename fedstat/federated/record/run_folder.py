@@ -25,9 +25,10 @@ from fedstat._environment import environment
 from fedstat._files import complete_folder, locked, recover, replaced, sha256
 from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import CLIENT_DTYPES, DTYPES, PREDICTION_COLUMNS, TRAFFIC_DTYPES
-from fedstat.federated.method import State, device_of
+from fedstat.federated.method import device_of
 from fedstat.federated.record.rows import Rows, Segment, named
 from fedstat.federated.rounds import Key
+from fedstat.federated.state import State
 from fedstat.federated.store import ClientStore
 from fedstat.inference import AnalysisPlan
 from fedstat.inference.reading.formats.fedstat import check_files, kept_rounds, plan_of, segments

@@ -21,8 +21,7 @@ from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.engine import dense_chain, descent
 from fedstat.federated.engine.dense_chain import chain_of
 from fedstat.federated.engine.executor import Stacked
-from fedstat.federated.method import overrides
-from fedstat.federated.route import Equipment, Route
+from fedstat.federated.route import Equipment, Route, overrides
 from tests.support.clients import vector_clients
 from tests.support.named import NAMED
 from tests.support.runs import final, run, train_once

@@ -15,8 +15,7 @@ from fedstat.federated.client.losses import LOSSES
 from fedstat.federated.client.network import build
 from fedstat.federated.engine import layer_chain
 from fedstat.federated.engine.layer_chain import chain_of
-from fedstat.federated.method import overrides
-from fedstat.federated.route import Route
+from fedstat.federated.route import Route, overrides
 from tests.support.clients import CLASSES, SIDE, image_clients
 from tests.support.named import NAMED
 from tests.support.networks import conv_net

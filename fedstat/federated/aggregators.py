@@ -1,0 +1,275 @@
+"""Rules by which a server combines what participants trained, where some of them may be wrong or malicious."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from fedstat._checks import check_fields
+from fedstat.federated.state import State, Update
+
+
+@runtime_checkable
+class Aggregator(Protocol):
+    """The contract of a rule: settings as fields, and one function of the participants' changes.
+
+    A rule with a smallest number of participants has it as the attribute ``fewest``. What it returns must not depend
+    on the participants' order; ``fedstat.testing.check_aggregator`` checks that.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass, replace
+    >>> import fedstat as fs
+    >>> @dataclass(frozen=True)
+    ... class Smallest:
+    ...     def __call__(self, changes, weight):
+    ...         return changes[changes.square().sum(1).argmin()]
+    >>> fs.testing.check_aggregator(Smallest())
+    >>> fs.FedAvg(aggregator=Smallest()).aggregator
+    Smallest()
+    """
+
+    def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
+        """Return one change (d,) from those of m participants, (m, d), whose weights (m,) sum to one; in float64."""
+        ...
+
+
+@dataclass(frozen=True)
+class Median:
+    """The median of each coordinate, of all participants alike (Yin et al. 2018, Algorithm 1, option I).
+
+    Examples
+    --------
+    >>> import torch, fedstat as fs
+    >>> fs.aggregators.Median()(torch.tensor([[1.0, 2.0], [3.0, 1.0], [2.0, 900.0]]), torch.ones(3) / 3)
+    tensor([2., 2.])
+    """
+
+    def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
+        """Return the medians; between two middle values their mean."""
+        middle = (len(changes) - 1) // 2, len(changes) // 2
+        return changes.sort(0).values[[*middle]].mean(0)
+
+
+@dataclass(frozen=True)
+class TrimmedMean:
+    """The mean of each coordinate without its largest and smallest values (Yin et al. 2018, Algorithm 1, option II).
+
+    Parameters
+    ----------
+    share : float
+        The share of participants, in [0, 0.5), whose values are left out at either end, rounded down.
+
+    Examples
+    --------
+    >>> import torch, fedstat as fs
+    >>> changes = torch.tensor([[1.0], [2.0], [3.0], [4.0], [900.0]])
+    >>> fs.aggregators.TrimmedMean(0.2)(changes, torch.ones(5) / 5)
+    tensor([3.])
+    """
+
+    share: float
+
+    def __post_init__(self) -> None:
+        """Check the share."""
+        check_fields(self, share="[0, 0.5)")
+
+    def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
+        """Return the means of what is left, of all participants alike."""
+        out = int(self.share * len(changes))
+        return changes.sort(0).values[out : len(changes) - out].mean(0)
+
+
+@dataclass(frozen=True)
+class GeometricMedian:
+    """The point with the smallest weighted sum of distances (Pillutla et al. 2022, RFA; smoothed Weiszfeld steps).
+
+    Parameters
+    ----------
+    smoothing : float
+        Distances below it count as this one; positive.
+    steps : int
+        Weiszfeld steps at most; they end sooner where the point stands still.
+
+    Examples
+    --------
+    >>> import torch, fedstat as fs
+    >>> changes = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [900.0, 900.0]], dtype=torch.float64)
+    >>> fs.aggregators.GeometricMedian()(changes, torch.ones(4) / 4).norm() < 1
+    tensor(True)
+    """
+
+    smoothing: float = 1e-6
+    steps: int = 100
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_fields(self, smoothing="(0, inf)", steps=1)
+
+    def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
+        """Return the median, searched from the medians of coordinates on: from afar steps would be many."""
+        point = Median()(changes, weight)
+        for _ in range(self.steps):
+            near = weight / (changes - point).norm(dim=1).clamp(min=self.smoothing)
+            before, point = point, near @ changes / near.sum()
+            if (point - before).norm() <= 1e-12 * (1 + point.norm()):
+                break
+        return point
+
+
+@dataclass(frozen=True)
+class Krum:
+    """The change nearest to its neighbours, or the mean of several such (Blanchard et al. 2017; Multi-Krum).
+
+    A participant's score is the sum of its squared distances to its m - f - 2 nearest neighbours; the smallest win.
+
+    Parameters
+    ----------
+    f : int
+        How many participants may be malicious; there must be more than 2 f + 2 of them in every round.
+    kept : int
+        How many changes are averaged, all alike; at most m - f - 2 can be vouched for.
+
+    Examples
+    --------
+    >>> import torch, fedstat as fs
+    >>> changes = torch.tensor([[0.0], [0.1], [0.2], [0.3], [900.0]])
+    >>> fs.aggregators.Krum(f=1)(changes, torch.ones(5) / 5)
+    tensor([0.1000])
+    """
+
+    f: int
+    kept: int = 1
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_fields(self, f=0, kept=1)
+
+    @property
+    def fewest(self) -> int:
+        """The smallest number of participants."""
+        return max(2 * self.f + 3, self.kept + self.f + 2)
+
+    def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
+        """Return the mean of the changes with the smallest scores; of equal scores the first."""
+        scores = _scores(_squares(changes), self.f)
+        return changes[scores.argsort(stable=True)[: self.kept]].mean(0)
+
+
+@dataclass(frozen=True)
+class Bulyan:
+    """Changes chosen by Krum one after the other, and of these the middle of each coordinate (El Mhamdi et al. 2018).
+
+    Parameters
+    ----------
+    f : int
+        How many participants may be malicious; there must be 4 f + 3 of them at least in every round.
+
+    Examples
+    --------
+    >>> import torch, fedstat as fs
+    >>> changes = torch.tensor([[0.0], [0.1], [0.2], [0.3], [0.4], [0.5], [900.0]])
+    >>> bool(fs.aggregators.Bulyan(f=1)(changes, torch.ones(7) / 7) < 1)
+    True
+    """
+
+    f: int
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_fields(self, f=0)
+
+    @property
+    def fewest(self) -> int:
+        """The smallest number of participants."""
+        return 4 * self.f + 3
+
+    def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
+        """Return each coordinate's mean over the m - 4 f chosen values that are nearest to their median."""
+        distances, left, chosen = _squares(changes), list(range(len(changes))), list[int]()
+        for _ in range(len(changes) - 2 * self.f):
+            among = distances[left][:, left]
+            rank = [*zip(_scores(among, self.f).tolist(), among.sum(1).tolist(), strict=True)]
+            chosen.append(left.pop(rank.index(min(rank))))  # two nearest neighbours tie; the nearer to all wins
+        some = changes[chosen]
+        order = (some - Median()(some, weight)).abs().argsort(stable=True, dim=0)
+        return some.gather(0, order[: len(chosen) - 2 * self.f]).mean(0)
+
+
+@dataclass(frozen=True)
+class ClippedMean:
+    """The weighted mean of changes, each cut to a largest norm (Sun et al. 2019, norm thresholding).
+
+    Parameters
+    ----------
+    most : float
+        The largest Euclidean norm of a participant's change, over all that is shared; positive.
+
+    Examples
+    --------
+    >>> import torch, fedstat as fs
+    >>> fs.aggregators.ClippedMean(1.0)(torch.tensor([[0.5], [900.0]]), torch.tensor([0.5, 0.5]))
+    tensor([0.7500])
+    """
+
+    most: float
+
+    def __post_init__(self) -> None:
+        """Check the norm."""
+        check_fields(self, most="(0, inf)")
+
+    def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
+        """Return the mean."""
+        norms = changes.norm(dim=1)
+        return (weight * self.most / norms.clamp(min=self.most)) @ changes
+
+
+AGGREGATORS: dict[str, type[Aggregator]] = {
+    "median": Median,
+    "trimmed-mean": TrimmedMean,
+    "geometric-median": GeometricMedian,
+    "krum": Krum,
+    "bulyan": Bulyan,
+    "clipped-mean": ClippedMean,
+}
+
+
+def heard(aggregator: Aggregator, state: State, update: Update) -> Update:
+    """Return the update as the server hears it: by the rule's outcome every participant changes what is shared.
+
+    The weighted mean of such changes is the outcome. What clients keep for themselves stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If there are too few participants for the rule, or it returns anything but one finite change.
+    """
+    if len(update.ids) < (fewest := getattr(aggregator, "fewest", 1)):
+        raise ValueError(f"{aggregator!r} needs {fewest} participants in a round, there are {len(update.ids)}.")
+    everything = torch.ones((), dtype=torch.bool, device=update.ids.device)
+    masks = {n: state.shared[n][0] if n in state.shared else everything for n in state.server}
+    shared = {n: mask.expand_as(state.server[n]) for n, mask in masks.items() if mask.any()}
+    changes = {n: (update.end[n] - update.start[n])[:, mask] for n, mask in shared.items()}
+    sizes = [change.shape[1] for change in changes.values()]
+    found = aggregator(torch.cat([*changes.values()], 1).double(), update.weight.double())
+    if not isinstance(found, Tensor) or found.shape != (sum(sizes),) or not found.isfinite().all():
+        got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(f"{aggregator!r} must return {sum(sizes)} finite numbers, got {got}.")
+    end = {n: update.end[n].clone() for n in shared}
+    for (n, mask), change in zip(shared.items(), found.to(update.weight.dtype).split(sizes), strict=True):
+        end[n][:, mask] = update.start[n][:, mask] + change
+    return replace(update, end=update.end | end)
+
+
+def _squares(points: Tensor) -> Tensor:
+    """Return the squared distances of points (m, d), (m, m), by differences: products would lose small ones."""
+    return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+
+def _scores(distances: Tensor, f: int) -> Tensor:
+    """Return for each of m points, of squared distances (m, m), the sum of those to its m - f - 2 nearest others."""
+    others = distances.clone().fill_diagonal_(torch.inf).sort(1).values
+    return others[:, : max(1, len(distances) - f - 2)].sum(1)

@@ -1,0 +1,253 @@
+"""Rules by which the server combines changes: independent oracles, attackers, whole runs, and who refuses them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+
+import fedstat as fs
+from fedstat.experiment import read
+from fedstat.experiment.build import set_up
+from fedstat.federated.aggregators import AGGREGATORS, Bulyan, ClippedMean, GeometricMedian, Krum, Median, TrimmedMean
+from fedstat.testing import check_aggregator, check_method
+from tests.support.clients import image_clients, vector_clients
+from tests.support.runs import KEY, run
+
+RULES = {
+    "median": Median(),
+    "trimmed-mean": TrimmedMean(0.2),
+    "geometric-median": GeometricMedian(),
+    "krum": Krum(f=1, kept=2),
+    "bulyan": Bulyan(f=1),
+    "clipped-mean": ClippedMean(0.5),
+}
+#: How many of eleven participants may say what they like.
+WITHSTOOD = {
+    "median": (Median(), 5),
+    "trimmed-mean": (TrimmedMean(0.3), 3),
+    "geometric-median": (GeometricMedian(), 5),
+    "krum": (Krum(f=4), 4),
+    "multi-krum": (Krum(f=3, kept=6), 3),
+    "bulyan": (Bulyan(f=2), 2),
+}
+
+
+def changes_of(seed, m, d=4):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(m, d)), rng.dirichlet(np.ones(m))
+
+
+def called(rule, x, weight):
+    return rule(torch.from_numpy(x), torch.from_numpy(weight)).numpy()
+
+
+def nearest(x, left, f):
+    """Krum's scores of the participants `left`, by loops."""
+    found = {}
+    for i in left:
+        others = sorted(float(((x[i] - x[j]) ** 2).sum()) for j in left if j != i)
+        found[i] = sum(others[: max(1, len(left) - f - 2)])
+    return found
+
+
+def krum(x, weight, f, kept):
+    scores = nearest(x, range(len(x)), f)
+    return x[sorted(scores, key=scores.get)[:kept]].mean(0)
+
+
+def bulyan(x, weight, f):
+    left, chosen = list(range(len(x))), []
+    while len(chosen) < len(x) - 2 * f:
+        scores = nearest(x, left, f)
+        total = {i: sum(((x[i] - x[j]) ** 2).sum() for j in left) for i in left}
+        best = min(scores, key=lambda i: (round(scores[i], 12), total[i]))
+        left.remove(best)
+        chosen.append(best)
+    found = []
+    for column in x[chosen].T:
+        middle = np.median(column)
+        found.append(np.mean(sorted(column, key=lambda v: abs(v - middle))[: len(chosen) - 2 * f]))
+    return np.array(found)
+
+
+def geometric_median(x, weight):
+    return optimize.minimize(
+        lambda point: weight @ np.linalg.norm(x - point, axis=1), np.median(x, 0), method="Nelder-Mead",
+        options={"xatol": 1e-10, "fatol": 1e-13, "maxiter": 20000, "maxfev": 20000},
+    ).x  # fmt: skip
+
+
+def clipped(x, weight):
+    return sum(w * row * min(1, 0.5 / np.linalg.norm(row)) for w, row in zip(weight, x, strict=True))
+
+
+ORACLES = {
+    "median": lambda x, w: np.median(x, 0),
+    "trimmed-mean": lambda x, w: stats.trim_mean(x, 0.2),
+    "krum": lambda x, w: krum(x, w, 1, 2),
+    "bulyan": lambda x, w: bulyan(x, w, 1),
+    "clipped-mean": clipped,
+}
+
+
+@pytest.mark.parametrize("name", ORACLES)
+@given(seed=st.integers(0, 2**32), m=st.integers(7, 14))
+@settings(max_examples=25, deadline=None)
+def test_rules_are_their_plain_loops(name, seed, m):
+    x, weight = changes_of(seed, m)
+    np.testing.assert_allclose(called(RULES[name], x, weight), ORACLES[name](x, weight), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_geometric_median_has_the_smallest_sum_of_distances(seed):
+    x, weight = changes_of(seed, 9)
+    np.testing.assert_allclose(
+        called(GeometricMedian(steps=10000), x, weight), geometric_median(x, weight), rtol=0, atol=1e-5
+    )
+
+
+def test_bulyan_chooses_more_than_it_averages():
+    """Where nobody may be malicious Bulyan is the mean, and Krum with all kept is, too."""
+    x, weight = changes_of(0, 9)
+    np.testing.assert_allclose(called(Bulyan(f=0), x, weight), x.mean(0), atol=1e-12)
+    np.testing.assert_allclose(called(TrimmedMean(0), x, weight), x.mean(0), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_obey_their_laws(name):
+    assert isinstance(RULES[name], AGGREGATORS[name])
+    check_aggregator(RULES[name])
+
+
+@pytest.mark.parametrize("name", WITHSTOOD)
+@given(seed=st.integers(0, 2**32), far=st.sampled_from([1e2, 1e6, 1e12]), together=st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_as_many_attackers_as_promised_move_nothing_far(name, seed, far, together):
+    """Whatever they send, one lie or many, the outcome stays near the honest ones; the mean goes along."""
+    rule, f = WITHSTOOD[name]
+    x, _ = changes_of(seed, 11)
+    weight, honest = np.full(11, 1 / 11), x[f:]
+    rng = np.random.default_rng(seed)
+    x[:f] = far * (rng.normal(size=4) if together else rng.normal(size=(f, 4)))
+    radius = np.linalg.norm(honest, axis=1).max()
+    assert np.linalg.norm(called(rule, x, weight)) < 30 * radius
+    assert np.linalg.norm(x.mean(0)) > far / 1e3 - 10 * radius
+
+
+def test_half_of_the_participants_break_the_median():
+    x = np.concatenate([np.zeros((5, 1)), np.full((5, 1), 1e9)])
+    assert called(Median(), x, np.full(10, 0.1)) == 5e8
+    x = np.concatenate([np.zeros((5, 1)), np.full((6, 1), 1e9)])
+    for rule in (Median(), GeometricMedian(), TrimmedMean(0.45)):
+        assert called(rule, x, np.full(11, 1 / 11)) > 1e8
+
+
+@pytest.mark.parametrize("method", [fs.FedAvg, fs.methods.FedPer, fs.methods.FedProx], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("name", RULES)
+def test_a_round_is_the_rule_of_what_is_shared(name, method):
+    clients = vector_clients(9)
+    rounds = fs.rounds(
+        method(aggregator=RULES[name]), fs.models.mlp(3, 5, 2), clients, fs.Training(lr=0.2), dtype="float64"
+    )
+    for now, _ in zip(rounds, range(2), strict=False):
+        (update,), (state,) = now.updates.values(), now.states.values()
+        shared = [n for n in state.server if n not in state.shared]
+        changes = torch.cat([(update.end[n] - update.start[n]).flatten(1) for n in shared], 1)
+        moved = torch.cat([(state.server[n] - update.start[n][0]).flatten() for n in shared])
+        torch.testing.assert_close(moved, RULES[name](changes, update.weight), rtol=0, atol=1e-12)
+        for n in state.clients:
+            torch.testing.assert_close(state.clients[n], update.end[n], rtol=0, atol=0)
+
+
+def test_a_server_optimizer_steps_to_what_the_rule_gives():
+    plain, half = (
+        next(fs.rounds(fs.FedAvg(aggregator=Median(), server=server), fs.models.mlp(3, 5, 2), vector_clients(),
+                       fs.Training(lr=0.2), dtype="float64"))
+        for server in (None, fs.server.SGD(lr=0.5))
+    )  # fmt: skip
+    ((update,), (one,)), (two,) = (plain.updates.values(), plain.states.values()), half.states.values()
+    for n, leaf in one.server.items():
+        start = update.start[n][0]
+        torch.testing.assert_close(two.server[n] - start, (leaf - start) / 2, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["FedAvg", "Ditto", "FedRep", "FedDecomp", "APFL"])
+def test_methods_obey_their_laws_under_the_median(name):
+    cls = fs.methods.find(name)
+    check_method(cls(**cls.example, aggregator=Median()), except_for=("one client",), examples=2)
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (fs.Local, "Local shares nothing"),
+        (fs.methods.SCAFFOLD, "SCAFFOLD aggregates in a way of its own"),
+        (fs.methods.FedCAC, "FedCAC aggregates in a way of its own"),
+    ],
+)
+def test_methods_without_a_mean_refuse_a_rule(method, words):
+    with pytest.raises(ValueError, match=words):
+        run(
+            method(aggregator=Median()),
+            clients=vector_clients(),
+            model=fs.models.mlp(3, 5, 2),
+            training=fs.Training(lr=0.1),
+        )
+
+
+def test_clients_that_share_different_elements_refuse_a_rule():
+    masks = np.arange(60).reshape(6, 10) % 2 == 0
+    masks[1] = ~masks[1]
+    method = fs.FedSplit(shared_units={"hidden": masks}, aggregator=Median())
+    with pytest.raises(ValueError, match="needs clients that share the same elements, which FedSplit's do not"):
+        run(method, clients=vector_clients(), model=fs.models.mlp(3, 10, 2))
+
+
+@dataclass(frozen=True)
+class First:
+    """Depends on who comes first."""
+
+    def __call__(self, changes, weight):
+        return changes[0]
+
+
+@dataclass(frozen=True)
+class Short:
+    """Loses a number."""
+
+    def __call__(self, changes, weight):
+        return changes.mean(0)[1:]
+
+
+def test_wrong_rules_are_told():
+    with pytest.raises(AssertionError, match="First breaks the law 'order'"):
+        check_aggregator(First())
+    with pytest.raises(ValueError, match="aggregator Short breaks the law 'shape'"):
+        run(fs.FedAvg(aggregator=Short()))
+    with pytest.raises(ValueError, match=r"Krum\(f=3, kept=1\) needs 9 participants in a round, there are 6"):
+        run(fs.FedAvg(aggregator=Krum(f=3)), participation=1.0)
+    with pytest.raises(ValueError, match="aggregator must be a rule such as"):
+        fs.FedAvg(aggregator=Median)
+    with pytest.raises(ValueError, match=r"share must be a number in \[0, 0.5\)"):
+        TrimmedMean(0.5)
+
+
+def test_a_rule_comes_from_a_file_and_is_saved(tmp_path):
+    (tmp_path / "one.toml").write_text("""
+rounds = 1
+data.name = "digits"
+partition = {kind = "iid", clients = 4}
+model = {name = "mlp", widths = [8]}
+training.lr = 0.1
+[method.FedAvg]
+aggregator = {name = "trimmed-mean", share = 0.3}
+""")
+    assert set_up(read(tmp_path / "one.toml")).methods["FedAvg"].aggregator == TrimmedMean(0.3)
+    result = run(fs.FedAvg(aggregator=Krum(f=0)), clients=image_clients(), participation=1.0)
+    result.save(tmp_path / "run")
+    assert fs.load(tmp_path / "run").methods[KEY[0]] == fs.FedAvg(aggregator=Krum(f=0))
