@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from fedstat._checks import check_fields, meant, naming
 from fedstat._files import write_text
+from fedstat.inference.intervals.equivalence import check_margin
+from fedstat.inference.levels import check_level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,28 +93,19 @@ class AnalysisPlan:
         if len(named) < len(self.controls) or self.control == () or len(named) == len(self.arms):
             several = "" if isinstance(self.control, str) else " Several must differ, and leave an arm to compare."
             raise ValueError(f"control must be one of the arms {', '.join(self.arms)}, got {self.control!r}.{several}")
-        for name, least in (("last", 1), ("seeds", 2)):
-            value = getattr(self, name)
-            if not ((value is None and name == "seeds") or (_is_whole(value) and value >= least)):
-                raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}.")
-        if not (_is_number(self.level) and 0 < self.level < 1):
-            raise ValueError(f"level must lie between 0 and 1, such as 0.95, got {self.level!r}.")
-        if not (self.margin is None or (_is_number(self.margin) and 0 < self.margin < math.inf)):
-            raise ValueError(f"margin must be a positive number in units of the metric, got {self.margin!r}.")
-        for name in ("level", "margin"):  # 1 and 1.0 are one plan
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, float(getattr(self, name)))
-        self._check_estimand()
-
-    def _check_estimand(self) -> None:
+        # as floats: 1 and 1.0 are one plan
+        object.__setattr__(self, "level", check_level(self.level))
+        if self.margin is not None:
+            object.__setattr__(self, "margin", check_margin(self.margin))
+        check_fields(self, last=1, seeds=2)
         value = self.estimand
-        named = dict(value) if isinstance(value, Mapping) else {} if value is None else {self.arms[0]: value}
-        if not all(isinstance(name, str) and name for name in named.values()):
+        models = dict(value) if isinstance(value, Mapping) else {} if value is None else {self.arms[0]: value}
+        if not all(isinstance(name, str) and name for name in models.values()):
             raise ValueError(f"estimand must be a model's name, or one for each arm, got {value!r}.")
-        if unknown := [arm for arm in named if arm not in self.arms]:
+        if unknown := [arm for arm in models if arm not in self.arms]:
             raise ValueError(f"estimand names {unknown[0]!r}, which is none of the arms {', '.join(self.arms)}.")
         if isinstance(value, Mapping):
-            object.__setattr__(self, "estimand", named)
+            object.__setattr__(self, "estimand", models)
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -140,19 +132,15 @@ class AnalysisPlan:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is no TOML: {error}.") from None
         known = [field.name for field in fields(cls)]
-        for key in table:
-            if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"a plan has {', '.join(known)}."
-                raise ValueError(f"{path}: a plan has no key {key!r}; {hint}")
-        if "arms" not in table:
-            raise ValueError(f'{path}: arms is missing; name what is compared, such as arms = ["FedAvg", "Ditto"].')
-        if not isinstance(table["arms"], list):
-            raise ValueError(f"{path}: arms must be a list of labels, got {table['arms']!r}.")
-        try:
+        with naming(path):
+            if unknown := [key for key in table if key not in known]:
+                near = meant(unknown[0], known)
+                raise ValueError(f"a plan has no key {unknown[0]!r}{near}; it has {', '.join(known)}.")
+            if "arms" not in table:
+                raise ValueError('arms is missing; name what is compared, such as arms = ["FedAvg", "Ditto"].')
+            if not isinstance(table["arms"], list):
+                raise ValueError(f"arms must be a list of labels, got {table['arms']!r}.")
             return cls(**table)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
 
     def write(self, path: str | Path) -> None:
         """Write a TOML file that `read` reads, whole or not at all."""
@@ -166,11 +154,3 @@ class AnalysisPlan:
         if isinstance(self.estimand, Mapping):
             table["estimand"] = dict(self.estimand)
         return {name: value for name, value in table.items() if value is not None}
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
