@@ -17,7 +17,6 @@ from matplotlib.axes import Axes
 
 from fedstat import __version__
 from fedstat.inference import AnalysisPlan, Assessment, Comparison, assess, compare, read_results
-from fedstat.inference.comparing.printing import notes_of
 from fedstat.inference.comparing.tables import Table, differences_table, fixed, joined, summary_table
 from fedstat.inference.formatting import listed
 from fedstat.inference.predictions.printing import tables
@@ -112,7 +111,7 @@ def report_runs(
             "conclusions": list(comparison.conclusions),
             "generalises": comparison.generalises,
             "estimand": _sentence(comparison.estimand),
-            "notes": notes_of(comparison),
+            "notes": list(comparison.notes),
             "control": comparison.control,
             "figures": sorted(files),
             "picture_seed": "" if pictured is None else pictured.picture_seed,

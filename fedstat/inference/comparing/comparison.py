@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from fedstat.inference.comparing import drawing, printing
-from fedstat.inference.comparing.compared import Compared
-from fedstat.inference.comparing.probabilities import probabilities
+from fedstat.inference.intervals.design import Design
+from fedstat.inference.reading.scores import Scores, better
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Compared):
+class Comparison:
     """Methods compared; ``print`` it, draw it, or take its tables.
 
     Attributes
@@ -85,6 +87,31 @@ class Comparison(Compared):
     Ditto (by 10.0 points [8.7, 11.3]) is better than FedAvg. None of any method's 4 runs collapsed; up to 53% may.
     """
 
+    scores: Scores
+    summary: pd.DataFrame
+    differences: pd.DataFrame
+    control: str | None
+    level: float
+    simultaneous: bool
+    margin: float | None
+    estimand: str
+    conclusions: tuple[str, ...]
+    notes: tuple[str, ...]
+    generalises: str
+    above: pd.DataFrame | None = None
+    design: Design | None = None
+    majority: Scores | None = None
+
+    @property
+    def aim(self) -> float | None:
+        """The difference that seeds needed are counted for: the margin, or for shares a point; None without either."""
+        return self.scores.aim(self.margin)
+
+    @property
+    def gaps(self) -> Mapping[str, str]:
+        """The number of missing values in words, by method; methods without missing values are left out."""
+        return self.scores.missing
+
     def probabilities(self) -> pd.DataFrame:
         """Return the probabilities that the first method of a pair is better, equivalent within the margin, or worse.
 
@@ -121,7 +148,20 @@ class Comparison(Compared):
                         better  equivalent  worse
         Ditto − FedAvg    0.64        0.34   0.02
         """
-        return probabilities(self)
+        from scipy import stats
+
+        margin, rows = self.margin, self.differences
+        if margin is None:
+            raise ValueError(
+                "probabilities need a margin, the largest difference that counts as none: fix one beforehand, and "
+                "give it to compare, such as margin=0.01."
+            )
+        of = stats.t(*(rows[name].astype(float) for name in ("df", "difference", "se")))
+        above, below = of.sf(margin), of.cdf(-margin)
+        direction = better(self.scores.metric)
+        first, last = ("better", "worse") if direction else ("above", "below")
+        found = {first: below if direction < 0 else above, "equivalent": 1 - above - below}
+        return pd.DataFrame(found | {last: above if direction < 0 else below}, index=rows.index)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw a forest of the differences with their intervals."""

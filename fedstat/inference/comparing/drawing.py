@@ -11,7 +11,6 @@ import pandas as pd
 
 from fedstat._random import stream
 from fedstat.inference.comparing.bands import simultaneous_band
-from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.tables import limits, percent, row_names, shortened
 from fedstat.inference.reading.scores import Scores, better
@@ -19,6 +18,7 @@ from fedstat.inference.reading.scores import Scores, better
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from fedstat.inference.comparing.comparison import Comparison
     from fedstat.inference.settings import Ranks
 
 #: Rows of a forest, and methods that have a line style and a band of their own.
@@ -31,7 +31,7 @@ _AXES = {"rounds": "round", "bytes": "sent up and down by all clients", "seconds
 _DRAWS = 2000
 
 
-def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
+def forest(comparison: Comparison, ax: Axes | None = None) -> Axes:
     """Draw the differences with their intervals, the largest at the top.
 
     Filled discs are different, squares equivalent, open discs undecided, crosses have no spread over seeds and no
@@ -79,7 +79,7 @@ def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
+def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
     """Draw the mean over seeds after each evaluated round, with bands that hold for all methods together.
 
     The band is `fedstat.inference.comparing.bands.simultaneous_band`: Bonferroni's t limits at the marked rounds, at
@@ -89,7 +89,7 @@ def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds"
 
     Parameters
     ----------
-    comparison : Compared
+    comparison : Comparison
         With curves.
     ax : Axes, optional
         By default of a new figure.
@@ -162,7 +162,7 @@ def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds"
 
 
 def clients(
-    comparison: Compared, ax: Axes | None = None, *, method: str | None = None, against: str | None = None
+    comparison: Comparison, ax: Axes | None = None, *, method: str | None = None, against: str | None = None
 ) -> Axes:
     """Draw what each client gains by a method against another one, sorted.
 
@@ -174,7 +174,7 @@ def clients(
 
     Parameters
     ----------
-    comparison : Compared
+    comparison : Comparison
         With a value for each client.
     ax : Axes, optional
         By default of a new figure.
@@ -280,7 +280,7 @@ def clients_anew(scores: Scores, there: np.ndarray) -> bool:
     return bool((low < high).any())
 
 
-def critical_difference(comparison: Compared, ax: Axes | None = None) -> Axes:
+def critical_difference(comparison: Comparison, ax: Axes | None = None) -> Axes:
     """Draw mean ranks over seeds, and join the methods that cannot be told apart; see `draw_ranks`."""
 
     from fedstat.inference import settings
@@ -389,7 +389,7 @@ def _unit(scores: Scores, *, points: bool = False) -> str:
     return f"{metric} ({'points' if points else '%'})" if scores.of_shares else metric
 
 
-def _good(comparison: Compared) -> str:
+def _good(comparison: Comparison) -> str:
     """Say which side is the better one."""
     side = {1: "right", -1: "left", 0: ""}[better(comparison.scores.metric)]
     if comparison.control is None and side:
@@ -412,7 +412,7 @@ def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:
     return mean / unit, f"{name} {_AXES[axis]}"
 
 
-def _styled(comparison: Compared) -> list[int]:
+def _styled(comparison: Comparison) -> list[int]:
     """Return the methods that are told apart in a picture: all, or the best ones and the control."""
     scores = comparison.scores
     everyone = [i for i in range(len(scores.methods)) if np.isfinite(scores.curves[i]).any()]
@@ -423,13 +423,13 @@ def _styled(comparison: Compared) -> list[int]:
     return sorted([*ranked[: _STYLED - len(control)], *control])
 
 
-def _best_first(comparison: Compared) -> list[int]:
+def _best_first(comparison: Comparison) -> list[int]:
     """Return the methods by their means; those without one are last."""
     means = comparison.summary["mean"].to_numpy(float) * (better(comparison.scores.metric) or 1)
     return np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable").tolist()
 
 
-def two_methods(comparison: Compared, method: str | None, against: str | None) -> tuple[str, str]:
+def two_methods(comparison: Comparison, method: str | None, against: str | None) -> tuple[str, str]:
     """Return the labels of the two methods whose clients are compared: by default the best one and the control."""
     labels = comparison.scores.methods
     for name, value in (("method", method), ("against", against)):

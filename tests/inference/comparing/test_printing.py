@@ -91,7 +91,7 @@ def test_what_is_missing_is_a_dash_and_is_said():
     of.scores.missing["Local"] = gap
     differences = of.differences.assign(low=np.nan, high=np.nan, outcome="no spread")
     shown = [
-        f(comparison(of.scores, control="FedAvg", summary=summary, differences=differences))
+        f(comparison(of.scores, control="FedAvg", summary=summary, differences=differences, notes=(gap,)))
         for f in (str, lambda c: c.to_markdown(), lambda c: c._repr_html_(), lambda c: c.to_latex())
     ]
     for words in shown:
