@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from fedstat.inference.reading.choosing import Estimand
 from fedstat.inference.reading.gathering import gather
 from fedstat.inference.reading.opening import read_runs
 from fedstat.inference.reading.sameness import settings_apart
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SOURCES = ("data", "partition", "initial weights", "participants", "batches")
 
@@ -52,8 +51,6 @@ def by_source(
     initial weights  0  1  2  0  0
     batches          0  0  0  1  2
     """
-    import pandas as pd
-
     rows, known = [], list[tuple[str, Any]]()
     for name, run in read_runs(results).items():
         if run.config is None or "vary" not in run.config:

@@ -60,12 +60,10 @@ class Components:
     note: str
 
     def __str__(self) -> str:
-        from pandas import DataFrame
-
         digits = decimals(2 * float(self.table["sd"].max()))
         sds = {name: [f"{value:.{digits}f}" for value in self.table[name]] for name in ("sd", "low", "high")}
         shares = [f"{100 * share:.0f}%" for share in self.table["share"]]
-        shown = DataFrame({**sds, "share": shares}, index=self.table.index)
+        shown = pd.DataFrame({**sds, "share": shares}, index=self.table.index)
         unit = f" in {self.unit}" if self.unit else ""
         how = {
             "one at a time": "one source varied at a time",

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.comparing.differences import detectable
 from fedstat.inference.intervals.family import simultaneous as simultaneous_family
 from fedstat.inference.intervals.paired import holm
 from fedstat.inference.reading.scores import Scores, better
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def tabulate_above(
@@ -53,8 +51,6 @@ def tabulate_above(
     ----------
     Berger (1982), Multiparameter hypothesis testing and acceptance sampling, Technometrics 24.
     """
-    import pandas as pd
-
     sign = better(scores.metric) or 1
     methods = list(dict.fromkeys(i for i, _ in pairs))
     adjusted = settings["rule"] != "none"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from fedstat.inference.comparing.collapse import tabulate_collapses
 from fedstat.inference.intervals.design import Design
@@ -18,9 +19,6 @@ from fedstat.inference.intervals.planning import plan as seeds_for
 from fedstat.inference.intervals.skewed import MIN_SEEDS
 from fedstat.inference.reading.scores import Scores
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 #: The power at which differences count as found.
 POWER = 0.8
 
@@ -29,8 +27,6 @@ def tabulate_methods(
     scores: Scores, design: Design, level: float, fallen: np.ndarray | None, skewed: bool
 ) -> pd.DataFrame:
     """Tabulate the methods, each by itself, with the limits that the design gives its difference to zero."""
-    import pandas as pd
-
     lowest, highest = (0.0, 1.0) if scores.of_shares else (-np.inf, np.inf)
     values = np.append(scores.values, np.zeros_like(scores.values[:1]), axis=0)
     values[[i for i, label in enumerate(scores.methods) if label in scores.missing]] = np.nan
@@ -66,8 +62,6 @@ def tabulate_differences(
     skewed: bool,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Tabulate the differences of pairs, with intervals that hold together; `fallen` says which runs collapsed."""
-    import pandas as pd
-
     columns = [
         "method", "against", "difference", "low", "high", "correlation", "pairs", "sd", "se", "df", "p (t)",
         "p (sign flips)", "p (adjusted)", "outcome", "detectable", "at most", "seeds needed", "seeds for equivalence",

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.paired import mean_interval
 from fedstat.inference.reading.scores import Scores, better
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: The outcome of a pair that is not judged.
 STILL_LEARNING = "still learning"
