@@ -153,12 +153,9 @@ def agrees(
     sign of the difference to FedAvg: 1 of 1 as printed
     """
     level = check_level(level)
-    _check_printed(printed, ours, control)
-    methods = list(printed.index)
-    table = ours[methods]
-    _check_methods(table)
+    table, methods = _checked(printed, ours, control), list(printed.index)
     value = printed["value"].astype(float)
-    rows = {name: _prediction(table[name].to_numpy(dtype=float), printed.loc[name], level) for name in methods}
+    rows = {name: _prediction(table[name].to_numpy(), printed.loc[name], level) for name in methods}
     values = pd.DataFrame.from_dict(rows, orient="index", columns=["ours", "low", "high"])
     values.insert(0, "printed", value)
     values.insert(1, "seeds", printed["seeds"].astype(int))
@@ -170,8 +167,8 @@ def agrees(
     return Agreement(values, order, signs, control, level, len(table))
 
 
-def _check_printed(printed: pd.DataFrame, ours: pd.DataFrame, control: str | None) -> None:
-    """Refuse printed values that cannot be judged."""
+def _checked(printed: pd.DataFrame, ours: pd.DataFrame, control: str | None) -> pd.DataFrame:
+    """Return our runs of the printed methods; refuse values that cannot be judged."""
     if missing := [name for name in ("value", "seeds") if name not in printed]:
         raise ValueError(f"printed lacks the columns {missing}; it has {list(map(str, printed.columns))}.")
     if not printed.index.is_unique or len(printed) < 2:
@@ -180,8 +177,17 @@ def _check_printed(printed: pd.DataFrame, ours: pd.DataFrame, control: str | Non
         raise ValueError(f"our runs lack the printed methods {absent}; they have {list(map(str, ours.columns))}.")
     if control is not None and control not in printed.index:
         raise ValueError(f"control must be a printed method, {', '.join(map(str, printed.index))}, got {control!r}.")
-    known = ours[list(printed.index)].to_numpy(dtype=float)
-    if printed["value"].astype(float).min() > 1 and ((known >= 0) & (known <= 1)).all():
+    table = ours[list(printed.index)].astype(float)
+    if not table.columns.is_unique:
+        raise ValueError(f"the table must have methods as columns, each once, got {list(table.columns)}.")
+    for name, lacks in (~np.isfinite(table)).sum().items():
+        if lacks:
+            raise ValueError(
+                f"{name} lacks {lacks} of {len(table)} values (infinite or NaN). Leave the method out, and say so."
+            )
+    if len(table) < 2:
+        raise ValueError(f"the table must have at least 2 seeds as rows, got {len(table)}. Run more seeds.")
+    if printed["value"].astype(float).min() > 1 and ((table >= 0) & (table <= 1)).all(axis=None):
         raise ValueError(
             f"printed values, from {printed['value'].min():g} on, look like percent, and ours are shares: divide value "
             "and sd by 100."
@@ -194,6 +200,7 @@ def _check_printed(printed: pd.DataFrame, ours: pd.DataFrame, control: str | Non
             raise ValueError(f"the printed seeds of {name} must be a whole number, at least 1, got {row['seeds']}.")
         if not np.isnan(sd) and not (0 <= sd < np.inf and seeds >= 2):
             raise ValueError(f"{name}: a printed sd must be finite, not negative and over 2 seeds at least, got {sd}.")
+    return table
 
 
 def _prediction(x: np.ndarray, row: pd.Series, level: float) -> tuple[float, float, float]:
@@ -249,18 +256,3 @@ def _told(pairs: pd.DataFrame) -> str:
     if equal := int((pairs["answer"] == "printed equal").sum()):
         said.append(f"{equal} printed equal")
     return "; ".join(said)
-
-
-def _check_methods(table: pd.DataFrame) -> None:
-    """Refuse a table that lacks methods as columns, seeds as rows, or values."""
-    methods = list(table.columns)
-    if len(set(methods)) < max(len(methods), 2):
-        raise ValueError(f"the table must have at least 2 methods as columns, each once, got {methods}.")
-    for name in methods:
-        missing = int((~np.isfinite(table[name].to_numpy(dtype=float))).sum())
-        if missing:
-            raise ValueError(
-                f"{name} lacks {missing} of {len(table)} values (infinite or NaN). Leave the method out, and say so."
-            )
-    if len(table) < 2:
-        raise ValueError(f"the table must have at least 2 seeds as rows, got {len(table)}. Run more seeds.")
