@@ -255,30 +255,26 @@ def _summary(own: pd.DataFrame, horizon: float, level: float) -> dict[str, float
 def _differences(runs: pd.DataFrame, pairs: list[tuple[str, str]], level: float, notes: list[str]) -> pd.DataFrame:
     wide = runs.pivot(index="seed", columns="method", values="restricted")
     late = ~runs.pivot(index="seed", columns="method", values="by horizon").fillna(False).astype(bool)
-    rows, unpaired, constant, lumped = [], [], [], []
+    rows, lacking = [], dict[str, list[str]]()
     for a, b in pairs:
-        both = wide[[a, b]].dropna()
+        both, why = wide[[a, b]].dropna(), None
+        row = {"method": a, "against": b, "pairs": len(both)}
         if len(both) < 2:
-            unpaired.append(f"{a} and {b}")
-            rows.append((a, b, *[float("nan")] * 5, len(both)))
-            continue
-        x, y = both[a].to_numpy(), both[b].to_numpy()
-        found = paired_difference(x, y, level=1 - (1 - level) / len(pairs))
-        flip = sign_flip_test(x, y)
-        if found.sd <= 1e-12 * np.abs(x).max():  # rounding alone
-            constant.append(f"{a} and {b}")
-        elif late.loc[both.index, [a, b]].all(axis=1).mean() > _AT_HORIZON:
-            lumped.append(f"{a} and {b}")
+            why = "Fewer than two seeds in common, so no difference"
         else:
-            rows.append((a, b, found.mean, found.low, found.high, flip, found.p, found.n))
-            continue
-        rows.append((a, b, found.mean, *[float("nan")] * 2, flip, float("nan"), found.n))
-    if unpaired:
-        notes.append(f"Fewer than two seeds in common, so no difference: {', '.join(unpaired)}.")
-    if constant:
-        notes.append(f"The same difference under every seed, so no limits and no t test: {', '.join(constant)}.")
-    if lumped:
-        notes.append(f"Too many seeds with neither at the target, so no limits and no t test: {', '.join(lumped)}.")
+            x, y = both[a].to_numpy(), both[b].to_numpy()
+            found = paired_difference(x, y, level=1 - (1 - level) / len(pairs))
+            row |= {"difference": found.mean, "p (sign flip)": sign_flip_test(x, y)}
+            if found.sd <= 1e-12 * np.abs(x).max():  # rounding alone
+                why = "The same difference under every seed, so no limits and no t test"
+            elif late.loc[both.index, [a, b]].all(axis=1).mean() > _AT_HORIZON:
+                why = "Too many seeds with neither at the target, so no limits and no t test"
+            else:
+                row |= {"low": found.low, "high": found.high, "p (Holm)": found.p}
+        if why:
+            lacking.setdefault(why, []).append(f"{a} and {b}")
+        rows.append(row)
+    notes += [f"{why}: {', '.join(of)}." for why, of in lacking.items()]
     columns = ["method", "against", "difference", "low", "high", "p (sign flip)", "p (Holm)", "pairs"]
     table = pd.DataFrame(rows, columns=columns)
     table["p (Holm)"] = holm(table["p (Holm)"])
