@@ -157,8 +157,8 @@ def components(
     _check_table(table, names, value, list(fixed), parents, points)
     y, scale = table[value].to_numpy(dtype=float), 100.0 if points else 1.0
     codes = {name: pd.factorize(table[name])[0] for name in names}
-    for child, parent in parents.items():
-        codes[child] = _within(codes[child], codes[parent])
+    for child, parent in parents.items():  # numbered from zero under each level of the parent
+        codes[child] = pd.Series(codes[child]).groupby(codes[parent]).rank("dense").to_numpy(int) - 1
     terms = [s for s in _closed(names, parents) if not set(s) <= set(fixed)]
     design: Design = "balanced"
     note = ""
@@ -279,15 +279,6 @@ def _held(
         f"{said}. Varying all together gives a standard deviation of {together:.3g}, the sources one by one would add "
         f"up to {alone:.3g}: {why}."
     )
-
-
-def _within(child: np.ndarray, parent: np.ndarray) -> np.ndarray:
-    """Number the levels of a nested source anew from zero under each level of its parent."""
-    numbered = np.empty_like(child)
-    for level in np.unique(parent):
-        rows = parent == level
-        numbered[rows] = np.unique(child[rows], return_inverse=True)[1]
-    return numbered
 
 
 def _closed(names: Sequence[str], parents: Mapping[str, str]) -> list[tuple[str, ...]]:
