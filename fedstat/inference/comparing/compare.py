@@ -12,7 +12,7 @@ from fedstat.inference.comparing.collapse import collapse_sentence, collapsed
 from fedstat.inference.comparing.comparison import Comparison
 from fedstat.inference.comparing.conclusions import conclude
 from fedstat.inference.comparing.differences import tabulate_differences, tabulate_methods
-from fedstat.inference.comparing.learning import STILL_LEARNING, judged, learning_sentence, still_learning
+from fedstat.inference.comparing.learning import STILL_LEARNING, learning_sentence, still_learning
 from fedstat.inference.comparing.notes import against_plan, in_words, notes_on
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.equivalence import check_margin
@@ -141,7 +141,7 @@ def compare(
         how: dict[str, Any] = {"design": known, "rule": rule, "moderated": moderated, "skewed": skewed}
         above = tabulate_above(scores, pairs, differences, level, how)
     learning = still_learning(scores, found.majority, level, aim)
-    judge = judged(differences, learning)
+    judge = ~differences[["method", "against"]].isin(list(learning)).any(axis=1)
     differences.loc[~judge, "outcome"] = STILL_LEARNING
     if above is not None:
         above = None if set(controls) & set(learning) else above[~above.index.isin(list(learning))]

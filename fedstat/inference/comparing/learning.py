@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from fedstat.inference.formatting import interval, listed
@@ -96,11 +95,6 @@ def late_gain(curves: np.ndarray, rounds: np.ndarray) -> np.ndarray:
         return np.full(np.shape(curves)[:-1], np.nan)
     x = rounds[late] - rounds[late].mean()
     return length * (curves[..., late] @ x) / (x @ x)
-
-
-def judged(differences: pd.DataFrame, learning: Mapping[str, str]) -> pd.Series:
-    """Tell of which pairs neither method is still learning."""
-    return ~differences[["method", "against"]].isin(list(learning)).any(axis=1)
 
 
 def learning_sentence(learning: Mapping[str, str]) -> tuple[str, ...]:
