@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._random import stream
+from fedstat.inference import settings
 from fedstat.inference.comparing.bands import simultaneous_band
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.tables import limits, percent, row_names, shortened
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fedstat.inference.comparing.comparison import Comparison
-    from fedstat.inference.settings import Ranks
-
 #: Rows of a forest, and methods that have a line style and a band of their own.
 _ROWS, _STYLED = 45, 6
 _LABEL = 36
@@ -125,21 +124,16 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
     drawn: list[np.ndarray] = []
     for place, i in enumerate(styled):
         line, marker, face = LINES[place], _MARKERS[place], "white" if place % 2 else "black"
-        ax.plot(x[i], factor * band.curves[i], color="black", linestyle=line, linewidth=1.1, zorder=3)
-        at = band.places
-        ax.plot(x[i, at], factor * band.curves[i, at], color="black", linestyle="none", marker=marker, markersize=4,
-                markerfacecolor=face, zorder=4)  # fmt: skip
-        ax.plot([], [], color="black", linestyle=line, linewidth=1.1, marker=marker, markersize=4, markerfacecolor=face,
-                label=names[i])  # fmt: skip
-        half = np.interp(np.arange(len(scores.rounds)), at, band.half[i])
+        ax.plot(x[i], factor * band.curves[i], color="black", linestyle=line, linewidth=1.1, marker=marker,
+                markersize=4, markerfacecolor=face, markevery=band.places, label=names[i], zorder=3)  # fmt: skip
+        half = np.interp(np.arange(len(scores.rounds)), band.places, band.half[i])
         low, high = factor * (band.curves[i] - half), factor * (band.curves[i] + half)
         if scores.of_shares:
             low, high = np.clip(low, 0, 100), np.clip(high, 0, 100)
         drawn += [low, high]
         if np.isfinite(low).any():
             ax.fill_between(x[i], low, high, color="0.5", alpha=0.13, linewidth=0, zorder=0)
-            for limit in (low, high):
-                ax.plot(x[i], limit, color="0.35", linestyle=line, linewidth=0.5, zorder=2)
+            ax.plot(x[i], np.transpose([low, high]), color="0.35", linestyle=line, linewidth=0.5, zorder=2)
     if len(styled) < len(scores.methods):
         ax.plot([], [], color="0.75", linewidth=0.7, label=f"{len(scores.methods) - len(styled)} other methods")
     _limit_height(ax, factor * band.curves, 100 if scores.of_shares else np.inf)
@@ -247,14 +241,11 @@ def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray,
     if scores.metric == "accuracy" and n is not None and (np.nan_to_num(n)[there] > 0).all():
         share = np.clip((a + b) / 2, 0, 1)
         noise = np.sqrt(2 * share * (1 - share) / np.where(there, n, 1))
-    if new:
-        return (a - b)[there], None if noise is None else noise[there], True
-    some = there.any(axis=0)
-    count = there.sum(axis=0)[some]
-    gains = np.where(there, a - b, 0).sum(axis=0)[some] / count
-    if noise is not None:
-        noise = np.where(there, noise, 0).sum(axis=0)[some] / count
-    return gains, noise, False
+
+    def of_clients(cells: np.ndarray) -> np.ndarray:
+        return cells[there] if new else np.ma.masked_invalid(cells).mean(axis=0).compressed()
+
+    return of_clients(a - b), None if noise is None else of_clients(noise), new
 
 
 def pair_values(scores: Scores, method: str, against: str) -> tuple[np.ndarray, np.ndarray]:
@@ -282,15 +273,12 @@ def clients_anew(scores: Scores, there: np.ndarray) -> bool:
 
 def critical_difference(comparison: Comparison, ax: Axes | None = None) -> Axes:
     """Draw mean ranks over seeds, and join the methods that cannot be told apart; see `draw_ranks`."""
-
-    from fedstat.inference import settings
-
     scores = comparison.scores
     table = pd.DataFrame(scores.by_seed().T, index=list(scores.seeds), columns=list(scores.methods))
     return draw_ranks(settings.ranks(table, smaller=better(scores.metric) < 0, level=comparison.level), ax)
 
 
-def draw_ranks(ranks: Ranks, ax: Axes | None = None) -> Axes:
+def draw_ranks(ranks: settings.Ranks, ax: Axes | None = None) -> Axes:
     """Draw mean ranks on a line, the best at the left, with a bar over each group that cannot be told apart.
 
     Parameters
@@ -328,8 +316,7 @@ def draw_ranks(ranks: Ranks, ax: Axes | None = None) -> Axes:
                 ha="right" if left else "left", va="center", fontsize="small")  # fmt: skip
     critical = ranks.critical_difference
     ax.plot([1, 1 + critical], [1.7, 1.7], color="black", linewidth=1)
-    for end in (1, 1 + critical):
-        ax.plot([end, end], [1.55, 1.85], color="black", linewidth=1)
+    ax.vlines([1, 1 + critical], 1.55, 1.85, color="black", linewidth=1)
     ax.text(1, 1.95, f"critical difference {critical:.2f}", ha="left", va="bottom", fontsize="small")
     ax.set_xlim(1 - 0.8 * wide, m + 0.8 * wide)
     ax.set_ylim(-1.6 - bars - half + 0.5, 2.8)
@@ -381,7 +368,7 @@ def _legend(ax: Axes, *, columns: int, handle: float = 3.2) -> None:
 def _columns(labels: Sequence[str], columns: int) -> int:
     """Return how many columns of these labels a legend has room for, at most `columns`."""
     longest = max(map(len, labels))
-    return 1 if longest > 34 else min(2, columns) if longest > 20 else columns
+    return 1 if longest > 34 else 2 if longest > 20 else columns
 
 
 def _unit(scores: Scores, *, points: bool = False) -> str:
@@ -402,12 +389,10 @@ def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:
     if axis == "rounds":
         return np.tile(scores.rounds.astype(float), (len(scores.methods), 1)), _AXES[axis]
     spent = (scores.spent or {})[axis]
-    known = np.isfinite(spent)
-    mean = np.where(known, spent, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    mean = np.where(known.any(axis=1), mean, np.nan)
+    mean = np.ma.masked_invalid(spent).mean(axis=1).filled(np.nan)
     if axis == "seconds":
         return mean, "seconds"
-    top = np.nanmax(mean) if known.any() else 0
+    top = np.nanmax(mean, initial=0)
     unit, name = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")) if top >= u or u == 1)
     return mean / unit, f"{name} {_AXES[axis]}"
 

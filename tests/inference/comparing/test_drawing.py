@@ -87,7 +87,7 @@ def test_of_many_pairs_the_largest_are_drawn():
 def test_curves_draw_the_means_and_say_what_the_band_is():
     of = comparison(scores(["FedAvg", "Local"]), control="FedAvg")
     ax = of.curves()
-    for line, curve in zip([ax.lines[0], ax.lines[5]], of.scores.curves.mean(axis=1), strict=True):
+    for line, curve in zip([ax.lines[0], ax.lines[3]], of.scores.curves.mean(axis=1), strict=True):
         np.testing.assert_allclose(line.get_ydata(), 100 * curve)
     assert "95% limits (Bonferroni's t) that hold together at the marked rounds\nand for 2 methods" in ax.get_xlabel()
     assert legend_of(ax) == ["FedAvg", "Local"]
@@ -101,7 +101,7 @@ def test_curves_over_bytes_need_the_bytes():
     known = comparison(replace(of.scores, spent={"bytes": spent}))
     ax = known.curves(axis="bytes")
     assert "MB sent up and down" in ax.get_xlabel()
-    np.testing.assert_allclose(ax.lines[5].get_xdata(), 2 * np.arange(1, 31))
+    np.testing.assert_allclose(ax.lines[3].get_xdata(), 2 * np.arange(1, 31))
     with pytest.raises(ValueError, match="the bytes that rounds cost are not known"):
         of.curves(axis="bytes")
     with pytest.raises(ValueError, match="axis must be one of rounds, bytes, seconds, got 'flops'"):
