@@ -17,21 +17,23 @@ def number(value: float, digits: int = 3) -> str:
     return "–" if value != value else f"{value:.{digits}g}".replace("-", "−")
 
 
-def interval(estimate: Iterable[float], digits: int) -> str:
+def interval(estimate: Iterable[float], digits: int, unit: str = "") -> str:
     """Format a mean and its limits (mean, low, high) with `digits` decimals, e.g. ``1.2 [0.9, 1.5]``.
 
-    NaN is a dash, and so are both limits where there is no interval: ``1.2 [–, –]``.
+    NaN is a dash, and so are both limits where there is no interval: ``1.2 [–, –]``. A unit stands behind the mean.
 
     Examples
     --------
     >>> from fedstat.inference import interval
+    >>> interval((1.234, 0.9, 1.5), 1, " points")
+    '1.2 points [0.9, 1.5]'
     >>> interval((1.234, 0.9, 1.5), 1), interval((1.234, float("nan"), float("nan")), 1)
     ('1.2 [0.9, 1.5]', '1.2 [–, –]')
     """
     # adding zero turns a rounded -0.0 into 0.0
     values = (round(float(value), digits) + 0.0 for value in estimate)
     mean, low, high = ("–" if value != value else f"{value:.{digits}f}".replace("-", "−") for value in values)
-    return f"{mean} [{low}, {high}]"
+    return f"{mean}{unit} [{low}, {high}]"
 
 
 def p_value(p: float) -> str:

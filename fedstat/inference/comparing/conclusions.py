@@ -141,8 +141,7 @@ def _span(row: pd.Series, scores: Scores, width: float) -> str:
     factor, unit = (100, " points") if scores.of_shares else (1, "")
     sign = factor * (np.sign(row["difference"]) or 1.0)
     low, high = sorted((sign * row["low"], sign * row["high"]))
-    mean, _, limits = interval((sign * row["difference"], low, high), decimals(factor * width)).partition(" ")
-    return f"{mean}{unit} {limits}"
+    return interval((sign * row["difference"], low, high), decimals(factor * width), unit)
 
 
 def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | None, of: int) -> Iterable[str]:

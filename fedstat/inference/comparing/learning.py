@@ -56,12 +56,10 @@ def still_learning(scores: Scores, share: Scores | None, level: float, aim: floa
             reached, usual = (100 * float(of[m, known].mean()) for of in (values, own))
             if reached <= usual:
                 found[label] = f"accuracy {reached:.1f}%, each client's most frequent class {usual:.1f}%"
-        rise = None if aim is None else rising(gain, each, aim)
-        if rise:
-            mean, low, high = rise
+        if aim is not None and (rise := rising(gain, each, aim)):
             verb = "rises" if better(scores.metric) > 0 else "falls"
-            size, _, limits = interval((factor * mean, factor * low, factor * high), 1 if unit else 3).partition(" ")
-            found[label] = f"{scores.metric} still {verb}: by {size}{unit} {limits} over the last fifth of the rounds"
+            by = interval((factor * value for value in rise), 1 if unit else 3, unit)
+            found[label] = f"{scores.metric} still {verb}: by {by} over the last fifth of the rounds"
     return found
 
 

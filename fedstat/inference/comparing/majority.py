@@ -37,8 +37,8 @@ def beside_majority(accuracy: Scores, share: Scores, level: float) -> list[str]:
         if found[2] < 0:
             below.append(f"{label} by {-found[0]:.1f} points")
         elif found[1] <= 0:
-            size, _, limits = interval(found, 1).partition(" ")
-            unshown.append(f"{label} ({size} points {limits} above it)" if len(by_seed) > 1 else f"{label} (equal)")
+            how = f"{interval(found, 1, ' points')} above it" if len(by_seed) > 1 else "equal"
+            unshown.append(f"{label} ({how})")
     said = [f"Always naming a client's most frequent class beats {', '.join(below)}."] if below else []
     if unshown:
         said.append(f"Not shown to beat always predicting a client's most frequent class: {', '.join(unshown)}.")
