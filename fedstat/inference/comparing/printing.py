@@ -205,6 +205,15 @@ def latex(comparison: Comparison) -> str:
     )
 
 
+#: How the mean of a method is set that is not the best, by the outcome of its pair with the best, and why.
+_MARKS = {
+    "equivalent": (r"\underline{{{}}}", ""),
+    "undecided": (r"{}$^{{\dagger}}$", "†: not told apart from the best"),
+    "no spread": (r"{}$^{{\ddagger}}$", "‡: no spread over seeds, and no test against the best"),
+    STILL_LEARNING: (r"{}$^{{\ast}}$", "*: not judged against the best, since one of the two is still learning"),
+}
+
+
 def _marks(comparison: Comparison) -> tuple[dict[str, str], str]:
     """Return how the mean of each marked method is set, by its label, and the rule in words."""
     means, direction = comparison.summary["mean"].dropna(), better(comparison.scores.metric)
@@ -225,20 +234,11 @@ def _marks(comparison: Comparison) -> tuple[dict[str, str], str]:
     if not {str(label) for label in means.index} <= {*outcomes, best[0]}:
         return marks, f"{bold}. It was not compared with all other methods, so none of them is marked."
     others = {label: outcome for label, outcome in outcomes.items() if label not in best}
-    marks |= {label: r"\underline{{{}}}" for label, outcome in others.items() if outcome == "equivalent"}
-    marks |= {label: r"{}$^{{\dagger}}$" for label, outcome in others.items() if outcome == "undecided"}
-    marks |= {label: r"{}$^{{\ddagger}}$" for label, outcome in others.items() if outcome == "no spread"}
-    marks |= {label: r"{}$^{{\ast}}$" for label, outcome in others.items() if outcome == STILL_LEARNING}
+    marks |= {label: _MARKS[outcome][0] for label, outcome in others.items() if outcome in _MARKS}
     words = [bold]
-    found = set(others.values())
     if comparison.margin is not None:
         words.append(f"underlined: equivalent to the best within {size(comparison.margin, comparison.scores)}")
-    if "undecided" in found:
-        words.append("†: not told apart from the best")
-    if "no spread" in found:
-        words.append("‡: no spread over seeds, and no test against the best")
-    if STILL_LEARNING in found:
-        words.append("*: not judged against the best, since one of the two is still learning")
+    words += [why for outcome, (_, why) in _MARKS.items() if why and outcome in others.values()]
     return marks, "; ".join(words) + "."
 
 
