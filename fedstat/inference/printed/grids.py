@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from io import StringIO
+from itertools import takewhile
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one cell says, in plain text, how it is set, and the line on which it stands."""
+    """What one cell says, in plain text, how it is set, and the line on which it stands; in HTML, if it is a head."""
 
     text: str
     line: int
@@ -21,6 +22,7 @@ class Cell:
     underlined: bool = False
     columns: int = 1
     rows: int = 1
+    head: bool = False
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,8 @@ def html_grids(text: str) -> list[Grid]:
     """Return the tables of a page; their heads are the first rows without a ``td``."""
     reader = _Tables()
     reader.feed(text)
-    return [Grid(_spread(rows, True), max(1, head)) for rows, head in zip(reader.tables, reader.heads, strict=True)]
+    heads = [list(takewhile(lambda row: row and all(cell.head for cell in row), rows)) for rows in reader.tables]
+    return [Grid(_spread(rows, True), max(1, len(head))) for rows, head in zip(reader.tables, heads, strict=True)]
 
 
 class _Tables(HTMLParser):
@@ -218,24 +221,16 @@ class _Tables(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.tables: list[list[list[Cell]]] = []
-        self.heads: list[int] = []
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
         if tag == "table":
             self.tables.append([])
-            self.heads.append(0)
         elif tag == "tr" and self.tables:
             self.tables[-1].append([])
         elif tag in ("td", "th") and self.tables and self.tables[-1]:
-            spans = {name: int(given.get(name) or 1) for name in ("colspan", "rowspan")}
-            row = self.tables[-1][-1]
-            row.append(Cell("", self.getpos()[0], columns=spans["colspan"], rows=spans["rowspan"]))
-            if tag == "th" and len(row) == 1 and self.heads[-1] == len(self.tables[-1]) - 1:
-                self.heads[-1] += 1
-            elif tag == "td" and self.heads[-1] == len(self.tables[-1]):
-                self.heads[-1] -= 1
+            columns, rows = (int(dict(attrs).get(name) or 1) for name in ("colspan", "rowspan"))
+            self.tables[-1][-1].append(Cell("", self.getpos()[0], columns=columns, rows=rows, head=tag == "th"))
         self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
