@@ -167,11 +167,11 @@ def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
         return found | dict.fromkeys(("low", "high", "worst", "df", "runs", "correlation"), np.nan)
     n, most = two["runs"].to_numpy(float), (two["sd"] + two["sd_step"] / 2).to_numpy(float)
     least = np.maximum(two["sd"] - two["sd_step"] / 2, 0).to_numpy(float)
-    variances, df = most**2, _welch(most**2, n)
+    variances, df = most**2, welch(most**2, n)
     # a smaller deviation of one method may leave fewer degrees of freedom, and so wider limits
     corners = [most**2, np.array([most[0], least[1]]) ** 2, np.array([least[0], most[1]]) ** 2]
     half, more = (
-        max(float(stats.t.isf(a, _welch(v, n)) * np.sqrt((v / n).sum())) for v in corners if v.sum() > 0)
+        max(float(stats.t.isf(a, welch(v, n)) * np.sqrt((v / n).sum())) for v in corners if v.sum() > 0)
         + two["step"].sum() / 2
         for a in (alpha, alpha / others)
     )
@@ -188,7 +188,8 @@ def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
     }
 
 
-def _welch(variances: np.ndarray, n: np.ndarray | float) -> float:
+def welch(variances: np.ndarray, n: np.ndarray | float) -> float:
+    """Return the degrees of freedom of a difference of two means of `n` runs each (Welch 1947)."""
     return float((variances / n).sum() ** 2 / ((variances / n) ** 2 / (n - 1)).sum())
 
 
@@ -197,7 +198,7 @@ def _runs(difference: float, variances: np.ndarray, alpha: float) -> float:
     from scipy import optimize, stats
 
     def power(n: float) -> float:
-        df = _welch(variances, n)
+        df = welch(variances, n)
         return float(stats.nct.sf(stats.t.isf(alpha, df), df, difference / np.sqrt(variances.sum() / n))) - _POWER
 
     if difference <= 0 or power(_MOST_RUNS) < 0:
