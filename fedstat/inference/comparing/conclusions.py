@@ -307,10 +307,8 @@ def _equivalent(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Ite
 
 def _no_spread(rows: pd.DataFrame) -> Iterable[str]:
     for _, row in rows[rows["outcome"] == "no spread"].iterrows():
-        if row["difference"] == 0:
-            yield f"{row['method']} and {row['against']} have the same mean under every seed: there is no test."
-        else:
-            yield f"{row['method']} and {row['against']} differ by the same amount under every seed: there is no test."
+        how = "have the same mean" if row["difference"] == 0 else "differ by the same amount"
+        yield f"{row['method']} and {row['against']} {how} under every seed: there is no test."
 
 
 def _ranked(scores: Scores) -> Sequence[str]:

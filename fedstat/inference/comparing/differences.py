@@ -156,11 +156,8 @@ def _needed(family: Family, k: int, margin: float | None, level: float, goal: Go
     # ``1 / (1 / n + test_to_train)`` independent ones
     if margin is None or not np.isfinite(family.se[k]) or family.design.crossed:
         return np.nan
-    count, n, shared = (
-        1 if family.rule == "none" else len(family.pairs),
-        int(family.n[k]),
-        family.design.test_to_train or 0.0,
-    )
+    count = 1 if family.rule == "none" else len(family.pairs)
+    n, shared = int(family.n[k]), family.design.test_to_train or 0.0
     sd = float(family.se[k] / np.sqrt(1 / n + shared))
     needed = seeds_for(sd, margin=margin, level=level, goal=goal, comparisons=count, pilot_seeds=n, power=POWER).seeds
     rest = 1 / needed - shared

@@ -13,7 +13,7 @@ from fedstat._random import stream
 from fedstat.inference import settings
 from fedstat.inference.comparing.bands import simultaneous_band
 from fedstat.inference.comparing.conclusions import size
-from fedstat.inference.comparing.tables import limits, percent, row_names, shortened
+from fedstat.inference.comparing.tables import largest, limits, percent, row_names, shortened
 from fedstat.inference.reading.scores import Scores, better
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def forest(comparison: Comparison, ax: Axes | None = None) -> Axes:
     if not len(table):
         raise ValueError("the comparison has no differences to draw; they need two methods with two common seeds.")
     total = len(table)
-    if total > _ROWS:
-        table = table.loc[table["difference"].abs().sort_values(ascending=False, kind="stable").index[:_ROWS]]
-    table = table.sort_values("difference", kind="stable")
+    table = largest(table, _ROWS).sort_values("difference", kind="stable")
     names = [plain(name) for name in row_names(comparison, table, _LABEL)]
     ax = new_axes(ax, 1.3 + 0.2 * len(table))
     factor = 100 if comparison.scores.of_shares else 1

@@ -92,12 +92,10 @@ def differences_table(comparison: Comparison, most: int | None = None, *, label:
     """
     found, scale = comparison.differences, _Scale(comparison)
     total = len(found)
-    if most is not None and total > most:
-        order = np.argsort(-found["difference"].abs().fillna(-1).to_numpy(), kind="stable")
-        found = found.iloc[np.sort(order[:most])]
-    every = comparison.differences
-    halves = scale.factor * (every["high"] - every["low"]) / 2
-    places = decimals(halves, scale.factor * every["difference"], scale.least)
+    halves = scale.factor * (found["high"] - found["low"]) / 2
+    places = decimals(halves, scale.factor * found["difference"], scale.least)
+    if most is not None:
+        found = largest(found, most)
     columns = {"method" if comparison.control is not None else "pair": row_names(comparison, found, label)}
     of = "differences" if comparison.control is None else f"differences to {comparison.control}"
     columns[f"difference{scale.points}"] = scale.cells(found["difference"], places)
@@ -124,6 +122,11 @@ def differences_table(comparison: Comparison, most: int | None = None, *, label:
     some = f", the {len(found)} largest of {total}" if len(found) < total else ""
     least = ("p (sign flips)", "p (t)", "correlation", "pairs", needed, weighted)
     return _table(f"{of} of {scale.metric}{some}, paired on seeds, {limits(comparison)}", columns, least)
+
+
+def largest(rows: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return the rows of the largest differences, at most so many, in their order."""
+    return rows[rows.index.isin(rows["difference"].abs().nlargest(most).index)]
 
 
 def shortened(names: Iterable[object], most: int | None) -> dict[str, str]:
