@@ -55,30 +55,17 @@ def wrapped(paragraphs: Iterable[str]) -> str:
 
 def table_text(table: Table) -> str:
     """Return a table with its title for a terminal; of columns for which a line has no room the names are told."""
-    lines, left_out = _aligned(table)
-    notes = [f"(not shown here: {', '.join(left_out)})"] if left_out else []
-    return "\n".join([wrapped([table.title]), *lines, *notes])
-
-
-def _aligned(table: Table) -> tuple[list[str], list[str]]:
-    """Return the lines of a table, and the columns for which a line has no room."""
-    left_out: list[str] = []
-    while True:
-        shown = table.without(left_out)
-        lines = [[_one_line(cell) for cell in line] for line in (shown.header, *shown.rows)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(shown.header))]
-        rest = [name for name in table.least if name in shown.header]
-        if sum(widths) + 2 * (len(widths) - 1) <= _WIDTH or not rest:
+    least = [name for name in table.least if name in table.header]
+    for count in range(len(least) + 1):
+        shown = table.without(least[:count])
+        cells = [[_one_line(cell) for cell in line] for line in (shown.header, *shown.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        if sum(widths) + 2 * (len(widths) - 1) <= _WIDTH:
             break
-        left_out.append(rest[0])
-    left = [name in table.words for name in shown.header]
-    return [
-        "  ".join(
-            cell.ljust(width) if words else cell.rjust(width)
-            for cell, width, words in zip(line, widths, left, strict=True)
-        ).rstrip()
-        for line in lines
-    ], left_out
+    forms = [f"{'<' if name in table.words else '>'}{width}" for name, width in zip(shown.header, widths, strict=True)]
+    lines = ["  ".join(map(format, line, forms)).rstrip() for line in cells]
+    notes = [f"(not shown here: {', '.join(least[:count])})"] if count else []
+    return "\n".join([wrapped([table.title]), *lines, *notes])
 
 
 def _one_line(cell: str) -> str:
