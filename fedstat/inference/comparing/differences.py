@@ -71,7 +71,12 @@ def tabulate_differences(
         return pd.DataFrame(columns=columns), ()
     settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated, "skewed": skewed}
     family = simultaneous_family(scores.values, pairs, level=level, **settings)
-    _check_common(scores, family)
+    for (i, j), n in zip(pairs, family.n, strict=True):
+        if n < 2:
+            raise ValueError(
+                f"{scores.methods[i]} and {scores.methods[j]} have {n} common seeds; pairs need at least 2. Run both "
+                "under the same seeds."
+            )
     # each pair can be wrong on one side alone, at which equivalence is tested: twice the error rate
     inner = None if margin is None else simultaneous_family(scores.values, pairs, level=2 * level - 1, **settings)
     edge = 1.0 if scores.of_shares else np.inf
@@ -162,16 +167,6 @@ def _needed(family: Family, k: int, margin: float | None, level: float, goal: Go
     needed = seeds_for(sd, margin=margin, level=level, goal=goal, comparisons=count, pilot_seeds=n, power=POWER).seeds
     rest = 1 / needed - shared
     return float(np.ceil(1 / rest)) if rest > 0 else np.inf
-
-
-def _check_common(scores: Scores, family: Family) -> None:
-    """Refuse pairs without two common seeds, where there are such seeds."""
-    for (i, j), n in zip(family.pairs, family.n, strict=True):
-        if n < 2:
-            raise ValueError(
-                f"{scores.methods[i]} and {scores.methods[j]} have {n} common seeds; pairs need at least 2. Run both "
-                "under the same seeds."
-            )
 
 
 def _outcome(family: Family, inner: Family | None, margin: float | None, k: int) -> str:
