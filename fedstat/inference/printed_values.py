@@ -156,11 +156,10 @@ def agrees(
     level = check_level(level)
     table, methods = _checked(printed, ours, control), list(printed.index)
     value = printed["value"].astype(float)
-    rows = {name: _prediction(table[name].to_numpy(), printed.loc[name], level) for name in methods}
-    values = pd.DataFrame.from_dict(rows, orient="index", columns=["ours", "low", "high"])
-    values.insert(0, "printed", value)
-    values.insert(1, "seeds", printed["seeds"].astype(int))
-    values["low"], values["high"] = values["low"].clip(*within), values["high"].clip(*within)
+    rows = [_prediction(table[name].to_numpy(), printed.loc[name], level) for name in methods]
+    values = pd.DataFrame({"printed": value, "seeds": printed["seeds"].astype(int)})
+    values[["ours", "low", "high"]] = rows
+    values[["low", "high"]] = values[["low", "high"]].clip(*within)
     values["inside"] = (values["low"] <= values["printed"]) & (values["printed"] <= values["high"])
     values["tells"] = (values["low"] > value.min()) | (values["high"] < value.max()) | (value.min() == value.max())
     order = _directions(table, value, list(combinations(methods, 2)), level)
