@@ -198,16 +198,14 @@ def who_benefits(
     if scores.clients == (RUN,):
         raise ValueError("results must hold a value for each client to tell who benefits, but they hold one for a run.")
     a, b = pair_values(scores, first, second)
-    d = a - b
+    d, n = a - b, scores.samples
     same = design.clients == "same" if design else not clients_anew(scores, ~np.isnan(d))
     columns = carried(comparison) if modifiers is None else given(modifiers, scores, ~np.isnan(d), same)
     if same:  # clients that are always there, under the seeds under which there is anything
         seeds = ~np.isnan(d).all(axis=1)
         kept = np.ix_(seeds, ~np.isnan(d[seeds]).any(axis=0))
         a, b, d, columns = a[kept], b[kept], d[kept], {name: x[kept] for name, x in columns.items()}
-        n = None if scores.samples is None else scores.samples[kept]
-    else:
-        n = scores.samples
+        n = None if n is None else n[kept]
     _check(d, max(np.nanmax(np.abs(a)), np.nanmax(np.abs(b))), first, second)
     noise = _test_noise(a, b, n, scores, design, same)
     effects, tests = (_crossed if same else _nested)(d, noise, (design and design.test_to_train) or 0.0, level)
