@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedstat._checks import number
 from fedstat._random import stream
 from fedstat.inference.intervals.paired import mean_interval
+from fedstat.inference.levels import check_level
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +160,7 @@ def fairness(
     independent.
     Under 1 of 4 seeds the shares spread no more than noise does: all clients count as equal there.
     """
-    confidence = number("level", level, "(0, 1)")
+    level = check_level(level)
     a, n = _shares("accuracy", accuracy, samples)
     names = None if clients is None else list(clients)
     if names is not None and not (len(names) == len(set(names)) == a.shape[1]):
@@ -183,10 +183,13 @@ def fairness(
         ):
             for measure, of_draws in _measures(values).items():
                 found.setdefault((measure, version), []).append(float(of_draws.mean()))
+    whose = "new seeds, each with the clients that it draws" if names is None else "new seeds with these clients"
     notes = [
         "raw: of the shares as measured; shrunken: of the clients themselves (beta-binomial, constrained empirical "
         "Bayes); noise only: of equal clients with these numbers of test samples, by the same rule.",
-        _said_of_seeds(len(a), names is not None),
+        f"Limits are over seeds and speak of {whose}; clients of one run are not independent."
+        if len(a) > 1
+        else "One seed: no limits. Run more seeds.",
     ]
     if unspread:
         notes.append(
@@ -210,15 +213,15 @@ def fairness(
             for key, share in _losing(*seed, apart, row).items():
                 found.setdefault(key, []).append(share)
         if names is not None:
-            named = _named(a, r, n, names, fresh_tests, confidence)
-            notes.append(f"A client is said to lose or gain where its probability is at least {confidence:g}.")
+            named = _named(a, r, n, names, fresh_tests, level)
+            notes.append(f"A client is said to lose or gain where its probability is at least {level:g}.")
     of_clients = float((n > 0).sum(axis=1).mean())
     rows = []
     for (measure, version), values in found.items():
-        mean, low, high = _over_seeds(np.array(values), confidence)
+        mean, low, high = _over_seeds(np.array(values), level)
         rows.append((measure, version, mean, low, high, len(values), of_clients))
     columns = ["measure", "version", "mean", "low", "high", "seeds", "clients"]
-    return Fairness(pd.DataFrame(rows, columns=columns), named, confidence, tuple(notes))
+    return Fairness(pd.DataFrame(rows, columns=columns), named, level, tuple(notes))
 
 
 def gini(values: np.ndarray) -> np.ndarray:
@@ -431,10 +434,3 @@ def _named(
         }
     )
     return table.sort_values("shrunken", kind="stable").reset_index(drop=True)
-
-
-def _said_of_seeds(seeds: int, crossed: bool) -> str:
-    if seeds == 1:
-        return "One seed: no limits. Run more seeds."
-    of = "new seeds with these clients" if crossed else "new seeds, each with the clients that it draws"
-    return f"Limits are over seeds and speak of {of}; clients of one run are not independent."

@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from fedstat._checks import number
 from fedstat.inference.formatting import p_value
 from fedstat.inference.intervals.paired import holm, sign_flip_test
+from fedstat.inference.levels import check_level
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
     """
     from scipy import stats
 
-    confidence = number("level", level, "(0, 1)")
+    level = check_level(level)
     wide, notes = complete_rows(table, complete=complete)
     means = wide.groupby(level=0, sort=False).mean()
     settings, k = means.shape
@@ -148,7 +148,7 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
             f = float("inf")
             p = float(np.exp(-(settings - 1) * np.log(np.arange(1.0, k + 1)).sum()))
     error = np.sqrt(k * (k + 1) / (6 * settings))
-    critical = float(stats.studentized_range.isf(1 - confidence, k, np.inf) / np.sqrt(2) * error)
+    critical = float(stats.studentized_range.isf(1 - level, k, np.inf) / np.sqrt(2) * error)
     both = list(combinations(range(k), 2))
     gaps = np.array([mean_ranks[j] - mean_ranks[i] for i, j in both])
     values = means.to_numpy()[:, order]
@@ -168,14 +168,14 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
         methods=tuple(names),
         mean_ranks=mean_ranks,
         critical_difference=critical,
-        groups=_groups(names, mean_ranks, critical) if p < 1 - confidence else (tuple(names),),
+        groups=_groups(names, mean_ranks, critical) if p < 1 - level else (tuple(names),),
         p=p,
         settings=settings,
         friedman=friedman,
         friedman_p=friedman_p,
         iman_davenport=float(f),
         pairs=pairs,
-        level=confidence,
+        level=level,
         notes=tuple(notes),
     )
 

@@ -14,6 +14,7 @@ import pandas as pd
 from fedstat._checks import number
 from fedstat.inference.formatting import p_value
 from fedstat.inference.intervals.paired import holm, mean_interval, paired_difference, sign_flip_test
+from fedstat.inference.levels import check_level
 from fedstat.inference.reading.missing import complete_mean
 
 # Simulated (gamma times, 3 to 20 seeds): t limits cover 92 to 96% up to this share at the horizon, down to 84% beyond.
@@ -150,7 +151,7 @@ def to_target(
     A median without an upper limit: too few runs, or too few that reached the target.
     The log-rank test does not use the pairs and is meant for many runs; the other tests are paired.
     """
-    confidence = number("level", level, "(0, 1)")
+    level = check_level(level)
     goal = number("target", target)
     means, notes = _mean_curves(curves, axis)
     rows = []
@@ -171,7 +172,7 @@ def to_target(
         notes.append(f"Runs end at different {axis}; {first['method']} under seed {first['seed']} sets the horizon.")
     runs["restricted"] = runs["time"].clip(upper=horizon)
     runs["by horizon"] = runs["reached"] & (runs["time"] <= horizon)
-    summary = pd.DataFrame({m: _summary(own, horizon, confidence) for m, own in runs.groupby("method", sort=False)}).T
+    summary = pd.DataFrame({m: _summary(own, horizon, level) for m, own in runs.groupby("method", sort=False)}).T
     summary = summary.astype({"reached": int, "runs": int}).rename_axis("method")
     reached = ", ".join(f"{m} {row['reached']:.0f} of {row['runs']:.0f}" for m, row in summary.iterrows())
     notes.insert(0, f"Reached {'and held ' * stays}{goal:g}: {reached}. Runs that did not are censored, not left out.")
@@ -181,12 +182,12 @@ def to_target(
     if summary["low"].isna().any():
         notes.append("A restricted mean without limits: one run, no variation, or over three in ten not at the target.")
     pairs = [(m, control) for m in methods if m != control] if control is not None else list(combinations(methods, 2))
-    differences = _differences(runs, pairs, confidence, notes)
+    differences = _differences(runs, pairs, level, notes)
     if len(methods) > 1:
         notes.append("The log-rank test does not use the pairs and is meant for many runs; the other tests are paired.")
     p = _log_rank(runs)
     shown = runs[["method", "seed", "reached", "time"]]
-    return TimeToTarget(shown, summary, differences, p, horizon, goal, axis, confidence, tuple(notes))
+    return TimeToTarget(shown, summary, differences, p, horizon, goal, axis, level, tuple(notes))
 
 
 def _mean_curves(curves: pd.DataFrame, axis: str) -> tuple[pd.DataFrame, list[str]]:
