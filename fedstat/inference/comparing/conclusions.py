@@ -79,6 +79,13 @@ def _few(names: Iterable[str]) -> str:
     return f"{', '.join(found[:3])} and {len(found) - 3} more"
 
 
+def _are(than: str, methods: Sequence[str], each: Iterable[str], of: int) -> str:
+    """Say which methods are `than` others: `each` with its difference, or how many of all and the first of them."""
+    if len(methods) > _NAMED:
+        return f"{len(methods)} of {of} methods are {than}: {_few(methods)}."
+    return f"{listed(each)} {'is' if len(methods) == 1 else 'are'} {than}."
+
+
 def size(value: float, scores: Scores, digits: int = 4) -> str:
     """Say how large a difference is, without its sign: in points where values are shares."""
     if not scores.of_shares:
@@ -148,12 +155,10 @@ def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | N
     above, below = _words(scores)
     for word, sign in ((above, 1), (below, -1)):
         chosen = rows[(rows["outcome"] == "different") & (sign * rows["difference"] > 0)]
-        if len(chosen) > _NAMED:
-            yield f"{len(chosen)} of {of} methods are {word} {control}: {_few(chosen['method'])}."
-        elif len(chosen):
+        if len(chosen):
             width = float((chosen["high"] - chosen["low"]).median())
             each = (f"{row['method']} (by {_span(row, scores, width)})" for _, row in chosen.iterrows())
-            yield f"{listed(each)} {'is' if len(chosen) == 1 else 'are'} {word} {control}."
+            yield _are(f"{word} {control}", list(chosen["method"]), each, of)
     yield from _equivalent(scores, rows, margin)
     open_ = rows[rows["outcome"] == "undecided"]
     if len(open_):
@@ -174,14 +179,11 @@ def _above(scores: Scores, rows: pd.DataFrame, above: pd.DataFrame, margin: floa
     best, rest = above[above["better"]], above[~above["better"] & above["p"].notna()]
 
     def tell(best: pd.DataFrame) -> Iterable[str]:
-        if len(best) > _NAMED:
-            yield f"{len(best)} of {len(above)} methods are {than}: {_few(best.index)}."
-            return
         each = (
             f"{method} (by {size(row['gain'], scores, 3)} over {row['against']}, p = {p_value(row['p (adjusted)'])})"
             for method, row in best.iterrows()
         )
-        yield f"{listed(each)} {'is' if len(best) == 1 else 'are'} {than}.".replace("p = <", "p <")
+        yield _are(than, list(best.index), each, len(above)).replace("p = <", "p <")
 
     far = best.index.isin(rows["method"][rows["runs apart"].to_numpy(bool)])
     if len(best):
