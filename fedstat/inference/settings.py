@@ -203,10 +203,8 @@ def complete_rows(table: pd.DataFrame, *, complete: bool) -> tuple[pd.DataFrame,
         if (again := table.duplicated([*by, "method"])).any():
             place = table.loc[again, [*by, "method"]].iloc[0].to_dict()
             raise ValueError(f"the table has several values at {place}. Average over clients and rounds first.")
-        wide = table.pivot(index=by, columns="method", values="value")
         # in the order of the table, not of the alphabet
-        wide = wide.loc[pd.MultiIndex.from_frame(table[by].drop_duplicates()) if len(by) > 1 else table[by[0]].unique()]
-        wide = wide[list(table["method"].unique())]
+        wide = table.set_index([*by, "method"])["value"].unstack("method", sort=False)
     if wide.empty:
         raise ValueError("the table has no values.")
     if text := [name for name in wide.columns if not pd.api.types.is_numeric_dtype(wide[name])]:
