@@ -70,11 +70,9 @@ class PrintedComparison:
             near = own["difference"].idxmin()
             return f"{name} stands: the nearest is {near}, {_told(own.loc[near])} behind."
         others = []
-        for method in row["among"]:
-            one = own.loc[method]
-            told = f"{method} ({_told(one)}"
-            told += f"; {one['runs']:.0f} runs each would tell them apart" if one["runs"] == one["runs"] else ""
-            others.append(told + ")")
+        for method, one in own.loc[list(row["among"])].iterrows():
+            more = f"; {one['runs']:.0f} runs each would tell them apart" if one["runs"] == one["runs"] else ""
+            others.append(f"{method} ({_told(one)}{more})")
         if row["answer"] == "contradicted":
             return f"{name} is contradicted: worse than {listed(others)}."
         extra = ", and not the best printed" if row["answer"] == "not the best printed" else ""

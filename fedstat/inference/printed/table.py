@@ -170,9 +170,9 @@ def _crossed(grid: Grid, methods: str) -> pd.DataFrame:
     # headings whose methods repeat are settings; otherwise they group the methods of one setting
     repeats = found.duplicated(["row", "column"]).any()
     method, setting = ("row", "column") if methods == "rows" else ("column", "row")
-    above = found["heading"] if repeats else ""
     found = found.assign(method=found[method], setting=found[setting])
-    found["setting"] = (above + " / " + found["setting"]).str.removeprefix(" / ") if repeats else found["setting"]
+    if repeats:
+        found["setting"] = (found["heading"] + " / " + found["setting"]).str.removeprefix(" / ")
     if (twice := found.duplicated(["setting", "method"])).any():
         first = found[twice].iloc[0]
         raise ValueError(f"line {first['line']}: {first['method']!r} has two values for {first['setting']!r}.")
