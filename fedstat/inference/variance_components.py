@@ -195,7 +195,7 @@ def _check_table(
     table: pd.DataFrame, names: list[str], value: str, fixed: list[str], parents: dict[str, str], points: bool
 ) -> None:
     """Refuse a table that cannot be split, with the column and the remedy."""
-    if not names or len(set(names)) < len(names) or isinstance(names, str):
+    if not names or len(set(names)) < len(names):
         raise ValueError(f"sources must be names of columns, each once, got {names}.")
     missing = [name for name in [*names, value] if name not in table]
     if missing:
