@@ -7,7 +7,7 @@ are marked. No mean passes over values that are missing: there is none then, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,43 +20,29 @@ WINDOW = 10  # rounds that the FedFac paper averages
 
 @dataclass(frozen=True)
 class _Paper:
-    """One paper's summary: which rounds of a curve count, and how clients are averaged."""
+    """One paper's summary: how clients are averaged, and which consecutive rounds count: the best ones or the last."""
 
     name: str
     weighted: bool
-    rounds: Callable[[pd.Series], list[int]]
-    optimistic: bool = False
+    window: int
+    optimistic: bool
 
-
-def _windows(curve: pd.Series) -> pd.Series:
-    """Means of `WINDOW` consecutive rounds, by the last of them; where a round was not evaluated there is none."""
-    return curve.reindex(range(int(curve.index[0]), int(curve.index[-1]) + 1)).rolling(WINDOW).mean().dropna()
-
-
-def _best_window(curve: pd.Series) -> list[int]:
-    means = _windows(curve)
-    return [] if means.empty else list(range(int(means.idxmax()) - WINDOW + 1, int(means.idxmax()) + 1))
-
-
-def _last_window(curve: pd.Series) -> list[int]:
-    last = int(curve.index[-1])
-    return list(range(last - WINDOW + 1, last + 1)) if last in _windows(curve).index else []
-
-
-def _best(curve: pd.Series) -> list[int]:
-    return [int(curve.idxmax())]
-
-
-def _last(curve: pd.Series) -> list[int]:
-    return [int(curve.index[-1])]
+    def rounds(self, curve: pd.Series) -> list[int]:
+        """Return the rounds that count; none where one of them was not evaluated."""
+        every = range(int(curve.index[0]), int(curve.index[-1]) + 1)
+        means = curve.reindex(every).rolling(self.window).mean().dropna()
+        if means.empty or not (self.optimistic or every[-1] in means.index):
+            return []
+        end = int(means.idxmax()) if self.optimistic else every[-1]
+        return list(range(end - self.window + 1, end + 1))
 
 
 PAPERS = (
-    _Paper(f"FedFac: best {WINDOW} consecutive rounds, by samples", True, _best_window, optimistic=True),
-    _Paper(f"FedFac: last {WINDOW} rounds, by samples", True, _last_window),
-    _Paper("FedFac: best round, by samples", True, _best, optimistic=True),
-    _Paper("FedDecomp, Factorized-FL: best round", False, _best, optimistic=True),
-    _Paper("FilterDecomp (personal), Factorized-FL: last round", False, _last),
+    _Paper(f"FedFac: best {WINDOW} consecutive rounds, by samples", weighted=True, window=WINDOW, optimistic=True),
+    _Paper(f"FedFac: last {WINDOW} rounds, by samples", weighted=True, window=WINDOW, optimistic=False),
+    _Paper("FedFac: best round, by samples", weighted=True, window=1, optimistic=True),
+    _Paper("FedDecomp, Factorized-FL: best round", weighted=False, window=1, optimistic=True),
+    _Paper("FilterDecomp (personal), Factorized-FL: last round", weighted=False, window=1, optimistic=False),
 )
 GLOBAL = "FilterDecomp (global): last round, all official test samples"
 
