@@ -8,7 +8,7 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from fedstat.data import Clients, Partition, datasets
 from fedstat.data.arrays import coded
 from fedstat.data.datasets.base import Dataset
 from fedstat.data.files import read_arrays, read_csv
-from fedstat.data.prepare import FitOn
 from fedstat.experiment import config
 from fedstat.experiment.parsing import FACTS, executor, make_method, metrics, network, transformer
 from fedstat.federated import Method
@@ -88,7 +87,7 @@ class Setup:
         """Return the clients that tuning trains: those of the run, or dealt anew for its seeds where the run's are."""
         if "partition" not in self.experiment.vary:
             return self.clients[self.experiment.seeds[0]]
-        drawn = lru_cache(maxsize=None)(lambda seed: _populate(self.experiment, self.dataset, seed)[1])
+        drawn = cache(lambda seed: _populate(self.experiment, self.dataset, seed)[1])
         return lambda data, partition: drawn(partition)
 
     def dealt(self, data: int, partition: int) -> Clients:
@@ -111,28 +110,22 @@ def set_up(experiment: config.Experiment) -> Setup:
     """
     check_device(experiment.device)
     dataset = _read(experiment.data)
-    dealt = {seed: experiment.partition_seed(seed) for seed in experiment.seeds}
-    partitions, clients, unseen = {}, {}, {}
-    for seed in dict.fromkeys(dealt.values()):
-        partitions[seed], clients[seed], later = _populate(experiment, dataset, seed)
-        if later is not None:
-            unseen[seed] = later
-    shape = next(iter(clients.values())).train.x.shape[1:]
+    populate = cache(partial(_populate, experiment, dataset))  # seeds may share a partition
+    dealt = {seed: populate(experiment.partition_seed(seed)) for seed in experiment.seeds}
+    shape = dealt[experiment.seeds[0]][1].train.x.shape[1:]
     model, built = _network(experiment, dataset, shape)
-    methods = {label: make_method(choice) for label, choice in experiment.method.items()}
-    more, work = metrics(experiment.evaluation), executor(experiment.executor)
     setup = Setup(
         experiment,
         dataset,
-        {seed: partitions[followed] for seed, followed in dealt.items()},
-        {seed: clients[followed] for seed, followed in dealt.items()},
-        {seed: unseen[followed] for seed, followed in dealt.items() if followed in unseen},
+        {seed: partition for seed, (partition, _, _) in dealt.items()},
+        {seed: clients for seed, (_, clients, _) in dealt.items()},
+        {seed: later for seed, (_, _, later) in dealt.items() if later is not None},
         model,
         built,
-        methods,
+        {label: make_method(choice) for label, choice in experiment.method.items()},
         experiment.trainings,
-        more,
-        work,
+        metrics(experiment.evaluation),
+        executor(experiment.executor),
     )
     _check_fit(setup)
     _check_stop(setup)
@@ -205,8 +198,20 @@ def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tup
     with naming("partition"):
         part = _deal(spec, dataset, experiment.data.pool, seed)
     new = _new_clients(spec, part.names, seed)
-    own = experiment.data.file is not None or hasattr(dataset.x, "iloc")  # a table; other data sets keep their splits
-    gather = partial(_gather, spec=spec, dataset=dataset, seed=seed, stratify=own)
+    test = spec.test if isinstance(spec, config.Tested) and not isinstance(spec.test, str) else 0.0
+    if part.test is None and test == 0:
+        raise ValueError("partition: test = 0 leaves clients without test samples.")
+    gather = partial(
+        fs.data.from_indices,
+        dataset.x,
+        dataset.y,
+        test=test,
+        validation=spec.validation,
+        seed=seed,
+        stratify=experiment.data.file is not None or hasattr(dataset.x, "iloc"),  # other data sets keep their splits
+        tokens=dataset.vocabulary is not None,
+        classes=dataset.classes or None,
+    )
     how = {"prepare": transformer(experiment.data), "fit_on": experiment.data.fit_on}
     with naming("partition"):
         clients = gather(part.of(np.flatnonzero(~new)), common=common, **how)
@@ -226,16 +231,15 @@ def _from_file(data: config.Source) -> Dataset:
     if path.suffix.lower() == ".csv":
         how = {"inputs": data.inputs, "drop": data.drop, "prepare": data.prepare}
         x, y, owner, names = read_csv(path, client=data.client, target=data.target, **how)
+        test, order = np.zeros(len(y), dtype=bool), {data.client: names}
         if data.prepare is None and not (finite := np.isfinite(x).all(axis=1)).all():
             raise ValueError(f"{path}: sample {finite.argmin()} holds an infinite number, or one beyond float32.")
-        with naming(path):
-            y, classes = coded(y)
-        held, own = np.zeros(len(y), dtype=bool), data.client
-        return Dataset(path.name, x, y, classes or (), held, groups={own: owner}, order={own: names})
-    x, y, client, test = read_arrays(path, client=data.client, target=data.target)
+    else:
+        x, y, owner, test = read_arrays(path, client=data.client, target=data.target)
+        order = {}
     with naming(path):
         y, classes = coded(y)
-    return Dataset(name=path.name, x=x, y=y, classes=classes or (), test=test, groups={data.client: client})
+    return Dataset(path.name, x, y, classes or (), test, groups={data.client: owner}, order=order)
 
 
 def _common(experiment: config.Experiment, dataset: Dataset) -> np.ndarray | None:
@@ -279,7 +283,9 @@ def _deal(spec: config.Dealing, dataset: Dataset, pool: bool, seed: int) -> Part
         case config.OneLabel():
             part = fs.data.one_label_shards(y[held], spec.clients, seed=seed).within(held)
         case config.Group():
-            part = _by_group(spec, dataset, held)
+            kind = _kind(dataset, spec.by)
+            names, order = dataset.groups[kind][held], dataset.order.get(kind)
+            part = fs.data.by_group(names, min_size=spec.min_size, order=order).within(held)
         case config.Domains():
             groups = dataset.groups[_kind(dataset, spec.by)][held].astype(str)
             part = fs.data.domains(groups, spec.groups, spec.clients, seed=seed).within(held)
@@ -290,12 +296,6 @@ def _deal(spec: config.Dealing, dataset: Dataset, pool: bool, seed: int) -> Part
     elif isinstance(spec, config.Tested) and spec.test == "all":
         part = replace(part, test=(np.flatnonzero(test),) * len(part))
     return fs.data.permute_labels(part, len(dataset.classes), seed=seed) if spec.permute_labels else part
-
-
-def _by_group(spec: config.Group, dataset: Dataset, held: np.ndarray) -> Partition:
-    kind = _kind(dataset, spec.by)
-    part = fs.data.by_group(dataset.groups[kind][held], min_size=spec.min_size, order=dataset.order.get(kind))
-    return part.within(held)
 
 
 def _kind(dataset: Dataset, by: str | None) -> str:
@@ -324,36 +324,6 @@ def _new_clients(spec: config.Dealing, names: Sequence[str], seed: int) -> np.nd
     if new.all():
         raise ValueError(f"partition: new_clients = {json.dumps(chosen)} leaves none of {count} clients to train.")
     return new
-
-
-def _gather(
-    part: Partition,
-    *,
-    spec: config.Dealing,
-    dataset: Dataset,
-    seed: int,
-    stratify: bool,
-    common: np.ndarray | None = None,
-    prepare: Any = None,
-    fit_on: FitOn = "pooled",
-) -> Clients:
-    test = spec.test if isinstance(spec, config.Tested) and not isinstance(spec.test, str) else 0.0
-    if part.test is None and test == 0:
-        raise ValueError("test = 0 leaves clients without test samples.")
-    return fs.data.from_indices(
-        dataset.x,
-        dataset.y,
-        part,
-        test=test,
-        validation=spec.validation,
-        seed=seed,
-        stratify=stratify,
-        tokens=dataset.vocabulary is not None,
-        classes=dataset.classes or None,
-        common=common,
-        prepare=prepare,
-        fit_on=fit_on,
-    )
 
 
 def _network(experiment: config.Experiment, dataset: Dataset, shape: Sequence[int]) -> tuple[Factory, Network]:
