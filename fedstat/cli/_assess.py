@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedstat._files import atomic_file, write_text
+from fedstat.cli._comparison import options_named
 
 _PICTURES = ("calibration", "roc", "decision")
-#: What errors say of the function's arguments, and what of the options.
-_IN_OPTIONS = {
-    r"metrics must": "--metric must", r"control must": "--control must", r"level must": "--level must",
-    r"threshold must": "--threshold must", r"split must": "--split must", r"estimand=('[^']*')": r"--estimand \1",
-}  # fmt: skip
 
 
 def assess(
@@ -71,16 +66,11 @@ def assess(
     kinds = {".csv": "csv", ".md": "markdown", ".txt": "text", "": "folder"}
     if out is not None and out.suffix.lower() not in kinds:
         raise ValueError(f"--out must end in .csv, .md or .txt, or name a folder, got {out}.")
-    try:
+    with options_named():
         found = assessed(
             file, metric or None, control=control, threshold=threshold, level=level,
             pooled="clients" if by_clients else "patients", estimand=estimand, split=split,
         )  # fmt: skip
-    except ValueError as error:
-        said = str(error)
-        for python, option in _IN_OPTIONS.items():
-            said = re.sub(python, option, said)
-        raise ValueError(said) from None
     if out is None:
         typer.echo(str(found))
         return

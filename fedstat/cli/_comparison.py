@@ -19,7 +19,8 @@ _COLUMNS = ("method", "seed", "client", "round", "value")
 #: What errors say of the functions' arguments, and what of the options.
 _IN_OPTIONS = {
     r"^skewed=True": "--skewed",
-    r"^control must": "--control must",
+    r"^(control|estimand|level|margin|metric|split|threshold) must": r"--\1 must",
+    r"^metrics must": "--metric must",
     r"or None for all pairs": "or left out for --all-pairs",
     r"give kind, one of .*\.$": "name the files, not the folder.",
     r", or say kind\.$": ".",
@@ -111,7 +112,7 @@ def comparing(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_options(**given: Any) -> None:
         how = asked(**{name: given.pop(name) for name in options})
-        with plain_warnings(), _options_named():
+        with plain_warnings(), options_named():
             command(how=how, **given)
 
     own = inspect.signature(command, eval_str=True).parameters
@@ -122,7 +123,7 @@ def comparing(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def _options_named() -> Iterator[None]:
+def options_named() -> Iterator[None]:
     """Say in options what an error proposes in Python."""
     try:
         yield
