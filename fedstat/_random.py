@@ -7,7 +7,8 @@ initial weights, participants and batch orders however much randomness either of
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -63,31 +64,27 @@ def _words(seed: int, purpose: int, places: np.ndarray) -> np.ndarray:
     mask = 0xFFFFFFFF
     number = [seed >> shift & mask for shift in range(0, max(seed.bit_length(), 128), 32)]  # four words or more
     entropy = [np.full(len(places), word, np.uint32) for word in (*number, purpose)] + [places]
-    factor = 0x43B0D7E5
 
-    def hashed(value: np.ndarray) -> np.ndarray:
-        nonlocal factor
-        value = value ^ np.uint32(factor)
-        factor = factor * 0x931E8875 & mask
-        value = value * np.uint32(factor)
-        return value ^ value >> np.uint32(16)
+    def hashing(factor: int, growth: int) -> Callable[[np.ndarray], np.ndarray]:
+        def hashed(value: np.ndarray) -> np.ndarray:
+            nonlocal factor
+            value = value ^ np.uint32(factor)
+            factor = factor * growth & mask
+            value = value * np.uint32(factor)
+            return value ^ value >> np.uint32(16)
+
+        return hashed
 
     def mixed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         found: np.ndarray = x * np.uint32(0xCA01F9DD) - y * np.uint32(0x4973F715)
         return found ^ found >> np.uint32(16)
 
+    hashed = hashing(0x43B0D7E5, 0x931E8875)
     pool = [hashed(word) for word in entropy[:4]]
-    for source in range(4):
-        for target in range(4):
-            if source != target:
-                pool[target] = mixed(pool[target], hashed(pool[source]))
+    for source, target in permutations(range(4), 2):
+        pool[target] = mixed(pool[target], hashed(pool[source]))
     for word in entropy[4:]:
         for target in range(4):
             pool[target] = mixed(pool[target], hashed(word))
-    words, factor = np.empty((len(places), 8), "<u4"), 0x8B51F9DD
-    for i in range(8):
-        value = pool[i % 4] ^ np.uint32(factor)
-        factor = factor * 0x58F38DED & mask
-        value = value * np.uint32(factor)
-        words[:, i] = value ^ value >> np.uint32(16)
+    words = np.stack([*map(hashing(0x8B51F9DD, 0x58F38DED), pool * 2)], axis=1, dtype="<u4")
     return words.view("<u8").astype(np.uint64)
