@@ -25,12 +25,16 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
     import torch
 
     device = torch.device(device)
+    if device.type == "cuda":
+        named = f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}"
+    else:
+        named = processor() if device.type == "cpu" else str(device)
     return {
         "revision": _revision(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "packages": _versions(),
-        "device": processor() if device.type == "cpu" else _accelerator(device),
+        "device": named,
         "threads": torch.get_num_threads(),
     }
 
@@ -39,12 +43,6 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
 def _versions() -> dict[str, str]:
     packages = ("fedstat", "numpy", "scipy", "pandas", "scikit-learn", "statsmodels", "torch")
     return {name: metadata.version(name) for name in packages}
-
-
-def _accelerator(device: torch.device) -> str:
-    import torch
-
-    return f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}" if device.type == "cuda" else str(device)
 
 
 @functools.cache
