@@ -101,10 +101,8 @@ def report_runs(
     assessed = _assessed(runs, sources, comparison, how)
     with tempfile.TemporaryDirectory() as place:
         figures, absent = _figures(comparison, assessed, Path(place))
-        files = dict(figures)
-        pictured = next((source for source in sources if source.picture is not None), None)
-        if pictured is not None and pictured.picture is not None:
-            files["partition.svg"] = pictured.picture
+        seed, picture = next((source.picture for source in sources if source.picture is not None), ("", None))
+        files = figures if picture is None else figures | {"partition.svg": picture}
         data = {
             "title": title or _title(comparison),
             "names": [source.name for source in sources],
@@ -114,7 +112,7 @@ def report_runs(
             "notes": list(comparison.notes),
             "control": comparison.control,
             "figures": sorted(files),
-            "picture_seed": "" if pictured is None else pictured.picture_seed,
+            "picture_seed": str(seed),
             **_tables(comparison, sources),
             "predictions": None if assessed is None else _told(assessed),
             "to_paste": _to_paste(comparison, sources),

@@ -30,10 +30,8 @@ class Source:
         The file ``experiment.toml`` as it stands; empty without one.
     clients, traffic : DataFrame or None
         Samples of each client by split; bytes of each participant in each round.
-    picture : Path or None
-        A picture of who holds what, under the seed ``picture_seed``.
-    picture_seed : str
-        Empty without a picture.
+    picture : tuple of int and Path, or None
+        A seed, and the picture of who holds what under it.
     tuned : str
         How parameters were chosen before the run; empty if that is not known.
     gaps : tuple of str
@@ -49,8 +47,7 @@ class Source:
     text: str = ""
     clients: pd.DataFrame | None = None
     traffic: pd.DataFrame | None = None
-    picture: Path | None = None
-    picture_seed: str = ""
+    picture: tuple[int, Path] | None = None
     tuned: str = ""
     gaps: tuple[str, ...] = ()
     predicts: bool = False
@@ -80,9 +77,9 @@ def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> 
         raise ValueError(
             f"{path / f'partition-{min(lost)}.svg'} is missing; `fedstat run ... --resume` makes it again."
         )
-    first = min(pictures, default=None)
-    if first is not None:
-        unseal(pictures[first])
+    picture = min(pictures.items(), default=None)
+    if picture is not None:
+        unseal(picture[1])
     return Source(
         name=str(path),
         config=tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")),
@@ -91,8 +88,7 @@ def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> 
         text=text,
         clients=clients,
         traffic=runs.traffic(folder),
-        picture=None if first is None else pictures[first],
-        picture_seed="" if first is None else str(first),
+        picture=picture,
         tuned=tuned.read_text(encoding="utf-8").partition("\n")[0] if (tuned := path / "tuning.txt").is_file() else "",
         predicts=(folder / "predictions").is_dir(),
         gaps=tuple(lines.read_text(encoding="utf-8").splitlines()) if (lines := path / "gaps.txt").is_file() else (),
