@@ -87,6 +87,7 @@ plain, so that `to_table` can write them back; `fedstat.experiment.build` makes 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, get_args
@@ -524,9 +525,14 @@ class Experiment(General):
 
     @property
     def grids(self) -> dict[str, dict[str, Any]]:
-        """What tuning chooses from, by label: the values of all methods, and each one's own."""
+        """What tuning chooses from, by label where there is a choice: the values of all methods, and each one's own."""
         common = {} if self.tune is None else self.tune.grid
-        return {label: {**common, **choice.grid} for label, choice in self.method.items()}
+        return {label: grid for label, choice in self.method.items() if (grid := {**common, **choice.grid})}
+
+    @property
+    def trials(self) -> dict[str, int]:
+        """How many combinations of values tuning begins with, by label."""
+        return {label: math.prod(map(len, grid.values())) for label, grid in self.grids.items()}
 
     @property
     def evaluated(self) -> list[int]:

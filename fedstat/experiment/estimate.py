@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -117,8 +116,7 @@ def _tuning(experiment: Experiment, start: float, a_round: float, evaluation: fl
         return 0.0
     rounds, last = tune.rounds or experiment.rounds, tune.last or experiment.evaluation.last
     a_run = start + rounds * a_round + min(last, rounds) * evaluation
-    trials = {label: math.prod(map(len, grid.values())) for label, grid in experiment.grids.items() if grid}
-    return sum(trials.values()) * len(tune.seeds) * a_run / len(experiment.method)
+    return sum(experiment.trials.values()) * len(tune.seeds) * a_run / len(experiment.method)
 
 
 def _rehearse(setup: Setup, clients: Clients) -> tuple[float, list[State]]:

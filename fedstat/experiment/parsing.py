@@ -336,7 +336,7 @@ def _own(what: str, label: str) -> str:
 
 def _check_tuning(experiment: Experiment) -> None:
     """Refuse tuning that has nothing to choose from, no samples to choose by, or seeds of the run."""
-    tune, grids = experiment.tune, {label: grid for label, grid in experiment.grids.items() if grid}
+    tune, grids = experiment.tune, experiment.grids
     if tune is None:
         if grids:
             raise ValueError(f"{_own('grid', next(iter(grids)))} needs a table [tune], with a seed such as [100, 101].")

@@ -37,7 +37,7 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
     experiment, tune = setup.experiment, setup.experiment.tune
     if tune is None:
         return setup, ""
-    grids = {label: grid_of(experiment, label, values) for label, values in experiment.grids.items() if values}
+    grids = {label: grid_of(experiment, label, values) for label, values in experiment.grids.items()}
     try:
         found = fs.tune(
             {label: grid.maker for label, grid in grids.items()},
@@ -71,7 +71,6 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
     told = found.sentence
     if untuned:
         told += f"; {', '.join(untuned)} not tuned, so that methods had unequal budgets"
-    # samples that test under a seed of the run may have validated under a seed of tuning
     mixes = "partition" in experiment.vary and not isinstance(getattr(experiment.partition, "test", "all"), str)
     return (
         replace(setup, methods={**setup.methods, **found.method}, training={**experiment.trainings, **found.training}),
