@@ -108,17 +108,16 @@ def check_folder(out: Path, experiment: Experiment, resume: bool) -> int:
 
 def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Result | None:
     """Read what a folder holds of the experiment; `known` as in `fedstat.load`. Raises as `check_folder`."""
+    begun = complete_folder(out / "run").exists()
     if not (out / "experiment.toml").exists():
         # hidden is what was not finished when a process was killed
-        if complete_folder(out / "run").exists():
+        if begun:
             raise ValueError(f"{out / 'experiment.toml'} is missing beside the run that it describes; put it back.")
         if out.is_file() or (out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())):
             raise ValueError(f"{out} exists and is no run folder; choose another with --out. Nothing was written.")
         return None
     if not resume:
-        held = (
-            "a run already; continue it" if complete_folder(out / "run").exists() else "a run without rounds; begin it"
-        )
+        held = "a run already; continue it" if begun else "a run without rounds; begin it"
         raise ValueError(f"{out} holds {held} with --resume, or choose another folder with --out.")
     table = tomllib.loads(unseal(out / "experiment.toml"))
     was = dict(_flat(table))
@@ -135,7 +134,7 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
         told = [f"{key} was {was.get(key)!r} and is {now.get(key)!r}" for key in keys]
         differing = "; ".join([*told, *(f"method.{label} is new" for label in added)])
         way = ""
-        if not complete_folder(out / "run").exists():
+        if not begun:
             way = " It holds no round of a run yet: remove it, or take another."
         elif added:
             way = (
@@ -145,7 +144,7 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
         raise ValueError(
             f"{out} holds another experiment: {differing}. Only {', '.join(_FREE)} and further seeds may differ.{way}"
         )
-    if not complete_folder(out / "run").exists():
+    if not begun:
         return None
     before = fs.load(out / "run", **known)
     if before.config["rounds"] > experiment.rounds:
