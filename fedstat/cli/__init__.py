@@ -21,11 +21,22 @@ from fedstat.cli._sentences import Sentences, taught
 app = typer.Typer(cls=Sentences, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
+def version() -> None:
+    """Print the version, as --version does.
+
+    Example:
+
+    \b
+    fedstat version
+    """
+    from fedstat import __version__
+
+    typer.echo(__version__)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from fedstat import __version__
-
-        typer.echo(__version__)
+        version()
         raise typer.Exit
 
 
@@ -69,19 +80,6 @@ def demo(
     comparison, pdf = run_demo(out, seeds)
     typer.echo(str(comparison))
     typer.echo(f"\n{pdf}")
-
-
-def version() -> None:
-    """Print the version, as --version does.
-
-    Example:
-
-    \b
-    fedstat version
-    """
-    from fedstat import __version__
-
-    typer.echo(__version__)
 
 
 app.callback(**taught(main))(main)
