@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -75,6 +76,17 @@ def replaced(path: Path) -> Iterator[Path]:
         reach_disk(path.parent)
     finally:
         recover(path)
+
+
+def check_writable(what: str, folder: Path) -> None:
+    """Refuse a folder in which nothing can be made, or that cannot be made, before hours are spent on its content."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        tempfile.TemporaryDirectory(prefix=".fedstat-", dir=nearest).cleanup()
+    except OSError as error:
+        raise ValueError(
+            f"{what} cannot be written: nothing can be made in {nearest} ({error.strerror}); choose another folder."
+        ) from None
 
 
 def link(old: Path, new: Path) -> None:

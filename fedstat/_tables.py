@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from fedstat._environment import environment
-from fedstat._files import atomic_file, write_text
+from fedstat._files import atomic_file, sha256, write_text
 
 Tables = dict[str, pd.DataFrame]
 #: The file that holds the checksums of a folder's other files, so that damage is noticed.
@@ -65,7 +65,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def manifest(folder: Path, names: Sequence[str]) -> str:
     """Return the checksums of a folder's files as JSON."""
-    sums = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+    sums = {name: sha256(folder / name) for name in names}
     return json.dumps(sums, indent=2) + "\n"
 
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import gc
-import math
 import sys
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from fedstat._files import complete_folder
+from fedstat._files import check_writable, complete_folder, sha256
 from fedstat._warnings import plain_warnings
 
 
@@ -112,7 +109,7 @@ def run(
 
     done = 0 if dry_run else check_folder(folder, experiment, resume)
     if not dry_run:
-        _check_writable(folder)
+        check_writable(f"--out {folder}", folder)
     if resume and not dry_run and not done:
         tuned = " once tuning, which goes on where it was, is over" * (folder / "tuning").exists()
         typer.echo(f"{folder} holds no finished round to continue from: the run starts with round 1{tuned}", err=True)
@@ -137,12 +134,9 @@ def run(
             _, summary = carry_out(setup, folder, progress=shown, resume=resume)
     except FloatingPointError as error:
         raise ValueError(str(error)) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated) as stop:
         typer.echo("stopped" if dry_run else _stopped(folder, experiment.rounds), err=True)
-        raise typer.Exit(130) from None
-    except Terminated:
-        typer.echo(_stopped(folder, experiment.rounds), err=True)
-        raise typer.Exit(143) from None
+        raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     typer.echo(str(summary))
     typer.echo(f"\n{folder}")
 
@@ -152,8 +146,7 @@ def _tuned(experiment: Any) -> str:
     tune = experiment.tune
     if tune is None:
         return ""
-    trials = {label: math.prod(map(len, grid.values())) for label, grid in experiment.grids.items() if grid}
-    listed = ", ".join(f"{label} {count}" for label, count in trials.items())
+    listed = ", ".join(f"{label} {count}" for label, count in experiment.trials.items())
     seeds = ", ".join(map(str, tune.seeds))
     rounds = tune.rounds or experiment.rounds
     return f"tuning first, in trials of {rounds} rounds under the seeds {seeds}: {listed}; then\n"
@@ -170,7 +163,7 @@ def _listed(config: Path, code: dict[str, str]) -> str:
     lines = [f"{config} names Python code, which a run executes with your rights. Nothing of it was run:", ""]
     for key, name in code.items():
         file = Path(name.rpartition(":")[0])
-        known = f"SHA-256 {sha256(file.read_bytes()).hexdigest()}" if file.is_file() else "there is no such file"
+        known = f"SHA-256 {sha256(file)}" if file.is_file() else "there is no such file"
         lines.append(f"  {key} = {name} ({known})")
     lines += ["", "The rest of the file is as it should be, as far as it can be told without that code."]
     return "\n".join(lines)
@@ -186,18 +179,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def _check_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be made, before hours are spent on its content."""
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    try:
-        tempfile.TemporaryDirectory(prefix=".fedstat-", dir=nearest).cleanup()
-    except OSError as error:
-        raise ValueError(
-            f"--out {folder} cannot be written: nothing can be made in {nearest} ({error.strerror}); choose another "
-            "folder."
-        ) from None
 
 
 def _busy(what: str, quiet: bool) -> AbstractContextManager[Any]:

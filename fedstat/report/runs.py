@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from fedstat import __version__
+from fedstat._files import check_writable
 from fedstat.inference import AnalysisPlan, Assessment, Comparison, assess, compare, read_results
 from fedstat.inference.comparing.tables import Table, differences_table, fixed, joined, summary_table
 from fedstat.inference.formatting import listed
@@ -156,12 +157,7 @@ def _check_target(target: Path) -> None:
         raise ValueError(f"--out {target} cannot be written: there is no folder {target.parent}.")
     if target.is_dir():
         raise ValueError(f"--out {target} is a folder; name a file.")
-    try:
-        tempfile.TemporaryFile(dir=target.parent).close()
-    except OSError as error:
-        raise ValueError(
-            f"--out {target} cannot be written: nothing can be made in {target.parent} ({error.strerror})."
-        ) from None
+    check_writable(f"--out {target}", target.parent)
 
 
 def _title(comparison: Comparison) -> str:
