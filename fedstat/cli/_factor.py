@@ -262,8 +262,10 @@ def _analyse(
 
     from fedstat.factor import Moments, PrincipalAxis, moments_with_gaps, polychoric, root_mean_square_residual
     from fedstat.factor.ordinal import STEPS
+    from fedstat.factor.rotation import rotate as rotated
+    from fedstat.factor.targets import target_rotation
 
-    gaps = _KEPT[missing] if missing in _KEPT and np.isnan(table.values).any() else None
+    gaps = _KEPT.get(missing) if np.isnan(table.values).any() else None
     notes = [_ASSUMED[missing]] if gaps or table.left_out else []
     n, p = table.values.shape
     square = table.values[:, :n]
@@ -315,24 +317,22 @@ def _analyse(
     status("principal axes")
     fit = PrincipalAxis(m)
     fit = fit.fit_correlation(r) if moments is None else fit.fit_moments(moments)
-    turn = _turn(rotate, None if target is None else target[varies])
-    rotation = None if turn is None else _with_constant(turn(fit.loadings_[varies]), varies, p)
+    turn: Callable[[np.ndarray], Rotation] | None = None
+    if target is not None:
+        turn = partial(target_rotation, target=target[varies], oblique=rotate == "target_obl")
+    elif rotate != "none":
+        turn = partial(rotated, method=rotate)
+    rotation = None if turn is None else turn(fit.loadings_[varies])
+    if rotation is not None:  # rows of zeros where columns do not vary
+        loadings = np.zeros((p, m))
+        loadings[varies] = rotation.loadings
+        rotation = replace(rotation, loadings=loadings)
     status("measures")
     complete = None if gaps or kind == "ordinal" else observations
     measures = _measures(table, kind, fit.correlation_, varies, complete, m, notes)
     residual = root_mean_square_residual(fit.correlation_, fit.loadings_[varies])
     solved = (fit, rules, decided_by, turn, rotate, rotation)
     return Analysis(table, gaps, kind, observations, varies, *solved, *measures, residual, notes)
-
-
-def _turn(rotate: str, target: np.ndarray | None) -> Callable[[np.ndarray], Rotation] | None:
-    """Return the function that rotates loadings of the columns that vary."""
-    from fedstat.factor import rotate as rotated
-    from fedstat.factor import target_rotation
-
-    if target is not None:
-        return partial(target_rotation, target=target, oblique=rotate == "target_obl")
-    return None if rotate == "none" else partial(rotated, method=rotate)
 
 
 def _measures(
@@ -443,15 +443,6 @@ def _read_target(path: Path, names: Sequence[str]) -> np.ndarray:
     if values.index.has_duplicates or values.shape[1] == 0:
         raise ValueError(f"{path}: a target has one row for a column of the table, and a column for every factor.")
     return values.reindex(list(names)).to_numpy()
-
-
-def _with_constant(rotation: Rotation, varies: np.ndarray, p: int) -> Rotation:
-    """Put rows of zeros where columns do not vary."""
-    import numpy as np
-
-    loadings = np.zeros((p, rotation.loadings.shape[1]))
-    loadings[varies] = rotation.loadings
-    return replace(rotation, loadings=loadings)
 
 
 def _bootstrap(found: Analysis, draws: int) -> LoadingBootstrap:
