@@ -63,8 +63,7 @@ def assess(
     """
     from fedstat.inference import assess as assessed
 
-    kinds = {".csv": "csv", ".md": "markdown", ".txt": "text", "": "folder"}
-    if out is not None and out.suffix.lower() not in kinds:
+    if out is not None and out.suffix.lower() not in ("", ".csv", ".md", ".txt"):
         raise ValueError(f"--out must end in .csv, .md or .txt, or name a folder, got {out}.")
     with options_named():
         found = assessed(
@@ -74,23 +73,19 @@ def assess(
     if out is None:
         typer.echo(str(found))
         return
-    texts = {"csv": found.to_csv, "markdown": found.to_markdown, "text": found.__str__}
-    kind = kinds[out.suffix.lower()]
-    written = [out]
-    if kind == "folder":
-        out.mkdir(parents=True, exist_ok=True)
-        written = [out / "assessment.csv", out / "assessment.md"]
+    texts = {".csv": found.to_csv, ".md": found.to_markdown, ".txt": found.__str__}
+    written = [out] if out.suffix else [out / "assessment.csv", out / "assessment.md"]
     for path in written:
-        write_text(path, texts[kinds[path.suffix.lower()]]().rstrip("\n") + "\n")
-    if kind == "folder" and found.predictions.kind == "two classes":
+        write_text(path, texts[path.suffix.lower()]().rstrip("\n") + "\n")
+    if not out.suffix and found.predictions.kind == "two classes":
+        import matplotlib.pyplot as plt
+
         from fedstat.report.figures import style
 
         for picture in _PICTURES:
             with style(), atomic_file(out / f"{picture}.pdf") as temporary:
-                figure = getattr(found, f"plot_{picture}")().figure
-                figure.savefig(temporary)
-                import matplotlib.pyplot as plt
-
-                plt.close(figure)
+                getattr(found, f"plot_{picture}")()
+                plt.savefig(temporary)
+                plt.close()
             written.append(out / f"{picture}.pdf")
     typer.echo("\n".join([*found.conclusions, "", *map(str, written)]))
