@@ -119,8 +119,8 @@ class Summary:
                 estimand=of,
                 missing=[self.missing.get(of) for of in zip(beside["method"], beside["metric"], strict=True)],
             ),
+            self.papers.assign(metric="accuracy"),
         ]
-        tables.append(self.papers.assign(metric="accuracy"))
         if self.newcomers is not None:
             tables.append(self.newcomers.assign(summary="new clients"))
         # an all-empty column has no type to agree on
@@ -196,10 +196,10 @@ def summarise(
     said += [f"{method}, beside the primary summary: {words}." for (method, _), words in missing.items()]
     told = {str(row["method"]): row["missing"] for row in papers if row["missing"]}
     said += [f"{method}, as the papers summarise it: {words}." for method, words in told.items()]
-    if newcomers is not None:
-        for metric in newcomers["metric"].unique():
-            gaps = count_missing(newcomers[newcomers["metric"] == metric])
-            said += [f"{method}, new clients: {words}." for method, words in gaps.items()]
+    new = None if newcomers is None else _new(newcomers)
+    if new is not None:
+        gaps = new[["method", "missing"]].dropna().drop_duplicates()
+        said += [f"{method}, new clients: {words}." for method, words in gaps.to_numpy()]
     if any(row["optimistic"] for row in papers):
         said.append("* is a maximum over rounds, taken on the test samples themselves: optimistic.")
     return Summary(
@@ -207,7 +207,7 @@ def summarise(
         pd.DataFrame(beside).reindex(labels),
         missing,
         pd.DataFrame(papers),
-        None if newcomers is None else _new(newcomers),
+        new,
         (*said, *notes),
         f"LOSSY DATA: {lossy}" if lossy else "",
     )

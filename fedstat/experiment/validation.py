@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import reduce
+from operator import getitem
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -99,7 +101,7 @@ def _sentences(
         elif "union_tag_not_found" in kinds:
             found.append(f"{where}.kind is missing; it is one of {quoted_names(KINDS)}.")
         elif "union_tag_invalid" in kinds:
-            found.append(no_such(f"{where}.kind", _at(table, (*path, "kind")), KINDS))
+            found.append(no_such(f"{where}.kind", reduce(getitem, (*path, "kind"), table), KINDS))
         elif kinds.keys() == {"missing"} and not alternative:
             found.append(f"[{where}] is missing." if where in tables else f"{where} is missing.")
         elif kinds.keys() == {"unexpected_keyword_argument"} and not alternative:
@@ -107,7 +109,7 @@ def _sentences(
             of = f"[{above}]" if above else "the file"
             found.append(f"there is no key {where}{meant(str(path[-1]), names)}; {of} may hold {', '.join(names)}.")
         else:
-            value = _at(table, path)
+            value = reduce(getitem, path, table)
             wanted = dict.fromkeys(filter(None, map(_wanted, errors)))
             found.append(f"{where or 'the table'} must be {' or '.join(wanted)}, got {shown(value)}.")
     return found
@@ -133,12 +135,6 @@ def _place(error: Any, table: Table) -> tuple[tuple[Any, ...], bool]:
             return path, True
         path, found = (*path, step), found[step]
     return path, False
-
-
-def _at(table: Any, path: Sequence[Any]) -> Any:
-    for step in path:
-        table = table[step]
-    return table
 
 
 def _wanted(error: Any) -> str:
