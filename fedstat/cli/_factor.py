@@ -449,8 +449,7 @@ def _bootstrap(found: Analysis, draws: int) -> LoadingBootstrap:
     from fedstat.factor import bootstrap_loadings
 
     x, m = found.table.values[:, found.varies], found.fit.n_factors_
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the analysis of all rows has said it
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # the analysis of all rows has said it
         try:
             return bootstrap_loadings(x, m, found.turn, missing=found.gaps, draws=draws)
         except ValueError as error:

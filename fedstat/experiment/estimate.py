@@ -97,9 +97,7 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
     a_round *= chosen / count
     epochs = np.mean([np.mean(training.local_epochs) for training in experiment.trainings.values()])
     forward = a_round / (chosen * clients.train.n.mean() * epochs) * _FORWARD
-    evaluation += forward * sum(
-        int(of.n.sum()) for of in (clients.test, clients.validation, clients.common) if of is not None
-    )
+    evaluation += forward * sum(int(of.n.sum()) for name, of in clients.all_splits.items() if name != "train")
     evaluations = sum(t > done for t in experiment.evaluated)
     seconds = start + (experiment.rounds - done) * a_round + evaluations * evaluation
     rows, disk = _rows(states, len(clients), chosen)
@@ -122,8 +120,7 @@ def _tuning(experiment: Experiment, start: float, a_round: float, evaluation: fl
 def _rehearse(setup: Setup, clients: Clients) -> tuple[float, list[State]]:
     """Run a round under one seed; return the seconds it took, and the states of all methods."""
     begun = monotonic()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the run itself says it
+    with warnings.catch_warnings(action="ignore"):  # the run itself says it
         states = list(next(_loop(setup, clients)).states.values())
     return monotonic() - begun, states
 
@@ -131,8 +128,7 @@ def _rehearse(setup: Setup, clients: Clients) -> tuple[float, list[State]]:
 def _timed(setup: Setup, clients: Clients) -> tuple[float, float, float]:
     """Return the seconds of set-up with the first round, of one of the next, and of an evaluation."""
     times = [monotonic()]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         loop = _loop(setup, clients)
         for _ in range(1 + _ROUNDS):
             last = next(loop)
@@ -200,15 +196,14 @@ def _data(setup: Setup) -> int:
     total = x.nbytes if hasattr(x, "nbytes") else int(x.memory_usage(deep=True).sum())
     total += setup.dataset.y.nbytes + sum(of.nbytes for of in setup.dataset.groups.values())
     for clients in {id(of): of for of in (*setup.clients.values(), *setup.unseen.values())}.values():
-        for name, samples in (*clients.splits.items(), ("common", clients.common)):
-            if samples is not None:
-                if isinstance(samples.x, Mapped):  # it stays in its file
-                    total += samples.x.rows.nbytes + samples.y.nbytes
-                    continue
-                engine = samples.x.size * _itemsize(setup, samples.x) + samples.y.nbytes
-                moved = setup.network.device.type != "cpu" or samples.x.itemsize != _itemsize(setup, samples.x)
-                stacked = name == "train" and len(setup.clients) > 1  # over seeds
-                total += samples.x.nbytes + samples.y.nbytes + (moved + stacked) * engine
+        for name, samples in clients.all_splits.items():
+            if isinstance(samples.x, Mapped):  # it stays in its file
+                total += samples.x.rows.nbytes + samples.y.nbytes
+                continue
+            engine = samples.x.size * _itemsize(setup, samples.x) + samples.y.nbytes
+            moved = setup.network.device.type != "cpu" or samples.x.itemsize != _itemsize(setup, samples.x)
+            stacked = name == "train" and len(setup.clients) > 1  # over seeds
+            total += samples.x.nbytes + samples.y.nbytes + (moved + stacked) * engine
     return total
 
 

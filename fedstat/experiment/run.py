@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -286,15 +287,11 @@ def _draw_partition(path: Path, partition: Partition, setup: Setup) -> None:
 
 def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
     """Write the tables of a finished run."""
-    last = setup.experiment.evaluation.last
+    how = setup.experiment.evaluation
     offered, notes = _offered(setup, result)
     lacking, told = gaps(setup)
-    comparison = compare(
-        result,
-        control=setup.experiment.evaluation.control or "auto",
-        last=last,
-        margin=setup.experiment.evaluation.margin,
-    )
+    compared = partial(compare, result, last=how.last, margin=how.margin)
+    comparison, pairs = compared(control=how.control or "auto"), compared(control=None)
     known = {
         seed: pd.DataFrame(
             {
@@ -311,25 +308,25 @@ def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
         {seed: clients.train.n for seed, clients in setup.clients.items()},
         np.concatenate([table["test_samples"] for table in known.values()]),
         comparison,
-        last=last,
+        last=how.last,
         newcomers=offered,
         tuned=tuned,
         notes=(*notes, *told),
         lossy=setup.dataset.lossy,
     )
-    pairs = compare(result, control=None, last=last, margin=setup.experiment.evaluation.margin)
-    tables = {"clients.csv": per_client(result.history, result.traffic, known, last), "summary.csv": summary.table()}
-    if len(pairs.differences):
-        tables["pairs.csv"] = pairs.differences
-    if offered is not None:
-        tables["new-clients.csv"] = offered
-    if len(lacking):
-        tables["gaps.csv"] = lacking
+    tables = {
+        "clients.csv": per_client(result.history, result.traffic, known, how.last),
+        "summary.csv": summary.table(),
+        "pairs.csv": pairs.differences,
+        "new-clients.csv": offered,
+        "gaps.csv": lacking,
+    }
     if told:
         write_text(out / "gaps.txt", "\n".join(told) + "\n")
     for name, table in tables.items():
-        with atomic_file(out / name) as path:
-            (table.assign(data=summary.stamp) if summary.stamp else table).to_csv(path, index=False)
+        if table is not None and len(table):
+            with atomic_file(out / name) as path:
+                (table.assign(data=summary.stamp) if summary.stamp else table).to_csv(path, index=False)
     return summary
 
 
