@@ -12,6 +12,7 @@ import pandas as pd
 from fedstat._random import stream
 from fedstat.inference import settings
 from fedstat.inference.comparing.bands import simultaneous_band
+from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.tables import largest, limits, percent, row_names, shortened
 from fedstat.inference.reading.scores import Scores, better
@@ -19,7 +20,6 @@ from fedstat.inference.reading.scores import Scores, better
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fedstat.inference.comparing.comparison import Comparison
 #: Rows of a forest, and methods that have a line style and a band of their own.
 _ROWS, _STYLED = 45, 6
 _LABEL = 36
@@ -30,7 +30,7 @@ _AXES = {"rounds": "round", "bytes": "sent up and down by all clients", "seconds
 _DRAWS = 2000
 
 
-def forest(comparison: Comparison, ax: Axes | None = None) -> Axes:
+def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
     """Draw the differences with their intervals, the largest at the top.
 
     Filled discs are different, squares equivalent, open discs undecided, crosses have no spread over seeds and no
@@ -76,7 +76,7 @@ def forest(comparison: Comparison, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
+def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
     """Draw the mean over seeds after each evaluated round, with bands that hold for all methods together.
 
     The band is `fedstat.inference.comparing.bands.simultaneous_band`: Bonferroni's t limits at the marked rounds, at
@@ -86,7 +86,7 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Compared
         With curves.
     ax : Axes, optional
         By default of a new figure.
@@ -154,7 +154,7 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
 
 
 def clients(
-    comparison: Comparison, ax: Axes | None = None, *, method: str | None = None, against: str | None = None
+    comparison: Compared, ax: Axes | None = None, *, method: str | None = None, against: str | None = None
 ) -> Axes:
     """Draw what each client gains by a method against another one, sorted.
 
@@ -166,7 +166,7 @@ def clients(
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Compared
         With a value for each client.
     ax : Axes, optional
         By default of a new figure.
@@ -269,7 +269,7 @@ def clients_anew(scores: Scores, there: np.ndarray) -> bool:
     return bool((low < high).any())
 
 
-def critical_difference(comparison: Comparison, ax: Axes | None = None) -> Axes:
+def critical_difference(comparison: Compared, ax: Axes | None = None) -> Axes:
     """Draw mean ranks over seeds, and join the methods that cannot be told apart; see `draw_ranks`."""
     scores = comparison.scores
     table = pd.DataFrame(scores.by_seed().T, index=list(scores.seeds), columns=list(scores.methods))
@@ -374,7 +374,7 @@ def _unit(scores: Scores, *, points: bool = False) -> str:
     return f"{metric} ({'points' if points else '%'})" if scores.of_shares else metric
 
 
-def _good(comparison: Comparison) -> str:
+def _good(comparison: Compared) -> str:
     """Say which side is the better one."""
     side = {1: "right", -1: "left", 0: ""}[better(comparison.scores.metric)]
     if comparison.control is None and side:
@@ -395,7 +395,7 @@ def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:
     return mean / unit, f"{name} {_AXES[axis]}"
 
 
-def _styled(comparison: Comparison) -> list[int]:
+def _styled(comparison: Compared) -> list[int]:
     """Return the methods that are told apart in a picture: all, or the best ones and the control."""
     scores = comparison.scores
     everyone = [i for i in range(len(scores.methods)) if np.isfinite(scores.curves[i]).any()]
@@ -406,13 +406,13 @@ def _styled(comparison: Comparison) -> list[int]:
     return sorted([*ranked[: _STYLED - len(control)], *control])
 
 
-def _best_first(comparison: Comparison) -> list[int]:
+def _best_first(comparison: Compared) -> list[int]:
     """Return the methods by their means; those without one are last."""
     means = comparison.summary["mean"].to_numpy(float) * (better(comparison.scores.metric) or 1)
     return np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable").tolist()
 
 
-def two_methods(comparison: Comparison, method: str | None, against: str | None) -> tuple[str, str]:
+def two_methods(comparison: Compared, method: str | None, against: str | None) -> tuple[str, str]:
     """Return the labels of the two methods whose clients are compared: by default the best one and the control."""
     labels = comparison.scores.methods
     for name, value in (("method", method), ("against", against)):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.formatting import p_value
-
-if TYPE_CHECKING:
-    from fedstat.inference.comparing.comparison import Comparison
 
 _MOST_SEEDS = 1000
 _MOST_DECIMALS = 12
@@ -52,7 +49,7 @@ class Table:
         return replace(self, header=tuple(self.header[i] for i in kept), rows=rows)
 
 
-def summary_table(comparison: Comparison, *, label: int | None = None) -> Table:
+def summary_table(comparison: Compared, *, label: int | None = None) -> Table:
     """Return a row for each method: its mean with limits, its spread over seeds, and how many seeds it has.
 
     Names longer than `label` characters are shortened.
@@ -78,12 +75,12 @@ def summary_table(comparison: Comparison, *, label: int | None = None) -> Table:
     return _table(f"{scale.metric} of each method, mean over seeds, with {alone}", columns, (by_samples,))
 
 
-def differences_table(comparison: Comparison, most: int | None = None, *, label: int | None = None) -> Table:
+def differences_table(comparison: Compared, most: int | None = None, *, label: int | None = None) -> Table:
     """Return a row for each pair, in the order of the comparison.
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Compared
         What to show.
     most : int, optional
         Of more rows only so many are shown, those of the largest differences.
@@ -148,7 +145,7 @@ def _cut(words: str, most: int) -> str:
     return words if len(words) <= most else f"{words[: most - 1 - end]}…{words[-end:]}"
 
 
-def row_names(comparison: Comparison, rows: pd.DataFrame, most: int | None) -> list[str]:
+def row_names(comparison: Compared, rows: pd.DataFrame, most: int | None) -> list[str]:
     """Name rows of differences in about `most` characters: by the method, or by both where there is no control."""
     if comparison.control is not None:
         short = shortened(comparison.scores.methods, most)
@@ -157,7 +154,7 @@ def row_names(comparison: Comparison, rows: pd.DataFrame, most: int | None) -> l
     return [f"{short[str(row['method'])]} − {short[str(row['against'])]}" for _, row in rows.iterrows()]
 
 
-def limits(comparison: Comparison) -> str:
+def limits(comparison: Compared) -> str:
     """Say of what kind the intervals of differences are, such as "simultaneous 95% limits"."""
     if not _any(comparison.differences, "low"):
         return "no limits"
@@ -201,7 +198,7 @@ def counts(values: Iterable[float], most: float = np.inf) -> list[str]:
 class _Scale:
     """The unit of a comparison's numbers: shares as percent, their differences as points, other metrics as they are."""
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: Compared) -> None:
         shares = comparison.scores.of_shares
         self.metric = comparison.scores.metric
         self.factor, self.percent, self.points = (100.0, " (%)", " (points)") if shares else (1.0, "", "")
