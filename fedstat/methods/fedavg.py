@@ -13,6 +13,7 @@ from fedstat.federated.client.local import Batch, Context, Learner, Phase, Train
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Method, stack, written_out
 from fedstat.federated.state import Federation, Predictor, State, Update
+from fedstat.methods.fine_tuning import fine_tuned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +101,9 @@ class FedAvg(Method):
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:
         """Give the server's model to every client; before it, if wanted, the client's fine-tuned copy."""
-        start = self.receive(state, ids)
-        everybody = {"global": self.predictor(start)}
-        return self._fine_tuned(start, ids, federation, state.round) | everybody if self.fine_tune else everybody
+        start, epochs = self.receive(state, ids), self.fine_tune
+        found = {"global": self.predictor(start)}
+        return fine_tuned(self, start, ids, federation, state.round, epochs, self.part) | found if epochs else found
 
     def newcomer(self, state: State, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
         """Give new clients what all clients have."""
@@ -117,18 +118,3 @@ class FedAvg(Method):
                 "FedAvg, whose steps share all of them; derive it from fedstat.Method."
             )
         return state
-
-    def _fine_tuned(
-        self, start: Params, ids: Tensor, federation: Federation | None, round: int
-    ) -> dict[str, Predictor]:
-        """Train a copy of the server's model on each client's samples."""
-        if federation is None:
-            raise ValueError(
-                f"fine_tune={self.fine_tune} trains on the clients' data, which a loaded result does not hold; call "
-                "federate to get the fine-tuned models."
-            )
-        network = federation.network
-        tuned = network.layers[network.head] if self.part == "head" else tuple(network.shapes)
-        phase = Phase(tuple(name for name in network.trainable if name in tuned), epochs=self.fine_tune)
-        end = federation.train(Method(), start, ids, (phase,), round)
-        return {"fine-tuned": self.predictor(start | {name: end[name] for name in tuned})}
