@@ -21,7 +21,7 @@ class Aggregator(Protocol):
 
     Examples
     --------
-    >>> from dataclasses import dataclass, replace
+    >>> from dataclasses import dataclass
     >>> import fedstat as fs
     >>> @dataclass(frozen=True)
     ... class Smallest:

@@ -28,24 +28,23 @@ _MEMORY = "server"
 class ServerOptimizer(optimizers.Optimizer, Protocol):
     """The contract of a server's optimiser: that of one of local training, with its learning rate as a field.
 
-        `fedstat.testing.check_optimizer` holds it to the same laws. ``step`` is given the server's weights and, for
-        gradients, these weights minus the aggregated ones.
+    `fedstat.testing.check_optimizer` holds it to the same laws. ``step`` is given the server's weights and, for
+    gradients, these weights minus the aggregated ones.
 
-        Examples
-        --------
-        >>> from collections.abc import Iterable
-    from dataclasses import dataclass, replace
-        >>> import fedstat as fs
-        >>> @dataclass(frozen=True)
-        ... class Signs:
-        ...     lr: float = 0.01
-        ...     def start(self, params):
-        ...         return {}
-        ...     def step(self, params, grads, state):
-        ...         return {name: g.sign() for name, g in grads.items()}, 1.0
-        >>> fs.testing.check_optimizer(Signs(), examples=1)
-        >>> fs.FedAvg(server=Signs()).server
-        Signs(lr=0.01)
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import fedstat as fs
+    >>> @dataclass(frozen=True)
+    ... class Signs:
+    ...     lr: float = 0.01
+    ...     def start(self, params):
+    ...         return {}
+    ...     def step(self, params, grads, state):
+    ...         return {name: g.sign() for name, g in grads.items()}, 1.0
+    >>> fs.testing.check_optimizer(Signs(), examples=1)
+    >>> fs.FedAvg(server=Signs()).server
+    Signs(lr=0.01)
     """
 
     lr: float
