@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -215,32 +214,22 @@ SLOPES: dict[Loss, tuple[Callable[[Tensor, Tensor], Tensor], Slope]] = {
     squared: (_column, _of_squared),
 }
 
-_CHAINS: WeakKeyDictionary[Network, Chain | None] = WeakKeyDictionary()
-
 
 def chain_of(network: Network) -> Chain | None:
     """Return a network as a chain of dense layers; None if it is anything else."""
-    if network not in _CHAINS:
-        _CHAINS[network] = _read(network)
-    return _CHAINS[network]
-
-
-def _read(network: Network) -> Chain | None:
     layers = network.layers_in_chain(_has_closed_form)
     if not layers or not layers[0][0]:  # none, or the module itself
         return None
     flatten = type(layers[0][1]) is nn.Flatten
-    rest = layers[flatten:]
     found: list[Layer] = []
-    for (name, layer), (_, after) in pairwise([*rest, ("", None)]):
-        if type(layer) is nn.Linear:
-            follows = type(after) if isinstance(after, nn.ReLU | nn.Tanh) else None
-            bias = None if layer.bias is None else f"{name}.bias"
-            found.append(Layer(f"{name}.weight", bias, layer.out_features, follows))
-    dense = [type(layer) is nn.Linear for _, layer in rest]
-    # activations stand behind dense layers, and a dense layer ends the chain
-    alternating = bool(dense) and dense[0] and dense[-1] and all(a or b for a, b in pairwise(dense))
-    return Chain(tuple(found), flatten) if alternating else None
+    for (_, before), (name, layer) in pairwise([("", None), *layers[flatten:]]):
+        if isinstance(layer, nn.Linear):
+            found.append(Layer(f"{name}.weight", None if layer.bias is None else f"{name}.bias", layer.out_features))
+        elif not isinstance(before, nn.Linear):  # activations stand behind dense layers
+            return None
+        elif not isinstance(layer, nn.Flatten):
+            found[-1] = replace(found[-1], activation=type(layer))
+    return Chain(tuple(found), flatten) if isinstance(layers[-1][1], nn.Linear) else None
 
 
 def _has_closed_form(layer: nn.Module) -> bool:
