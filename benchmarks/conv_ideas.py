@@ -162,8 +162,8 @@ def as_product(layer: Block, x: Tensor, weight: Tensor, bias: Tensor) -> layer_c
 
 def with_block(rule: Any) -> Callable[[], Params]:
     """Train with another rule for the first convolution and its pooling."""
-    links = [Link(Block(), link.weight, link.bias) if link.weight == "conv1.weight" else link for link in chain.links]
-    other = Chain(tuple(link for link in links if link.weight != "pool1.weight"))
+    links = [Link(Block(), link.name) if link.name == "conv1" else link for link in chain.links]
+    other = Chain(tuple(link for link in links if link.name != "pool1"))
 
     def run() -> Params:
         with changed({Block: rule}):
@@ -197,7 +197,7 @@ def fused() -> Params:
 
 def as_written() -> Params:
     """Pool after ReLU, as the module does."""
-    links = [Link(layer, f"{name}.weight", f"{name}.bias") for name, layer in layers_of(network.module)]
+    links = [Link(layer, name) for name, layer in layers_of(network.module)]
     return client(lambda params, batch: closed(params, batch, Chain(tuple(links))))
 
 

@@ -44,21 +44,23 @@ _ONEDNN = torch.backends.mkldnn.is_available() and hasattr(_MKLDNN, "_linear_poi
 
 @dataclass(frozen=True)
 class Link:
-    """A layer of a chain, the names of its leaves, whether it has such leaves or not, and maxima after a batch norm."""
+    """A layer of a chain, its name in the network, and maxima after a batch norm."""
 
     layer: nn.Module
-    weight: str
-    bias: str
+    name: str
     pool: nn.MaxPool2d | None = None
+
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        """The names of weight, bias, running mean and variance, whether the layer has such leaves or not."""
+        return tuple(_leaf(self.name, last) for last in ("weight", "bias", "running_mean", "running_var"))
 
     def forward(self, x: Tensor, params: Params) -> Pass:
         """Return the outputs on inputs `x`, and the way back; batch norm moves its statistics in `params`."""
-        weight, bias = (params.get(leaf) for leaf in (self.weight, self.bias))
-        if not isinstance(self.layer, MaskedBatchNorm):
-            return _RULES[type(self.layer)](self.layer, x, weight, bias)
-        owner = self.weight.rpartition(".")[0]
-        running = (params.get(_leaf(owner, last)) for last in ("running_mean", "running_var"))
-        return _norm(self.layer, self.pool, x, weight, bias, *running)
+        weight, bias, *running = map(params.get, self.leaves)
+        if isinstance(self.layer, MaskedBatchNorm):
+            return _norm(self.layer, self.pool, x, weight, bias, *running)
+        return _RULES[type(self.layer)](self.layer, x, weight, bias)
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,7 @@ class Chain:
     @cached_property
     def leaves(self) -> tuple[str, ...]:
         """The leaves of all layers."""
-        return tuple(
-            _leaf(link.weight.rpartition(".")[0], last)
-            for link in self.links
-            for last, _ in link.layer.named_parameters()
-        )
+        return tuple(_leaf(link.name, last) for link in self.links for last, _ in link.layer.named_parameters())
 
     @torch.no_grad()
     def gradients(
@@ -83,7 +81,7 @@ class Chain:
         """Return whether the loss of one client's batch is finite, and its gradients by the leaves `names`."""
         if not (batch.full and len(batch.y) > 1) and norm_layers(learner.network.module):
             return _by_autograd(learner, params, names, batch)
-        wanted = [(link.weight in names, link.bias in names) for link in self.links]
+        wanted = [(weight in names, bias in names) for weight, bias, *_ in (link.leaves for link in self.links)]
         lowest = next((i for i, pair in enumerate(wanted) if any(pair)), len(wanted))
         values, backs = batch.x, []
         for link in self.links:
@@ -93,7 +91,7 @@ class Chain:
         found = dict[str, Any]()
         for i in reversed(range(lowest, len(backs))):
             below, *own = backs.pop()(slope, (i > lowest, *wanted[i]))  # popped, so that its tensors are freed
-            found |= zip((self.links[i].weight, self.links[i].bias), own, strict=True)
+            found |= zip(self.links[i].leaves[:2], own, strict=True)
             slope = slope if below is None else below
         return loss.isfinite(), {name: found[name] for name in names}
 
@@ -111,7 +109,7 @@ def chain_of(network: Network) -> Chain | None:
         if isinstance(layer, nn.MaxPool2d) and links and _normed_images(links[-1]):
             links[-1] = replace(links[-1], pool=layer)
         else:
-            links.append(Link(layer, _leaf(name, "weight"), _leaf(name, "bias")))
+            links.append(Link(layer, name))
     return Chain(tuple(links))
 
 
