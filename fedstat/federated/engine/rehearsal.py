@@ -389,9 +389,8 @@ class _Watch:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.begun: list[str] = []
-        self.running: list[str] = []
+        self.running: list[tuple[str, list[Tensor], tuple[Any, ...]]] = []
         self.done: list[tuple[str, list[Tensor], list[Tensor], bool]] = []
-        self._before: list[tuple[list[Tensor], tuple[Any, ...]]] = []
 
     def __enter__(self) -> _Watch:
         device = next(self.module.parameters()).device
@@ -399,14 +398,13 @@ class _Watch:
         def before(name: str) -> Callable[..., None]:
             def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
                 self.begun.append(name)
-                self.running.append(name)
-                self._before.append((_tensors(inputs), generators(device)))
+                self.running.append((name, _tensors(inputs), generators(device)))
 
             return begin
 
         def after(_: nn.Module, __: object, outputs: Any) -> None:
-            inputs, state = self._before.pop()
-            self.done.append((self.running.pop(), inputs, _tensors(outputs), state != generators(device)))
+            name, inputs, state = self.running.pop()
+            self.done.append((name, inputs, _tensors(outputs), state != generators(device)))
 
         layers = list(self.module.named_modules())
         self._hooks = [layer.register_forward_pre_hook(before(name)) for name, layer in layers]
@@ -484,7 +482,7 @@ def _stacked(trial: Trial) -> _Step:
     except Exception:  # torch.vmap refuses by many kinds of errors
         with _Watch(network.module) as watch, suppress(Exception):
             passes()
-        where = _layer(watch.running[-1] if watch.running else "")
+        where = _layer(watch.running[-1][0] if watch.running else "")
         raise _Fault(
             f"{where} does what torch.vmap cannot do, such as decisions on values (.item(), if) or tensors kept for "
             "later."
