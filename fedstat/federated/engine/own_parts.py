@@ -23,7 +23,7 @@ from fedstat.federated.client.local import Learner, Phase, Training
 from fedstat.federated.client.losses import LossName
 from fedstat.federated.client.network import Network, Params, rounds_to_tf32
 from fedstat.federated.client.samples import StackedSamples
-from fedstat.federated.engine.executor import ExecutorName, Stacked
+from fedstat.federated.engine.executor import Executor, ExecutorName, Stacked
 from fedstat.federated.engine.laws import (
     BrokenLaw,
     check_statistics,
@@ -34,6 +34,7 @@ from fedstat.federated.engine.laws import (
     try_schedule,
 )
 from fedstat.federated.engine.rehearsal import (
+    DRAWS,
     Refused,
     aside,
     copy_of,
@@ -60,8 +61,6 @@ _BATCH = 8
 _SIZES, _OF_A_STEP = (5, 3), 3
 #: Steps of an optimiser.
 _STEPS = 3
-#: How many draws of weights must show a difference before it counts: one draw may lie on the kink of a ReLU.
-_DRAWS = 3
 #: The rounds that a method plays: the first, and one in which it may do otherwise.
 _ROUNDS = (0, 9)
 #: Samples that metrics are tried on at most, and clients.
@@ -237,24 +236,19 @@ def _suited(
     for round, phases in zip(_ROUNDS, plans, strict=True):
         if round and phases == plans[0]:
             continue
-        for seed in range(_DRAWS):
+        for seed in range(DRAWS):
             start = near(begun, seed)
-
-            def trained(
-                under: Any, start: Params = start, phases: tuple[Phase, ...] = phases, round: int = round
-            ) -> Params:
-                return _trained(run, replace(equipment, executor=under), start, phases, round)
-
-            alone = trained("per-client")
+            alone = _trained(run, "per-client", start, phases, round)
             try:
-                stacked = trained("stacked")
+                stacked = _trained(run, "stacked", start, phases, round)
             except ValueError as error:
                 return only_under("per-client", f"{name} cannot train in a stack. {error}", executor)
             if (apart := _apart(start, stacked, alone, network)) is None:
                 break
         else:
             first = tuple(replace(phase, steps=1) for phase in phases)  # no batch of these is padded
-            one, several, single = (trained(under, phases=first) for under in ("per-client", "stacked", Stacked(1)))
+            ways: tuple[ExecutorName | Executor, ...] = ("per-client", "stacked", Stacked(1))
+            one, several, single = (_trained(run, way, start, first, round) for way in ways)
             what = (
                 f"{name} would be trained wrongly: {apart!r} of a client is otherwise in a stack of clients than alone"
             )
@@ -273,8 +267,11 @@ def _shortened(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
     return tuple(replace(p, steps=2, epochs=1 if p.epochs is None else min(p.epochs, 1)) for p in phases)
 
 
-def _trained(run: Run, equipment: Equipment, start: Params, phases: tuple[Phase, ...], round: int) -> Params:
+def _trained(
+    run: Run, executor: ExecutorName | Executor, start: Params, phases: tuple[Phase, ...], round: int
+) -> Params:
     """Train all clients a little."""
+    equipment = replace(run.equipment, executor=executor)
     jobs = run.replicate.jobs(range(len(run.replicate.clients)))
     return train(equipment.route(copy.deepcopy(run.method), run.network, start), start, jobs, round, phases=phases)
 
@@ -283,7 +280,7 @@ def _check_ends(run: Run, ids: np.ndarray, start: Params, phases: tuple[Phase, .
     """Refuse steps that write to what they received, draw random numbers or remember; and models that cannot be."""
     name, received = type(run.method).__name__, {n: leaf.clone() for n, leaf in start.items()}
     before, jobs = generators(run.network.device), run.replicate.jobs(ids.tolist())
-    ends = _trained(run, run.equipment, start, phases, 0)
+    ends = _trained(run, "per-client", start, phases, 0)
     turned = {n: leaf.flip(0) for n, leaf in start.items()}
     again = train(replace(run.route, method=copy.deepcopy(run.method)), turned, jobs[::-1], 0, phases=phases)
     if before != generators(run.network.device):

@@ -34,7 +34,7 @@ from fedstat.federated.engine.executor import ExecutorName
 #: Number of samples of each of two clients; the last one stands for padding, the others train.
 _ROWS = 4
 #: How many draws of weights must show a difference before it counts: one draw may lie on the kink of a ReLU.
-_DRAWS = 3
+DRAWS = 3
 #: Number of samples among which to look for different ones.
 _LOOKED_AT = 64
 
@@ -69,11 +69,6 @@ class Trial:
     def train(self) -> Tensor:
         """The second client's training samples."""
         return self.x[1, :-1].clone()
-
-    @property
-    def tolerance(self) -> float:
-        """The share of the largest number by which two ways of computing may differ."""
-        return tolerance(self.network)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +184,7 @@ def only_under(only: ExecutorName, fault: str, executor: ExecutorName) -> Execut
 def _faults(network: Network, x: Tensor, executor: ExecutorName) -> tuple[str, str]:
     """Say what goes wrong client by client, and what in a stack alone; empty if one of the draws goes right."""
     alone = stacked = ""
-    for seed in range(_DRAWS):
+    for seed in range(DRAWS):
         trial = drawn(network, x, seed)
         alone = stacked = ""
         try:
@@ -283,10 +278,10 @@ def _by_itself(trial: Trial) -> _Step:
     _check_writes(module, before, x, trial.train)
     if untouched != generators(network.device):
         raise _Fault(_random(module, trial.train))
-    gradients = _gradients(_losses(outputs).mean(), [leaves[name] for name in network.trainable])
+    gradients = _gradients(_losses(outputs).mean(), leaves, network)
     statistics = {name: leaves[name].clone() for name in network.statistics}
     with torch.no_grad():
-        if differ(call(trial.train, "training"), outputs.detach(), trial.tolerance):
+        if differ(call(trial.train, "training"), outputs.detach(), tolerance(network)):
             where = _first_difference(module, trial.train, trial.train)
             raise _Fault(
                 f"the outputs of {where} differ between two identical calls: it draws random numbers, or keeps in its "
@@ -301,14 +296,14 @@ def _by_itself(trial: Trial) -> _Step:
         if untouched != generators(network.device):
             raise _Fault(_random(module, trial.train))
         half = trial.x[1, : _ROWS // 2]
-        if differ(call(half.clone(), "evaluation"), evaluated[: len(half)], trial.tolerance):
+        if differ(call(half.clone(), "evaluation"), evaluated[: len(half)], tolerance(network)):
             where = _first_difference(module, trial.x[1], half)
             raise _Fault(
                 f"the outputs of {where} for a sample depend on the other samples in evaluation mode, where clients' "
                 "samples are cut and padded. Let it compute sample by sample; batch norm needs "
                 "track_running_stats=True."
             )
-    return _Step(dict(zip(network.trainable, gradients, strict=True)), statistics, outputs.detach(), evaluated)
+    return _Step(gradients, statistics, outputs.detach(), evaluated)
 
 
 def _called(module: nn.Module, keys: Params, x: Tensor, mode: str) -> Tensor:
@@ -330,16 +325,18 @@ def _losses(outputs: Tensor) -> Tensor:
     return (outputs * weights.view_as(outputs)).sum(-1)
 
 
-def _gradients(value: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+def _gradients(value: Tensor, leaves: Params, network: Network) -> Params:
     if not value.requires_grad:
         raise _Fault("no gradient reaches its weights; look for detach() or torch.no_grad() in its forward pass.")
+    moved = [leaves[name] for name in network.trainable]
     try:
-        return list(torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True))
+        found = torch.autograd.grad(value, moved, allow_unused=True, materialize_grads=True)
     except RuntimeError:
         raise _Fault(
             "torch.autograd.grad finds no way back through its forward pass, as it finds none through reentrant "
             "checkpoints (torch.utils.checkpoint). Do without them."
         ) from None
+    return dict(zip(network.trainable, found, strict=True))
 
 
 def _check_writes(module: nn.Module, before: Params, x: Tensor, given: Tensor) -> None:
@@ -451,13 +448,13 @@ def _alone(trial: Trial) -> _Step:
     leaves = _ready(network, trial.second)
     try:
         outputs = network(leaves, trial.train, train=True, noise=trial.noise[1])
-        gradients = _gradients(_losses(outputs).mean(), [leaves[n] for n in network.trainable])
+        gradients = _gradients(_losses(outputs).mean(), leaves, network)
         with torch.no_grad():
             evaluated = network(trial.second, trial.x[1].clone())
     except (RuntimeError, NotImplementedError) as error:
         raise _Fault(f"with a client's weights in the place of its own it fails: {error}") from None
     moved = {name: leaves[name] for name in network.statistics}
-    return _Step(dict(zip(network.trainable, gradients, strict=True)), moved, outputs.detach(), evaluated)
+    return _Step(gradients, moved, outputs.detach(), evaluated)
 
 
 def _stacked(trial: Trial) -> _Step:
@@ -471,9 +468,9 @@ def _stacked(trial: Trial) -> _Step:
         outputs = network(params, batch.x, batch.mask, train=True, noise=batch.noise)
         return batch.mean(_losses(outputs)), outputs
 
-    def passes() -> tuple[list[Tensor], Tensor, Tensor]:
+    def passes() -> tuple[Params, Tensor, Tensor]:
         values, outputs = torch.vmap(step)(leaves, trial.x.clone(), trial.noise)
-        gradients = _gradients(values.sum(), [leaves[name] for name in network.trainable])
+        gradients = _gradients(values.sum(), leaves, network)
         with torch.no_grad():
             return gradients, outputs.detach(), network.forward(trial.params, trial.x.clone())
 
@@ -488,7 +485,7 @@ def _stacked(trial: Trial) -> _Step:
             "later."
         ) from None
     return _Step(
-        {name: gradient[1] for name, gradient in zip(network.trainable, gradients, strict=True)},
+        {name: gradient[1] for name, gradient in gradients.items()},
         {name: leaves[name][1] for name in network.statistics},
         outputs[1, :-1],
         evaluated[1],
@@ -521,7 +518,7 @@ def _agree(trial: Trial, step: _Step, expected: _Step, *, stacked: bool = False)
     sizes = [float(g.abs().max()) for g in expected.gradients.values() if g.numel()]
     largest = max(filter(np.isfinite, sizes), default=0.0)
     pairs += [(f"gradients of {n!r} are", step.gradients[n], e, 1e-3 * largest) for n, e in expected.gradients.items()]
-    different = [what for what, found, wanted, least in pairs if differ(found, wanted, trial.tolerance, least)]
+    different = [what for what, found, wanted, least in pairs if differ(found, wanted, tolerance(trial.network), least)]
     if different and stacked:
         raise _Fault(
             f"among other clients and with a row of padding, {different[0]} not those of the client alone. Every "
@@ -542,7 +539,7 @@ def _recomputed(trial: Trial) -> str | None:
     with _Watch(network.module) as watch:
         outputs = network(leaves, trial.train, train=True)
         forward = len(watch.begun)
-        _gradients(outputs.sum(), [leaves[name] for name in network.trainable])
+        _gradients(outputs.sum(), leaves, network)
     if len(watch.begun) == forward:
         return None
     return (
