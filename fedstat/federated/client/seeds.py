@@ -27,13 +27,8 @@ from fedstat._random import stream
 SOURCES = ("data", "partition", "initial weights", "participants", "batches")
 #: The source of every purpose that the engine draws for (see `fedstat._random.stream`).
 _SOURCE_OF = {
-    "initial weights": "initial weights",
-    "client weights": "initial weights",
-    "parts": "initial weights",
-    "client parts": "initial weights",
-    "method": "initial weights",
-    "participants": "participants",
-    "server": "participants",
+    **dict.fromkeys(("initial weights", "client weights", "parts", "client parts", "method"), "initial weights"),
+    **dict.fromkeys(("participants", "server"), "participants"),
     "held out": "batches",
     **{
         f"{noise}{warmup}{purpose}": "batches"
