@@ -81,10 +81,8 @@ class Training:
         check_fields(
             self, momentum="[0, 1)", batch_size=1, weight_decay="[0, inf)", clip_norm="(0, inf)", lr_decay="(0, 1]"
         )
-        object.__setattr__(self, "lr", _one_or_each("lr", self.lr, partial(number, interval="[0, inf)")))
-        object.__setattr__(
-            self, "local_epochs", _one_or_each("local_epochs", self.local_epochs, partial(whole, least=1))
-        )
+        for name, check in (("lr", partial(number, interval="[0, inf)")), ("local_epochs", partial(whole, least=1))):
+            object.__setattr__(self, name, _one_or_each(name, getattr(self, name), check))
         _check_choice(
             "loss",
             self.loss,
@@ -182,9 +180,7 @@ class Phase:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        for name in ("epochs", "first_epoch", "steps"):
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, whole(name, value, 0))
+        check_fields(self, epochs=0, first_epoch=0, steps=0)
         if isinstance(self.lr, Mapping):
             rates = {leaf: number(f"lr of {leaf!r}", lr, "[0, inf)") for leaf, lr in self.lr.items()}
             object.__setattr__(self, "lr", rates)

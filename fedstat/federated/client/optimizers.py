@@ -130,7 +130,10 @@ class Adam:
     def __post_init__(self) -> None:
         """Check ranges."""
         check_fields(self, eps="(0, inf)")
-        _check_betas(self)
+        betas = self.betas
+        if not (isinstance(betas, tuple | list) and len(betas) == 2 and all(0 <= b < 1 for b in betas)):
+            raise ValueError(f"betas must be two numbers in [0, 1), got {betas!r}.")
+        object.__setattr__(self, "betas", (float(betas[0]), float(betas[1])))
 
     def start(self, params: Params) -> Params:
         """Return zero for both moments of each leaf, and no step taken."""
@@ -180,7 +183,7 @@ class AdamW(Adam):
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        check_fields(self, eps="(0, inf)", decay="[0, inf)")
+        check_fields(self, decay="[0, inf)")
 
     def step(self, params: Params, grads: Params, state: Params) -> tuple[Params, float | Tensor]:
         """Return Adam's direction plus the decay times the weights."""
@@ -280,10 +283,3 @@ def clip(grads: Params, most: float, *, stacked: bool) -> Params:
     norm = torch.stack(squares).sum(0).sqrt()
     factor = (most / (norm + 1e-6)).clamp(max=1)
     return {name: g * (along_clients(factor, g) if stacked else factor) for name, g in grads.items()}
-
-
-def _check_betas(adam: Adam) -> None:
-    betas = adam.betas
-    if not (isinstance(betas, tuple | list) and len(betas) == 2 and all(0 <= b < 1 for b in betas)):
-        raise ValueError(f"betas must be two numbers in [0, 1), got {betas!r}.")
-    object.__setattr__(adam, "betas", (float(betas[0]), float(betas[1])))
