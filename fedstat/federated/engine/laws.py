@@ -103,23 +103,23 @@ def _gradient(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
 
 
 def _check_losses(values: Any, outputs: Tensor, y: Tensor) -> None:
-    found = tuple(values.shape) if isinstance(values, Tensor) else None
+    found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
     if found == tuple(y.shape):
         return
-    remedy = "Compute it by torch."
-    if found == () and len(y) == 1:
+    if isinstance(found, str):
+        remedy = "Compute it by torch."
+    elif found == () and len(y) == 1:
         remedy = "Of a batch of one, .squeeze() removes all axes: name the axis, as in .squeeze(-1)."
     elif found == ():
         remedy = 'Torch\'s losses take the mean of a batch by default: pass reduction="none".'
-    elif found is not None and outputs.shape[-1] == 1:
+    elif outputs.shape[-1] == 1:
         remedy = "Outputs have shape (B, 1): take outputs.squeeze(-1)."
-    elif found is not None:
+    else:
         remedy = "Sum or average over the outputs, as in .mean(-1)."
     raise BrokenLaw(
         "shape",
         f"it must return a tensor of shape {tuple(y.shape)}, a loss for each sample, for outputs "
-        f"{tuple(outputs.shape)} and targets {tuple(y.shape)}, got {found if found is not None else _kind(values)}. "
-        f"{remedy}",
+        f"{tuple(outputs.shape)} and targets {tuple(y.shape)}, got {found}. {remedy}",
     )
 
 
@@ -219,31 +219,27 @@ def _apart(found: Params | BrokenLaw, wanted: Params | BrokenLaw, tolerance: flo
 def _moved(optimizer: Optimizer, params: Params, grads: Sequence[Params]) -> Params:
     """Return where leaves come to."""
     params = {name: leaf.clone() for name, leaf in params.items()}
-    state = _called("start", _started, optimizer, params)
+    state = dict(_called("start", started, optimizer, params))
     for step in grads:
         kept = {name: leaf.clone() for name, leaf in params.items()}
         found = _called("step", optimizer.step, params, {name: g.clone() for name, g in step.items()}, state)
         if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Mapping)):
-            raise BrokenLaw("shape", f"step must return directions by leaf and a divisor, got {_kind(found)}.")
+            raise BrokenLaw("shape", f"step must return directions by leaf and a divisor, got {type(found).__name__}.")
         directions, divisor = found
         if unknown := directions.keys() - kept.keys():
             raise BrokenLaw("shape", f"step returned a direction for {min(unknown)!r}, which is no leaf that trains.")
         if not isinstance(divisor, int | float | Tensor):
-            raise BrokenLaw("shape", f"the divisor must be a number or a tensor, got {_kind(divisor)}.")
+            raise BrokenLaw("shape", f"the divisor must be a number or a tensor, got {type(divisor).__name__}.")
         for name, direction in directions.items():
             shape = tuple(kept[name].shape)
             if not isinstance(direction, Tensor) or direction.shape != shape:
-                got = tuple(direction.shape) if isinstance(direction, Tensor) else _kind(direction)
+                got = tuple(direction.shape) if isinstance(direction, Tensor) else type(direction).__name__
                 raise BrokenLaw("shape", f"the direction of {name!r} must have shape {shape}, got {got}.")
         for name, leaf in kept.items():
             if not same(params[name], leaf):
                 raise BrokenLaw("untouched", f"step writes to {name!r}. Let it return directions; the engine moves.")
         move(params, directions, 0.01, divisor)
     return params
-
-
-def _started(optimizer: Optimizer, params: Params) -> Params:
-    return dict(started(optimizer, params))
 
 
 def try_metric(metric: Metric, outputs: Tensor, y: Tensor, tolerance: float = 1e-8) -> float:
@@ -279,7 +275,7 @@ def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):
-        got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else _kind(value)
+        got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise BrokenLaw("number", f"it must return a number for one client's samples, got {got}.") from None
 
 
@@ -323,10 +319,6 @@ def _called(name: str, function: Any, *arguments: Any) -> Any:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-
-
-def _kind(value: Any) -> str:
-    return type(value).__name__
 
 
 def check_statistics(network: Network, models: Mapping[str, Params]) -> None:
