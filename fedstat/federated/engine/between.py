@@ -72,7 +72,6 @@ class Between:
         def called(p: Params, r: Params, a: Params) -> Params:
             with naming(method, step, self.when, p):
                 found = getattr(method, step)(p, Context(r, a, self.phase.name))
-            returned(method, step, found, Mapping, "a dict of tensors by leaf")
             check_leaves(method, step, found, p)
             return dict(found)
 
@@ -81,7 +80,8 @@ class Between:
 
 
 def check_leaves(method: Method, step: str, found: Params, leaves: Params) -> None:
-    """Refuse what a step returned for no leaf, or in another shape than the leaf's."""
+    """Refuse what is no dict, and what a step returned for no leaf, or in another shape than the leaf's."""
+    returned(method, step, found, Mapping, "a dict of tensors by leaf")
     for name, value in found.items():
         if name not in leaves or not isinstance(value, Tensor) or value.shape != leaves[name].shape:
             got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

@@ -267,7 +267,6 @@ class _Crew:
             return grad(params, batches[0])
         with naming(method, "gradient", grad.between.when, params, stacked=self.stacked):
             found = method.gradient(grad, params, batches, grad.between.context)
-        returned(method, "gradient", found, Mapping, "a dict of tensors by leaf")
         check_leaves(method, "gradient", found, params)
         return found
 
