@@ -198,7 +198,7 @@ class PerClient:
             return end
 
         ends = _each(work.route.learner.network, one, range(len(jobs)))
-        return {n: stacks[n] if n in stacks else _stack([end.pop(n) for end in ends]) for n in list(ends[0])}
+        return {n: stacks[n] if n in stacks else stack([end.pop(n) for end in ends]) for n in list(ends[0])}
 
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
         """Evaluate client by client, each client's samples in pieces of their own; zero at padding."""
@@ -372,7 +372,7 @@ def _each(
         torch.set_num_threads(threads)
 
 
-def _stack(leaves: list[Tensor]) -> Tensor:
+def stack(leaves: list[Tensor]) -> Tensor:
     """Stack what clients came to by themselves; values per sample are padded to the client with most of them."""
     alike = all(leaf.shape == leaves[0].shape for leaf in leaves)
     return torch.stack(leaves) if alike else pad_sequence(leaves, batch_first=True)

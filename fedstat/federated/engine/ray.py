@@ -33,7 +33,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedstat._checks import number
@@ -43,7 +42,7 @@ from fedstat.federated.client.layers import copied
 from fedstat.federated.client.local import Learner
 from fedstat.federated.client.network import Network, Params, products, rounds_to_tf32
 from fedstat.federated.client.samples import Job, StackedSamples
-from fedstat.federated.engine.executor import NAMES, ExecutorName, PerClient, Stacked, chunked_outputs
+from fedstat.federated.engine.executor import NAMES, ExecutorName, PerClient, Stacked, chunked_outputs, stack
 from fedstat.federated.engine.training import LocalTraining
 from fedstat.federated.state import Predictor
 
@@ -290,10 +289,8 @@ def _joined(parts: list[Tensor]) -> Tensor:
     """Join clients' rows; values per sample are padded to the client with most of them."""
     if len(parts) == 1:
         return parts[0]
-    if len({part.shape[1:] for part in parts}) > 1:
-        longest = max(part.shape[1] for part in parts)
-        parts = [F.pad(part, [0] * (2 * part.dim() - 3) + [longest - part.shape[1]]) for part in parts]
-    return torch.cat(parts)
+    alike = len({part.shape[1:] for part in parts}) == 1
+    return torch.cat(parts) if alike else stack([row for part in parts for row in part])
 
 
 # What is put into the object store once, by what it is kept alive for.
