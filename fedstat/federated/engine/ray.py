@@ -111,11 +111,7 @@ class Tasks:
     def train(self, work: LocalTraining, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train chunks of the clients wherever there is room; see `Executor`."""
         ray, options = _cluster(), self.options(work.route.learner.network.device)
-        if isinstance(self.local, Stacked):
-            with sharing_gpu(self.gpus):
-                size = self._divided(self.local.chunk or work.route.chunk, len(jobs), options)
-        else:
-            size = _share(jobs, options)
+        size = self._size(len(jobs), options, lambda local: local.chunk or work.route.chunk)
         local = replace(self.local, chunk=size) if isinstance(self.local, Stacked) else self.local
         same = {name: _packed(leaf[:1]) for name, leaf in start.items() if _alike(leaf)}
         shared = ray.put((local, work, list(start), same))
@@ -133,13 +129,8 @@ class Tasks:
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
         """Evaluate chunks of the clients wherever there is room; see `Executor`."""
         ray, options = _cluster(), self.options(learner.network.device)
-        outputs: Callable[..., Tensor]
-        if isinstance(self.local, Stacked):
-            with sharing_gpu(self.gpus):
-                size = self._divided(self.local.evaluated(learner, predictor, x), len(x), options)
-            outputs = partial(_chunked_outputs, size)
-        else:
-            size, outputs = _share(range(len(x)), options), self.local.evaluate
+        size = self._size(len(x), options, lambda local: local.evaluated(learner, predictor, x))
+        outputs = partial(_chunked_outputs, size) if isinstance(self.local, Stacked) else self.local.evaluate
         same = {name: _packed(leaf[:1]) for name, leaf in predictor.params.items() if _alike(leaf)}
         shared = ray.put((outputs, learner, replace(predictor, params={}), list(predictor.params), same))
         held, place = _held_out(x)
@@ -156,10 +147,20 @@ class Tasks:
         parts: list[_Packed] = _gathered(waiting)
         return torch.cat([_unpacked(part, x.device) for part in parts])
 
-    def _divided(self, size: int, count: int, options: dict[str, Any]) -> int:
-        """Return how many clients keep all GPUs at work; on processors `size`, and so the bits of this process."""
-        asked = isinstance(self.local, Stacked) and self.local.chunk is not None
-        return size if asked or not options["num_gpus"] else min(size, ceil(count / _workers(options)))
+    def _size(self, count: int, options: dict[str, Any], here: Callable[[Stacked], int]) -> int:
+        """Return how many clients a task has: what keeps all GPUs at work, or a chunk `here`, for this process's bits.
+
+        Clients that train by themselves have the same bits in tasks of any size.
+        """
+        local = self.local
+        if isinstance(local, Stacked):
+            with sharing_gpu(self.gpus):
+                size = here(local)
+            spread = options["num_gpus"] and local.chunk is None
+            return min(size, ceil(count / _workers(options))) if spread else size
+        workers = _workers(options)  # they should end together
+        sizes = {ceil(count / (workers * tasks)) for tasks in range(1, _TASKS + 1)}
+        return min(sizes, key=lambda size: (ceil(ceil(count / size) / workers) * size, size))
 
     def options(self, device: torch.device) -> dict[str, Any]:
         """Return what a task reserves.
@@ -386,13 +387,6 @@ def _fits(connection: str, cores: int, gpus: float) -> bool:
     """Tell whether a machine of the cluster has as many processors and GPUs."""
     machines = [node["Resources"] for node in connected().nodes() if node["Alive"]]
     return any(has.get("CPU", 0) >= cores and has.get("GPU", 0) >= gpus for has in machines)
-
-
-def _share(items: Sequence[Any], options: dict[str, Any]) -> int:
-    """Count the clients of a task, where that changes nothing but the time; workers should end together."""
-    workers = _workers(options)
-    sizes = {ceil(len(items) / (workers * tasks)) for tasks in range(1, _TASKS + 1)}
-    return min(sizes, key=lambda size: (ceil(ceil(len(items) / size) / workers) * size, size))
 
 
 def _workers(options: dict[str, Any]) -> int:
