@@ -227,7 +227,7 @@ def chain_of(network: Network) -> Chain | None:
             found.append(Layer(f"{name}.weight", None if layer.bias is None else f"{name}.bias", layer.out_features))
         elif not isinstance(before, nn.Linear):  # activations stand behind dense layers
             return None
-        elif not isinstance(layer, nn.Flatten):
+        elif isinstance(layer, nn.ReLU | nn.Tanh):
             found[-1] = replace(found[-1], activation=type(layer))
     return Chain(tuple(found), flatten) if isinstance(layers[-1][1], nn.Linear) else None
 

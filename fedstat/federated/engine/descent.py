@@ -110,10 +110,9 @@ class Descent:
 
     def factors(self, rate: Rate) -> Factors:
         """Return by what a step multiplies each leaf that moves, and its gradient; own rates are part of the slopes."""
-        own = {
-            n: 1.0 if isinstance(rate, Tensor) else rate[n] if isinstance(rate, Mapping) else rate for n in self.train
-        }
-        return {name: (1 - lr * self.training.weight_decay, -lr) for name, lr in own.items()}
+        rate = 1.0 if isinstance(rate, Tensor) else rate
+        own = rate if isinstance(rate, Mapping) else dict.fromkeys(self.train, rate)
+        return {name: (1 - own[name] * self.training.weight_decay, -own[name]) for name in self.train}
 
     def blocks(self, params: Params, places: np.ndarray) -> list[slice]:
         """Cut the clients into blocks that fit the cache, an even number of them for two threads to share."""
