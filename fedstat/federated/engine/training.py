@@ -292,11 +292,11 @@ class _Crew:
         """Return each client's training samples, as the fields of a `ClientData`; a client alone has no padding."""
         samples, network = self.route.samples, self.route.learner.network
         masks = dict(zip(("valid", "held_out"), self.work.orders.masks(self.jobs), strict=True))
-        if not self.stacked:
+        if self.stacked:
+            x, y = samples.padded(np.array([job.row for job in self.jobs]))
+        else:
             x, y = samples.row(self.jobs[0].row)
-            here = {name: mask[0, : len(y)] for name, mask in masks.items()}
-            return {"x": network.inputs(x), "y": y, **here}
-        x, y = samples.padded(np.array([job.row for job in self.jobs]))
+            masks = {name: mask[0, : len(y)] for name, mask in masks.items()}
         return {"x": network.inputs(x), "y": y, **masks}
 
     def rate(self, phase: Phase) -> Rate:
