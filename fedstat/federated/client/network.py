@@ -259,11 +259,8 @@ class Network:
     ) -> tuple[Tensor, Tensor]:
         """Return the inputs of the head (B, f) and the outputs (B, outputs); see `__call__`."""
         seen: list[Tensor] = []
-        hook = self.module.get_submodule(self.head).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-        try:
+        with self.module.get_submodule(self.head).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
             outputs = self(params, x, valid, train=train, noise=noise)
-        finally:
-            hook.remove()
         return seen[0].to(self.dtype), outputs
 
     def forward(self, params: Params, x: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -423,14 +424,11 @@ def _counted(network: Network, x: Tensor) -> tuple[int, int]:
             kept[place] = saved.nbytes
         return saved
 
-    layers = [layer for layer in network.module.modules() if isinstance(layer, nn.Linear | _ConvNd)]
-    hooks = [layer.register_forward_hook(count) for layer in layers]
-    try:
-        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
-            outputs = network(params, x, train=True, noise=torch.zeros((), dtype=torch.int64, device=x.device))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+        for layer in network.module.modules():
+            if isinstance(layer, nn.Linear | _ConvNd):
+                hooks.enter_context(layer.register_forward_hook(count))
+        outputs = network(params, x, train=True, noise=torch.zeros((), dtype=torch.int64, device=x.device))
     del outputs  # kept alive until here, so that no two storages share an address
     return flops, sum(kept.values())
 

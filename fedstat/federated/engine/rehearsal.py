@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -380,17 +380,15 @@ def _random(module: nn.Module, x: Tensor) -> str:
     )
 
 
-class _Watch:
+class _Watch(ExitStack):
     """Follows the calls of a module's layers: those begun, those under way, and those done, inner ones first."""
 
     def __init__(self, module: nn.Module) -> None:
-        self.module = module
+        super().__init__()
         self.begun: list[str] = []
         self.running: list[tuple[str, list[Tensor], tuple[Any, ...]]] = []
         self.done: list[tuple[str, list[Tensor], list[Tensor], bool]] = []
-
-    def __enter__(self) -> _Watch:
-        device = next(self.module.parameters()).device
+        device = next(module.parameters()).device
 
         def before(name: str) -> Callable[..., None]:
             def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -403,14 +401,9 @@ class _Watch:
             name, inputs, state = self.running.pop()
             self.done.append((name, inputs, _tensors(outputs), state != generators(device)))
 
-        layers = list(self.module.named_modules())
-        self._hooks = [layer.register_forward_pre_hook(before(name)) for name, layer in layers]
-        self._hooks += [layer.register_forward_hook(after) for _, layer in layers]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
+        for name, layer in module.named_modules():
+            self.enter_context(layer.register_forward_pre_hook(before(name)))
+            self.enter_context(layer.register_forward_hook(after))
 
 
 def _tensors(values: Any) -> list[Tensor]:
