@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedstat._checks import choice
 from fedstat.federated.client.dropout import KeyedDropout, keys
 from fedstat.federated.client.layers import (
     Unrolled,
@@ -399,8 +400,7 @@ def floating(dtype: str) -> torch.dtype:
     ValueError
         If there is no such type.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}.")
+    choice("dtype", dtype, DTYPES)
     return DTYPES[dtype]
 
 

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fedstat._checks import number
+from fedstat._checks import choice, number
 from fedstat._memory import sharing_gpu
 from fedstat._workers import RETRIES, connected
 from fedstat.federated.client.layers import copied
@@ -79,9 +79,7 @@ class RayExecutor:
     def __post_init__(self) -> None:
         """Check ranges."""
         number("gpus", self.gpus, "(0, inf)")
-        here = [name for name in NAMES if name != "ray"]
-        if self.local not in here:
-            raise ValueError(f"local must be one of {', '.join(here)}, got {self.local!r}.")
+        choice("local", self.local, [name for name in NAMES if name != "ray"])
 
     def over(self, executor: Stacked | PerClient) -> Tasks:
         """Return the executor that has the work of a built-in one done by tasks."""

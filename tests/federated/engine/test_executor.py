@@ -206,5 +206,7 @@ def test_mixed_precision_keeps_weights_in_float32_and_stays_near(tmp_path):
 def test_unknown_choices_are_refused():
     with pytest.raises(ValueError, match=r"executor must be one of auto, .*per-client.* got 'fast'"):
         run(fs.FedAvg(), executor="fast")
-    with pytest.raises(ValueError, match="dtype must be one of float32, float64, tf32, bf16-mixed, got 'half'"):
+    with pytest.raises(
+        ValueError, match='dtype must be one of "float32", "float64", "tf32", "bf16-mixed", got \'half\''
+    ):
         run(fs.FedAvg(), dtype="half")

@@ -279,7 +279,7 @@ def test_what_cannot_run_is_refused(monkeypatch):
     assert Tasks(PerClient(), 0.25).options(torch.device("cpu")) == {"num_cpus": 1, "num_gpus": 0}
     with pytest.raises(ValueError, match=r"gpus must be a number in \(0, inf\), got 0"):
         fs.RayExecutor(gpus=0)
-    with pytest.raises(ValueError, match="local must be one of auto, stacked, per-client, got 'ray'"):
+    with pytest.raises(ValueError, match='local must be "auto" or "stacked" or "per-client", got \'ray\''):
         fs.RayExecutor(local="ray")
     with pytest.raises(ValueError, match=r"2 GPUs; no machine of the Ray cluster"):
         Tasks(Stacked(), 2).options(torch.device("cuda"))
