@@ -180,7 +180,9 @@ class Phase:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        check_fields(self, epochs=0, first_epoch=0, steps=0)
+        for name in ("epochs", "first_epoch", "steps"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, whole(name, value, 0))
         if isinstance(self.lr, Mapping):
             rates = {leaf: number(f"lr of {leaf!r}", lr, "[0, inf)") for leaf, lr in self.lr.items()}
             object.__setattr__(self, "lr", rates)
