@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedstat import _checks
 from fedstat.inference.formatting import interval, number, p_value
 from fedstat.inference.levels import check_level
 
@@ -154,11 +155,7 @@ def mean_interval(
     from scipy import stats
 
     level = check_level(level)
-    x = np.asarray(values, dtype=float)
-    if x.ndim != 1 or len(x) < 2:
-        raise ValueError(f"an interval needs a vector of at least 2 values, got shape {x.shape}. Run more seeds.")
-    if not np.isfinite(x).all():
-        raise ValueError(f"values must be finite, got {x[~np.isfinite(x)][0]:g}. Say how many are missing, and why.")
+    x = values_of("values", values)
     _check_within(x, within)
     mean = float(x.mean())
     half = float(stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
@@ -241,12 +238,16 @@ def _check_within(values: np.ndarray, within: tuple[float, float]) -> None:
         raise ValueError(f"values must lie in [{lowest:g}, {highest:g}], got {values.min():g} to {values.max():g}.")
 
 
+def values_of(name: str, values: ArrayLike) -> np.ndarray:
+    """Return a vector of at least 2 finite values, one per seed."""
+    found = _checks.array(name, values, ("seeds",))
+    if len(found) < 2:
+        raise ValueError(f"{name} must hold at least 2 values, got {len(found)}. Run more seeds.")
+    return found
+
+
 def _pair(a: ArrayLike, b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if x.ndim != 1 or x.shape != y.shape:
-        raise ValueError(f"a and b must be vectors of one length, paired by seed; got shapes {x.shape} and {y.shape}.")
-    if len(x) < 2:
-        raise ValueError(f"a paired comparison needs at least 2 pairs, got {len(x)}. Run more seeds.")
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("a and b must be finite.")
+    x, y = values_of("a", a), values_of("b", b)
+    if len(x) != len(y):
+        raise ValueError(f"a and b must be of one length, paired by seed; got {len(x)} and {len(y)} values.")
     return x, y

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from fedstat import _checks
 from fedstat.inference.formatting import number
 from fedstat.inference.intervals.equivalence import check_margin
-from fedstat.inference.intervals.paired import NO_SPREAD
+from fedstat.inference.intervals.paired import NO_SPREAD, values_of
 from fedstat.inference.levels import check_level
 
 Goal = Literal["difference", "equivalence"]
@@ -136,8 +136,7 @@ def plan(
 
     margin, level = check_margin(margin), check_level(level)
     power, comparisons = _checks.number("power", power, "(0, 1)"), _checks.whole("comparisons", comparisons, 1)
-    if goal not in ("difference", "equivalence"):
-        raise ValueError(f"goal must be 'difference' or 'equivalence', got {goal!r}.")
+    _checks.choice("goal", goal, get_args(Goal))
     sd, n = _spread(pilot, pilot_seeds)
     alpha = (1 - level) / comparisons
     if power <= alpha:
@@ -150,17 +149,13 @@ def plan(
 
 def _spread(pilot: ArrayLike, pilot_seeds: int | None) -> tuple[float, int]:
     """Return standard deviation and number of a pilot's differences."""
-    d = np.asarray(pilot, dtype=float)
-    if d.ndim == 0:
+    if np.ndim(pilot) == 0:
         if pilot_seeds is None:
             raise ValueError("pilot is one number: give pilot_seeds too, or the differences themselves.")
         return _checks.number("pilot", pilot, "(0, inf)"), _checks.whole("pilot_seeds", pilot_seeds, 2)
     if pilot_seeds is not None:
         raise ValueError("pilot_seeds belongs to a pilot that is a standard deviation; differences are counted.")
-    if d.ndim != 1 or len(d) < 2:
-        raise ValueError(f"pilot must be a vector of at least 2 differences, got shape {d.shape}. Run more seeds.")
-    if not np.isfinite(d).all():
-        raise ValueError(f"pilot must be finite, got {d[~np.isfinite(d)][0]:g}.")
+    d = values_of("pilot", pilot)
     sd = float(d.std(ddof=1))
     if not sd > 1e-12 * np.abs(d).max():
         raise ValueError(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedstat import _checks
-from fedstat.inference.formatting import interval, number
+from fedstat.inference.formatting import interval, listed, number
 from fedstat.inference.intervals.boundaries import crossing, levels_of_looks
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.levels import check_level
@@ -143,12 +143,7 @@ def looks(differences: ArrayLike, *, planned: int | Sequence[int] = 10, level: f
     """
     import pandas as pd
 
-    d = np.asarray(differences, dtype=float)
-    if d.ndim != 1 or len(d) < 1:
-        raise ValueError(f"differences must be a vector with one value per seed, got shape {d.shape}.")
-    if not np.isfinite(d).all():
-        raise ValueError(f"differences must be finite, got {d[~np.isfinite(d)][0]:g}.")
-    level = check_level(level)
+    d, level = _checks.array("differences", differences, ("seeds",)), check_level(level)
     n = np.arange(1, len(d) + 1)
     mean = np.cumsum(d) / n
     # about the mean of all, so that little is lost by rounding
@@ -259,8 +254,10 @@ def added_seeds(looked_at: Sequence[int], level: float = 0.95) -> str:
         for n in sizes
     ]
     wrong = np.any(clear, axis=0).mean()
+    every = len(sizes) > 4 and sizes == tuple(range(sizes[0], sizes[-1] + 1))
+    at = f"each of {sizes[0]} to {sizes[-1]}" if every else listed(map(str, sizes))
     return (
-        f"An interval for a fixed number of seeds allows one look. With looks at {_listed(sizes)} seeds the "
+        f"An interval for a fixed number of seeds allows one look. With looks at {at} seeds the "
         f"{100 * level:.4g}% interval excludes zero at one of them in {100 * wrong:.0f}% of runs without any "
         f"difference, in place of {100 * (1 - level):.3g}%. The intervals of fedstat.inference.looks hold at "
         "every look."
@@ -274,9 +271,3 @@ def _sizes(name: str, sizes: Sequence[int], least: int = 1, most: float = np.inf
         count = f"{least} to {most}" if most < np.inf else "the"
         raise ValueError(f"{name} must hold {count} rising numbers of seeds such as [5, 10], got {list(sizes)}.")
     return whole
-
-
-def _listed(sizes: Sequence[int]) -> str:
-    if len(sizes) > 4 and list(sizes) == list(range(sizes[0], sizes[-1] + 1)):
-        return f"each of {sizes[0]} to {sizes[-1]}"
-    return f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])

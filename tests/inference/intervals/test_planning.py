@@ -102,15 +102,15 @@ def test_the_normal_approximation_takes_over_without_a_step():
     [
         (lambda: plan([0.2, 0.2, 0.2], margin=0.1), "no spread to judge by, so it cannot say how many seeds"),
         (lambda: plan([0.1 + 0.2, 0.3, 0.3], margin=0.1), "no spread to judge by"),
-        (lambda: plan([0.2, np.nan], margin=0.1), "pilot must be finite, got nan"),
-        (lambda: plan([0.2], margin=0.1), "at least 2 differences"),
+        (lambda: plan([0.2, np.nan], margin=0.1), r"pilot must be finite, but holds nan at \[1\]"),
+        (lambda: plan([0.2], margin=0.1), "pilot must hold at least 2 values, got 1"),
         (lambda: plan(0.2, margin=0.1), "give pilot_seeds too"),
         (lambda: plan([0.2, 0.1], margin=0.1, pilot_seeds=2), "pilot_seeds belongs to"),
         (lambda: plan([0.2, 0.1], margin=np.inf), "margin must be a number in"),
         (lambda: plan([0.2, 0.1], margin=0.1, power=80), "power must be a number in"),
         (lambda: plan([0.2, 0.1], margin=0.1, power=0.04), "power must exceed the level of the test, 0.05"),
         (lambda: plan([0.2, 0.1], margin=0.1, level=95), "For 95% write 0.95"),
-        (lambda: plan([0.2, 0.1], margin=0.1, goal="same"), "goal must be 'difference' or 'equivalence'"),
+        (lambda: plan([0.2, 0.1], margin=0.1, goal="same"), 'goal must be "difference" or "equivalence", got'),
         (lambda: plan([0.2, 0.1], margin=0.1, comparisons=0), "comparisons must be a whole number, at least 1"),
     ],
 )

@@ -192,8 +192,8 @@ def test_the_sentence_gives_the_error_of_looking_twice():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: looks([0.1, np.nan]), "differences must be finite, got nan"),
-        (lambda: looks([[0.1]]), "one value per seed"),
+        (lambda: looks([0.1, np.nan]), r"differences must be finite, but holds nan at \[1\]"),
+        (lambda: looks([[0.1]]), r"differences must have shape \(seeds,\)"),
         (lambda: looks([0.1, 0.2], planned=2), "planned must be a whole number, at least 3"),
         (lambda: looks([0.1, 0.2], level=95), "For 95% write 0.95"),
         (
