@@ -8,11 +8,13 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedstat import _checks
 from fedstat.inference.intervals.crossed import crossed_mean
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.moderated import MIN_METHODS, method_variances
 from fedstat.inference.intervals.shape import shape_notes, shapes
 from fedstat.inference.intervals.skewed import bootstrap_t, check_skewed
+from fedstat.inference.levels import check_level
 
 Rule = Literal["bonferroni", "none"]
 #: A moderated interval is never wider than this many times the pair's own.
@@ -342,10 +344,8 @@ def _checked(
         raise ValueError(f"pairs must name methods 0 to {len(table) - 1}, got {chosen.min()} to {chosen.max()}.")
     if (chosen[:, 0] == chosen[:, 1]).any() or len(np.unique(np.sort(chosen), axis=0)) < len(chosen):
         raise ValueError("pairs must be of two different methods, each two once.")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}. 95% is 0.95.")
-    if rule not in get_args(Rule):
-        raise ValueError(f"rule must be one of {', '.join(get_args(Rule))}, got {rule!r}.")
+    check_level(level)
+    _checks.choice("rule", rule, get_args(Rule))
     if moderated not in (True, False, "auto"):
         raise ValueError(f"moderated must be True, False or 'auto', got {moderated!r}.")
     if design.crossed and table.shape[2] < 2:
@@ -371,18 +371,16 @@ def _mean_over_clients(table: np.ndarray, shares: np.ndarray | None) -> np.ndarr
     there = ~np.isnan(table)
     w = there * (1.0 if shares is None else shares)
     total = w.sum(axis=-1)
-    sums = np.where(there, table, 0.0)
-    sums = (sums * w).sum(axis=-1)
+    sums = (np.where(there, table, 0.0) * w).sum(axis=-1)
     return np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan)
 
 
 def _common(table: np.ndarray, pairs: np.ndarray, shares: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Return per pair and seed both methods' means over the clients that both have, each of shape (P, S)."""
     first, second = (np.empty((len(pairs), table.shape[1])) for _ in range(2))
-    for row, (i, j) in enumerate(pairs):
-        there = ~np.isnan(table[i]) & ~np.isnan(table[j])
-        first[row] = _mean_over_clients(np.where(there, table[i], np.nan), shares)
-        second[row] = _mean_over_clients(np.where(there, table[j], np.nan), shares)
+    for row, pair in enumerate(pairs):
+        both = np.where(np.isnan(table[pair]).any(axis=0), np.nan, table[pair])
+        first[row], second[row] = _mean_over_clients(both, shares)
     return first, second
 
 
@@ -428,14 +426,9 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _notes(found: Contrasts, pairs: np.ndarray) -> list[str]:
     """Say which pairs have no interval, and why."""
-    without = np.isnan(found.se)
-    none, one = int((found.n == 0).sum()), int((found.n == 1).sum())
-    same = int((without & (found.n > 1)).sum())
-    notes = []
-    if none:
-        notes.append(f"{none} of {len(pairs)} pairs have no common seed, hence no difference.")
-    if one:
-        notes.append(f"{one} of {len(pairs)} pairs have one common seed, hence no interval. Run more seeds.")
-    if same:
-        notes.append(f"{same} of {len(pairs)} pairs differ by the same amount under all seeds, hence have no interval.")
-    return notes
+    why = {
+        "have no common seed, hence no difference": found.n == 0,
+        "have one common seed, hence no interval. Run more seeds": found.n == 1,
+        "differ by the same amount under all seeds, hence have no interval": np.isnan(found.se) & (found.n > 1),
+    }
+    return [f"{of.sum()} of {len(pairs)} pairs {words}." for words, of in why.items() if of.any()]
