@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
+from fedstat import _checks
 
-_CHOICES = {"clients": ("same", "new"), "data": ("fixed", "resplit", "drawn"), "over": ("runs", "clients")}
 #: What the sentence says beyond "other runs", and what it does not speak of, by clients and data.
 _OVER_RUNS = {
     ("same", "fixed"): ("on these clients with these data", "other clients or other data"),
@@ -69,22 +68,17 @@ class Design:
     test_to_train: float | None = None
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
-        ratio = self.test_to_train
-        if self.data == "resplit" and ratio is None:
+        _checks.check_fields(
+            self, clients=("same", "new"), data=("fixed", "resplit", "drawn"), over=("runs", "clients"),
+            test_to_train="(0, inf)",
+        )  # fmt: skip
+        if self.data == "resplit" and self.test_to_train is None:
             raise ValueError(
                 "test_to_train is needed with data='resplit': splits of the same samples are correlated, by how much "
                 "depends on it. Give the number of test samples over the number of training samples."
             )
-        if ratio is not None and self.data != "resplit":
-            raise ValueError(f"test_to_train={ratio} has no use with data={self.data!r}. Leave it out.")
-        if ratio is not None and not (ratio > 0 and np.isfinite(ratio)):
-            raise ValueError(
-                f"test_to_train must be a positive number, got {ratio}. "
-                "Give the number of test samples over the number of training samples."
-            )
+        if self.test_to_train is not None and self.data != "resplit":
+            raise ValueError(f"test_to_train={self.test_to_train} has no use with data={self.data!r}. Leave it out.")
 
     @property
     def crossed(self) -> bool:
