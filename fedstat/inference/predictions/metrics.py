@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -90,14 +91,6 @@ def _recall(y: np.ndarray, p: np.ndarray, threshold: float, of: int) -> Found:
     return value, influence
 
 
-def _sensitivity(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
-    return _recall(y, p, threshold, 1)
-
-
-def _specificity(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
-    return _recall(y, p, threshold, 0)
-
-
 def _balanced_accuracy(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
     values, influences = zip(*(_recall(y, p, threshold, of) for of in np.unique(y)), strict=True)
     return np.mean(values, axis=0), np.mean(influences, axis=0)
@@ -146,15 +139,7 @@ def _expected_over_observed(y: np.ndarray, p: np.ndarray, threshold: float) -> F
     return value, (p - value[:, None] * y) / y.sum()
 
 
-def _calibration_intercept(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
-    return _recalibrated(y, p, slope=False)
-
-
-def _calibration_slope(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
-    return _recalibrated(y, p, slope=True)
-
-
-def _recalibrated(y: np.ndarray, p: np.ndarray, slope: bool) -> Found:
+def _recalibrated(y: np.ndarray, p: np.ndarray, threshold: float, slope: bool) -> Found:
     """Fit ``logit P(y = 1) = a + b logit(p)`` by maximum likelihood: b, or with b = 1 (an offset) a.
 
     Where a probability is 0 or 1, all are equal, or they separate the outcomes, there is no such fit: NaN.
@@ -241,10 +226,10 @@ METRICS: dict[str, Metric] = {
     "log_loss": Metric(_log_loss, _CLASSES, "positive"),
     "accuracy": Metric(_accuracy, _CLASSES, "proportion"),
     "balanced_accuracy": Metric(_balanced_accuracy, _CLASSES, least=2, by_class=True),
-    "sensitivity": Metric(_sensitivity, scale="proportion", least=2, by_class=True),
-    "specificity": Metric(_specificity, scale="proportion", least=2, by_class=True),
-    "calibration_intercept": Metric(_calibration_intercept, scale="real", least=2),
-    "calibration_slope": Metric(_calibration_slope, scale="real", least=5),
+    "sensitivity": Metric(partial(_recall, of=1), scale="proportion", least=2, by_class=True),
+    "specificity": Metric(partial(_recall, of=0), scale="proportion", least=2, by_class=True),
+    "calibration_intercept": Metric(partial(_recalibrated, slope=False), scale="real", least=2),
+    "calibration_slope": Metric(partial(_recalibrated, slope=True), scale="real", least=5),
     "expected_over_observed": Metric(_expected_over_observed, scale="positive", least=2),
     "concordance": Metric(_concordance, ("times",), least=2),
     "mse": Metric(_mse, ("numbers",), "positive"),
