@@ -93,29 +93,20 @@ def parts(by_seed: np.ndarray, patients: np.ndarray, df: np.ndarray, same: bool,
     """
     there = ~np.isnan(by_seed)
     n = there.sum(axis=-1)
-    mean = np.where(there, by_seed, 0.0).sum(axis=-1) / np.maximum(n, 1)
+    known = np.maximum(n, 1)
+    mean = np.where(there, by_seed, 0.0).sum(axis=-1) / known
     squares = (np.where(there, by_seed - mean[..., None], 0.0) ** 2).sum(axis=-1)
     several = n > 1
     spread = np.where(several, squares / np.maximum(n - 1, 1), np.nan)
     runs_df = np.where(several, n - 1.0, np.nan)
     estimate = np.where(n > 0, mean, np.nan)
     if same:
-        runs = spread / np.maximum(n, 1)
-        both = patients + runs
-        return Parts(
-            estimate,
-            patients,
-            df,
-            runs,
-            runs_df,
-            both,
-            satterthwaite(np.stack([patients, runs]), np.stack([df, runs_df])),
-            np.ones_like(estimate),
-            True,
-        )
-    both = spread * (1 / np.maximum(n, 1) + again)
-    fresh = 1 / (1 + np.maximum(n, 1) * again)
-    return Parts(estimate, patients, df, np.maximum(both - patients, 0.0), runs_df, both, runs_df, fresh, False)
+        runs, fresh = spread / known, np.ones_like(estimate)
+        both, both_df = patients + runs, satterthwaite(np.stack([patients, runs]), np.stack([df, runs_df]))
+    else:
+        both, both_df = spread * (1 / known + again), runs_df
+        runs, fresh = np.maximum(both - patients, 0.0), 1 / (1 + known * again)
+    return Parts(estimate, patients, df, runs, runs_df, both, both_df, fresh, same)
 
 
 def value_limits(

@@ -80,9 +80,7 @@ def _too_few(predictions: Predictions, label: np.ndarray, least: int) -> str:
     if predictions.kind == "classes":
         names = [f"patient{{}} of class {name}" for name in predictions.classes]
     counts = np.bincount(label, minlength=len(names)).tolist()
-    if predictions.kind == "numbers" or min(counts) >= least:
-        return ""
-    if predictions.kind == "times" and counts[1] >= least:
-        return ""
     few = 1 if predictions.kind == "times" else counts.index(min(counts))
+    if counts[few] >= least:
+        return ""
     return f"{counts[few]} {names[few].replace('{}', 's' * (counts[few] != 1))}, fewer than {least}"
