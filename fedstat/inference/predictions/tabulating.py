@@ -53,10 +53,9 @@ def tabulate(
     alike = np.array([[_alike(predictions, i, control, k) for i in others] for k in range(count)], bool)
     alike = np.concatenate([alike, np.tile(alike.all(axis=0), (2, 1))])
     size = np.abs(found.estimate[:, : len(methods)]).max(axis=1, keepdims=True)
-    differences = _differences(
-        name, _columns(found, slice(len(methods), None)), facts, alike, size, level, len(predictions.seeds) > 1
-    )
-    differences.insert(0, "method", np.tile(np.array(methods, object)[others], len(facts)))
+    compared = _columns(found, slice(len(methods), None))
+    labels = [methods[i] for i in others]
+    differences = _differences(name, labels, compared, facts, alike, size, level, len(predictions.seeds) > 1)
     differences.insert(1, "against", methods[control])
     single = values["over"] == "client"
     return (
@@ -119,9 +118,9 @@ def _sources(found: Parts, limits_over: dict[str, Any], facts: pd.DataFrame) -> 
     return columns
 
 
-def _frame(facts: pd.DataFrame, name: str, columns: dict[str, np.ndarray]) -> pd.DataFrame:
-    each = next(iter(columns.values())).shape[1]
-    made = {of: np.repeat(facts[of].to_numpy(object), each) for of in ("client", "name", "over")}
+def _frame(facts: pd.DataFrame, name: str, methods: Sequence[str], columns: dict[str, np.ndarray]) -> pd.DataFrame:
+    made = {"method": np.tile(np.array(methods, object), len(facts))}
+    made |= {of: np.repeat(facts[of].to_numpy(object), len(methods)) for of in ("client", "name", "over")}
     return pd.DataFrame({**made, "metric": name, **{of: values.ravel() for of, values in columns.items()}})
 
 
@@ -138,14 +137,14 @@ def _values(predictions: Predictions, name: str, found: Parts, facts: pd.DataFra
             ends = np.where(mean, of_mean[0], ends[0]), np.where(mean, of_mean[1], ends[1])
         known = metric.alone & ~np.isnan(found.estimate)
         made[over] = np.where(known, ends[0], np.nan), np.where(known, ends[1], np.nan)
-    table = _frame(facts, name, {"estimate": found.estimate, **_sources(found, made, facts)})
-    table.insert(0, "method", np.tile(np.array(predictions.methods, object), len(facts)))
-    return table
+    columns = {"estimate": found.estimate, **_sources(found, made, facts)}
+    return _frame(facts, name, predictions.methods, columns)
 
 
 def _differences(
-    name: str, found: Parts, facts: pd.DataFrame, alike: np.ndarray, size: np.ndarray, level: float, several: bool
-) -> pd.DataFrame:
+    name: str, methods: Sequence[str], found: Parts, facts: pd.DataFrame, alike: np.ndarray, size: np.ndarray,
+    level: float, several: bool,
+) -> pd.DataFrame:  # fmt: skip
     """Return differences to the control, with limits that hold together: over methods, and at clients over these.
 
     `size`, shape (T, 1), is that of the values whose differences these are.
@@ -161,7 +160,6 @@ def _differences(
         found = replace(found, patients=found.patients + more, both=both)
     made: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     family = facts["over"].to_numpy()
-    ps = {}
     for over in _OVER if several else _OVER[:1]:
         se, df = np.sqrt(getattr(found, over)), getattr(found, f"{over}_df")
         se = np.where(se > _ROUNDING * size, se, np.nan)
@@ -175,7 +173,6 @@ def _differences(
             tie = alike[inside]
             low[inside], high[inside] = np.where(tie, 0.0, joint.low), np.where(tie, 0.0, joint.high)
             p[inside] = np.where(tie, 1.0, joint.p)
-        ps[over] = p
         made[over] = (low, high) if METRICS[name].scale in ("real", "positive") else (low.clip(-1), high.clip(max=1))
     sources = _sources(found, made, facts)
     side = better(name)
@@ -189,10 +186,10 @@ def _differences(
     columns = {
         "difference": found.estimate,
         **sources,
-        "p (adjusted)": ps["both" if several else "patients"],
+        "p (adjusted)": p,  # over both sources, or the only one
         "outcome": outcome.astype(object),
     }
-    return _frame(facts, name, columns)
+    return _frame(facts, name, methods, columns)
 
 
 def _alike(predictions: Predictions, method: int, control: int, client: int) -> bool:
