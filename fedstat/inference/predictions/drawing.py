@@ -83,8 +83,7 @@ def roc(predictions: Predictions, level: float, ax: Axes | None, draws: int, see
 
     ax = new_axes(ax, 4.4)
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, zorder=1)
-    grids = np.tile(grid, (len(predictions.methods), 1))
-    _draw(ax, predictions, level, grids, curves, draws, seed, "1 − specificity", "sensitivity")
+    _draw(ax, predictions, level, grid, curves, draws, seed, "1 − specificity", "sensitivity")
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1.02)
     ax.set_aspect("equal")
@@ -114,9 +113,8 @@ def decision(predictions: Predictions, level: float, ax: Axes | None, draws: int
     everyone = share - (1 - share) * odds
     ax.axhline(0, color="0.55", linewidth=0.8, zorder=1)
     ax.plot(grid, everyone, color="0.55", linewidth=0.8, zorder=1)
-    grids = np.tile(grid, (len(predictions.methods), 1))
     words = "probability from which patients are treated"
-    drawn = _draw(ax, predictions, level, grids, curves, draws, seed, words, "net benefit per patient")
+    drawn = _draw(ax, predictions, level, grid, curves, draws, seed, words, "net benefit per patient")
     low = -0.35 * share
     ax.set_xlim(0, grid[-1])
     ax.set_ylim(low, 1.25 * share)
@@ -142,10 +140,11 @@ def _draw(
     ax: Axes, predictions: Predictions, level: float, grids: np.ndarray, curves: _Curves, draws: int, seed: int,
     across: str, up: str,
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:  # fmt: skip
-    """Draw each method's curve with its band, and return the curves by name."""
+    """Draw each method's curve with its band, over one grid or one for each method; return the curves by name."""
     if len(predictions.methods) > _MOST:
         raise ValueError(f"a picture holds {_MOST} methods, got {len(predictions.methods)}; assess fewer.")
     draws = _checks.whole("draws", draws, 50)
+    grids = np.broadcast_to(grids, (len(predictions.methods), grids.shape[-1]))
     made = np.zeros((draws + 1, *grids.shape))
     for i, block in enumerate(predictions.blocks):
         made += curves(_weights(block, draws, seed, i), block) / len(predictions.blocks)

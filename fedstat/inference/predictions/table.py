@@ -168,7 +168,8 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         "times": ["time", "event", "risk"],
     }[kind]  # fmt: skip
     optional = ("seed", "client", "name", "estimand", "split", "sample")
-    found = table[[*dict.fromkeys(["method", *(n for n in optional if n in names), *numbers, *_outcome(kind)])]].copy()
+    outcome = ["outcome"] * (kind == "classes")
+    found = table[["method", *(name for name in optional if name in names), *numbers, *outcome]].copy()
     for name in found:
         if (gaps := found[name].isna()).any():
             raise ValueError(
@@ -201,10 +202,6 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     for name in (*_TEXT, "name"):
         found[name] = found[name].astype(str)
     return found
-
-
-def _outcome(kind: Kind) -> list[str]:
-    return [] if kind == "times" else ["outcome"]
 
 
 def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
@@ -247,7 +244,9 @@ def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
     if not given:
         table = table.assign(sample=table.groupby(runs, sort=False).cumcount())
     elif (twice := table.duplicated([*runs, "sample"])).any():
-        raise ValueError(f"table has one patient twice: {_shown(table[twice], [*runs, 'sample'])}.")
+        first = table[twice].iloc[0]
+        shown = ", ".join(f"{name} {first[name]}" for name in [*runs, "sample"])
+        raise ValueError(f"table has one patient twice: {shown}.")
     methods = tuple(dict.fromkeys(table["method"]))
     clients, table = _coded(table, "client")
     _, table = _coded(table, "sample")
@@ -359,7 +358,3 @@ def _again(patients: pd.DataFrame, outcome: np.ndarray) -> float:
             "patients, or the clients that are absent under a seed, out."
         )
     return tested / max(persons.ngroups - tested, 1)
-
-
-def _shown(rows: pd.DataFrame, names: list[str]) -> str:
-    return ", ".join(f"{name} {rows[name].iloc[0]}" for name in names)
