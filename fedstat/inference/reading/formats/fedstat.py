@@ -119,11 +119,8 @@ def facts(path: Path) -> tuple[History, dict[str, Any], pd.DataFrame | None, Pat
         If there is no run, or a file that is read is not the one that the run's manifest lists.
     """
     folder = checked(path, "config.toml", "metrics")
-    manifest = json.loads((folder / _MANIFEST).read_bytes())
-    try:
-        history = History([folder / name for name in segments(manifest["sha256"], "metrics")], kept_rounds(manifest))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder / _MANIFEST} is damaged ({type(error).__name__}: {error}).") from error
+    sums, kept = _manifest(folder)
+    history = History([folder / name for name in segments(sums, "metrics")], kept)
     config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
     plan_of(folder, config.get("plan"))
     plans = (place / "plan.toml" for place in dict.fromkeys((folder, path)))
@@ -143,7 +140,7 @@ def plan_of(folder: Path, digest: str | None) -> AnalysisPlan | None:
 def clients_of(path: Path) -> pd.DataFrame | None:
     """Read the table of clients of the run at `path`, None if it was saved without; it raises the errors of `facts`."""
     folder = checked(path)
-    if "clients.parquet" not in _sums(folder) and not (folder / "clients.parquet").is_file():
+    if "clients.parquet" not in _manifest(folder)[0] and not (folder / "clients.parquet").is_file():
         return None
     return pd.read_parquet(checked(path, "clients.parquet") / "clients.parquet")
 
@@ -164,8 +161,8 @@ def read(history: History) -> pd.DataFrame:
 
 def traffic(folder: Path) -> pd.DataFrame:
     """Read the bytes that travelled in a run, whose files have been `checked`."""
-    sums = json.loads((folder / _MANIFEST).read_bytes())["sha256"]
-    tables = [pq.read_table(folder / name, read_dictionary=["method"]) for name in segments(sums, "traffic")]
+    files = [folder / name for name in segments(_manifest(folder)[0], "traffic")]
+    tables = [pq.read_table(file, read_dictionary=["method"]) for file in files]
     return pa.concat_tables(tables).unify_dictionaries().to_pandas()
 
 
@@ -193,7 +190,7 @@ def checked(path: Path, *names: str) -> Path:
         raise ValueError(f"{path} is no fedstat run: config.toml or metrics is missing.")
     if _is_old(folder):
         raise ValueError(f"{folder} was saved by an earlier fedstat, in another form; run it again.")
-    sums = _sums(folder)
+    sums = _manifest(folder)[0]
     listed = [[name] if "." in name else segments(sums, name) or [f"{name}/00000.parquet"] for name in names]
     check_files(folder, chain.from_iterable(listed), sums)
     return folder
@@ -209,10 +206,11 @@ def check_files(folder: Path, names: Iterable[str], sums: Mapping[str, str]) -> 
             raise ValueError(f"{folder / name} is damaged: it is not the file that {_MANIFEST} lists.")
 
 
-def _sums(folder: Path) -> dict[str, Any]:
-    """Read the checksums of a run's files."""
+def _manifest(folder: Path) -> tuple[dict[str, Any], dict[tuple[str, int], int] | None]:
+    """Read the checksums of a run's files, and the rounds that it keeps."""
     try:
-        return dict(json.loads((folder / _MANIFEST).read_bytes())["sha256"])
+        found = json.loads((folder / _MANIFEST).read_bytes())
+        return dict(found["sha256"]), kept_rounds(found)
     except FileNotFoundError:
         raise ValueError(f"{folder} is no complete fedstat run: {_MANIFEST} is missing.") from None
     except (ValueError, KeyError, TypeError) as error:
