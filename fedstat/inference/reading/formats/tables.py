@@ -217,7 +217,7 @@ def open_table(
         If the table is empty or no table, or if a column is missing, ambiguous, or named otherwise; the message
         proposes `columns`.
     """
-    names, delimiter = _header(path) if frame is None else (frame.column_names, "")
+    names, delimiter = header(path) if frame is None else (frame.column_names, "")
     if frame is not None and not frame.num_rows:
         raise ValueError(f"{path} is empty: it has no rows.")
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -317,13 +317,8 @@ def variant(name: str) -> str | None:
     return _KNOWN.get(re.sub(r"[^a-z0-9]", "", name.lower()))
 
 
-def column_names(path: Path) -> list[str]:
-    """Return the names of a table's columns; ValueError if the file is empty or no table."""
-    return _header(path)[0]
-
-
-def _header(path: Path) -> tuple[list[str], str]:
-    """Return the names of a table's columns, and what separates them."""
+def header(path: Path) -> tuple[list[str], str]:
+    """Return the names of a table's columns, and what separates them; ValueError if the file is empty or no table."""
     if _is_parquet(path):
         import pyarrow.parquet as pq
 
