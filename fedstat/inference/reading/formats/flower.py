@@ -51,7 +51,6 @@ _MEASURED = "the {model}, one number over the clients' {split} samples, weighted
 #: Files that are read as a pickled History.
 PICKLES = (".pkl", ".pickle")
 _HISTORY = "flwr.server.history History"
-_Found = Iterator[tuple[str, int, str, Any]]
 
 
 def content_of(result: Any) -> dict[str, Any] | None:
@@ -79,9 +78,16 @@ def read(path: Path, given: Mapping[str, Any], content: Any = None) -> Content:
             f"{path} does not tell its {'method' if method is None else 'seed'}; give "
             f"fs.read_results({{'FedAvg': [{name}, ...]}}), those of a method in the order of their seeds."
         )
+    try:
+        found = [(part, int(round), *one) for part, round, of in _measured(content) for one in of.items()]
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{path} has none of the forms in which Flower's apps write results ({type(error).__name__}: {error}); "
+            "write CSV instead."
+        ) from error
     values: dict[tuple[str, str, str], dict[int, float]] = {}
-    for part, round, name, value in _found(path, content):
-        if isinstance(value, bool | str) or value is None or isinstance(value, list):
+    for part, round, name, value in found:
+        if isinstance(value, bool | str | list | None):
             continue  # other things that an app keeps
         split, estimand = _PARTS[part]
         own = values.setdefault((split, estimand, _metric(name)), {})
@@ -114,39 +120,29 @@ def _content(path: Path) -> Any:
     return found.get("history", found) if isinstance(found, dict) else found
 
 
-def _found(path: Path, content: Any) -> _Found:
-    """Yield the part, the round, the name and the value of every measurement, in whatever form the file has."""
-    try:
-        if isinstance(content, list):
-            for entry in content:
-                for part in _PARTS.keys() & entry.keys():
-                    for name, value in entry[part].items():
-                        yield part, int(entry["round"]), name, value
-        elif "round_res" in content:
-            turns: dict[str, int] = {}
-            for entry in content["round_res"]:
-                for name, value in entry.items():
-                    central = name.startswith("centralized_")
-                    turns[name] = turns.get(name, -1 if central else 0) + 1
-                    yield "metrics_centralized" if central else "metrics_distributed", turns[name], name, value
-        elif known := _PARTS.keys() & content.keys():
-            for part in sorted(known):
-                if part.startswith("losses"):
-                    yield from ((part, int(round), "loss", value) for round, value in content[part])
-                elif part.startswith("metrics"):
-                    for name, pairs in content[part].items():
-                        yield from ((part, int(round), name, value) for round, value in pairs)
-                else:
-                    for round, of in content[part].items():
-                        yield from ((part, int(round), name, value) for name, value in of.items())
-        else:
-            for round, of in content.items():
-                yield from (("evaluate_metrics_serverapp", int(round), name, value) for name, value in of.items())
-    except (AttributeError, TypeError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"{path} has none of the forms in which Flower's apps write results ({type(error).__name__}: {error}); "
-            "write CSV instead."
-        ) from error
+def _measured(content: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """Yield what was measured, by part and round, in whatever form the file has."""
+    if isinstance(content, list):
+        for entry in content:
+            yield from ((part, entry["round"], entry[part]) for part in _PARTS.keys() & entry.keys())
+    elif "round_res" in content:
+        turns: dict[str, int] = {}
+        for entry in content["round_res"]:
+            for name, value in entry.items():
+                central = name.startswith("centralized_")
+                turns[name] = turns.get(name, -1 if central else 0) + 1
+                yield "metrics_centralized" if central else "metrics_distributed", turns[name], {name: value}
+    elif known := _PARTS.keys() & content.keys():
+        for part in sorted(known):
+            if part.startswith("losses"):
+                yield from ((part, round, {"loss": value}) for round, value in content[part])
+            elif part.startswith("metrics"):
+                for name, pairs in content[part].items():
+                    yield from ((part, round, {name: value}) for round, value in pairs)
+            else:
+                yield from ((part, round, of) for round, of in content[part].items())
+    else:
+        yield from (("evaluate_metrics_serverapp", round, of) for round, of in content.items())
 
 
 def _metric(name: str) -> str:
