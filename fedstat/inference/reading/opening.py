@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.reading.read import Opened, open_results
-from fedstat.inference.reading.reduction import survey
+from fedstat.inference.reading.reduction import names_of, survey
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,6 @@ def _opened(one: Any, name: str) -> Entry:
     known = one.survey() if isinstance(one, Opened) else survey(batches)
     if not known:
         raise ValueError(f"results must hold evaluations, but {name} has none.")
-    first = next(iter(batches))
-    names = first.schema.names if hasattr(first, "schema") else first.columns
     plan, notes = getattr(one, "plan", None), getattr(one, "notes", ())
     return Entry(
         batches,
@@ -91,7 +89,7 @@ def _opened(one: Any, name: str) -> Entry:
         getattr(one, "config", None),
         getattr(one, "clients", None),
         AnalysisPlan.read(plan) if isinstance(plan, Path) else plan,
-        "kept" in names,
+        "kept" in names_of(next(iter(batches))),
         tuple(notes),
         getattr(one, "measured", None),
         _settings(batches),
@@ -102,9 +100,7 @@ def _opened(one: Any, name: str) -> Entry:
 def _settings(batches: Iterable[Any]) -> frozenset[str]:
     found = set[str]()
     for batch in batches:
-        held = batch.column_names if hasattr(batch, "column_names") else batch.columns
-        if "setting" not in held:
+        if "setting" not in names_of(batch):
             break
-        values = batch["setting"].unique()
-        found |= {str(value) for value in (values.to_pylist() if hasattr(values, "to_pylist") else values)}
+        found |= {str(value) for value in batch["setting"].unique()}
     return frozenset(found)

@@ -169,8 +169,7 @@ def reduce(
         run = _run_numbers(runs, (m, e, s), (len(index["estimand"].labels), len(index["seed"].labels)))
         seen, t = _distinct(_numbers(batch, "round")[rows])
         t = np.searchsorted(rounds, seen)[t]
-        kept = _column(batch, "kept")
-        window = t >= first if kept is None else np.asarray(kept, bool)[rows]
+        window = np.asarray(batch["kept"], bool)[rows] if "kept" in names_of(batch) else t >= first
         sums.add(run, t, k, np.asarray(_column(batch, "value"), float)[rows], window)
     if wrong := [one for one in index["seed"].labels if not isinstance(one, int | np.integer)]:
         raise ValueError(f"column 'seed' must hold whole numbers, got {wrong[0]!r}. Number the seeds.")
@@ -192,9 +191,7 @@ def _run_numbers(runs: _Index, codes: Sequence[np.ndarray], sizes: tuple[int, in
     cells, cell = _distinct((m * n_e + e) * n_s + s)
     triples = [(code // (n_e * n_s), code // n_s % n_e, code % n_s) for code in cells.tolist()]
     if any(triple not in runs for triple in triples):  # new runs are numbered in the order of their first rows
-        first = np.empty(len(cells), np.int64)
-        first[cell[::-1]] = np.arange(len(cell))[::-1]
-        for i in np.argsort(first):
+        for i in pd.unique(cell):
             runs.number(triples[i])
     return np.array([runs.number(triple) for triple in triples])[cell]
 
@@ -272,8 +269,9 @@ class _Sums:
 
     def refuse_repeats(self, window: int) -> None:
         """Refuse a table in which the same cell was measured twice."""
-        repeats = self.rows - int(self.seen.sum()) if self.seen is not None else 0
-        if self.seen is None and self.by_client["count"].max() > window:
+        if self.seen is not None:
+            repeats = self.rows - int(self.seen.sum())
+        else:
             repeats = int(np.maximum(self.by_client["count"] - window, 0).sum())
         if repeats:
             raise ValueError(
@@ -312,9 +310,8 @@ def _arranged(
     methods = list(dict.fromkeys(run[:2] for run in runs))
     seeds, clients = sorted({index["seed"].labels[run[2]] for run in runs}), index["client"].labels
     order = sorted(there, key=clients.__getitem__)
-    place = {seed: i for i, seed in enumerate(seeds)}
     m = np.array([methods.index(run[:2]) for run in runs])
-    s = np.array([place[index["seed"].labels[run[2]]] for run in runs])
+    s = np.searchsorted(seeds, [index["seed"].labels[run[2]] for run in runs])
 
     def arrays(of: Mapping[str, np.ndarray], columns: Sequence[int], width: int) -> list[np.ndarray]:
         placed = []
@@ -368,26 +365,24 @@ def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if low == high:
         return values[:1], np.zeros(len(values), np.int64)
     if high - low > 2 * len(values) + 1000:
-        labels, codes = np.unique(values, return_inverse=True)
-        return labels, codes
+        return np.unique(values, return_inverse=True)
     shifted = values - low
     seen = np.zeros(high - low + 1, bool)
     seen[shifted[np.flatnonzero(shifted[1:] != shifted[:-1])]] = True  # writing one place over and over is slow
     seen[shifted[-1]] = True
-    labels = np.flatnonzero(seen)
-    places = np.zeros(high - low + 1, np.int64)
-    places[labels] = np.arange(len(labels))
-    return labels + low, places[shifted]
+    return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[shifted]
+
+
+def names_of(batch: Any) -> Sequence[str]:
+    """Return the names of the columns of a DataFrame or a RecordBatch."""
+    return list(batch.schema.names if hasattr(batch, "schema") else batch.columns)
 
 
 def _column(batch: Any, name: str) -> Any:
-    """Return a column of a DataFrame or a RecordBatch, None if there is none."""
-    names = batch.schema.names if hasattr(batch, "schema") else batch.columns
-    if name not in names:
-        if name == "kept":
-            return None
+    """Return a column of a DataFrame or a RecordBatch."""
+    if name not in (names := names_of(batch)):
         raise ValueError(f"the history lacks the column {name!r}; it has {', '.join(map(str, names))}.")
-    return batch.column(name) if hasattr(batch, "schema") else batch[name]
+    return batch[name]
 
 
 def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
