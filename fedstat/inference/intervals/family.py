@@ -188,7 +188,17 @@ def simultaneous(
     none [0.002 0.052 0.69 ] 1.99
     bonferroni [0.005 0.155 1.   ] 2.59
     """
-    table, chosen, shares = _checked(values, pairs, level, rule, moderated, weights, design)
+    check_level(level)
+    _checks.choice("rule", rule, get_args(Rule))
+    if moderated not in (True, False, "auto"):
+        raise ValueError(f"moderated must be True, False or 'auto', got {moderated!r}.")
+    table = _values(values)
+    chosen = _pairs(pairs, len(table))
+    if design.crossed and table.shape[2] < 2:
+        raise ValueError("over='clients' needs at least 2 clients, got 1. Use over='runs'.")
+    if design.crossed and weights is not None:
+        raise ValueError("weights do not go with over='clients' and the same clients: leave them out.")
+    shares = None if weights is None else _shares(weights, table)
     notes: list[str] = []
     runs = _mean_over_clients(table, shares)
     first, second = _common(table, chosen, shares)
@@ -322,38 +332,28 @@ def unmoderated_because(runs: np.ndarray) -> str:
     return ""
 
 
-def _checked(
-    values: ArrayLike,
-    pairs: ArrayLike,
-    level: float,
-    rule: Rule,
-    moderated: bool | Literal["auto"],
-    weights: ArrayLike | None,
-    design: Design,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return values, pairs and weights as arrays; refuse what makes no sense."""
+def _values(values: ArrayLike) -> np.ndarray:
     table = np.asarray(values, dtype=float)
     if table.ndim != 3 or 0 in table.shape:
         raise ValueError(f"values must have the shape (methods, seeds, clients), got {table.shape}.")
     if np.isinf(table).any():
         raise ValueError("values must be finite, or NaN where there is none. Leave out runs that diverged.")
+    return table
+
+
+def _pairs(pairs: ArrayLike, methods: int) -> np.ndarray:
     chosen = np.asarray(pairs)
     if chosen.ndim != 2 or chosen.shape[-1] != 2 or not len(chosen) or chosen.dtype.kind not in "iu":
         raise ValueError(f"pairs must be rows (i, j) of two methods' numbers, got {pairs!r}.")
-    if chosen.min() < 0 or chosen.max() >= len(table):
-        raise ValueError(f"pairs must name methods 0 to {len(table) - 1}, got {chosen.min()} to {chosen.max()}.")
+    if chosen.min() < 0 or chosen.max() >= methods:
+        raise ValueError(f"pairs must name methods 0 to {methods - 1}, got {chosen.min()} to {chosen.max()}.")
     if (chosen[:, 0] == chosen[:, 1]).any() or len(np.unique(np.sort(chosen), axis=0)) < len(chosen):
         raise ValueError("pairs must be of two different methods, each two once.")
-    check_level(level)
-    _checks.choice("rule", rule, get_args(Rule))
-    if moderated not in (True, False, "auto"):
-        raise ValueError(f"moderated must be True, False or 'auto', got {moderated!r}.")
-    if design.crossed and table.shape[2] < 2:
-        raise ValueError("over='clients' needs at least 2 clients, got 1. Use over='runs'.")
-    if weights is None:
-        return table, chosen, None
-    if design.crossed:
-        raise ValueError("weights do not go with over='clients' and the same clients: leave them out.")
+    return chosen
+
+
+def _shares(weights: ArrayLike, table: np.ndarray) -> np.ndarray:
+    """Return the weights of clients, zero where no method has a value."""
     shares = np.asarray(weights, dtype=float)
     if shares.shape != table.shape[1:]:
         raise ValueError(f"weights must have the shape (seeds, clients) = {table.shape[1:]}, got {shares.shape}.")
@@ -363,7 +363,7 @@ def _checked(
     shares = np.where(there, shares, 0.0)
     if (shares.sum(axis=1) == 0)[there.any(axis=1)].any():
         raise ValueError("weights must not all be zero under a seed.")
-    return table, chosen, shares
+    return shares
 
 
 def _mean_over_clients(table: np.ndarray, shares: np.ndarray | None) -> np.ndarray:
