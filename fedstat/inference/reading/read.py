@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,11 @@ from fedstat.inference.reading.formats.tables import header, in_memory, open_tab
 from fedstat.inference.reading.formats.tidy import RUN, Content, as_shares, refuse_repeats, typed, whole
 from fedstat.inference.reading.reduction import survey
 
-_KINDS = (
-    "fedstat", "table", "predictions", "pflib", "fl-bench", "flower", "flamby", "wandb", "tensorboard", "mlflow",
-)  # fmt: skip
+_READERS: dict[str, Callable[..., Content]] = {
+    "predictions": predictions.read, "pflib": pflib.read, "fl-bench": fl_bench.read, "flower": flower.read,
+    "flamby": flamby.read, "wandb": wandb.read, "tensorboard": tensorboard.read, "mlflow": mlflow.read,
+}  # fmt: skip
+_KINDS = ("fedstat", "table", *_READERS)
 _TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq", *LINES)
 _PICKLES = (".pt", ".pth", ".npy", ".npz", ".joblib")
 
@@ -327,12 +328,8 @@ def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | N
     if columns:
         raise ValueError(f"columns is for tables; {file.path} is of {file.kind}, whose names are known.")
     given = file.given if metric is None else {"metric": metric, **file.given}
-    readers: dict[str, Callable[..., Content]] = {
-        "pflib": pflib.read, "fl-bench": fl_bench.read, "flower": partial(flower.read, content=file.frame),
-        "flamby": flamby.read, "wandb": wandb.read, "tensorboard": tensorboard.read, "mlflow": mlflow.read,
-        "predictions": partial(predictions.read, content=file.frame),
-    }  # fmt: skip
-    return readers[file.kind](file.path, given)
+    held = () if file.frame is None else (file.frame,)  # in memory
+    return _READERS[file.kind](file.path, given, *held)
 
 
 def _of_metric(history: pd.DataFrame, metric: str | None, source: str) -> pd.DataFrame:
