@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from fedstat._checks import choice
 from fedstat.inference.formatting import listed
 from fedstat.inference.intervals.design import Design, overlap_ratio
 
@@ -33,8 +34,8 @@ def check_across(across: str | Sequence[str]) -> tuple[str, ...]:
         If one is not known.
     """
     wanted = (across,) if isinstance(across, str) else tuple(across)
-    if unknown := [name for name in wanted if name not in ACROSS]:
-        raise ValueError(f"across must be of {', '.join(ACROSS)}, got {unknown[0]!r}.")
+    for name in wanted:
+        choice("across", name, ACROSS)
     return wanted
 
 

@@ -178,7 +178,7 @@ def test_runs_on_other_data_or_with_other_participants_are_refused():
     with pytest.raises(ValueError, match=r"shares of clients in a round of 1\.0 and 0\.5.*across=\"participants\""):
         compare([one, half])
     assert len(compare([one, half], across="participants").differences) == 1
-    with pytest.raises(ValueError, match="across must be of data, participants, rounds, got 'seeds'"):
+    with pytest.raises(ValueError, match='across must be "data" or "participants" or "rounds", got'):
         compare([one, half], across="seeds")
 
 
