@@ -212,7 +212,7 @@ def assess(
     over = PATIENTS if pooled == "patients" else CLIENTS
     return Assessment(
         clients, whole, differences, control if len(methods) > 1 else None, level, cut, over, predictions,
-        conclude(clients, whole, differences, predictions, control, over, level, cut),
+        conclude(whole, differences, predictions, control, over, level, cut),
         (*assumed, *notes_on(clients, whole, predictions)),
     )  # fmt: skip
 

@@ -33,7 +33,6 @@ def sized(row: pd.Series, of: str = "estimate") -> str:
 
 
 def conclude(
-    clients: pd.DataFrame,
     pooled: pd.DataFrame,
     differences: pd.DataFrame,
     predictions: Predictions,

@@ -45,6 +45,10 @@ class Block:
     outcome: np.ndarray
     prediction: np.ndarray
 
+    def by_client(self, clients: int) -> list[np.ndarray]:
+        """Return the places of the patients of each client; those of one stand together."""
+        return np.split(np.arange(len(self.client)), np.searchsorted(self.client, np.arange(1, clients)))
+
 
 @dataclass(frozen=True, eq=False)
 class Predictions:

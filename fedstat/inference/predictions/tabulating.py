@@ -33,10 +33,9 @@ def tabulate(
     own: list[list[Measured]] = [[] for _ in range(count)]
     whole = []
     for block in blocks:
-        every, ends = np.arange(len(block.client)), np.searchsorted(block.client, np.arange(count + 1))
-        whole.append(measure(predictions, block, every, name, cut, rows))
-        for k, of in enumerate(own):
-            of.append(measure(predictions, block, every[ends[k] : ends[k + 1]], name, cut, rows))
+        whole.append(measure(predictions, block, np.arange(len(block.client)), name, cut, rows))
+        for of, patients in zip(own, block.by_client(count), strict=True):
+            of.append(measure(predictions, block, patients, name, cut, rows))
     targets = [*([of] for of in own), [whole], own]
     made = [_summed(cells, len(blocks) == 1, predictions.again) for cells in targets]
     # (T, R): clients, all patients, mean over clients

@@ -64,9 +64,7 @@ def _scores(held: Predictions, metric: str) -> tuple[list[pd.DataFrame], int]:
     parts = []
     for i, block in enumerate(held.blocks):
         seeds = held.seeds if len(held.blocks) == 1 else held.seeds[i : i + 1]
-        ends = np.searchsorted(block.client, np.arange(len(clients) + 1))
-        for k, client in enumerate(clients):
-            own = np.arange(ends[k], ends[k + 1])
+        for client, own in zip(clients, block.by_client(len(clients)), strict=True):
             found = measure(held, block, own, metric, _CUT, rows)
             if found.undefined:
                 gone += len(seeds) * (len(own) > 0)
