@@ -74,7 +74,8 @@ def _accuracy(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
     return _mean((_named(p, threshold) == y).astype(float))
 
 
-def _brier(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
+def _squared_error(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
+    """Of several classes: summed over them, each an outcome of zeros and ones."""
     if p.ndim == 3:
         return _mean(((p - np.eye(p.shape[-1])[y]) ** 2).sum(axis=-1))
     return _mean((p - y) ** 2)
@@ -202,10 +203,6 @@ def _concordance(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
     return value, 2 * (agree - value[:, None] * usable) / usable.sum()
 
 
-def _mse(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
-    return _mean((p - y) ** 2)
-
-
 def _mae(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
     return _mean(np.abs(p - y))
 
@@ -222,7 +219,7 @@ _CLASSES: tuple[Kind, ...] = ("two classes", "classes")
 METRICS: dict[str, Metric] = {
     "auc": Metric(_auc, _CLASSES, "ranks", least=2, by_class=True),
     "average_precision": Metric(_average_precision, least=2, alone=False),
-    "brier": Metric(_brier, _CLASSES, "positive"),
+    "brier": Metric(_squared_error, _CLASSES, "positive"),
     "log_loss": Metric(_log_loss, _CLASSES, "positive"),
     "accuracy": Metric(_accuracy, _CLASSES, "proportion"),
     "balanced_accuracy": Metric(_balanced_accuracy, _CLASSES, least=2, by_class=True),
@@ -232,7 +229,7 @@ METRICS: dict[str, Metric] = {
     "calibration_slope": Metric(partial(_recalibrated, slope=True), scale="real", least=5),
     "expected_over_observed": Metric(_expected_over_observed, scale="positive", least=2),
     "concordance": Metric(_concordance, ("times",), least=2),
-    "mse": Metric(_mse, ("numbers",), "positive"),
+    "mse": Metric(_squared_error, ("numbers",), "positive"),
     "mae": Metric(_mae, ("numbers",), "positive"),
     "r2": Metric(_r2, ("numbers",), "real"),
 }
