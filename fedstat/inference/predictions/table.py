@@ -195,17 +195,13 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         found[name] = values
     if wide:
         _check_classes(found, wide, path)
-    defaults = {"seed": 0, "client": ALL, "estimand": "", "split": "", "name": None}
-    for name, value in defaults.items():
-        if name not in found:
-            found[name] = found["client"].astype(str) if name == "name" else value
+    defaults = {"seed": 0, "client": ALL, "name": found.get("client", ALL), "estimand": "", "split": ""}
+    found = found.assign(**{name: value for name, value in defaults.items() if name not in found})
     seeds = pd.to_numeric(found["seed"], errors="coerce")
     if (wrong := seeds.isna() | (seeds % 1 != 0)).any():
         raise ValueError(f"{path}: seed must be a whole number, got {found['seed'][wrong].iloc[0]!r}.")
     found["seed"] = seeds.astype(np.int64)
-    for name in (*_TEXT, "name"):
-        found[name] = found[name].astype(str)
-    return found
+    return found.astype(dict.fromkeys((*_TEXT, "name"), str))
 
 
 def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
