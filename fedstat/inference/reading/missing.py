@@ -35,8 +35,7 @@ def complete_mean(rows: pd.DataFrame, by: Sequence[str], *, sort: bool = True) -
     B    NaN
     Name: value, dtype: float64
     """
-    marked = rows["value"].where(np.isfinite(rows["value"]), np.inf)
-    means = marked.groupby([rows[name] for name in by], observed=True, sort=sort).mean()
+    means = rows["value"].groupby([rows[name] for name in by], observed=True, sort=sort).mean(skipna=False)
     return means.where(np.isfinite(means))
 
 
