@@ -38,10 +38,9 @@ def bytes_spent(traffic: pd.DataFrame, scores: Scores) -> np.ndarray:
     found = np.full((len(scores.methods), len(scores.seeds), len(scores.rounds)), np.nan)
     sent = traffic["bytes_up"] + traffic["bytes_down"]
     by_run = sent.groupby([traffic["method"].astype(object), traffic["seed"], traffic["round"]]).sum()
-    for label, seed in dict.fromkeys((label, seed) for label, seed, _ in by_run.index):
+    for (label, seed), run in by_run.groupby(level=["method", "seed"]):
         if label in scores.methods and seed in scores.seeds:
-            run = by_run.loc[label, seed].sort_index()
             total = np.concatenate([[0], run.to_numpy(float).cumsum()])
-            places = np.searchsorted(run.index.to_numpy(), scores.rounds, side="right")
+            places = np.searchsorted(run.index.get_level_values("round"), scores.rounds, side="right")
             found[scores.methods.index(label), scores.seeds.index(seed)] = total[places]
     return found

@@ -202,15 +202,11 @@ def _chosen(known: Mapping[tuple[str, str], Any], metric: str | None, split: str
     if not known:
         raise ValueError("the history has no rows.")
     metric = usual_metric(metrics) if metric is None else metric
-    if metric is None:
-        raise ValueError(f"metric must be given, one of {', '.join(metrics)}.")
     if metric not in metrics:
         raise ValueError(f"metric must be one of {', '.join(metrics)}, got {metric!r}.")
     splits = [s for m, s in known if m == metric]
     if split is None:
         split = usual_split(splits) or (splits[0] if len(splits) == 1 else None)
-    if split is None:
-        raise ValueError(f"split must be given for {metric}, one of {', '.join(splits)}.")
     if split not in splits:
         raise ValueError(f"split must be one of {', '.join(splits)} for {metric}, got {split!r}.")
     return metric, split

@@ -181,5 +181,5 @@ def test_bad_tables_are_refused():
         reduce([table.assign(method=table["method"].where(table.index != 3))])
     with pytest.raises(ValueError, match="the history has no rows"):
         reduce([table.iloc[:0]])
-    with pytest.raises(ValueError, match="metric must be given, one of a, b"):
+    with pytest.raises(ValueError, match="metric must be one of a, b, got None"):
         reduce([table.assign(metric=np.where(table["metric"] == "accuracy", "a", "b"))])
