@@ -65,10 +65,9 @@ def bootstrap_t(differences: np.ndarray, tail: float) -> tuple[np.ndarray, np.nd
     resamples = max(_LEAST, 10 * int(np.ceil(_BEYOND / tail / 10)))
     found = np.full((3, len(rows)), np.nan)
     there = np.isfinite(rows)
-    for n in np.unique(there.sum(axis=1)):
-        chosen = np.flatnonzero(there.sum(axis=1) == n)
-        if n < 2:
-            continue
+    counts = there.sum(axis=1)
+    for n in np.unique(counts[counts > 1]):
+        chosen = np.flatnonzero(counts == n)
         values = rows[chosen][there[chosen]].reshape(-1, n)
         size = max(1, _CHUNK // resamples)
         for start in range(0, len(chosen), size):
