@@ -7,8 +7,9 @@ parallel data; there the angle comes from the chord, ``2 atan2(|u - v|, |u + v|)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def infinite_gram(x: np.ndarray, *, device: str = "cpu") -> np.ndarray:
     scaled = x / np.where(largest > 0, largest, 1.0)[:, None]
     length = np.sqrt((scaled**2).sum(axis=1))
     norm, unit = largest * length, scaled / np.where(length > 0, length, 1.0)[:, None]
-    block, size = (_block, _BLOCK) if device == "cpu" else (_device_block(device), _DEVICE_BLOCK)
+    block, size = (partial(_block, np), _BLOCK) if device == "cpu" else (_device_block(device), _DEVICE_BLOCK)
     gram = np.empty((len(x), len(x)))
     # small blocks gain nothing from a second thread of BLAS, and lose much on a busy machine
     with one_thread() if device == "cpu" and len(x) > size else nullcontext():
@@ -196,45 +197,29 @@ def finite_personal_gram(x: np.ndarray, client: np.ndarray, w: np.ndarray) -> np
     return gram
 
 
-def _block(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return cos (pi - angle) / (2 pi) between rows of unit vectors."""
+def _block(xp: Any, u: Any, v: Any) -> Any:
+    """Return cos (pi - angle) / (2 pi) between rows of unit vectors; `xp` is numpy or torch."""
     cosine = u @ v.T
-    i, j = np.nonzero(np.abs(cosine) > _NEAR)
-    np.clip(cosine, -1.0, 1.0, out=cosine)
-    part = np.arccos(cosine)
-    for pairs in _pieces(len(i), u.shape[1]):
-        p, q = u[i[pairs]], v[j[pairs]]
-        chord = np.arctan2(np.sqrt(((p - q) ** 2).sum(axis=1)), np.sqrt(((p + q) ** 2).sum(axis=1)))
-        part[i[pairs], j[pairs]] = 2 * chord
-    np.subtract(np.pi, part, out=part)
-    part *= cosine
-    part /= 2 * np.pi
-    return part
+    i, j = xp.where(xp.abs(cosine) > _NEAR)
+    xp.clip(cosine, -1.0, 1.0, out=cosine)
+    angle = xp.arccos(cosine)
+    size = max(1, _GATHER // u.shape[1])
+    for start in range(0, len(i), size):
+        rows, columns = i[start : start + size], j[start : start + size]
+        p, q = u[rows], v[columns]
+        angle[rows, columns] = 2 * xp.arctan2(xp.linalg.norm(p - q, axis=1), xp.linalg.norm(p + q, axis=1))
+    return cosine * (np.pi - angle) / (2 * np.pi)
 
 
-def _device_block(device: str) -> Any:
+def _device_block(device: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """Return `_block` computed by torch on a device."""
     import torch
 
     def block(u: np.ndarray, v: np.ndarray) -> np.ndarray:
         a, b = torch.from_numpy(u).to(device), torch.from_numpy(v).to(device)
-        cosine = a @ b.T
-        i, j = torch.nonzero(cosine.abs() > _NEAR, as_tuple=True)
-        cosine.clamp_(-1.0, 1.0)
-        angle = torch.arccos(cosine)
-        for pairs in _pieces(len(i), a.shape[1]):
-            p, q = a[i[pairs]], b[j[pairs]]
-            angle[i[pairs], j[pairs]] = 2 * torch.atan2((p - q).norm(dim=1), (p + q).norm(dim=1))
-        return np.asarray((cosine * (torch.pi - angle) / (2 * torch.pi)).cpu().numpy())
+        return np.asarray(_block(torch, a, b).cpu().numpy())
 
     return block
-
-
-def _pieces(pairs: int, inputs: int) -> Iterator[slice]:
-    """Cut a number of pairs into pieces whose inputs are gathered at once."""
-    size = max(1, _GATHER // inputs)
-    for start in range(0, pairs, size):
-        yield slice(start, start + size)
 
 
 def _clients(client: np.ndarray, samples: int) -> np.ndarray:
