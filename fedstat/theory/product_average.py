@@ -119,15 +119,14 @@ def product_average_moments(values: Any, probabilities: Any, weights: Any) -> Pr
     cubic = a0 * mu(1, 2) + d0 * mu(2, 1)
     variance = s2 * linear + 2 * s3 * cubic + s4 * mu(2, 2)
     variance += (s2**2 - s4) * (mu(2, 0) * mu(0, 2) + 2 * mu(1, 1) ** 2) - s2**2 * mu(1, 1) ** 2
-    return _result(
-        "values",
-        exact=x.dtype == object,
+    found = ProductAverage(
         plain_mean=a0 * d0 + mu(1, 1),
         plain_variance=s2 * (linear + 2 * cubic + mu(2, 2) - mu(1, 1) ** 2),
         decomposed_mean=a0 * d0 + s2 * mu(1, 1),
         decomposed_variance=variance,
-        bias=(s2 - 1) * mu(1, 1),
+        decomposed_mse=variance + ((s2 - 1) * mu(1, 1)) ** 2,
     )
+    return _checked("values", found)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -204,15 +203,15 @@ def sampled_product_average(a: Any, d: Any, m: int) -> ProductAverage:
     squared = drawn(1, -7, 12, -6) * t(2, 2) + drawn(0, 1, -2, 1) * (t(2, 0) * t(0, 2) + 2 * t(1, 1) ** 2)
     linear = a0**2 * t(0, 2) + d0**2 * t(2, 0) + 2 * a0 * d0 * t(1, 1)
     cubic = a0 * t(1, 2) + d0 * t(2, 1)
-    return _result(
-        "a and d",
-        exact=exact,
+    variance = two * linear + 2 * three * cubic + squared / m**4 - (two * t(1, 1)) ** 2
+    found = ProductAverage(
         plain_mean=a0 * d0 + t(1, 1) / size,
         plain_variance=two * (linear + 2 * cubic + t(2, 2) - t(1, 1) ** 2 / size),
         decomposed_mean=a0 * d0 + two * t(1, 1),
-        decomposed_variance=two * linear + 2 * three * cubic + squared / m**4 - (two * t(1, 1)) ** 2,
-        bias=two * t(1, 1) - t(1, 1) / size,
+        decomposed_variance=variance,
+        decomposed_mse=variance + (two * t(1, 1) - t(1, 1) / size) ** 2,
     )
+    return _checked("a and d", found)
 
 
 def _numbers(**named: Any) -> list[np.ndarray]:
@@ -221,25 +220,23 @@ def _numbers(**named: Any) -> list[np.ndarray]:
     if all(isinstance(x, Rational) for array in arrays.values() for x in array.flat):
         fraction = np.frompyfunc(lambda x: Fraction(int(x.numerator), int(x.denominator)), 1, 1)
         return [fraction(array) if array.size else array for array in arrays.values()]
-    floats = []
-    for name, value in named.items():
-        floats.append(_floats(name, value))
-        if not np.isfinite(floats[-1]).all():
-            raise ValueError(f"{name} must be finite, got {value!r}.")
-    return floats
+    return [_floats(name, value) for name, value in named.items()]
 
 
 def _floats(name: str, value: Any) -> np.ndarray:
-    """Return an array in double precision; refuse strings, from which NumPy would read numbers."""
+    """Return a finite array in double precision; refuse strings, from which NumPy would read numbers."""
     try:
         array = np.asarray(value)
         if array.dtype.kind in "USc" or (array.dtype == object and any(isinstance(x, str | bytes) for x in array.flat)):
             raise TypeError
-        return array.astype(np.float64)
+        array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"{name} must be a rectangular array of numbers within double precision, got {value!r}."
         ) from None
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {value!r}.")
+    return array
 
 
 def _check_simplex(name: str, p: np.ndarray) -> None:
@@ -248,27 +245,14 @@ def _check_simplex(name: str, p: np.ndarray) -> None:
         raise ValueError(f"{name} must be non-negative and sum to one, got {p.tolist()!r} with sum {total}.")
 
 
-def _result(
-    names: str,
-    *,
-    exact: bool,
-    plain_mean: Any,
-    plain_variance: Any,
-    decomposed_mean: Any,
-    decomposed_variance: Any,
-    bias: Any,
-) -> ProductAverage:
-    kind = Fraction if exact else float
-    moments = (plain_mean, plain_variance, decomposed_mean, decomposed_variance, bias**2)
-    if not exact and not np.isfinite(moments).all():
+def _checked(names: str, found: ProductAverage) -> ProductAverage:
+    """Return moments as fractions or plain floats; refuse floats that are not finite."""
+    moments = list(vars(found).values())
+    if isinstance(moments[0], Fraction):
+        return found
+    if not np.isfinite(moments).all():
         raise ValueError(
             f"{names} must be small enough for products of four of them to stay within double precision, which these "
             "exceed."
         )
-    return ProductAverage(
-        plain_mean=kind(plain_mean),
-        plain_variance=kind(plain_variance),
-        decomposed_mean=kind(decomposed_mean),
-        decomposed_variance=kind(decomposed_variance),
-        decomposed_mse=kind(decomposed_variance + bias**2),
-    )
+    return ProductAverage(*map(float, moments))
