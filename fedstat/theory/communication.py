@@ -49,9 +49,8 @@ def communication_fraction(beta: Number, *, atoms: int, coefficients: int, head:
     7/25 of the parameters travel, not 1/5
     """
     number("beta", beta, "(0, 1]")
-    for name, count in (("atoms", atoms), ("coefficients", coefficients), ("head", head)):
-        whole(name, count, 0)
-    everything = int(atoms) + int(coefficients) + int(head)
+    atoms, coefficients, head = whole("atoms", atoms, 0), whole("coefficients", coefficients, 0), whole("head", head, 0)
+    everything = atoms + coefficients + head
     if everything == 0:
         raise ValueError("atoms, coefficients and head must not all be 0: give the network's numbers of parameters.")
-    return (beta * everything + (1 - beta) * (int(atoms) + int(head))) / everything
+    return (beta * everything + (1 - beta) * (atoms + head)) / everything

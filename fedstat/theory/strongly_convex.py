@@ -113,29 +113,20 @@ def strongly_convex_bound(
 
     Without noise and between equal clients only the start is left; the corrected form has the factor ``gamma + 1 = 9``.
     """
-    for name, count in (
-        ("steps", steps),
-        ("local_steps", local_steps),
-        ("clients", clients),
-        ("participants", participants),
-    ):
-        whole(name, count, 1)
-    if participants > clients:
-        raise ValueError(f"participants must be at most clients = {clients}, got {participants}.")
+    steps, e = whole("steps", steps, 1), whole("local_steps", local_steps, 1)
+    big_m, m = whole("clients", clients, 1), whole("participants", participants, 1)
+    if m > big_m:
+        raise ValueError(f"participants must be at most clients = {big_m}, got {m}.")
     number("convexity", convexity, "(0, inf)")
     if not convexity <= smoothness < math.inf:
         raise ValueError(f"smoothness must be finite and at least convexity = {convexity}, got {smoothness}.")
-    for name, size in (
-        ("gradient_bound", gradient_bound),
-        ("heterogeneity", heterogeneity),
-        ("initial_distance", initial_distance),
-        ("noise", noise),
-    ):
-        number(name, size, "[0, inf)")
+    number("gradient_bound", gradient_bound, "[0, inf)")
+    number("heterogeneity", heterogeneity, "[0, inf)")
+    number("initial_distance", initial_distance, "[0, inf)")
+    number("noise", noise, "[0, inf)")
     number("beta", beta, "(0, 1]")
     choice("form", form, ("printed", "corrected"))
 
-    e, m, big_m = int(local_steps), int(participants), int(clients)
     ratio, period = _quotient(smoothness, convexity), _quotient(e, beta)
     squared = gradient_bound**2
     gamma: Number = max(8 * ratio, e)
@@ -150,7 +141,7 @@ def strongly_convex_bound(
     elif m < big_m:
         b += 4 * Fraction(big_m - m, m * (big_m - 1)) * period**2 * squared
     start = factor * convexity**2 * initial_distance**2 * Fraction(1, 4)
-    bound = 2 * ratio / (convexity * (gamma + int(steps))) * (b + start)
+    bound = 2 * ratio / (convexity * (gamma + steps)) * (b + start)
     numbers = (smoothness, convexity, gradient_bound, heterogeneity, initial_distance, noise, beta)
     return bound if any(isinstance(number, Fraction) for number in numbers) else float(bound)
 
