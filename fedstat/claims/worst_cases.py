@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -210,7 +211,8 @@ def worst_case(
     0.9259 True
     """
     weights = [1 / len(clients)] * len(clients) if weights is None else weights
-    problems = {name: _solved(name, method, clients, weights, measure, given) for name in solvers}
+    # a new problem resets PEPit's counters, so that each is solved before the next is made
+    problems = {name: _Problem(method, clients, weights).solved(name, measure, given) for name in solvers}
     values = {name: problem.value for name, problem in problems.items()}
     first = next(iter(problems.values()))
     functions, told = first.rebuilt()
@@ -343,9 +345,7 @@ def _ratio(setting: Setting, without: str = "", solvers: Iterable[str] = tuple(S
 
 def _without_each(settings: Sequence[Setting]) -> dict[str, bool]:
     """Leave out each summand of a bound that has several, in one setting after the other until one refutes the rest."""
-    from PEPit import PEP
-
-    summands = [(s, list(s.bound(_Problem(PEP(), s.method, s.clients, s.shares).run))) for s in settings]
+    summands = [(s, list(s.bound(_Problem(s.method, s.clients, s.shares).run))) for s in settings]
     found = {}
     for name in dict.fromkeys(name for _, names in summands for name in names if len(names) > 1):
         cases = (_ratio(s, name, ["CLARABEL"]) for s, names in reversed(summands) if name in names)
@@ -417,12 +417,15 @@ class _Told(Client):
 class _Problem:
     """A run on symbols; the optimum is the origin, where the clients' weighted gradients add up to zero."""
 
-    def __init__(self, pep: Any, method: Method, clients: Sequence[Functions], weights: Sequence[float]) -> None:
-        from PEPit import Expression, Point
+    def __init__(self, method: Method, clients: Sequence[Functions], weights: Sequence[float]) -> None:
+        try:
+            from PEPit import PEP, Expression, Point
+        except ImportError as error:
+            raise ImportError("the worst case needs PEPit: pip install 'fedstat[worst-case]'.") from error
 
-        self.pep, self.classes = pep, clients
-        self.actors = [_Symbolic(_declared(pep, kind), w) for kind, w in zip(clients, weights, strict=True)]
-        self.start, origin = pep.set_initial_point(), Point(is_leaf=False, decomposition_dict={})
+        self.pep, self.classes = PEP(), clients
+        self.actors = [_Symbolic(_declared(self.pep, kind), w) for kind, w in zip(clients, weights, strict=True)]
+        self.start, origin = self.pep.set_initial_point(), Point(is_leaf=False, decomposition_dict={})
         balance: Vector = origin
         for number, actor in enumerate(self.actors, start=1):
             last = number == len(self.actors)
@@ -431,9 +434,9 @@ class _Problem:
             actor.function.add_point((origin, own, Expression()))
         self.run = Run.of(method, self.actors, self.start, origin)
 
-    def solve(
+    def solved(
         self, solver: str, measure: Callable[[Run], Quantity], given: Callable[[Run], Iterable[Quantity]]
-    ) -> None:
+    ) -> _Problem:
         measured = measure(self.run)
         for quantity in given(self.run):
             self.pep.add_constraint(quantity <= 1)
@@ -444,6 +447,7 @@ class _Problem:
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # what was found tells how much
             self.dual = float(self.pep.solve(wrapper="cvxpy", verbose=0, solver=solver, **SOLVERS[solver]))
         self.value = float(measured.eval())
+        return self
 
     def rebuilt(self) -> tuple[tuple[WorstFunction, ...], list[list[tuple[Array, Any, Any]]]]:
         """Return the functions, whose first point is the optimum, and the answers of each client, in few dimensions."""
@@ -473,42 +477,24 @@ class _Problem:
         return np.asarray(self.directions @ vector.eval(), dtype=float)
 
 
-def _solved(
-    solver: str,
-    method: Method,
-    clients: Sequence[Functions],
-    weights: Sequence[float],
-    measure: Callable[[Run], Quantity],
-    given: Callable[[Run], Iterable[Quantity]],
-) -> _Problem:
-    try:
-        from PEPit import PEP
-    except ImportError as error:
-        raise ImportError("the worst case needs PEPit: pip install 'fedstat[worst-case]'.") from error
-    problem = _Problem(PEP(), method, clients, weights)
-    problem.solve(solver, measure, given)
-    return problem
-
-
 def _declared(pep: Any, kind: Functions) -> Any:
     """Declare a function of a class, with one subgradient at each point."""
     from PEPit import functions as of
 
     mu, smooth, largest = kind
-    bounds: dict[str, float] = {}
-    if math.isfinite(largest) and mu == 0:
-        family = of.ConvexLipschitzFunction if math.isinf(smooth) else of.SmoothConvexLipschitzFunction
-        bounds = {"M": largest} | ({} if math.isinf(smooth) else {"L": smooth})
-    elif math.isfinite(largest):
+    if math.isfinite(largest) and mu != 0:
         raise ValueError(
             f"gradient bounds need convexity = 0, got {kind}: no strongly convex function has bounded ones."
         )
-    elif mu == -smooth:
-        family, bounds = of.SmoothFunction, {"L": smooth}
-    elif math.isinf(smooth):
-        family, bounds = (of.StronglyConvexFunction, {"mu": mu}) if mu else (of.ConvexFunction, {})
-    else:
-        family, bounds = of.SmoothStronglyConvexFunction, {"mu": mu, "L": smooth}
     if not (-smooth == mu or 0 <= mu < smooth):
         raise ValueError(f"convexity must lie from 0 to below the smoothness, or be its negative, got {kind}.")
-    return pep.declare_function(family, reuse_gradient=True, **bounds)
+    declare = partial(pep.declare_function, reuse_gradient=True)
+    if math.isfinite(largest):
+        if math.isinf(smooth):
+            return declare(of.ConvexLipschitzFunction, M=largest)
+        return declare(of.SmoothConvexLipschitzFunction, L=smooth, M=largest)
+    if mu == -smooth:
+        return declare(of.SmoothFunction, L=smooth)
+    if math.isinf(smooth):
+        return declare(of.StronglyConvexFunction, mu=mu) if mu else declare(of.ConvexFunction)
+    return declare(of.SmoothStronglyConvexFunction, mu=mu, L=smooth)
