@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -104,18 +105,9 @@ def fractions(low: Fraction | int, high: Fraction | int, *, denominator: int = 1
     """
     from hypothesis import strategies as st
 
-    return st.sampled_from(
-        sorted(
-            {
-                Fraction(n, d)
-                for d in range(1, denominator + 1)
-                if denominator % d == 0
-                for n in range(int(low * d) - 1, int(high * d) + 2)
-                if low <= Fraction(n, d) <= high
-            },
-            key=lambda x: (x.denominator, abs(x), x < 0),
-        )
-    )
+    steps = range(math.ceil(low * denominator), math.floor(high * denominator) + 1)
+    found = (Fraction(step, denominator) for step in steps)
+    return st.sampled_from(sorted(found, key=lambda x: (x.denominator, abs(x), x < 0)))
 
 
 def shares(clients: int) -> Any:
