@@ -297,7 +297,7 @@ def judge(claim: Claim, studies: Studies | None = None, *, with_mutant: bool = T
     if not isinstance(claim, Claim):
         raise ClaimError(f"claim must be a fedstat.claims.Claim, got {claim!r}; judge_all(path) judges a file.")
     if not claim.readings:
-        raise _error(claim, "it has no reading; add a check under @NAME.reading('in words')")
+        raise fault(claim, "it has no reading; add a check under @NAME.reading('in words')")
     studies = Studies(None) if studies is None else studies
     found = [_run(claim, "reading", claim.readings, studies), _run(claim, "condition", claim.conditions, studies)]
     for what, checks in (("mutant", claim.mutants), ("control", claim.controls)):
@@ -312,23 +312,23 @@ def _can_fail_and_pass(judgement: Judgement) -> None:
     claim = judgement.claim
     for name, e in judgement.mutants.items():
         if e.verdict != "refuted":
-            raise _error(claim, f"its mutant {name!r} came out {e.verdict}, it must be refuted: {e.summary}")
+            raise fault(claim, f"its mutant {name!r} came out {e.verdict}, it must be refuted: {e.summary}")
     for name, e in judgement.controls.items():
         if e.verdict not in FAVOURABLE:
-            raise _error(claim, f"its control {name!r} came out {e.verdict}, it must stand: {e.summary}")
+            raise fault(claim, f"its control {name!r} came out {e.verdict}, it must stand: {e.summary}")
     standing = {n: e for n, e in {**judgement.evidence, **judgement.conditions}.items() if e.verdict in FAVOURABLE}
     for name, e in standing.items():
         if blind(e.made):
-            raise _error(claim, f"its check {name!r} sees nothing of the statement: {in_words(e.made)}")
+            raise fault(claim, f"its check {name!r} sees nothing of the statement: {in_words(e.made)}")
     if standing and not judgement.mutants and not any(sees(e.made) for e in standing.values()):
-        raise _error(
+        raise fault(
             claim,
             "nothing shows that its check can fail; let the check return two sides (compared, search), or add a broken "
             f"variant that must come out refuted, under @{_name(claim)}.mutant('what was broken')",
         )
     if judgement.verdict == "refuted" and not claim.controls:
         needed = f"add @{_name(claim)}.control(...), a case in which the check must come out favourable"
-        raise _error(claim, f"it came out {judgement.verdict} and has no control; {needed}")
+        raise fault(claim, f"it came out {judgement.verdict} and has no control; {needed}")
 
 
 def _run(claim: Claim, what: str, checks: Sequence[Reading], studies: Studies) -> dict[str, Evidence]:
@@ -339,9 +339,9 @@ def _run(claim: Claim, what: str, checks: Sequence[Reading], studies: Studies) -
         except Exception as error:
             around = studies.around(error)
             words = f"its {what} {check.name!r} raised {type(error).__name__}: {error}"
-            raise _error(claim, f"{words}; {around}" if around else words) from error
+            raise fault(claim, f"{words}; {around}" if around else words) from error
         if not isinstance(e, Evidence):
-            raise _error(claim, f"its {what} {check.name!r} must return Evidence, it returned {e!r}")
+            raise fault(claim, f"its {what} {check.name!r} must return Evidence, it returned {e!r}")
         found[check.name] = e
     return found
 
@@ -350,5 +350,6 @@ def _name(claim: Claim) -> str:
     return claim.id.replace("-", "")
 
 
-def _error(claim: Claim, words: str) -> ClaimError:
+def fault(claim: Claim, words: str) -> ClaimError:
+    """Return an error that names the claim and its file."""
     return ClaimError(f"{f'{claim.file}: ' if claim.file else ''}{claim.id}: {words}.")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from fedstat.claims.claim import SEVERITIES, Claim, ClaimError
+from fedstat.claims.claim import SEVERITIES, Claim, ClaimError, fault
 
 
 def read_claims(path: str | Path) -> dict[str, Claim]:
@@ -98,8 +98,8 @@ def _run(file: Path) -> ModuleType:
 def _declared(module: ModuleType, file: Path) -> Iterator[Claim]:
     """Yield the claims that this file declares itself, and not those that it imports."""
     for claim in {id(value): value for value in vars(module).values() if isinstance(value, Claim)}.values():
-        if not claim.checks:
-            raise ClaimError(f"{file}: {claim.id} has no reading; add a check under @NAME.reading('in words').")
+        if not claim.readings:
+            raise ClaimError(f"{file}: {claim.id}: it has no reading; add a check under @NAME.reading('in words').")
         if all(check.check.__module__ == module.__name__ for check in claim.checks):
             yield claim
 
@@ -113,21 +113,16 @@ def _cited(place: object) -> str:
 
 
 def _check(claim: Claim, known: dict[str, Claim]) -> None:
-    def refuse(words: str) -> ClaimError:
-        return ClaimError(f"{claim.file}: {claim.id}: {words}.")
-
-    if not claim.readings:
-        raise refuse("it has no reading; add a check under @NAME.reading('in words')")
     if claim.severity not in SEVERITIES:
-        raise refuse(f"severity must be one of {', '.join(SEVERITIES)}, got {claim.severity!r}")
+        raise fault(claim, f"severity must be one of {', '.join(SEVERITIES)}, got {claim.severity!r}")
     for name in ("id", "place", "said_by", "words", "statement", "sensitivity"):
         if not isinstance(getattr(claim, name), str) or not getattr(claim, name).strip():
-            raise refuse(f"{name} must be a text, got {getattr(claim, name)!r}")
+            raise fault(claim, f"{name} must be a text, got {getattr(claim, name)!r}")
     if not isinstance(claim.link, str) or (claim.link and not claim.link.startswith("https://")):
-        raise refuse(f"link must be an address that begins with https://, got {claim.link!r}")
+        raise fault(claim, f"link must be an address that begins with https://, got {claim.link!r}")
     if claim.corrected is not None and claim.corrected not in known:
-        raise refuse(f"corrected names {claim.corrected}, which no file declares")
+        raise fault(claim, f"corrected names {claim.corrected}, which no file declares")
     for checks in (claim.readings + claim.conditions, claim.mutants, claim.controls):
         names = [check.name for check in checks]
         if len(set(names)) < len(names):
-            raise refuse(f"two of its checks have one name: {', '.join(sorted(names))}")
+            raise fault(claim, f"two of its checks have one name: {', '.join(sorted(names))}")
