@@ -6,7 +6,7 @@ named summand left out, the relation turned. Nobody has to write them, and they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
@@ -71,13 +71,9 @@ def scaled(low: float, high: float, refutes: Callable[[float, float], bool]) -> 
     return made | {"its sign turned": refutes(-high, -low)}
 
 
-def joined(parts: Iterable[Mapping[str, bool]]) -> dict[str, bool]:
+def joined(parts: Sequence[Mapping[str, bool]]) -> dict[str, bool]:
     """Return the mutants of several checks that must all stand: one is refuted if any of them refutes it."""
-    found: dict[str, bool] = {}
-    for part in parts:
-        for name, refuted in part.items():
-            found[name] = found.get(name, False) or refuted
-    return found
+    return {name: any(part.get(name) for part in parts) for part in parts for name in part}
 
 
 def sees(made: Mapping[str, bool]) -> bool:
