@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky
-from scipy.linalg.lapack import dpocon, dtrtri
+from scipy.linalg.lapack import dpocon, dpotrf, dtrtri
 
 from fedstat._threads import one_thread
 
@@ -17,12 +17,8 @@ def squared_multiple_correlations(r: np.ndarray) -> np.ndarray:
     If R is singular to working precision, columns are combinations of others, and the largest absolute correlations are
     returned instead.
     """
-    try:
-        factor = cholesky(r, lower=True, check_finite=False)
-    except LinAlgError:
-        return largest_correlations(r)
-    reciprocal, _ = dpocon(factor, float(np.abs(r).sum(axis=0).max()), uplo="L")
-    if reciprocal < 1e-12:
+    factor, failed = dpotrf(r, lower=1)
+    if failed or dpocon(factor, float(np.abs(r).sum(axis=0).max()), uplo="L")[0] < 1e-12:
         return largest_correlations(r)
     inverse, _ = dtrtri(factor, lower=1)
     return np.clip(1 - 1 / (inverse**2).sum(axis=0), 0.0, 1.0)
@@ -31,6 +27,13 @@ def squared_multiple_correlations(r: np.ndarray) -> np.ndarray:
 def largest_correlations(r: np.ndarray) -> np.ndarray:
     """Return each variable's largest absolute correlation with another variable."""
     return np.abs(r - np.eye(len(r))).max(axis=1).clip(0.0, 1.0)
+
+
+def reduced(r: np.ndarray, communalities: np.ndarray) -> np.ndarray:
+    """Return R with communalities on its diagonal."""
+    out = r.copy()
+    np.fill_diagonal(out, communalities)
+    return out
 
 
 def broken_rule(r: np.ndarray) -> tuple[int, int, str] | None:

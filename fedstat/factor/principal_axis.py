@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fedstat._checks import choice, naming, number, whole
 from fedstat._threads import one_thread
 from fedstat.factor.components import positive_sums, principal_components_loadings
-from fedstat.factor.correlation import check_correlation, largest_correlations, squared_multiple_correlations
+from fedstat.factor.correlation import check_correlation, largest_correlations, reduced, squared_multiple_correlations
 from fedstat.factor.moments import Moments
 from fedstat.factor.retention import contribution_rule, ledermann_bound
 from fedstat.factor.scores import factor_scores
@@ -175,8 +175,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             If `X` is no finite matrix with at least two rows, or a parameter is out of range.
         """
         X = validate_data(self, X, ensure_all_finite=False, ensure_min_samples=2, dtype=[np.float64, np.float32])
-        moments = Moments.of(X)
-        return self._fit(*_standardised(moments), level=_level(moments), named=True)
+        return self._fit(*_standardised(Moments.of(X)), named=True)
 
     def fit_blocks(self, blocks: Iterable[np.ndarray]) -> PrincipalAxis:
         """Analyse rows that come in blocks (client by client), holding one block at a time.
@@ -198,7 +197,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 pooled = moments if pooled is None else pooled + moments
         if pooled is None:
             raise ValueError("blocks must hold at least one block of rows, got none.")
-        return self._fit(*_standardised(pooled), level=_level(pooled))
+        return self._fit(*_standardised(pooled))
 
     def fit_moments(self, moments: Moments) -> PrincipalAxis:
         """Analyse rows given by their moments.
@@ -208,7 +207,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         ValueError
             If there are fewer than two rows, or a parameter is out of range.
         """
-        return self._fit(*_standardised(moments), level=_level(moments))
+        return self._fit(*_standardised(moments))
 
     def fit_correlation(self, R: np.ndarray) -> PrincipalAxis:
         """Analyse a correlation matrix `R`, shape (p, p).
@@ -247,17 +246,13 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def eigenvalues_(self) -> np.ndarray:
         """The eigenvalues of R, descending."""
         check_is_fitted(self, "correlation_")
-        with one_thread(len(self.correlation_)):
-            return np.linalg.eigvalsh(self.correlation_)[::-1]
+        return _eigenvalues(self.correlation_)
 
     @functools.cached_property
     def reduced_eigenvalues_(self) -> np.ndarray:
         """The eigenvalues of R with the communalities on its diagonal, descending."""
         check_is_fitted(self, "correlation_")
-        reduced = self.correlation_.copy()
-        np.fill_diagonal(reduced, np.delete(self.communalities_, self.constant_))
-        with one_thread(len(reduced)):
-            return np.linalg.eigvalsh(reduced)[::-1]
+        return _eigenvalues(reduced(self.correlation_, np.delete(self.communalities_, self.constant_)))
 
     @property
     def _n_features_out(self) -> int:
@@ -273,7 +268,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             what = f"only {p} of {len(varies)} columns vary" if p < len(varies) else f"there are {p} columns"
             raise ValueError(f"n_factors is {self.n_factors}, but {what}; at most that many factors can be asked for.")
         with one_thread(p):
-            eigenvalues = np.linalg.eigvalsh(r)[::-1] if self.n_factors is None and p else None
+            eigenvalues = _eigenvalues(r) if self.n_factors is None and p else None
             m = min(1, p) if eigenvalues is None else contribution_rule(eigenvalues, self.contribution).n_factors
             m = m if self.n_factors is None else self.n_factors
             solution = self._solve(r, self._first_communalities(r, varies, m), m) if p else _NOTHING
@@ -372,19 +367,25 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             )
 
 
-def _level(moments: Moments) -> list[int]:
-    """Return the columns that are left out although their entries differ."""
-    return np.flatnonzero((moments.low < moments.high) & ~moments.varies()).tolist()
+def _eigenvalues(r: np.ndarray) -> np.ndarray:
+    """Return the eigenvalues of a symmetric matrix, the largest first."""
+    with one_thread(len(r)):
+        return np.asarray(np.linalg.eigvalsh(r)[::-1])
 
 
 _NOTHING = Solution(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0, 0, True, True)
 
 
-def _standardised(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the correlations of the columns that vary, and all columns' means and deviations (0 if constant)."""
+def _standardised(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray, Sequence[int]]:
+    """Return the correlations of the columns that vary, and all columns' means and deviations (0 if constant).
+
+    Last come the columns that are left out although their entries differ.
+    """
     if moments.rows < 2:
         raise ValueError(
             f"correlations need at least two rows, got {moments.rows:g}; weights of blocks are counts, not shares."
         )
     deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0) / (moments.rows - 1))
-    return moments.correlation(), moments.mean, np.where(moments.varies(), deviation, 0.0)
+    varies = moments.varies()
+    level = np.flatnonzero((moments.low < moments.high) & ~varies).tolist()
+    return moments.correlation(), moments.mean, np.where(varies, deviation, 0.0), level

@@ -14,7 +14,7 @@ from scipy.linalg.blas import dsyr
 from fedstat._checks import array, choice, number, whole
 from fedstat._random import stream
 from fedstat._threads import one_thread
-from fedstat.factor.correlation import check_correlation, squared_multiple_correlations
+from fedstat.factor.correlation import check_correlation, reduced, squared_multiple_correlations
 from fedstat.factor.solver import newton
 
 if TYPE_CHECKING:
@@ -357,9 +357,7 @@ def _null_eigenvalues(p: int, rows: int, rng: np.random.Generator) -> np.ndarray
 
 def _reduced_eigenvalues(r: np.ndarray, communalities: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Return the descending eigenvalues of R with communalities on its diagonal."""
-    reduced = r.copy()
-    np.fill_diagonal(reduced, communalities(r))
-    return np.asarray(np.linalg.eigvalsh(reduced)[::-1])
+    return np.asarray(np.linalg.eigvalsh(reduced(r, communalities(r)))[::-1])
 
 
 def _of_one_factor(r: np.ndarray) -> np.ndarray:

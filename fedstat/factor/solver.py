@@ -23,6 +23,8 @@ from scipy.linalg import LinAlgError, eigh
 from scipy.linalg.blas import dsymv
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from fedstat.factor.correlation import reduced
+
 #: A communality of this or more counts as at its bound 1: the iteration approaches a limit of 1 without reaching it.
 AT_BOUND = 1 - 1e-6
 _EPS = float(np.finfo(np.float64).eps)
@@ -96,9 +98,7 @@ class _Spectrum:
     """The full decomposition of R_h, split into the m leading positive eigenvalues and the discarded ones."""
 
     def __init__(self, r: np.ndarray, h: np.ndarray, m: int, arrays: _Arrays) -> None:
-        reduced = r.copy()
-        np.fill_diagonal(reduced, h)
-        values, vectors = arrays.eigh(arrays.put(reduced))
+        values, vectors = arrays.eigh(arrays.put(reduced(r, h)))
         self.arrays, self.vectors, self.values = arrays, vectors, arrays.get(values)
         self.cut = len(h) - int(np.count_nonzero(self.values[len(h) - m :] > 0))
         discarded = vectors[:, : self.cut]
@@ -178,14 +178,13 @@ def newton(
     in the basin of the start, long ones are Newton's. If no implicit step is accepted, the solver takes a plain one.
     """
     arrays = _NUMPY if device is None else _torch(device)
-    h, spectrum, length, converged = start, _Spectrum(r, start, m, arrays), 1.0, False
+    h, spectrum, length = start, _Spectrum(r, start, m, arrays), 1.0
     smooth = spectrum.smooth
     for iteration in range(max_iter + 1):
         step = np.clip(spectrum.image, 0, bound) - h
         size = float(np.abs(step).max())
-        if converged := size <= _floor(spectrum):
-            break
-        if iteration == max_iter:
+        converged = size <= _floor(spectrum)
+        if converged or iteration == max_iter:
             break
         # two steps of the definition leave the fastest directions behind
         if iteration < 2 or length < 0.5:
@@ -233,7 +232,6 @@ def lanczos(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, 
     h, vector = start, np.random.default_rng(0).normal(size=len(r))
     history: list[tuple[np.ndarray, np.ndarray]] = []
     size = best = np.inf
-    converged = False
     for iteration in range(max_iter + 1):
         # eigenpairs need be no better than the communalities
         values, vectors = leading_eigenpairs(r, m, h, vector, min(1e-4, 1e-4 * size))
@@ -270,12 +268,8 @@ def leading_eigenpairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the k largest eigenvalues, descending, and eigenvectors of R with `diagonal` in place of ones."""
     shift = diagonal - 1.0
-
-    def product(x: np.ndarray) -> np.ndarray:
-        x = x.ravel()
-        return dsymv(1.0, r.T, x) + shift * x  # dsymv reads one triangle only, and the product waits for memory
-
-    operator = LinearOperator(r.shape, matvec=product, dtype=np.float64)
+    # dsymv reads one triangle only, and the product waits for memory
+    operator = LinearOperator(r.shape, matvec=lambda x: dsymv(1.0, r.T, x) + shift * x, dtype=np.float64)
     values, vectors = eigsh(operator, k=k, which="LA", v0=start, tol=tol)
     return values[::-1], vectors[:, ::-1]
 
@@ -291,7 +285,6 @@ def next_eigenvalue(r: np.ndarray, diagonal: np.ndarray, values: np.ndarray, vec
     shift, moved = diagonal - 1.0, vectors * (values + 1 + np.abs(values).max())
 
     def product(x: np.ndarray) -> np.ndarray:
-        x = x.ravel()
         return dsymv(1.0, r.T, x) + shift * x - moved @ (vectors.T @ x)
 
     operator = LinearOperator(r.shape, matvec=product, dtype=np.float64)
@@ -328,7 +321,7 @@ def _restricted(product: Callable[[np.ndarray], np.ndarray], free: np.ndarray) -
     whole = np.zeros(len(free))
 
     def restricted(x: np.ndarray) -> np.ndarray:
-        whole[free] = x.ravel()
+        whole[free] = x
         return product(whole)[free]
 
     return restricted
@@ -376,7 +369,7 @@ def _is_identified(spectrum: _Spectrum, free: np.ndarray) -> bool:
     if k <= 100:
         hessian = np.array([product(row) for row in np.eye(k)])
         return bool(np.linalg.eigvalsh((hessian + hessian.T) / 2)[0] > _FLAT)
-    operator = LinearOperator((k, k), matvec=lambda x: x.ravel() - product(x), dtype=np.float64)
+    operator = LinearOperator((k, k), matvec=lambda x: x - product(x), dtype=np.float64)
     start = np.random.default_rng(0).normal(size=k)
     return bool(1 - eigsh(operator, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)[0] > _FLAT)
 
