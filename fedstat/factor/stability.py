@@ -137,13 +137,10 @@ class SplitStability:
                 look = looks[i % len(looks)]
                 right.plot(beside, mean, look, color=colour, mfc="white", ms=3, lw=0.8, label=label)
         right.axhline(0, color="0.6", lw=0.6, zorder=0)
-        right.set_xlabel("quantile of the cut")
-        right.set_ylabel("Cohen's kappa")
         right.plot([], [], color="0.6", label="between two halves")
         right.vlines([], 0, 0, color="0", lw=0.8, label="bars: 2.5% to 97.5%")
-        right.set_xticks(at)
-        right.set_xlim(at[0] - gap / 2, at[-1] + gap / 2)
-        right.set_ylim(top=1.05)
+        right.set(xlabel="quantile of the cut", ylabel="Cohen's kappa")
+        right.set(xticks=at, xlim=(at[0] - gap / 2, at[-1] + gap / 2), ylim=(None, 1.05))
         right.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
         return axes
 
@@ -304,9 +301,7 @@ def plot_units(ax: Axes, communalities: np.ndarray, probability: np.ndarray, at_
             ax.plot(rank[chosen], probability[order[chosen]], look, color="0.25", mfc=fill, ms=size, label=label)
     below = (communalities < cut).sum()
     ax.axvline(below + 0.5, color="0.6", lw=0.6, ls="--", zorder=0, label="cut of all clients")
-    ax.set_xlabel("unit, by communality")
-    ax.set_ylabel("probability of being shared")
-    ax.set_ylim(-0.04, 1.04)
+    ax.set(xlabel="unit, by communality", ylabel="probability of being shared", ylim=(-0.04, 1.04))
     return ax
 
 
