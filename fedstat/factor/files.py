@@ -106,11 +106,8 @@ def read_table(
         kept_rows = np.flatnonzero(complete)
         table, lines = _take_rows(table, lines, kept_rows)
         table = replace(table, left_out=int((~complete).sum()), numbers=kept_rows + 1)
-    if missing == "keep" and not table.weights:
-        infinite = np.where(np.isinf(table.values), table.values, 0)
-        _refuse_gaps(path, replace(table, values=infinite), lines, "")
-    else:
-        _refuse_gaps(path, table, lines, "--missing says what becomes of such rows, --without leaves out a column")
+    remedy = "--missing says what becomes of such rows, --without leaves out a column"
+    _refuse_gaps(path, table, lines, None if missing == "keep" and not table.weights else remedy)
     if len(table.values) < 2:
         out = f" after {table.left_out} with missing values were left out" if table.left_out else ""
         raise ValueError(
@@ -336,8 +333,9 @@ def _place(path: str | Path, table: Table, lines: list[int] | None, i: int, j: i
     return f"{path}, {row}, column {table.names[j]!r}"
 
 
-def _refuse_gaps(path: str | Path, table: Table, lines: list[int] | None, remedy: str) -> None:
-    gaps = ~np.isfinite(table.values)
+def _refuse_gaps(path: str | Path, table: Table, lines: list[int] | None, remedy: str | None) -> None:
+    """Refuse infinite numbers, and missing values where there is a remedy."""
+    gaps = np.isinf(table.values) if remedy is None else ~np.isfinite(table.values)
     if not gaps.any():
         return
     i, j = np.argwhere(gaps)[0]
