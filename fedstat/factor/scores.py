@@ -116,7 +116,12 @@ def factor_scores(
         if method == "regression":
             w = _inverse(r, 1, singular=True) @ structure
         elif method == "bartlett":
-            scaled = loadings / _uniquenesses(fit, varies)[:, None]
+            if len(fit.heywood_):
+                raise ValueError(
+                    f"method 'bartlett' divides by uniquenesses, and those of columns {fit.heywood_.tolist()} are "
+                    "zero; take fewer factors, or the method 'regression' or 'tenberge'."
+                )
+            scaled = loadings / fit.uniquenesses_[varies, None]
             w = np.linalg.solve(scaled.T @ loadings, scaled.T).T
         else:
             root = sqrtm(phi)
@@ -136,12 +141,3 @@ def _inverse(a: np.ndarray, power: float, *, singular: bool = False) -> np.ndarr
     if not (singular or kept.all()):
         raise ValueError('the correlations or the loadings are singular; method="regression" has scores all the same.')
     return np.asarray((vectors[:, kept] / values[kept] ** power) @ vectors[:, kept].T)
-
-
-def _uniquenesses(fit: PrincipalAxis, varies: np.ndarray) -> np.ndarray:
-    if len(fit.heywood_):
-        raise ValueError(
-            f"method 'bartlett' divides by uniquenesses, and those of columns {fit.heywood_.tolist()} are zero; take "
-            "fewer factors, or the method 'regression' or 'tenberge'."
-        )
-    return np.asarray(fit.uniquenesses_[varies])
