@@ -45,12 +45,11 @@ class Mutants:
 
     def meet(self, left: Any, right: Any) -> None:
         """Try every mutant that has not been refuted yet on a case."""
-        whole, bound = total(left), total(right)
-        for name, a, b in self._made(left, right, whole, bound):
-            if not self.refuted.setdefault(name, False):
-                self.refuted[name] = not self.holds(a, b)
+        for name, a, b in self._made(left, right):
+            self.refuted[name] = self.refuted.get(name, False) or not self.holds(a, b)
 
-    def _made(self, left: Any, right: Any, whole: Any, bound: Any) -> Iterable[tuple[str, Any, Any]]:
+    def _made(self, left: Any, right: Any) -> Iterable[tuple[str, Any, Any]]:
+        whole, bound = total(left), total(right)
         if self.identity:
             yield LARGER, whole, bound + _share(bound, Fraction(1, 10))
         else:
