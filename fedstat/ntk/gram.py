@@ -112,7 +112,7 @@ def personal_gram(x: np.ndarray, client: np.ndarray, *, device: str = "cpu") -> 
            [0.   , 0.   , 0.5  ]])
     """
     x = array("x", x, ("samples", "inputs"))
-    client = _clients(client, len(x))
+    client = labels(client, len(x))
     gram = np.zeros((len(x), len(x)))
     for label in np.unique(client):
         rows = np.flatnonzero(client == label)
@@ -187,7 +187,7 @@ def finite_personal_gram(x: np.ndarray, client: np.ndarray, w: np.ndarray) -> np
     """
     x = array("x", x, ("samples", "inputs"))
     w = array("w", w, ("clients", "units", x.shape[1]))
-    client = _clients(client, len(x))
+    client = labels(client, len(x))
     if client.dtype.kind not in "iu" or client.min() < 0 or client.max() >= len(w):
         raise ValueError(f"client must number the clients of w from 0 to {len(w) - 1}, got {np.unique(client)}.")
     gram = np.zeros((len(x), len(x)))
@@ -222,7 +222,8 @@ def _device_block(device: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]
     return block
 
 
-def _clients(client: np.ndarray, samples: int) -> np.ndarray:
+def labels(client: np.ndarray, samples: int) -> np.ndarray:
+    """Return the client of each sample, checked."""
     client = np.asarray(client)
     if client.shape != (samples,):
         raise ValueError(f"client must have one entry per row of x, got shape {client.shape} for {samples} rows.")

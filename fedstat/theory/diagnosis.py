@@ -8,6 +8,7 @@ import numpy as np
 
 from fedstat._checks import array, whole
 from fedstat.ntk import extreme_eigenvalues, infinite_gram, personal_gram
+from fedstat.ntk.gram import labels
 from fedstat.theory.convergence import convergence_factor, limit_trajectory
 from fedstat.theory.generalisation import complexity_term
 
@@ -149,10 +150,8 @@ def diagnose(
     complexity term        4; vacuous: yes, a loss in [0, 1] is never above one
     """
     whole("rounds", rounds, 1)
-    x, client = array("x", x, ("samples", "inputs")), np.asarray(client)
-    y = array("y", y, (len(x),))
-    if client.shape != y.shape:
-        raise ValueError(f"client must have one entry per row of x, got shape {client.shape} for {len(x)} rows.")
+    x = array("x", x, ("samples", "inputs"))
+    y, client = array("y", y, (len(x),)), labels(client, len(x))
     order = np.argsort(client, kind="stable")
     x, y = x[order], y[order]
     _, starts, sizes = np.unique(client[order], return_index=True, return_counts=True)
