@@ -243,21 +243,20 @@ def split_stability(
     if everybody.varies().sum() < 2:
         raise ValueError("weights must have at least 2 units that vary, or there is nothing to choose.")
     chosen = [_choose(everybody, quantiles, c) for c in contributions]
-    drawn, halves = [], []  # for every b one choice for each contribution, and two lists of them
-    for _ in range(resamples):
-        again, *pair = [
-            [_choose(moments, quantiles, c, w.n_factors) for c, w in zip(contributions, chosen, strict=True)]
-            for moments in (pooled(clients, counts) for counts in _draw(len(clients), rng))
-        ]
-        drawn.append(again)
-        halves.append(pair)
+
+    def again(counts: np.ndarray) -> list[_Choice]:
+        moments = pooled(clients, counts)
+        return [_choose(moments, quantiles, c, w.n_factors) for c, w in zip(contributions, chosen, strict=True)]
+
+    resampled = [[again(counts) for counts in _draw(len(clients), rng)] for _ in range(resamples)]
+    drawn, one_half, other_half = zip(*resampled, strict=True)
 
     shared = np.array([[s.shared for s in choices] for choices in drawn])
     h = np.array([[s.communalities for s in choices] for choices in drawn])
     seen = (~np.isnan(h)).sum(axis=0)
     with np.errstate(invalid="ignore"):  # 0 / 0 for a unit that varies in no resample
         probability, at_bound = shared.sum(axis=0) / seen[:, None], (h >= AT_BOUND).sum(axis=0) / seen
-    every = [chosen, *drawn, *(half for pair in halves for half in pair)]
+    every = [chosen, *drawn, *one_half, *other_half]
     return SplitStability(
         contributions=tuple(contributions),
         quantiles=tuple(quantiles),
@@ -269,7 +268,7 @@ def split_stability(
         at_bound=at_bound,
         cut_at_bound=np.mean([[s.cut >= AT_BOUND for s in choices] for choices in drawn], axis=0),
         kappa=np.stack([_kappa(chosen, choices) for choices in drawn], axis=-1),
-        halves=np.stack([_kappa(one, other) for one, other in halves], axis=-1),
+        halves=np.stack([_kappa(one, other) for one, other in zip(one_half, other_half, strict=True)], axis=-1),
         rules=np.stack([_kappa([w] * len(chosen), chosen) for w in chosen]).transpose(2, 0, 1),
         unconverged=np.sum([[not s.converged for s in choices] for choices in every], axis=0),
         unidentified=np.sum([[not s.identified for s in choices] for choices in every], axis=0),
