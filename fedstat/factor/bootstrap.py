@@ -243,16 +243,15 @@ def bootstrap_loadings(
     estimate, turn = _turning(fit.loadings_, rotation)
     z = (x - fit.mean_) / fit.scale_
     rng = stream(seed, "bootstrap of loadings")
-    found: list[_Draw] = []
     begun = monotonic()
-    found += _draw(z, int(n_factors), rng, turn, missing)
+    found = _draw(z, int(n_factors), rng, turn, missing)
     long = (monotonic() - begun) * draws > _LONG
-    with progress_bar("bootstrap", int(draws), None if long else False) as advance:
+    with progress_bar("bootstrap", draws, None if long else False) as advance:
         advance()
         for _ in range(draws - 1):
             found += _draw(z, int(n_factors), rng, turn, missing)
             advance()
-    lost = int(draws) - len(found)
+    lost = draws - len(found)
     if lost > _LOST * draws:
         column = int(np.argmax([np.unique(values, return_counts=True)[1].max() for values in x.T]))
         raise ValueError(
