@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from fedstat.factor.gaps import Missing, moments_with_gaps
 from fedstat.factor.moments import Moments
 from fedstat.factor.principal_axis import PrincipalAxis
 from fedstat.factor.retention import ledermann_bound
-from fedstat.factor.rotation import Rotation, rotate
+from fedstat.factor.rotation import Rotation, arranged, rotate
 from fedstat.factor.solver import AT_BOUND
 from fedstat.factor.table import decimals, variable_names
 from fedstat.factor.targets import congruence, match_factors, target_rotation
@@ -324,10 +324,8 @@ def _turning(
         near = target_rotation(loadings, estimate.loadings)
         again = rotated(near.loadings)
         match = match_factors(again.loadings, estimate.loadings)
-        phi = again.correlations
-        if phi is not None:
-            phi = phi[np.ix_(match.order, match.order)] * np.outer(match.signs, match.signs)
-        return Rotation(match.loadings, near.rotation @ again.rotation[:, match.order] * match.signs, phi)
+        matched = arranged(again, match.order, match.signs)
+        return replace(matched, rotation=near.rotation @ matched.rotation)
 
     return estimate, turn
 

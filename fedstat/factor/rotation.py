@@ -115,11 +115,15 @@ def rotate(loadings: np.ndarray, method: str = "varimax") -> Rotation:
     explained = (phi * (rotated.T @ rotated)).sum(axis=0)
     order = np.argsort(-explained, kind="stable")
     sign = np.where(rotated.sum(axis=0) < 0, -1.0, 1.0)[order]
-    return Rotation(
-        rotated[:, order] * sign,
-        rotation[:, order] * sign,
-        phi[np.ix_(order, order)] * np.outer(sign, sign) if method in OBLIQUE else None,
-    )
+    return arranged(Rotation(rotated, rotation, phi if method in OBLIQUE else None), order, sign)
+
+
+def arranged(turned: Rotation, order: np.ndarray, signs: np.ndarray) -> Rotation:
+    """Return a rotation with its factors in another order, and some of them with the other sign."""
+    phi = turned.correlations
+    if phi is not None:
+        phi = phi[np.ix_(order, order)] * np.outer(signs, signs)
+    return Rotation(turned.loadings[:, order] * signs, turned.rotation[:, order] * signs, phi)
 
 
 def with_correlations(loadings: np.ndarray | Rotation) -> tuple[np.ndarray, np.ndarray]:
