@@ -338,8 +338,5 @@ def _interval(estimate: np.ndarray, draws: Sequence[np.ndarray | None], level: f
 
 def _cells(interval: BootstrapInterval) -> np.ndarray:
     """Write every estimate with its interval."""
-    cells = [
-        f"{decimals(e)} ({decimals(low)} to {decimals(high)})"
-        for e, low, high in zip(interval.estimate.flat, interval.low.flat, interval.high.flat, strict=True)
-    ]
-    return np.array(cells).reshape(len(interval.estimate), -1)
+    write = np.vectorize(lambda e, low, high: f"{decimals(e)} ({decimals(low)} to {decimals(high)})", otypes=[object])
+    return np.asarray(write(interval.estimate, interval.low, interval.high))
