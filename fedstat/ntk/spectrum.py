@@ -49,13 +49,14 @@ def extreme_eigenvalues(h: np.ndarray) -> tuple[float, float]:
     scale = max(float(np.abs(h[rows]).max()) for rows in slices)
     if not finite or any(np.abs(h[rows] - h[:, rows].T).max() > 1e-10 * max(scale, 1e-300) for rows in slices):
         raise ValueError("h must be finite and symmetric.")
-    if len(h) < _DENSE:
-        values = np.linalg.eigvalsh(h)
-        return float(values[0]), float(values[-1])
-    return _by_lanczos(h)
+    if len(h) >= _DENSE and (found := _by_lanczos(h)):
+        return found
+    values = np.linalg.eigvalsh(h)
+    return float(values[0]), float(values[-1])
 
 
-def _by_lanczos(h: np.ndarray) -> tuple[float, float]:
+def _by_lanczos(h: np.ndarray) -> tuple[float, float] | None:
+    """Return the two eigenvalues, or None if h has no Cholesky factor or the iteration does not converge."""
     from scipy.linalg import blas, lapack
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
@@ -70,10 +71,9 @@ def _by_lanczos(h: np.ndarray) -> tuple[float, float]:
     def largest(operator: Any) -> float:
         return float(eigsh(operator, k=1, which="LA", return_eigenvectors=False, tol=1e-13, v0=start)[0])
 
-    if not failed:
-        try:
-            return 1 / largest(LinearOperator((n, n), matvec=solve, dtype=np.float64)), largest(h)
-        except ArpackNoConvergence:
-            pass
-    values = np.linalg.eigvalsh(h)
-    return float(values[0]), float(values[-1])
+    if failed:
+        return None
+    try:
+        return 1 / largest(LinearOperator((n, n), matvec=solve, dtype=np.float64)), largest(h)
+    except ArpackNoConvergence:
+        return None
