@@ -74,10 +74,8 @@ def fedavg_round(
     """
     clients = range(len(gradients))
     each = [steps] * len(gradients) if isinstance(steps, int) else steps
-    if weights is None:
-        shares: Mapping[int, Any] = {k: 1 for k in clients}
-    else:
-        shares = weights if isinstance(weights, Mapping) else dict(enumerate(weights))
+    given = [1] * len(gradients) if weights is None else weights
+    shares: Mapping[int, Any] = given if isinstance(given, Mapping) else dict(enumerate(given))
     if len(each) != len(gradients) or not shares or not set(shares) <= set(clients):
         raise ValueError(
             f"steps and weights must fit the {len(gradients)} gradients, got steps={steps!r}, weights={weights!r}."
