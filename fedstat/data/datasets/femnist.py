@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase, digits
+from typing import Any
 
 import numpy as np
 
@@ -17,38 +18,23 @@ _SIDE = 28
 
 def _read(folder: Path) -> Dataset:
     """Read all files, as bytes where LEAF divided bytes by 255; the background is white (255), unlike MNIST's."""
-    images, labels, writers, test = [], [], [], []
-    for path in find_leaf(folder):
-        for writer, x, y in read_leaf(path):
-            if x:
-                images.append(_images(path, writer, x))
-                labels.append(check_labels(f"{path}: writer {writer!r}", y, _CLASSES, len(x)))
-                writers.append(np.full(len(y), writer))
-                test.append(np.full(len(y), path.parent.name == "test"))
-    if not images:
-        raise ValueError(f"{folder} holds files of LEAF without a single sample.")
+    images, y, writer, test = read_leaf(folder, _arrays)
     if not all(image.dtype == np.uint8 for image in images):
         images = [image / np.float32(255) if image.dtype == np.uint8 else image for image in images]
-    return Dataset(
-        "femnist",
-        np.concatenate(images),
-        np.concatenate(labels),
-        _CLASSES,
-        np.concatenate(test),
-        {"writer": np.concatenate(writers)},
-    )
+    return Dataset("femnist", np.concatenate(images), y, _CLASSES, test, {"writer": writer})
 
 
-def _images(path: Path, writer: str, x: list) -> np.ndarray:
+def _arrays(path: Path, writer: str, x: list[Any], y: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    where = f"{path}: writer {writer!r}"
     try:
         shares = np.array(x, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         shares = np.empty(0)
     if shares.shape != (len(x), _SIDE * _SIDE) or not (shares.min() >= 0 and shares.max() <= 1):
-        raise ValueError(f"{path}: writer {writer!r} should have images of {_SIDE * _SIDE} numbers from 0 to 1.")
+        raise ValueError(f"{where} should have images of {_SIDE * _SIDE} numbers from 0 to 1.")
     pixels = np.rint(shares * 255)
     exact = pixels.astype(np.uint8) if (pixels / 255 == shares).all() else shares.astype(np.float32)
-    return exact.reshape(-1, _SIDE, _SIDE)
+    return exact.reshape(-1, _SIDE, _SIDE), check_labels(where, y, _CLASSES, len(x))
 
 
 SOURCE = Source(

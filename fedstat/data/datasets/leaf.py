@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fedstat.data.datasets.archive import content
 
@@ -19,14 +21,48 @@ def find_leaf(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json"))
 
 
-def read_leaf(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Yield the name, the inputs and the labels of every user of one file; a user has as many inputs as labels.
+def read_leaf(
+    folder: Path, arrays: Callable[[Path, str, list[Any], list[Any]], tuple[np.ndarray, np.ndarray]]
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+    """Read the samples of all users of the files that `find_leaf` finds.
+
+    Parameters
+    ----------
+    folder : path
+        The data set's folder.
+    arrays : callable
+        ``arrays(path, user, x, y)`` returns a user's inputs and labels, which are lists of one length, as arrays.
+
+    Returns
+    -------
+    x : list of ndarray
+        The inputs, user by user.
+    y, user, test : ndarray, shape (N,)
+        The labels, the user of each sample, and whether it is for testing.
 
     Raises
     ------
     ValueError
-        If the file is not of LEAF's form.
+        If a file is not of LEAF's form, or there is no sample at all.
     """
+    x, y, users, test = [], [], [], []
+    for path in find_leaf(folder):
+        for user, inputs, labels in _users(path):
+            if inputs:
+                own = arrays(path, user, inputs, labels)
+                x.append(own[0])
+                y.append(own[1])
+                users.append(user)
+                test.append(path.parent.name == "test")
+    if not x:
+        raise ValueError(f"{folder} holds files of LEAF without a single sample.")
+    sizes = [len(labels) for labels in y]
+    # each entry points to a name; names in full would take as much memory as windows of text
+    return x, np.concatenate(y), np.repeat(np.array(users, dtype=object), sizes), np.repeat(test, sizes)
+
+
+def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
+    """Yield the name, the inputs and the labels of every user of one file; a user has as many inputs as labels."""
     try:
         table = json.loads(content(path))
     except (ValueError, RecursionError) as error:

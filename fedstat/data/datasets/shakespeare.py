@@ -7,8 +7,8 @@ it. Applied to the text, these rules give LEAF's published 1,129 clients and 4,2
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +66,10 @@ def _read(folder: Path) -> Dataset:
     """Read the text if there is one, else LEAF's files; a client is a role of a play, under LEAF's name for it."""
     path = _find(folder)[0]
     if path.suffix == ".json":
-        return _read_samples(find_leaf(folder))
+        x, y, role, test = read_leaf(folder, _arrays)
+        return Dataset(
+            "shakespeare", np.concatenate(x), y, tuple(ALPHABET), test, {"role": role}, vocabulary=len(ALPHABET)
+        )
     raw = _packed(path) if path.name == _ARCHIVE else content(path, TEXT_BYTES)
     spoken = {
         re.sub(r"\W+", "_", f"{play}_{role}"): lines
@@ -84,30 +87,11 @@ def _packed(path: Path) -> bytes:
     raise ValueError(f"{path} holds no text.")
 
 
-def _read_samples(paths: Iterable[Path]) -> Dataset:
-    xs, ys, roles, test = [], [], [], []
-    for path in paths:
-        for role, x, y in read_leaf(path):
-            for texts, length in ((x, WINDOW), (y, 1)):
-                if any(type(text) is not str or len(text) != length for text in texts):
-                    raise ValueError(
-                        f"{path}: role {role!r} should have texts of {WINDOW} characters and the next one."
-                    )
-            xs.append(encode("".join(x)).reshape(-1, WINDOW))
-            ys.append(encode("".join(y)).astype(np.int64))
-            roles.append(np.full(len(y), role, dtype=object))
-            test.append(np.full(len(y), path.parent.name == "test"))
-    if not any(map(len, ys)):
-        raise ValueError("LEAF's files of Shakespeare hold no sample.")
-    return Dataset(
-        "shakespeare",
-        np.concatenate(xs),
-        np.concatenate(ys),
-        tuple(ALPHABET),
-        np.concatenate(test),
-        {"role": np.concatenate(roles)},
-        vocabulary=len(ALPHABET),
-    )
+def _arrays(path: Path, role: str, x: list[Any], y: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    for texts, length in ((x, WINDOW), (y, 1)):
+        if any(type(text) is not str or len(text) != length for text in texts):
+            raise ValueError(f"{path}: role {role!r} should have texts of {WINDOW} characters and the next one.")
+    return encode("".join(x)).reshape(-1, WINDOW), encode("".join(y)).astype(np.int64)
 
 
 SOURCE = Source(
