@@ -12,7 +12,7 @@ from fedstat.data.datasets.base import Dataset
 
 ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 WINDOW = 80
-TEXT_BYTES = 1 << 24
+TEXT_BYTES = 1 << 24  # that a text may have: the windows take eighty times as much
 _OTHER = len(ALPHABET) - 1  # LEAF looks unknown characters up at index -1, the last of the alphabet
 _CODE = np.full(256, _OTHER, dtype=np.uint8)
 _CODE[np.frombuffer(ALPHABET.encode("ascii"), np.uint8)] = np.arange(len(ALPHABET))
@@ -30,10 +30,8 @@ def decode_text(raw: bytes, where: str | Path) -> str:
     Raises
     ------
     ValueError
-        If it is not UTF-8, or has more than `TEXT_BYTES`: the windows take eighty times as much.
+        If it is not UTF-8.
     """
-    if len(raw) > TEXT_BYTES:
-        raise ValueError(f"{where} has {len(raw):,} bytes, more than the {TEXT_BYTES:,} that a text may have here.")
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
