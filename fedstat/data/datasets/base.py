@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,22 @@ class Download:
     unpacked: str | None = None
 
 
+def official_files(name: str) -> tuple[Download, ...]:
+    """Return the files of a data set's official distribution, as ``downloads.csv`` beside this file lists them."""
+    with Path(__file__).with_name("downloads.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["name"] == name]
+    return tuple(
+        Download(
+            url=row["url"],
+            file=row["url"].rpartition("/")[2],
+            size=int(row["size"]) if row["size"] else None,
+            sha256=row["sha256"] or None,
+            unpacked=row["unpacked"] or None,
+        )
+        for row in rows
+    )
+
+
 @dataclass(frozen=True)
 class Source:
     """How one data set is found, read and fetched; every file in this folder that holds a `SOURCE` is listed.
@@ -92,7 +109,8 @@ class Source:
     read : callable
         ``read(folder)`` returns the `Dataset`.
     downloads : tuple of Download
-        The files that `fedstat data fetch` downloads; none if it cannot.
+        The files that `fedstat data fetch` downloads, by default those that ``downloads.csv`` lists under the
+        name; none if it cannot.
     note : str
         How to get a data set that cannot be fetched, and under which terms it may be used.
     """
@@ -104,3 +122,6 @@ class Source:
     read: Callable[[Path], Dataset]
     downloads: tuple[Download, ...] = ()
     note: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "downloads", self.downloads or official_files(self.name))

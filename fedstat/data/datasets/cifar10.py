@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.cifar import find_cifar, read_cifar
-from fedstat.data.datasets.published import downloads
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SAMPLES = 60_000
@@ -31,6 +30,5 @@ SOURCE = Source(
     folder="cifar10",
     find=_find,
     read=_read,
-    downloads=downloads("cifar10"),
     note="Free for research with citation.",
 )

@@ -9,7 +9,6 @@ import numpy as np
 
 from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.cifar import find_cifar, read_cifar
-from fedstat.data.datasets.published import downloads
 
 SUPERCLASSES = {
     "aquatic_mammals": ("beaver", "dolphin", "otter", "seal", "whale"),
@@ -61,6 +60,5 @@ SOURCE = Source(
     folder="cifar100",
     find=_find,
     read=_read,
-    downloads=downloads("cifar100"),
     note="Free for research with citation.",
 )

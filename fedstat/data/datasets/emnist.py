@@ -12,9 +12,8 @@ from pathlib import Path, PurePosixPath
 from string import ascii_lowercase, ascii_uppercase, digits
 
 from fedstat.data.datasets.archive import content, members
-from fedstat.data.datasets.base import Dataset, Source
+from fedstat.data.datasets.base import Dataset, Source, official_files
 from fedstat.data.datasets.idx import find_idx, idx_dataset
-from fedstat.data.datasets.published import downloads
 
 _MERGED = digits + ascii_uppercase + "abdefghnqrt"  # the other small letters look like their capitals
 
@@ -55,7 +54,7 @@ def _source(split: str, about: str, classes: str) -> Source:
         folder="emnist",
         find=partial(_find, split),
         read=partial(_read, split, classes),
-        downloads=downloads("emnist"),
+        downloads=official_files("emnist"),
         note="One download holds all six splits.",
     )
 

@@ -9,7 +9,6 @@ from functools import partial
 
 from fedstat.data.datasets.base import Source
 from fedstat.data.datasets.idx import find_idx, idx_folder
-from fedstat.data.datasets.published import downloads
 
 _CLASSES = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 
@@ -19,6 +18,5 @@ SOURCE = Source(
     folder="fashion-mnist",
     find=find_idx,
     read=partial(idx_folder, "fashion-mnist", classes=_CLASSES),
-    downloads=downloads("fashion-mnist"),
     note="MIT licence. On Debian: apt-get install dataset-fashion-mnist, and FEDSTAT_DATA=/usr/share/datasets.",
 )

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fedstat.data.datasets.base import Dataset, Source
-from fedstat.data.datasets.published import downloads
 
 _HOSPITALS = {
     "Cleveland": "processed.cleveland.data",
@@ -92,7 +91,6 @@ SOURCE = Source(
     folder="heart",
     find=_find,
     read=_read,
-    downloads=downloads("heart-disease"),
     note="Janosi, Steinbrunn, Pfisterer and Detrano (1988), UCI Machine Learning Repository, doi.org/10.24432/C52P4X, "
     "CC BY 4.0.",
 )

@@ -6,7 +6,6 @@ from functools import partial
 
 from fedstat.data.datasets.base import Source
 from fedstat.data.datasets.idx import find_idx, idx_folder
-from fedstat.data.datasets.published import downloads
 
 SOURCE = Source(
     name="mnist",
@@ -14,6 +13,5 @@ SOURCE = Source(
     folder="mnist",
     find=find_idx,
     read=partial(idx_folder, "mnist", classes=tuple("0123456789")),
-    downloads=downloads("mnist"),
     note="CC BY-SA 3.0, as usually stated. The original page no longer serves the files; this is PyTorch's copy.",
 )

@@ -1,8 +1,7 @@
-"""The published files of data sets: where they are, and whether a file is one of them, by its size and its SHA-256."""
+"""Tell whether a file is the published one, by its size and its SHA-256."""
 
 from __future__ import annotations
 
-import csv
 import gzip
 import hashlib
 from pathlib import Path
@@ -14,22 +13,6 @@ from fedstat.data.datasets.base import Download, Source
 #: Files that were found to be the published ones in this process, each by what tells it from what is there later.
 _seen: set[tuple[str, int, int, int]] = set()
 _PIECE = 1 << 20
-
-
-def downloads(name: str) -> tuple[Download, ...]:
-    """Return the files of a data set's official distribution, as ``downloads.csv`` beside this file lists them."""
-    with Path(__file__).with_name("downloads.csv").open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["name"] == name]
-    return tuple(
-        Download(
-            url=row["url"],
-            file=row["url"].rpartition("/")[2],
-            size=int(row["size"]) if row["size"] else None,
-            sha256=row["sha256"] or None,
-            unpacked=row["unpacked"] or None,
-        )
-        for row in rows
-    )
 
 
 def check_file(download: Download, path: Path, remedy: str) -> None:

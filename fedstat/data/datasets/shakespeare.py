@@ -15,7 +15,6 @@ import numpy as np
 from fedstat.data.datasets.archive import content, members
 from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.leaf import find_leaf, read_leaf
-from fedstat.data.datasets.published import downloads
 from fedstat.data.datasets.text import ALPHABET, TEXT_BYTES, WINDOW, decode_text, encode, windows
 
 _ARCHIVE = "1994-01-100.zip"
@@ -100,7 +99,6 @@ SOURCE = Source(
     folder="shakespeare",
     find=_find,
     read=_read,
-    downloads=downloads("shakespeare"),
     note="Project Gutenberg's eBook 100 of January 1994: free copying for non-commercial use with its header. It has "
     "moved more than once; t8.shakespeare.txt of MIT's course 6.006, named raw_data.txt, is the same edition.",
 )

@@ -10,7 +10,6 @@ from fedstat.data.datasets.archive import content
 from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.checks import check_labels
 from fedstat.data.datasets.mat import read_mat
-from fedstat.data.datasets.published import downloads
 
 _FILES = ("train_32x32.mat", "test_32x32.mat")
 _CLASSES = tuple("0123456789")
@@ -46,6 +45,5 @@ SOURCE = Source(
     folder="svhn",
     find=_find,
     read=_read,
-    downloads=downloads("svhn"),
     note="For non-commercial use.",
 )

@@ -9,7 +9,6 @@ import numpy as np
 from fedstat.data.datasets.archive import members
 from fedstat.data.datasets.base import Dataset, Source
 from fedstat.data.datasets.jpeg import decode_jpeg
-from fedstat.data.datasets.published import downloads
 from fedstat.data.datasets.text import decode_text
 
 _SIDE = 64
@@ -71,6 +70,5 @@ SOURCE = Source(
     folder="tiny-imagenet",
     find=_find,
     read=_read,
-    downloads=downloads("tiny-imagenet"),
     note="Non-commercial research and education only (ImageNet's terms).",
 )

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from fedstat.data.datasets.archive import content
 from fedstat.data.datasets.base import Dataset, Source
-from fedstat.data.datasets.published import downloads
 from fedstat.data.datasets.text import TEXT_BYTES, decode_text, windows
 
 _FILES = ("input.txt", "tinyshakespeare_input.txt")
@@ -39,5 +38,4 @@ SOURCE = Source(
     folder="shakespeare",
     find=_find,
     read=_read,
-    downloads=downloads("tinyshakespeare"),
 )
