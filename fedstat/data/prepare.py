@@ -81,52 +81,37 @@ def prepared(
         Inputs and targets of the samples that are held, their new numbers by split and client, the fitted transformer
         (None if every client has its own), what was done, in words, and by split a hash of each input as it was given.
     """
+    import pandas as pd
     from sklearn.base import clone
 
     choice("fit_on", fit_on, _WORDS)
     if is_mapped(x):
         raise ValueError("prepare would read all of x at once, which is mapped from a file. Store x prepared.")
     transformer = transformer_of(prepare, x)
-    clients = range(len(rows["train"]))
-    if fit_on == "client":
-        fitted = [_fit(clone(transformer), x, y, rows["train"][k], f"client {k}") for k in clients]
-    else:
-        everybody = np.concatenate(rows["train"])
-        one = transformer if fit_on == "fitted" else _fit(clone(transformer), x, y, everybody, "all clients")
-        fitted = [one] * len(clients)
     order = {split: np.concatenate(parts) for split, parts in rows.items()}
-    blocks = []
-    for split, parts in rows.items():
-        if fit_on == "client":
-            blocks += [_apply(fitted[k], x, part, f"client {k}") for k, part in enumerate(parts)]
-        else:
-            blocks.append(_apply(fitted[0], x, order[split], "all clients"))
+    if fit_on == "client":
+        kept = None
+        own = [_fit(clone(transformer), x, y, part, f"client {k}") for k, part in enumerate(rows["train"])]
+        blocks = [_apply(own[k], x, part, f"client {k}") for parts in rows.values() for k, part in enumerate(parts)]
+    else:
+        kept = transformer if fit_on == "fitted" else _fit(clone(transformer), x, y, order["train"], "all clients")
+        blocks = [_apply(kept, x, index, "all clients") for index in order.values()]
     if len(widths := sorted({block.shape[1] for block in blocks})) > 1:
         raise ValueError(
             f"prepare makes {widths[0]} to {widths[-1]} columns, by client, and all clients share one network. Name "
             'the categories in the transformer, or use fit_on="pooled".'
         )
-    start, numbered = 0, {}
-    for split, parts in rows.items():
-        ends = start + np.cumsum([len(part) for part in parts])
-        numbered[split] = [np.arange(end - len(part), end) for part, end in zip(parts, ends.tolist(), strict=True)]
-        start = int(ends[-1])
-    kept = None if fit_on == "client" else fitted[0]
+    ends = np.cumsum([len(part) for parts in rows.values() for part in parts])
+    numbers = iter(np.split(np.arange(ends[-1]), ends[:-1]))
+    numbered = {split: [next(numbers) for _ in parts] for split, parts in rows.items()}
     name = "medians for missing values, standardised columns" if isinstance(prepare, str) else str(transformer)
     if isinstance(prepare, str) and (text := text_columns(x)):
         name += f", a column for each word of {', '.join(text)}"
     told = f"{' '.join(name.split())}, {_WORDS[fit_on]}"
-    hashes = _hashes(x)
+    table = x if hasattr(x, "iloc") else pd.DataFrame(np.asarray(x).reshape(len(x), -1))
+    hashes = pd.util.hash_pandas_object(table, index=False).to_numpy(np.uint64)  # equal in all processes
     given = {split: hashes[index] for split, index in order.items()}
     return np.concatenate(blocks), y[np.concatenate([*order.values()])], numbered, kept, told, given
-
-
-def _hashes(x: Any) -> np.ndarray:
-    """Hash every input as it was given, shape (N,), equal in all processes."""
-    import pandas as pd
-
-    table = x if hasattr(x, "iloc") else pd.DataFrame(np.asarray(x).reshape(len(x), -1))
-    return pd.util.hash_pandas_object(table, index=False).to_numpy(np.uint64)
 
 
 def _take(x: Any, index: np.ndarray) -> Any:
