@@ -186,16 +186,16 @@ def dirichlet(
         raise ValueError(f"y has no label at sample {np.flatnonzero(np.isnan(y))[0]}.")
     for attempt in range(tries):
         rng = stream(seed, "partition", attempt)
-        parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
+        shares = []
         for label in np.unique(y):
             index = rng.permutation(np.flatnonzero(y == label))
             cuts = np.floor(np.cumsum(rng.dirichlet(np.full(clients, alpha)))[:-1] * len(index)).astype(int)
-            for k, part in enumerate(np.split(index, cuts)):
-                parts[k].append(part)
-        sizes = [sum(map(len, part)) for part in parts]
-        if min(sizes) >= min_size:
+            shares.append(np.split(index, cuts))
+        parts = list(zip(*shares, strict=True))
+        least = min(sum(map(len, part)) for part in parts)
+        if least >= min_size:
             return Partition(tuple(np.sort(np.concatenate(part)) for part in parts))
-        smallest = max(smallest, min(sizes))
+        smallest = max(smallest, least)
     raise ValueError(
         f"no Dirichlet({alpha}) partition of {len(y)} samples over {clients} clients had min_size={min_size} "
         f"in {tries} tries (the best had {smallest}). Raise alpha, or lower min_size or clients."
