@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +13,10 @@ from fedstat._checks import number
 from fedstat._mapped import Mapped, in_blocks, is_mapped
 from fedstat._random import streams
 from fedstat.data.clients import Clients, Samples
-from fedstat.data.dealing import by_group
+from fedstat.data.dealing import by_group, factorized
 from fedstat.data.masked import unmasked
 from fedstat.data.partition import Partition
 from fedstat.data.prepare import FitOn, prepared
-
-if TYPE_CHECKING:
-    pass
 
 
 def from_arrays(
@@ -237,8 +234,6 @@ def _gathered(x: np.ndarray, index: np.ndarray, dtype: np.dtype[Any]) -> np.ndar
 
 def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarray, tuple[Any, ...] | None]:
     """Return the targets as codes, with the classes that the codes mean; a regression's targets stay as they are."""
-    import pandas as pd
-
     if classes is not None:
         if y.dtype.kind not in "iu":
             raise ValueError(f"y must hold codes 0..{len(classes) - 1} of the classes, got dtype {y.dtype}.")
@@ -258,8 +253,7 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
             )
         return y, None
     _check_labels("y", y)
-    native = y.astype(y.dtype.newbyteorder("="), copy=False)  # pandas reads no other order of bytes
-    codes, labels = pd.factorize(native, sort=True)
+    codes, labels = factorized(y)
     return codes.astype(np.int64, copy=False), tuple(labels.tolist())
 
 
@@ -268,12 +262,11 @@ def _hold_out(
 ) -> dict[str, list[np.ndarray]]:
     """Return each client's sample numbers by split; of each of its strata, where there are some, in proportion."""
     n = np.array([len(index) for index in partition.train])
-    tested = [0] * len(n) if partition.test is None else [len(index) for index in partition.test]
     for part in (partition.train, partition.test or ()):
         if part and np.concatenate(part).max(initial=0) >= samples:
             k, most = next((k, int(i.max())) for k, i in enumerate(part) if i.max(initial=0) >= samples)
             raise ValueError(f"client {partition.names[k]} must hold sample numbers 0..{samples - 1}, got {most}.")
-    if partition.test is not None and 0 in tested:
+    if partition.test is not None and 0 in (tested := [len(index) for index in partition.test]):
         raise ValueError(
             f"client {partition.names[tested.index(0)]} has no test samples. Give it some, or leave it out."
         )

@@ -306,11 +306,7 @@ def by_group(group: np.ndarray, *, min_size: int = 1, order: Sequence[str] | Non
     >>> list(zip(part.names, [i.tolist() for i in part.train]))
     [('Aachen', [1]), ('Bonn', [0, 2])]
     """
-    import pandas as pd
-
-    group = np.asarray(group)
-    native = group.astype(group.dtype.newbyteorder("="), copy=False)  # pandas reads no other order of bytes
-    codes, names = pd.factorize(native, sort=True, use_na_sentinel=False)
+    codes, names = factorized(np.asarray(group))
     counts = np.bincount(codes, minlength=len(names))
     by_name = np.argsort(codes.astype(np.min_scalar_type(len(names))), kind="stable")  # by radix up to 65,535 groups
     parts = np.split(by_name, np.cumsum(counts)[:-1])
@@ -324,6 +320,14 @@ def by_group(group: np.ndarray, *, min_size: int = 1, order: Sequence[str] | Non
     if len(kept) == 0:
         raise ValueError(f"no group has min_size={min_size} samples; the largest has {counts.max(initial=0)}.")
     return Partition(tuple(parts[k] for k in kept.tolist()), names=tuple(map(str, names[kept].tolist())))
+
+
+def factorized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the code of each value and the sorted values that the codes mean."""
+    import pandas as pd
+
+    native = values.astype(values.dtype.newbyteorder("="), copy=False)  # pandas reads no other order of bytes
+    return pd.factorize(native, sort=True, use_na_sentinel=False)
 
 
 def domains(group: np.ndarray, domains: Mapping[str, Sequence[str]], clients: int, *, seed: int = 0) -> Partition:
