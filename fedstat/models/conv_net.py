@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import pairwise
 
 from torch import nn
 
 from fedstat.models.channel_axis import ChannelAxis
+from fedstat.models.mlp import dense_layers
 
 
 class ConvNet(nn.Sequential):
@@ -58,9 +58,4 @@ class ConvNet(nn.Sequential):
                 layers[f"relu{depth}"] = nn.ReLU()
                 width = wider
             layers[f"pool{stage}"] = nn.MaxPool2d(2)
-        layers["flatten"] = nn.Flatten()
-        for i, (fan_in, fan_out) in enumerate(pairwise((flat, *dense)), start=1):
-            layers["hidden" if len(dense) == 1 else f"hidden{i}"] = nn.Linear(fan_in, fan_out)
-            layers[f"relu{depth + i}"] = nn.ReLU()
-        layers["head"] = nn.Linear((flat, *dense)[-1], classes)
-        super().__init__(layers)
+        super().__init__(layers | dense_layers(flat, *dense, classes, below=depth))

@@ -33,10 +33,15 @@ class MLP(nn.Sequential):
     """See `mlp`."""
 
     def __init__(self, inputs: int, *widths: int) -> None:
-        sizes = (inputs, *widths)
-        layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
-        for i, (fan_in, fan_out) in enumerate(pairwise(sizes[:-1]), start=1):
-            layers["hidden" if len(widths) == 2 else f"hidden{i}"] = nn.Linear(fan_in, fan_out)
-            layers[f"relu{i}"] = nn.ReLU()
-        layers["head"] = nn.Linear(sizes[-2], sizes[-1])
-        super().__init__(layers)
+        super().__init__(dense_layers(inputs, *widths))
+
+
+def dense_layers(inputs: int, *widths: int, below: int = 0) -> OrderedDict[str, nn.Module]:
+    """Build what flattens, the hidden layers and the head; `below` counts the layers with ReLU that come before."""
+    *hidden, head = pairwise((inputs, *widths))
+    layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
+    for i, (fan_in, fan_out) in enumerate(hidden, start=1):
+        layers["hidden" if len(hidden) == 1 else f"hidden{i}"] = nn.Linear(fan_in, fan_out)
+        layers[f"relu{below + i}"] = nn.ReLU()
+    layers["head"] = nn.Linear(*head)
+    return layers
