@@ -16,7 +16,6 @@ from fedstat._pickled import read_pickled
 
 #: How many times larger than its compressed form an array may be, beyond the first gigabyte.
 _RATIO, _FREE = 200, 2**30
-_PIECE = 2**20
 
 _Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
@@ -88,15 +87,10 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> Iterator[tuple[I
 
 
 def _read(path: Path, archive: zipfile.ZipFile, name: str, kinds: str) -> np.ndarray:
-    with _member(path, archive, name) as (stream, size, (shape, fortran, dtype)):
+    with _member(path, archive, name) as (stream, size, (shape, _, dtype)):
         if dtype.kind not in kinds:
             raise ValueError(f"it has dtype {dtype}, where one of kind {' or '.join(kinds)} is needed")
         if any(side < 0 for side in shape) or stream.tell() + math.prod(shape) * dtype.itemsize != size:
             raise ValueError(f"its shape {shape} does not fit its {size:,} bytes")
-        flat = np.empty(math.prod(shape), dtype)
-        rest = flat.view(np.uint8).data
-        while piece := stream.read(_PIECE):
-            rest[: len(piece)], rest = piece, rest[len(piece) :]
-        if len(rest):
-            raise ValueError("it is cut short")
-        return flat.astype(dtype.newbyteorder("="), copy=False).reshape(shape, order="F" if fortran else "C")
+        stream.seek(0)
+        return npy.read_array(stream, allow_pickle=False).astype(dtype.newbyteorder("="), copy=False)
