@@ -201,11 +201,11 @@ def from_indices(
         common = unmasked("common", common)
         if common.dtype.kind not in "iu" or common.size == 0 or common.min() < 0 or common.max() >= len(y):
             raise ValueError(f"common must hold sample numbers 0..{len(y) - 1}, got {common[:5].tolist()}.")
+        rows["common"] = [common]
     return Clients(
         **{name: gathered(parts) for name, parts in rows.items()},
         classes=meanings,
         names=partition.names,
-        common=None if common is None else gathered([common]),
         labels=table,
         prepared=told,
         transformer=transformer,
