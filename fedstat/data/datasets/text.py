@@ -60,12 +60,8 @@ def windows(name: str, where: str | Path, roles: Mapping[str, list[str]]) -> Dat
     sizes = [len(text) - WINDOW for text in texts.values()]
     if not sizes:
         raise ValueError(f"{where} holds no role with more than {WINDOW} characters.")
-    x = np.empty((sum(sizes), WINDOW), dtype=np.uint8)
-    y = np.empty(sum(sizes), dtype=np.int64)
-    for text, size, start in zip(texts.values(), sizes, np.cumsum([0, *sizes[:-1]]), strict=True):
-        x[start : start + size] = np.lib.stride_tricks.sliding_window_view(text, WINDOW)[:size]
-        y[start : start + size] = text[WINDOW:]
-    role = np.repeat(
-        np.array(list(texts), dtype=object), sizes
-    )  # each entry points to a name; names in full would take as much memory as x
+    x = np.concatenate([np.lib.stride_tricks.sliding_window_view(text, WINDOW)[:-1] for text in texts.values()])
+    y = np.concatenate([text[WINDOW:] for text in texts.values()], dtype=np.int64)
+    # each entry points to a name; names in full would take as much memory as x
+    role = np.repeat(np.array(list(texts), dtype=object), sizes)
     return Dataset(name, x, y, tuple(ALPHABET), np.zeros(len(y), dtype=bool), {"role": role}, vocabulary=len(ALPHABET))
