@@ -20,10 +20,10 @@ from fedstat.data.datasets.text import ALPHABET, TEXT_BYTES, WINDOW, decode_text
 _ARCHIVE = "1994-01-100.zip"
 _TEXTS = ("pg100.txt", "100.txt", "raw_data.txt")
 _FEWEST_LINES = 3
-_SPEECH = re.compile(r"  ([a-zA-Z][a-zA-Z ]*)\. (.*)")
-_CONTINUED = re.compile(r"    (.*)")
-_FLUSH_PLAY = "THE COMEDY OF ERRORS"  # set without indentation
-_FLUSH_SPEECH = re.compile(r"([a-zA-Z][a-zA-Z ]*)\. (.*)")
+# how a speech begins, and how it goes on
+_INDENTED = re.compile(r"  ([a-zA-Z][a-zA-Z ]*)\. (?P<words>.*)"), re.compile(r"    (?P<words>.*)")
+_FLUSH = re.compile(r"([a-zA-Z][a-zA-Z ]*)\. (?P<words>.*)"), re.compile(r"(?P<words>.*)")
+_FLUSH_PLAY = "THE COMEDY OF ERRORS"
 
 
 def plays(text: str) -> dict[str, dict[str, list[str]]]:
@@ -40,17 +40,16 @@ def plays(text: str) -> dict[str, dict[str, list[str]]]:
             title, lines = above.strip(), None
             roles = found.setdefault(title, {})
         flush = title == _FLUSH_PLAY
-        if speech := (_FLUSH_SPEECH if flush else _SPEECH).match(line):
-            role = speech[1].upper()
+        begins, goes_on = _FLUSH if flush else _INDENTED
+        if spoken := begins.match(line):
+            role = spoken[1].upper()
             lines = None if flush and role.startswith("ACT ") else roles.setdefault(role, [])
-            if lines is not None:
-                lines.append(speech[2])
-        elif lines is not None and flush and line.startswith("<"):
+        elif flush and line.startswith("<"):
             lines = None
-        elif lines is not None and flush:
-            lines.append(line)
-        elif lines is not None and (continued := _CONTINUED.match(line)):
-            lines.append(continued[1])
+        else:
+            spoken = goes_on.match(line)
+        if spoken and lines is not None:
+            lines.append(spoken["words"])
         above = line if line.strip() else above
     return {title: roles for title, roles in found.items() if len(roles) > 1}
 
