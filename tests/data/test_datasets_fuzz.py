@@ -246,7 +246,7 @@ def check_archive(path, packed, damage):
 
 def unpacked(path):
     """Name, size and content of all members."""
-    return [(name, size, stream().read()) for name, size, stream in safe_members(path)]
+    return [(name, size, read()) for name, size, read in safe_members(path)]
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])

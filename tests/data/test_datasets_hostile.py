@@ -225,7 +225,7 @@ def test_hostile_archives_are_refused(tmp_path, what):
 def test_archives_give_back_what_was_put_in(tmp_path_factory, contents, kind):
     raw = (files.zipped(contents), files.tar(contents), files.tar(contents, packed=False))[kind]
     path = put(tmp_path_factory.mktemp("archive"), {"a": raw}) / "a"
-    assert {name: stream().read() for name, _, stream in safe_members(path)} == contents
+    assert {name: read() for name, _, read in safe_members(path)} == contents
 
 
 class Zeros(io.RawIOBase):

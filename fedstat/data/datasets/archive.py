@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -22,10 +21,10 @@ _PIECE = 1 << 20
 _HEADER = 1 << 13
 
 
-def safe_members(path: str | Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
+def safe_members(path: str | Path) -> Iterator[tuple[str, int, Callable[[], bytes]]]:
     """Yield the files of a .tar, .tar.gz or .zip archive in their order, without unpacking it.
 
-    Folders are passed over. A member can be opened until the next one is asked for.
+    Folders are passed over. A member can be read until the next one is asked for.
 
     Yields
     ------
@@ -33,8 +32,8 @@ def safe_members(path: str | Path) -> Iterator[tuple[str, int, Callable[[], IO[b
         Relative, with forward slashes.
     size : int
         Bytes when unpacked; reading gives exactly as many.
-    open : callable
-        Returns a stream for reading; errors while reading are ValueErrors that name the archive.
+    read : callable
+        Returns the content; errors while reading are ValueErrors that name the archive.
 
     Raises
     ------
@@ -67,21 +66,17 @@ def safe_members(path: str | Path) -> Iterator[tuple[str, int, Callable[[], IO[b
             raise ValueError(f"{path} grows too large at {name!r}: at most {MEMBER_BYTES:,} bytes of a file and "
                              f"{TOTAL_BYTES:,} bytes in all are unpacked.")  # fmt: skip
         seen.add(name)
-        yield name, size, partial(_open_member, path, opener, size)
+        yield name, size, partial(_read_member, path, opener, size)
 
 
-def members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
+def members(path: Path) -> Iterator[tuple[str, int, Callable[[], bytes]]]:
     """Yield the files of a folder in the order of their names, or those of an archive as `safe_members` does."""
     if not path.is_dir():
         yield from safe_members(path)
         return
     for file in sorted(path.rglob("*")):
         if file.is_file():
-            yield file.relative_to(path).as_posix(), file.stat().st_size, partial(_open_file, file)
-
-
-def _open_file(path: Path) -> IO[bytes]:
-    return io.BytesIO(content(path))
+            yield file.relative_to(path).as_posix(), file.stat().st_size, partial(content, file)
 
 
 def content(path: Path, limit: int = MEMBER_BYTES) -> bytes:
@@ -146,25 +141,17 @@ def _at(stream: IO[bytes], offset: int) -> IO[bytes]:
     return stream
 
 
-class _Stream(io.RawIOBase):
-    """One member as a stream of exactly its size."""
-
-    def __init__(self, path: Path, stream: IO[bytes], size: int) -> None:
-        self.path, self.stream, self.left = path, stream, size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
-        with blaming(self.path):
-            piece = self.stream.read(min(len(buffer), _PIECE, self.left))
-            if not piece and self.left and len(buffer):
-                raise EOFError("a file in it is cut short")
-        self.left -= len(piece)
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-
-def _open_member(path: Path, opener: Callable[[], IO[bytes]], size: int) -> IO[bytes]:
+def _read_member(path: Path, opener: Callable[[], IO[bytes]], size: int) -> bytes:
     with blaming(path):
-        return io.BufferedReader(_Stream(path, opener(), size))
+        found = read_at_most(opener().read, size)
+        if len(found) < size:
+            raise EOFError("a file in it is cut short")
+        return bytes(found)
+
+
+def read_at_most(read: Callable[[int], bytes], limit: int) -> bytearray:
+    """Read `limit` bytes, or what there is, in pieces: a forged limit takes no memory of its own."""
+    found = bytearray()
+    while piece := read(min(_PIECE, limit - len(found))):
+        found += piece
+    return found

@@ -58,13 +58,13 @@ def read_cifar(
         If a batch is missing or malformed, or holds labels that mean nothing.
     """
     batches: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for member, _, open_member in members(path):
+    for member, _, read_member in members(path):
         name = PurePosixPath(member).name
         batch = name.removesuffix(".bin")
         if batch in (*train, test):
             if batch in batches:
                 raise ValueError(f"{path} holds the batch {batch!r} twice.")
-            raw, where = open_member().read(), f"{path}: {member}"
+            raw, where = read_member(), f"{path}: {member}"
             x, labels = _binary(raw, where, len(classes)) if name.endswith(".bin") else _python(raw, where, classes)
             codes = [check_labels(where, y, names, len(x)) for y, names in zip(labels, classes.values(), strict=True)]
             batches[batch] = x, np.stack(codes, axis=1)

@@ -29,11 +29,11 @@ def _read(folder: Path) -> Dataset:
     place, y, test = _read_index(index)
     x = np.zeros((len(y), 3, _SIDE, _SIDE), dtype=np.uint8)
     left = set(place)
-    for member, _, open_member in members(archive):
+    for member, _, read_member in members(archive):
         path = member.removeprefix("CIFAR-10-images/")
         if path in left:
             left.remove(path)
-            x[place[path]] = decode_jpeg(open_member().read(), f"{archive}: {member}", _SIDE)
+            x[place[path]] = decode_jpeg(read_member(), f"{archive}: {member}", _SIDE)
     if left:
         raise ValueError(f"{archive} lacks {len(left):,} images that {index.name} lists, such as {min(left)[:80]}.")
     return Dataset("cifar10-jpeg", x, y, CLASSES, test, lossy="JPEG copy, about 30 dB against the original pixels")

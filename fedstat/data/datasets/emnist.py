@@ -39,9 +39,9 @@ def _packed(split: str, archive: Path) -> list[tuple[str, bytes]]:
         for kind in ("images-idx3", "labels-idx1")
     ]
     found = {}
-    for member, _, open_member in members(archive):
+    for member, _, read_member in members(archive):
         if PurePosixPath(member).name in wanted:
-            found[PurePosixPath(member).name] = open_member().read()
+            found[PurePosixPath(member).name] = read_member()
     if len(found) < len(wanted):
         raise ValueError(f"{archive} holds no {', no '.join(sorted(set(wanted) - set(found)))}.")
     return [(f"{archive}: {file}", found[file]) for file in wanted]

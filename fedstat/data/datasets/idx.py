@@ -9,11 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedstat.data.datasets.archive import MEMBER_BYTES, blaming, content
+from fedstat.data.datasets.archive import MEMBER_BYTES, blaming, content, read_at_most
 from fedstat.data.datasets.base import Dataset
 from fedstat.data.datasets.checks import check_labels
-
-_PIECE = 1 << 20
 
 
 def read_idx(raw: bytes, name: str) -> np.ndarray:
@@ -34,9 +32,7 @@ def read_idx(raw: bytes, name: str) -> np.ndarray:
         dimensions = head[3] if len(head) == 4 and head[:3] == b"\x00\x00\x08" else 0
         shape = tuple(np.frombuffer(stream.read(4 * dimensions), ">u4").tolist())
         size = math.prod(shape) if 1 <= dimensions == len(shape) <= 4 else -1
-        values = bytearray()
-        while 0 <= size <= MEMBER_BYTES and (piece := stream.read(min(_PIECE, size + 1 - len(values)))):
-            values += piece
+        values = read_at_most(stream.read, size + 1) if 0 <= size <= MEMBER_BYTES else b""
     if len(values) != size:
         raise ValueError(f"{name} is no idx file of unsigned bytes, or has not as many bytes as it announces.")
     return np.frombuffer(values, np.uint8).reshape(shape)

@@ -79,9 +79,9 @@ def _read(folder: Path) -> Dataset:
 
 
 def _packed(path: Path) -> bytes:
-    for member, size, open_member in members(path):
+    for member, size, read_member in members(path):
         if PurePosixPath(member).suffix.lower() == ".txt" and size <= TEXT_BYTES:
-            return open_member().read()
+            return read_member()
     raise ValueError(f"{path} holds no text.")
 
 

@@ -27,12 +27,12 @@ def _read(folder: Path) -> Dataset:
     path = _find(folder)[0]
     tables: dict[str, str] = {}
     names = []
-    for member, size, open_member in members(path):
+    for member, size, read_member in members(path):
         name = PurePosixPath(member).name
         if name in _TABLES:
             if size > _TABLE_BYTES:
                 raise ValueError(f"{path}: {member} has {size:,} bytes, more than the {_TABLE_BYTES:,} of a table.")
-            tables[name] = decode_text(open_member().read(), f"{path}: {member}")
+            tables[name] = decode_text(read_member(), f"{path}: {member}")
         elif name.endswith(".JPEG"):
             names.append(name)
     missing = [name for name in _TABLES if name not in tables]
@@ -49,9 +49,9 @@ def _read(folder: Path) -> Dataset:
     if not order or len(place) < len(chosen) or len(code) < len(wnids):
         raise ValueError(f"{path} holds no images of the classes in wnids.txt, or an image or a class twice.")
     x = np.empty((len(order), 3, _SIDE, _SIDE), dtype=np.uint8)
-    for member, _, open_member in members(path):
+    for member, _, read_member in members(path):
         if (i := place.get(PurePosixPath(member).name)) is not None:
-            x[i] = decode_jpeg(open_member().read(), f"{path}: {member}", _SIDE)
+            x[i] = decode_jpeg(read_member(), f"{path}: {member}", _SIDE)
     classes = tuple(words.get(wnid, wnid).partition(",")[0] for wnid in code)
     if len(set(classes)) < len(classes):
         classes = tuple(code)
