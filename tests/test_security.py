@@ -249,6 +249,14 @@ def test_the_published_hashes_are_those_of_the_real_files(name, tmp_path):
             published.check_file(replace(download, size=1), copy, "")
 
 
+def test_a_file_that_was_packed_anew_and_damaged_is_refused_by_name(tmp_path):
+    file, packed = tmp_path / "file.gz", bytearray(gzip.compress(bytes(range(256)) * 100))
+    packed[20:40] = b"\xff" * 20
+    file.write_bytes(packed)
+    with pytest.raises(ValueError, match=r"file\.gz has .* bytes, where 1 are published"):
+        published.check_file(Download("https://example.org/file.gz", "file.gz", 1, unpacked="0" * 64), file, "")
+
+
 # ---- text and tables -----------------------------------------------------------------------------------------------
 
 
