@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ def find_leaf(folder: Path) -> list[Path]:
 
 def read_leaf(
     folder: Path, arrays: Callable[[Path, str, list[Any], list[Any]], tuple[np.ndarray, np.ndarray]]
-) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[Sequence[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
     """Read the samples of all users of the files that `find_leaf` finds.
 
     Parameters
@@ -35,7 +35,7 @@ def read_leaf(
 
     Returns
     -------
-    x : list of ndarray
+    x : sequence of ndarray
         The inputs, user by user.
     y, user, test : ndarray, shape (N,)
         The labels, the user of each sample, and whether it is for testing.
@@ -45,17 +45,15 @@ def read_leaf(
     ValueError
         If a file is not of LEAF's form, or there is no sample at all.
     """
-    x, y, users, test = [], [], [], []
-    for path in find_leaf(folder):
-        for user, inputs, labels in _users(path):
-            if inputs:
-                own = arrays(path, user, inputs, labels)
-                x.append(own[0])
-                y.append(own[1])
-                users.append(user)
-                test.append(path.parent.name == "test")
-    if not x:
+    found = [
+        (*arrays(path, user, inputs, labels), user, path.parent.name == "test")
+        for path in find_leaf(folder)
+        for user, inputs, labels in _users(path)
+        if inputs
+    ]
+    if not found:
         raise ValueError(f"{folder} holds files of LEAF without a single sample.")
+    x, y, users, test = zip(*found, strict=True)
     sizes = [len(labels) for labels in y]
     # each entry points to a name; names in full would take as much memory as windows of text
     return x, np.concatenate(y), np.repeat(np.array(users, dtype=object), sizes), np.repeat(test, sizes)
