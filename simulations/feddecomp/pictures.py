@@ -134,7 +134,7 @@ def _spread(tables: Tables, layout: Layout) -> Figure:
 
     from fedstat.report.figures import WIDTH
 
-    figure, axes = plt.subplots(1, len(SPREAD), figsize=(WIDTH, 1.5), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(1, len(SPREAD), figsize=(WIDTH, 1.3), squeeze=False, layout="constrained")
     names = ("alternating", "simultaneous, as many epochs in all", "simultaneous, as many epochs of σ")
     looks = (("-", "o", "black"), ("--", "s", "white"), (":", "^", "0.6"))
     for axis, (reading, arms) in zip(axes[0], SPREAD.items(), strict=True):

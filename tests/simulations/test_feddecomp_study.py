@@ -306,7 +306,17 @@ def test_a_world_without_other_ranks_is_told_first_and_nothing_is_made_up_of_wha
     tables = evidence(planted(scale))
     found = numbers(tables, asdict(scale))
     first, second = found["worlds"]
-    assert [a["arm"] for a in first["arms"]] == ["FedAvg", "Local", "FedRep", "FedBN", "FedRoD", "pFedSD", CODE, TEXT]
+    assert [a["arm"] for a in first["arms"]] == [
+        "FedAvg",
+        "Local",
+        "FedRep",
+        "FedPer",
+        "FedBN",
+        "FedRoD",
+        "pFedSD",
+        CODE,
+        TEXT,
+    ]
     assert first["doses"] is None
     assert first["drawn"] == ["methods"]
     assert second["drawn"] == ["epochs", "spread", "samples"]
