@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import methodcaller
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -262,10 +263,7 @@ class FedFac(Method):
                 for k in range(len(ids)):
                     one = factor.Moments.of(factor.units_as_columns(weights[k : k + 1]))
                     found[layer] = found[layer] + one if layer in found else one
-        return {
-            layer: _communality(methodcaller("fit_moments", moments), len(moments.mean), moments.rows, self.kappa)
-            for layer, moments in found.items()
-        }
+        return {layer: _communality(moments, self.kappa) for layer, moments in found.items()}
 
     def _is_decided(self) -> bool:
         """Tell whether no analysis is needed, since tau alone shares all units or none, or no layer is named."""
@@ -360,23 +358,17 @@ def communality(weights: np.ndarray, kappa: float) -> np.ndarray:
     ndarray, shape (units,)
         One value per unit, NaN for units that do not vary.
     """
-    clients, units = weights.shape[:2]
-
-    def fitted(analysis: factor.PrincipalAxis) -> factor.PrincipalAxis:
-        return analysis.fit_blocks(factor.units_as_columns(weights[k : k + 1]) for k in range(clients))
-
-    return _communality(fitted, units, weights.size / units, kappa)
+    clients = (factor.Moments.of(factor.units_as_columns(weights[k : k + 1])) for k in range(len(weights)))
+    return _communality(reduce(add, clients), kappa)
 
 
-def _communality(
-    fitted: Callable[[factor.PrincipalAxis], factor.PrincipalAxis], units: int, rows: float, kappa: float
-) -> np.ndarray:
-    """Return the communalities that an analysis finds in so many rows."""
-    if rows < 2:
-        return np.full(units, np.nan)
+def _communality(moments: factor.Moments, kappa: float) -> np.ndarray:
+    """Return the communalities of the columns of which these are the moments, NaN if there are too few rows."""
+    if moments.rows < 2:
+        return np.full(len(moments.mean), np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit = fitted(factor.PrincipalAxis(contribution=kappa))
+        fit = factor.PrincipalAxis(contribution=kappa).fit_moments(moments)
     if not (fit.identified_ and fit.converged_):
         warnings.warn(
             f"kappa = {kappa:g} asks for more factors than the correlations of some layer's units identify; the "
