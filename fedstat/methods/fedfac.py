@@ -161,48 +161,42 @@ class FedFac(Method):
         units = {layer: network.shapes[network.incoming(layer)[0]][0] for layer in self.layers}
         every = {layer: np.ones(n, dtype=bool) for layer, n in units.items()}
         if self._is_decided():
-            found = {layer: is_shared(np.full(n, np.nan), self.tau, every[layer]) for layer, n in units.items()}
+            found = self._cut({layer: np.full(n, np.nan) for layer, n in units.items()}, every)
         elif self._starts_shared():
             found = every
         elif self._named() == "communality":
             found = self._cut(self._first_communalities(network, federation), every)
         else:
             start = stack(network.initial(), len(federation.clients))
-            if self.statistic == "agreement":
-                ends = [federation.warmup(start, repeat) for repeat in range(self.replicates)]
-                seen = [_changes(start, end) for end in ends]
-            else:
-                seen = [federation.warmup(start)]
-            incoming = {layer: network.incoming(layer) for layer in self.layers}
-            found = self._shared_units(seen, incoming, every, federation.rng)
+            ends = [federation.warmup(start, repeat) for repeat in range(self._orders())]
+            seen = [_changes(start, end) for end in ends] if self.statistic == "agreement" else ends
+            found = self._shared_units(network, seen, every, federation.rng)
         return self._masks(network, found)
 
     def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
         """Hold all clients' models where the first analysis does not go client by client, as communalities do."""
         if self._is_decided() or self._starts_shared() or self._named() == "communality":
             return {}
-        times = self.replicates if self.statistic == "agreement" else 1
         seen = sum(network.shapes[name].numel() for layer in self.layers for name in network.incoming(layer))
-        size = clients * times * (network.bytes + 2 * 8 * seen)
+        size = clients * self._orders() * (network.bytes + 2 * 8 * seen)
         return {"the models of all clients after a local round, for the first split,": size}
 
     def init(self, network: Network, federation: Federation) -> State:
         """Start as FedSplit does; under `dynamic` clients keep all units of the layers, as any may turn personal."""
         state = super().init(network, federation)
-        if not self.dynamic or self._is_decided():
+        if not self._decides_anew():
             return state
         kept = {name: leaf for name, leaf in state.server.items() if name in state.shared}
         return replace(state, clients=ClientStore.filled(kept, len(federation.clients)))
 
     def aggregate(self, state: State, update: Update) -> State:
         """Average as FedSplit does; the dynamic version first decides anew which units are shared."""
-        if not self.dynamic or self._is_decided():
+        if not self._decides_anew():
             return super().aggregate(state, update)
         updates = self.source == "updates" or self.statistic == "agreement"
         seen = _changes(update.start, update.end) if updates else update.end
-        incoming = {layer: update.network.incoming(layer) for layer in self.layers}
-        before = {layer: _units(state.shared[leaves[0]]).cpu().numpy() for layer, leaves in incoming.items()}
-        shared = self._masks(update.network, self._shared_units([seen], incoming, before, update.rng))
+        before = {layer: _units(state.shared, layer).cpu().numpy() for layer in self.layers}
+        shared = self._masks(update.network, self._shared_units(update.network, [seen], before, update.rng))
         server = step_to_mean(state.server, update, rows(shared, update.ids))
         if self.rejoin == "average":
             for name, old in state.shared.items():
@@ -214,26 +208,25 @@ class FedFac(Method):
         """Let all clients send the layers' incoming weights, or changes, and receive a bit per unit: shared or not."""
         if self._is_decided() or self._starts_shared():
             return {}, {}
-        times = self.replicates if self.statistic == "agreement" else 1
         up, down = {}, {}
         for layer in self.layers:
             for name in network.incoming(layer):
-                up[name] = torch.zeros(1).expand(clients, times, *network.shapes[name])
+                up[name] = torch.zeros(1, dtype=network.dtype).expand(clients, self._orders(), *network.shapes[name])
             down[layer] = Bits(torch.zeros(clients, len(up[name][0, 0]), dtype=torch.bool))
-        return {name: leaf.to(network.dtype) for name, leaf in up.items()}, down
+        return up, down
 
     def download(self, state: State, update: Update) -> Message:
         """Send shared elements; under `dynamic` also one bit per unit of the layers."""
         message = super().download(state, update)
-        if not self.dynamic or self._is_decided():
+        if not self._decides_anew():
             return message
-        bits = {name: mask.expand(len(update.ids), -1) for name, mask in self.record(state).items()}
-        return {**message, **{name: Bits(mask) for name, mask in bits.items()}}
+        bits = {name: Bits(mask.expand(len(update.ids), -1)) for name, mask in self.record(state).items()}
+        return {**message, **bits}
 
     def upload(self, state: State, update: Update) -> Message:
         """Send shared elements; under `dynamic` send the layers whole, since the analysis looks at all units."""
         message = super().upload(state, update)
-        if not self.dynamic or self._is_decided():
+        if not self._decides_anew():
             return message
         # in the code's reading a layer's other leaves are personal
         leaves_of = update.network.incoming if self.reading == "code" else update.network.unit_leaves
@@ -247,11 +240,15 @@ class FedFac(Method):
 
     def record(self, state: State) -> Mapping[str, Tensor]:
         """Record which units of each layer are shared."""
-        return {f"shared {layer}": _units(_layer_mask(state.shared, layer)) for layer in self.layers}
+        return {f"shared {layer}": _units(state.shared, layer) for layer in self.layers}
 
     def _named(self) -> str | Statistic:
         """Return the statistic, by default the reading's."""
         return self.statistic or ("eigenvectors" if self.reading == "code" else "communality")
+
+    def _orders(self) -> int:
+        """Return in how many batch orders clients train for the first analysis."""
+        return self.replicates if self.statistic == "agreement" else 1
 
     def _first_communalities(self, network: Network, federation: Federation) -> dict[str, np.ndarray]:
         """Return the units' communalities after one local round of all clients, of whom some train at a time."""
@@ -269,6 +266,10 @@ class FedFac(Method):
         """Tell whether no analysis is needed, since tau alone shares all units or none, or no layer is named."""
         return not self.layers or (isinstance(self.tau, float | int) and (self.tau == 0 or self.tau == np.inf))
 
+    def _decides_anew(self) -> bool:
+        """Tell whether every round decides which units are shared."""
+        return self.dynamic and not self._is_decided()
+
     def _starts_shared(self) -> bool:
         """Tell whether the first analysis waits for the first round's weights; until then all units are shared."""
         return self.dynamic and self.reading == "code"
@@ -283,16 +284,12 @@ class FedFac(Method):
         return masks | share_all_but(network, others | {*network.statistics})
 
     def _shared_units(
-        self,
-        seen: Sequence[Params],
-        incoming: Mapping[str, Sequence[str]],
-        before: Mapping[str, np.ndarray],
-        rng: np.random.Generator,
+        self, network: Network, seen: Sequence[Params], before: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> dict[str, np.ndarray]:
         """Return which units of each layer are shared, judged by stacked weights or changes, one per batch order."""
         statistics = {}
         for layer in self.layers:
-            stacked = np.stack([_flat([params[name] for name in incoming[layer]]) for params in seen])
+            stacked = np.stack([_flat([params[name] for name in network.incoming(layer)]) for params in seen])
             match self._named():
                 case "communality":
                     values = communality(stacked[0], self.kappa)
@@ -329,15 +326,11 @@ def _flat(weights: Sequence[Tensor]) -> np.ndarray:
     return np.concatenate([w.flatten(2).cpu().numpy().astype(np.float64) for w in weights], axis=2)
 
 
-def _units(mask: Tensor) -> Tensor:
-    """Return one boolean per unit, (units,), of a leaf's mask (1, units, ...)."""
-    return mask.flatten(1)[0]
-
-
-def _layer_mask(shared: Params, layer: str) -> Tensor:
-    """Return the mask of a layer's weights; recurrent layers are called ``lstm.l0``."""
+def _units(shared: Params, layer: str) -> Tensor:
+    """Return which units of a layer are shared, (units,); recurrent layers are called ``lstm.l0``."""
     owner, _, depth = layer.rpartition(".l")
-    return shared[f"{layer}.weight"] if f"{layer}.weight" in shared else shared[f"{owner}.weight_ih_l{depth}"]
+    leaf = f"{layer}.weight" if f"{layer}.weight" in shared else f"{owner}.weight_ih_l{depth}"
+    return shared[leaf].flatten(1)[0]
 
 
 def communality(weights: np.ndarray, kappa: float) -> np.ndarray:
