@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -133,6 +134,10 @@ class Federation:
     fresh: Callable[..., Params] = field(repr=False)
     train: Callable[..., Params] = field(repr=False)
     statistics: Callable[[Params, Tensor], Params] = field(repr=False)
+
+    def one_round(self, method: Any, start: Params, ids: Tensor, round: int) -> Params:
+        """Train clients `ids` from `start` (m, ...) in the phases that the method has in a round, as `train` does."""
+        return self.train(method, start, ids, method.phases(self.network, self.training, round), round)
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,8 +121,7 @@ class APFL(Method):
     def newcomer(self, state: State, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
         """Let new clients train a copy of the shared model for a round; give their mixtures and the shared model."""
         start = start | in_slot(without_slots(start), PERSONAL)
-        phases = self.phases(federation.network, federation.training, state.round)
-        return self._both(federation.train(self, start, ids, phases, state.round) | without_slots(start))
+        return self._both(federation.one_round(self, start, ids, state.round) | without_slots(start))
 
     def _both(self, params: Params) -> dict[str, Predictor]:
         return {

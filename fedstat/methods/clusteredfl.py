@@ -149,12 +149,11 @@ class ClusteredFL(Method):
     def newcomer(self, state: State, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
         """Let new clients descend the tree, by the cosines of their changes with the sides' mean changes."""
         nodes, means, sides = slot(state.memory, NODE), slot(state.memory, SIDE), state.memory["sides"]
-        phases = self.phases(federation.network, federation.training, state.round)
         norms = torch.stack([in_rows(leaf.double()).square().sum(1) for leaf in means.values()]).sum(0).sqrt()
         at = torch.zeros_like(ids)
         while (inner := sides[at, 0] >= 0).any():
             start = {name: leaf[at] for name, leaf in nodes.items()}
-            end = federation.train(self, start, ids, phases, state.round)
+            end = federation.one_round(self, start, ids, state.round)
             products = [in_rows((end[n] - start[n]).double()) @ in_rows(means[n].double()).T for n in means]
             cosine = torch.stack(products).sum(0) / norms.clamp(min=torch.finfo(torch.float64).tiny)
             left, right = sides[at].clamp(min=0).T

@@ -259,8 +259,7 @@ class FactorizedFL(Method):
             start = start | stack(mean, len(ids))
         if self.reading == "text":
             return super().newcomer(state, ids, start, federation)
-        phases = self.phases(network, federation.training, state.round)
-        end = federation.train(self, start, ids, phases, state.round)
+        end = federation.one_round(self, start, ids, state.round)
         return {"personal": self.predictor(without_slots(end))}
 
     def predictor(self, params: Params) -> Predictor:

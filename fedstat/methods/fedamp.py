@@ -171,8 +171,7 @@ class FedAMP(Method):
         mean = stack(
             {name: torch.stack([one[name] for one in sums]).sum(0) / clients for name in state.server}, len(ids)
         )
-        phases = self.phases(federation.network, federation.training, state.round)
-        end = federation.train(self, mean | in_slot(mean, CLOUD), ids, phases, state.round)
+        end = federation.one_round(self, mean | in_slot(mean, CLOUD), ids, state.round)
         return {"personal": self.predictor({name: end[name] for name in mean})}
 
 

@@ -131,7 +131,7 @@ class FedCAC(Method):
     def newcomer(self, state: State, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
         """Train new clients for one round, which gives their masks, and merge their models with their peers'."""
         round = max(1, state.round)
-        end = federation.train(self, start, ids, self.phases(federation.network, federation.training, round), round)
+        end = federation.one_round(self, start, ids, round)
         critical = slot(end, CRITICAL)
         theirs = {name: ~state.shared[name] for name in critical}
         served = torch.stack([in_rows(mask).any(1) for mask in theirs.values()]).any(0)

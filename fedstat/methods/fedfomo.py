@@ -157,8 +157,7 @@ class FedFOMO(Local):
         new, sent = len(ids), state.memory["sent"]
         unknown = torch.zeros(new, len(sent), dtype=torch.float64, device=ids.device)
         best = _best(unknown, state.memory["uploaders"], np.full(new, -1), 0.0, sent.shape[1], federation.rng)
-        phases = self.phases(federation.network, federation.training, state.round)
-        end = federation.train(self, _beside(state, start, best), ids, phases, state.round)
+        end = federation.one_round(self, _beside(state, start, best), ids, state.round)
         return {"personal": self.predictor({name: end[name] for name in state.server})}
 
 

@@ -133,9 +133,7 @@ class PFedSD(Method):
 
     def _one_round(self, state: State, ids: Tensor, start: Params, federation: Federation) -> Params:
         """Train the shared model at clients without a teacher and keep it as theirs; the shared model stays."""
-        phases = self.phases(federation.network, federation.training, state.round)
-        end = federation.train(self, start, ids, phases, state.round)
-        return end | without_slots(start)
+        return federation.one_round(self, start, ids, state.round) | without_slots(start)
 
     def _both(self, params: Params) -> dict[str, Predictor]:
         return {"personal": self.predictor(slot(params, TEACHER)), "global": self.predictor(without_slots(params))}
