@@ -14,7 +14,7 @@ from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params, parameterize
 from fedstat.federated.codec import Message, Sparse
-from fedstat.federated.method import Method, keep, stack
+from fedstat.federated.method import Method, keep, mixed, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -204,10 +204,9 @@ class FactorizedFL(Method):
         params, weights = state.clients.rows(ids), self._weights(state, ids)
         near = weights.any(0).nonzero()[:, 0]
         uploads, weights = state.clients.rows(near), weights[:, near]
-        for name in (name for name in state.server if name not in state.shared):
-            centre = state.server[name]  # from which equal uploads do not differ; the text's mu has zeros there
-            params[name] = centre + torch.tensordot(weights.to(centre.dtype), uploads[name] - centre, dims=1)
-        return params | stack(slot(state.memory, HEAD), len(ids))
+        # from the server's leaves equal uploads do not differ, and the text's mu has zeros there
+        means = mixed({name: leaf for name, leaf in state.server.items() if name not in state.shared}, uploads, weights)
+        return params | means | stack(slot(state.memory, HEAD), len(ids))
 
     def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
         """Train all parts jointly."""
@@ -250,13 +249,8 @@ class FactorizedFL(Method):
         own = {*network.head_leaves, *network.statistics} if self.reading == "code" else {*state.shared}
         if len(who):
             uploads, size = state.clients.rows(who), state.memory[SIZE][who]
-            share = size / size.sum()
-            mean = {
-                name: leaf + torch.tensordot(share.to(leaf.dtype), uploads[name] - leaf, dims=1)
-                for name, leaf in without_slots(state.server).items()
-                if name not in own
-            }
-            start = start | stack(mean, len(ids))
+            common = {name: leaf for name, leaf in without_slots(state.server).items() if name not in own}
+            start = start | stack(mixed(common, uploads, size / size.sum()), len(ids))
         if self.reading == "text":
             return super().newcomer(state, ids, start, federation)
         end = federation.one_round(self, start, ids, state.round)

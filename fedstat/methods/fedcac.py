@@ -14,7 +14,7 @@ from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows
 from fedstat.federated.codec import Bits, Message
-from fedstat.federated.method import Method, step_to_mean
+from fedstat.federated.method import Method, mixed, step_to_mean
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -115,9 +115,8 @@ class FedCAC(Method):
         critical = slot(update.end, CRITICAL)
         itself = torch.eye(len(update.ids), dtype=torch.bool, device=update.ids.device)
         peers = itself | self._peers(_overlap(critical, critical), ~itself, state.round + 1)
-        mixing = (peers.double() / peers.sum(1, keepdim=True)).to(update.weight.dtype)
-        # as changes of the server's model, so that clients which agree change nothing
-        merged = {n: state.server[n] + torch.tensordot(mixing, update.end[n] - state.server[n], 1) for n in critical}
+        mixing = peers.double() / peers.sum(1, keepdim=True)
+        merged = mixed({name: state.server[name] for name in critical}, update.end, mixing)
         common = replace(update, start={name: leaf[None] for name, leaf in state.server.items()})
         masks = {name: state.shared[name].index_copy(0, update.ids, ~mask) for name, mask in critical.items()}
         return replace(

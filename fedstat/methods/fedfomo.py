@@ -14,7 +14,7 @@ from fedstat._checks import check_fields
 from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.method import keep
+from fedstat.federated.method import keep, mixed
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.local import Local
@@ -110,9 +110,7 @@ class FedFOMO(Local):
         candidates = slot(params, CANDIDATE)
         own = {name: params[name] for name in candidates}
         benefit = _benefit(learner, own, candidates, data)
-        weight = self.mixing(benefit)
-        mixed = {n: leaf + torch.tensordot(weight.to(leaf.dtype), candidates[n] - leaf, 1) for n, leaf in own.items()}
-        return mixed, {"benefit": benefit}
+        return mixed(own, candidates, self.mixing(benefit)), {"benefit": benefit}
 
     def mixing(self, benefit: Tensor) -> Tensor:
         """Return the weights o_n of the candidates, (M,): positive benefits, scaled to sum to one."""

@@ -14,7 +14,7 @@ from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, mixed
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State, Update
 
@@ -163,11 +163,7 @@ class FedPAC(Method):
         h, v = (update.end[name].double().cpu().numpy() for name in ("h", "V"))
         leaf = next(iter(state.server.values()))
         weights = torch.from_numpy(head_weights(h.reshape(len(h), -1), v)).to(leaf)
-        # changes from the common start, so that equal heads stay equal bit for bit
-        heads = {
-            name: state.server[name] + torch.tensordot(weights, update.end[name] - state.server[name], dims=1)
-            for name in new.clients
-        }
+        heads = mixed({name: state.server[name] for name in new.clients}, update.end, weights)
         counts = state.memory["counts"][update.ids].to(leaf.dtype)
         total = counts.sum(0)[:, None]
         mean = torch.einsum("kq,kqf->qf", counts, update.end["centroids"]) / total.clamp(min=1)
