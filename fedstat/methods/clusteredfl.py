@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedstat._checks import check_fields
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.client.optimizers import in_rows
+from fedstat.federated.client.optimizers import in_rows, inner_products
 from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
@@ -154,8 +154,8 @@ class ClusteredFL(Method):
         while (inner := sides[at, 0] >= 0).any():
             start = {name: leaf[at] for name, leaf in nodes.items()}
             end = federation.one_round(self, start, ids, state.round)
-            products = [in_rows((end[n] - start[n]).double()) @ in_rows(means[n].double()).T for n in means]
-            cosine = torch.stack(products).sum(0) / norms.clamp(min=torch.finfo(torch.float64).tiny)
+            products = inner_products({name: end[name] - start[name] for name in means}, means)
+            cosine = products / norms.clamp(min=torch.finfo(torch.float64).tiny)
             left, right = sides[at].clamp(min=0).T
             each = torch.arange(len(at), device=at.device)
             nearer = torch.where(cosine[each, left] >= cosine[each, right], left, right)
@@ -190,8 +190,8 @@ class ClusteredFL(Method):
 
 def _gram(clients: ClientStore, ids: Tensor) -> Tensor:
     """Return the inner products of clients' last changes, (m, m), in float64."""
-    flat = [in_rows(leaf.double()) for leaf in clients.rows(ids).values()]
-    return torch.stack([leaf @ leaf.T for leaf in flat]).sum(0)
+    changes = clients.rows(ids)
+    return inner_products(changes, changes)
 
 
 def _bisect(gram: np.ndarray, method: Literal["single", "complete"]) -> tuple[Tensor, Tensor]:

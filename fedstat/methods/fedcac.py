@@ -12,7 +12,7 @@ from torch import Tensor
 from fedstat._checks import check_fields
 from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.client.optimizers import in_rows
+from fedstat.federated.client.optimizers import in_rows, inner_products
 from fedstat.federated.codec import Bits, Message
 from fedstat.federated.method import Method, mixed, step_to_mean
 from fedstat.federated.slots import in_slot, slot
@@ -113,8 +113,9 @@ class FedCAC(Method):
     def aggregate(self, state: State, update: Update) -> State:
         """Average globally, and for each participant among its peers."""
         critical = slot(update.end, CRITICAL)
+        overlap = inner_products(critical, critical)
         itself = torch.eye(len(update.ids), dtype=torch.bool, device=update.ids.device)
-        peers = itself | self._peers(_overlap(critical, critical), ~itself, state.round + 1)
+        peers = itself | self._peers(overlap, ~itself, state.round + 1)
         mixing = peers.double() / peers.sum(1, keepdim=True)
         merged = mixed({name: state.server[name] for name in critical}, update.end, mixing)
         common = replace(update, start={name: leaf[None] for name, leaf in state.server.items()})
@@ -134,8 +135,7 @@ class FedCAC(Method):
         critical = slot(end, CRITICAL)
         theirs = {name: ~state.shared[name] for name in critical}
         served = torch.stack([in_rows(mask).any(1) for mask in theirs.values()]).any(0)
-        overlap = _overlap(critical, theirs)
-        peers = torch.stack([self._peers(row, served, round) for row in overlap])
+        peers = torch.stack([self._peers(row, served, round) for row in inner_products(critical, theirs)])
         kept = state.clients.rows(torch.arange(state.clients.clients, device=ids.device))
         model = dict(start)
         for name, mask in critical.items():
@@ -152,17 +152,12 @@ class FedCAC(Method):
         return torch.zeros_like(chosen).scatter(0, order, chosen).view(sensitivity.shape)
 
     def _peers(self, overlap: Tensor, others: Tensor, round: int) -> Tensor:
-        """Return a mask that is true at those of `others` whose overlap reaches the threshold of a round."""
+        """Return a mask that is true at those of `others` whose overlap reaches the threshold of a round.
+
+        An overlap is the number of common critical positions, which float64 counts exactly. Up to the size of a mask,
+        the same for all clients, this is the published ``1 - |M_i - M_j|_1 / (2 |M_i|_1)``.
+        """
         if not others.any():
             return others
         mean, most = overlap[others].sum() / others.sum(), overlap[others].max()
         return others & (overlap - mean >= round / self.beta * (most - mean))
-
-
-def _overlap(masks: Params, others: Params) -> Tensor:
-    """Return the numbers of common critical positions, (m, K), in float64, which counts them exactly.
-
-    Up to the size of a mask, the same for all clients, this is the published ``1 - |M_i - M_j|_1 / (2 |M_i|_1)``.
-    """
-    pairs = [in_rows(masks[name]).double() @ in_rows(others[name]).double().T for name in masks]
-    return torch.stack(pairs).sum(0)

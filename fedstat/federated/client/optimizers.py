@@ -274,6 +274,11 @@ def in_rows(leaf: Tensor) -> Tensor:
     return leaf.unsqueeze(-1).flatten(1)
 
 
+def inner_products(one: Params, other: Params) -> Tensor:
+    """Return the inner products of clients' leaves, (m, ...) and (n, ...), over all in `one`: (m, n) in float64."""
+    return torch.stack([in_rows(leaf.double()) @ in_rows(other[name].double()).T for name, leaf in one.items()]).sum(0)
+
+
 def clip(grads: Params, most: float, *, stacked: bool) -> Params:
     """Scale each client's gradients so that their norm, over all leaves together, is at most `most`.
 
