@@ -138,12 +138,11 @@ def check_method(
     if not skipped <= known:
         raise ValueError(f"except_for names no law: {sorted(skipped - known)}; laws are {', '.join(sorted(known))}.")
     for name in [law for law in laws if law not in skipped]:
-        complaint = f"{type(method).__name__} breaks the law '{name}'"
-        search(laws[name], complaint, examples, 1 if name in ("one client", "clones") else method.fewest)
+        search(method, name, laws[name], examples, 1 if name in ("one client", "clones") else method.fewest)
 
 
-def search(law: Callable[[Case], None], complaint: str, examples: int, fewest: int) -> None:
-    """Try `law` on random clients; raise an error that shows a small example that breaks it."""
+def search(of: object, name: str, law: Callable[[Case], None], examples: int, fewest: int) -> None:
+    """Try the law `name` of an object on random clients; raise an error that shows a small example that breaks it."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st
 
@@ -153,7 +152,7 @@ def search(law: Callable[[Case], None], complaint: str, examples: int, fewest: i
         try:
             law(case)
         except (AssertionError, BrokenLaw, ValueError) as error:  # a rehearsal refuses what breaks some laws
-            raise AssertionError(f"{complaint} on {case}: {error}") from None
+            raise AssertionError(f"{type(of).__name__} breaks the law '{name}' on {case}: {error}") from None
 
     attempt = settings(
         max_examples=examples,
@@ -370,8 +369,8 @@ def _check_encoding(message: Message, clients: int) -> None:
         assert len(data) == counted[k], f"client {k} sends {len(data)} bytes, {counted[k]} are counted"
         heard = decode(data, message, k, nonzeros(message, k))
         for name, values in _readable(message).items():
-            gap = (heard[name].nan_to_num().to(values.dtype) - values[k]).abs().max() if values[k].numel() else 0
-            assert gap == 0, f"{name} arrives changed at client {k}"
+            arrived = heard[name].nan_to_num().to(values.dtype)
+            assert torch.equal(arrived, values[k]), f"{name} arrives changed at client {k}"
 
 
 def _readable(message: Message) -> Params:
