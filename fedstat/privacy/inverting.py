@@ -155,16 +155,20 @@ def invert(
     >>> fs.privacy.psnr(seen.secret.x.numpy(), found.x) > 30
     True
     """
-    _check(objective, optimizer, labels, personal, bounds)
+    choice("objective", objective, get_args(Objective))
+    choice("optimizer", optimizer, get_args(Optimizer))
+    choice("labels", labels, get_args(Labels))
+    choice("personal", personal, get_args(Personal))
+    if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+        raise ValueError(f"bounds must be the least and the largest value of an input, got {bounds!r}.")
     whole("iterations", iterations, 1), whole("seed", seed, 0)
     number("total_variation", total_variation, "[0, inf)"), number("step", step, "(0, inf)")
-    attack = _attack(observation, objective, total_variation, labels, personal, simulate)
+    attack = _attack(observation, objective, total_variation, labels, personal, simulate, bounds)
     search = _lbfgs if optimizer == "lbfgs" else partial(_adam, step=step, signed=signed)
     tries = []
     with progress_bar("inverting", whole("restarts", restarts, 1) * iterations, progress) as advance:
         for k in range(restarts):
-            first = attack.begin(stream(seed, "reconstruction", k), bounds)
-            tries.append(search(attack, first, iterations, bounds, advance))
+            tries.append(search(attack, attack.begin(stream(seed, "reconstruction", k)), iterations, advance))
     scores = np.array([attack.value(one) for one in tries])
     best, exact = tries[int(np.argmin(scores))], _ratio(observation)
     if exact is not None:
@@ -179,15 +183,6 @@ def invert(
     )
 
 
-def _check(objective: str, optimizer: str, labels: str, personal: str, bounds: tuple[float, float] | None) -> None:
-    choice("objective", objective, get_args(Objective))
-    choice("optimizer", optimizer, get_args(Optimizer))
-    choice("labels", labels, get_args(Labels))
-    choice("personal", personal, get_args(Personal))
-    if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
-        raise ValueError(f"bounds must be the least and the largest value of an input, got {bounds!r}.")
-
-
 @dataclass(frozen=True, eq=False)
 class _Attack:
     """What is minimised, as a function of one flat vector: the inputs, then the scores of labels if they are sought."""
@@ -196,17 +191,22 @@ class _Attack:
     learner: Learner
     params: Params
     aux: Params
-    sent: Params
     labels: Tensor | None
     classes: int
     cosine: bool
     total_variation: float
     simulate: bool
+    bounds: tuple[float, float] | None
 
-    def begin(self, rng: np.random.Generator, bounds: tuple[float, float] | None) -> Tensor:
+    @property
+    def pixels(self) -> int:
+        """How many numbers of the vector are inputs; they come first."""
+        return self.observation.samples * int(np.prod(self.observation.shape))
+
+    def begin(self, rng: np.random.Generator) -> Tensor:
         """Draw a start."""
         shape = (self.observation.samples, *self.observation.shape)
-        x = rng.normal(size=shape) if bounds is None else rng.uniform(*bounds, size=shape)
+        x = rng.normal(size=shape) if self.bounds is None else rng.uniform(*self.bounds, size=shape)
         scores = rng.normal(size=(len(x), self.classes) if self.labels is None else 0)
         return torch.from_numpy(np.concatenate([x.ravel(), scores.ravel()]))
 
@@ -214,16 +214,15 @@ class _Attack:
         """Return inputs (n, ...) and labels (n,), or probabilities of the classes (n, Q)."""
         n, shape = self.observation.samples, self.observation.shape
         flat = flat.to(self.learner.network.device, self.learner.network.dtype)
-        pixels = n * int(np.prod(shape))
-        x = flat[:pixels].reshape(n, *shape)
-        return x, flat[pixels:].reshape(n, -1).softmax(1) if self.labels is None else self.labels
+        x = flat[: self.pixels].reshape(n, *shape)
+        return x, flat[self.pixels :].reshape(n, -1).softmax(1) if self.labels is None else self.labels
 
     def distance(self, flat: Tensor) -> Tensor:
         """Return how far the gradient at these inputs is from what was sent, and the penalty on rough images."""
         x, y = self.divide(flat)
-        found = self.gradient(x, y)
-        ours = torch.cat([torch.where(torch.isnan(self.sent[n]), 0, found[n]).flatten() for n in self.sent])
-        theirs = torch.cat([leaf.nan_to_num(0).flatten() for leaf in self.sent.values()])
+        found, sent = self.gradient(x, y), self.observation.gradient
+        ours = torch.cat([torch.where(torch.isnan(g), 0, found[n]).flatten() for n, g in sent.items()])
+        theirs = torch.cat([g.nan_to_num(0).flatten() for g in sent.values()])
         if self.cosine:
             distance = 1 - (ours @ theirs) / (ours.norm() * theirs.norm()).clamp(min=torch.finfo(ours.dtype).tiny)
         else:
@@ -244,14 +243,14 @@ class _Attack:
                 speed[name] = seen.momentum * speed.get(name, 0) + g + seen.weight_decay * now[name]
                 now[name] = now[name] - seen.lr * speed[name]
         weight = weight_of_steps(seen.momentum, seen.look.steps)
-        for name in self.sent:
+        for name in seen.gradient:
             change[name] = (self.params[name] - now[name]) / (seen.lr * weight) - seen.weight_decay * self.params[name]
         return change
 
     def one_gradient(self, params: Params, x: Tensor, y: Tensor, every: bool = False) -> Params:
         """Return the gradient of the method's own objective, pull included, in the sent leaves or all that train."""
         seen = self.observation
-        names = list(seen.phase.train) if every else list(self.sent)
+        names = list(seen.phase.train) if every else list(seen.gradient)
         leaves = {n: params[n] if params[n].requires_grad else params[n].detach().requires_grad_() for n in names}
         moving = {n: params[n].clone() for n in self.learner.network.statistics}  # batch norm moves them in place
         rows = torch.arange(len(x), device=x.device)
@@ -277,7 +276,13 @@ class _Attack:
 
 
 def _attack(
-    seen: Observation, objective: str, total_variation: float, labels: str, personal: str, simulate: bool
+    seen: Observation,
+    objective: str,
+    total_variation: float,
+    labels: str,
+    personal: str,
+    simulate: bool,
+    bounds: tuple[float, float] | None = None,
 ) -> _Attack:
     """Put together what the attacker knows and believes."""
     network = seen.network
@@ -306,9 +311,8 @@ def _attack(
     with torch.no_grad():
         params, aux = seen.method.prepare(learner, params, ClientData(x, y, every, ~every))
     params = {name: leaf.detach() for name, leaf in params.items()}
-    return _Attack(
-        seen, learner, params, aux, seen.gradient, known, classes, objective == "cosine", total_variation, simulate
-    )
+    cosine = objective == "cosine"
+    return _Attack(seen, learner, params, aux, known, classes, cosine, total_variation, simulate, bounds)
 
 
 def _ratio(seen: Observation) -> Tensor | None:
@@ -355,58 +359,46 @@ def _soft(outputs: Tensor, y: Tensor) -> Tensor:
     return -(y * outputs.log_softmax(-1).clamp(min=-100)).sum(-1)
 
 
-def _lbfgs(
-    attack: _Attack,
-    first: Tensor,
-    iterations: int,
-    bounds: tuple[float, float] | None,
-    advance: Callable[..., None],
-) -> Tensor:
+def _lbfgs(attack: _Attack, first: Tensor, iterations: int, advance: Callable[..., None]) -> Tensor:
     """Minimise by L-BFGS."""
     from scipy.optimize import Bounds, minimize
 
-    pixels = attack.observation.samples * int(np.prod(attack.observation.shape))
     low, high = np.full(len(first), -np.inf), np.full(len(first), np.inf)
-    if bounds is not None:
-        low[:pixels], high[:pixels] = bounds
+    if attack.bounds is not None:
+        low[: attack.pixels], high[: attack.pixels] = attack.bounds
 
     def slope(flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, found = attack.slope(torch.from_numpy(flat))
         return value, found.cpu().numpy().astype(np.float64)
 
-    def count(xk: np.ndarray) -> None:
-        advance()
-
     how: Any = {"maxiter": iterations, "maxfun": 3 * iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
     found = minimize(
-        slope, first.numpy(), jac=True, method="L-BFGS-B", bounds=Bounds(low, high), callback=count, options=how
+        slope,
+        first.numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=Bounds(low, high),
+        callback=lambda _: advance(),
+        options=how,
     )
     return torch.from_numpy(np.asarray(found.x))
 
 
 def _adam(
-    attack: _Attack,
-    first: Tensor,
-    iterations: int,
-    bounds: tuple[float, float] | None,
-    advance: Callable[..., None],
-    *,
-    step: float,
-    signed: bool,
+    attack: _Attack, first: Tensor, iterations: int, advance: Callable[..., None], *, step: float, signed: bool
 ) -> Tensor:
     """Minimise by Adam, on the signs of the gradient if wanted; inputs are put back into their range."""
     flat = first.clone().requires_grad_()
     optimizer = torch.optim.Adam([flat], lr=step)
     marks = [int(share * iterations) for share in _DECAY]
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, marks, gamma=0.1)
-    pixels = attack.observation.samples * int(np.prod(attack.observation.shape))
     for _ in range(iterations):
         _, slope = attack.slope(flat)
         flat.grad = slope.sign() if signed else slope
         optimizer.step()
         schedule.step()
-        if bounds is not None:
+        if attack.bounds is not None:
             with torch.no_grad():
-                flat[:pixels].clamp_(*bounds)
+                flat[: attack.pixels].clamp_(*attack.bounds)
         advance()
     return flat.detach()

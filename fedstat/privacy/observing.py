@@ -16,7 +16,7 @@ from fedstat.federated.client.network import Model, Network, Params
 from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.client.samples import BatchOrders
 from fedstat.federated.codec import decode, encode, nonzeros
-from fedstat.federated.engine.training import train
+from fedstat.federated.engine.training import phases_of, train
 from fedstat.federated.method import Method
 from fedstat.federated.plan import make_plan
 from fedstat.federated.rounds import Run, loop
@@ -278,16 +278,14 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
         lr=lr,
         momentum=momentum,
         weight_decay=training.weight_decay,
-        secret=_secret(
-            run, look, {name: leaf[0].detach().clone() for name, leaf in before.items()}, equipment.training
-        ),
+        secret=_secret(run, look, before),
     )
 
 
 def _phases(run: Run, look: Look, received: Params, t: int) -> tuple[tuple[Phase, ...], Phase]:
     """Return the phases before the first that moves what is sent, and that phase, from the first batch on."""
     shared = {n for n in received if n not in run.state.shared or run.state.shared[n].any()}
-    phases = run.method.phases(run.network, run.route.training, t)
+    phases = phases_of(run.route, t)
     k = next((k for k, phase in enumerate(phases) if shared.intersection(phase.train)), None)
     if k is None:
         raise ValueError(f"{run.method} sends no leaf that trains, so that there is no gradient to look at.")
@@ -312,12 +310,13 @@ def weight_of_steps(momentum: float, steps: int) -> float:
     return float(sum(sum(momentum**i for i in range(s + 1)) for s in range(steps)))
 
 
-def _secret(run: Run, look: Look, leaves: Params, training: Training) -> Secret:
+def _secret(run: Run, look: Look, before: Params) -> Secret:
     """Find the samples behind the message by the engine's own keys."""
     (job,) = run.replicate.jobs([look.client])
     samples = run.route.samples
-    orders = BatchOrders(training.batch_size, samples, run.state.round, "batches", run.method.held_out)
+    orders = BatchOrders(look.batch, samples, run.state.round, "batches", run.method.held_out)
     places = orders.order(job, 0, 1)[: look.steps].reshape(-1)
     x, y = samples.row(job.row)
     x = run.network.inputs(x)
+    leaves = {name: leaf[0].detach().clone() for name, leaf in before.items()}
     return Secret(x[places].clone(), y[places].clone(), leaves, (x, y.clone()))

@@ -154,8 +154,8 @@ def test_several_steps_are_one_gradient_only_if_they_are_simulated(method: fs.Me
 @pytest.mark.parametrize("labels", ["known", "optimised"])
 def test_the_slope_of_the_objective_agrees_with_differences(objective: str, labels: str) -> None:
     seen = look(ARMS["FedRoD"], Look(round=1, batch=2))
-    attack = _attack(seen, objective, 0.01, labels, "known", False)
-    at = attack.begin(np.random.default_rng(0), (0.0, 1.0))
+    attack = _attack(seen, objective, 0.01, labels, "known", False, (0.0, 1.0))
+    at = attack.begin(np.random.default_rng(0))
     _, slope = attack.slope(at)
     for way in np.random.default_rng(1).normal(size=(5, len(at))):
         along = torch.from_numpy(way / np.linalg.norm(way))
