@@ -27,8 +27,6 @@ from fedstat.federated.rounds import evaluate, make_federation
 from fedstat.federated.route import Equipment
 from fedstat.federated.state import State, Update
 
-_MOST = 2**31 - 1
-
 
 class Client:
     """One client of a method, with its own data and nobody else's.
@@ -119,14 +117,14 @@ class Client:
         Refused
             If the packet is not what the method's messages are.
         """
-        ask, t = Ask(number(packet, "ask", 0, max(Ask))), number(packet, "round", 0, _MOST)
+        ask, t = Ask(number(packet, "ask", 0, max(Ask))), number(packet, "round", 0)
         arrays, numbers = dict[str, np.ndarray](), dict[str, int | float]()
         match ask:
-            case Ask.HELLO:
-                self.file.unlink(missing_ok=True)
-                numbers = self._who()
-            case Ask.RETURN:
-                numbers = self._who()
+            case Ask.HELLO | Ask.RETURN:
+                if ask == Ask.HELLO:
+                    self.file.unlink(missing_ok=True)
+                classes = -1 if self.data.classes is None else len(self.data.classes)
+                numbers = {"number": self.number, "classes": classes}
             case Ask.WARM_UP:
                 arrays = self._warm_up(t)
             case Ask.MASKS:
@@ -137,9 +135,6 @@ class Client:
             case Ask.EVALUATE:
                 numbers = self._evaluate(packet, t)
         return Packet(arrays, {"ask": int(ask), "round": t, "samples": int(self.data.train.n[0]), **numbers})
-
-    def _who(self) -> dict[str, int | float]:
-        return {"number": self.number, "classes": -1 if self.data.classes is None else len(self.data.classes)}
 
     @property
     def _ids(self) -> torch.Tensor:

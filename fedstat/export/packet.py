@@ -87,6 +87,11 @@ class Packet:
     numbers: Mapping[str, int | float] = field(default_factory=dict)
 
 
+def question(ask: Ask, round: int, arrays: Mapping[str, np.ndarray] | None = None) -> Packet:
+    """Return what the server asks of a client in a round, with what it sends along."""
+    return Packet(arrays or {}, {"ask": int(ask), "round": round})
+
+
 def pack(message: Message, row: int, method: object) -> dict[str, np.ndarray]:
     """Return what one client's row of a message is as arrays.
 
@@ -175,7 +180,7 @@ def pack_masks(masks: Params, row: int) -> Packet:
         numbers[f"mask {name}"] = which
         for axis, length in enumerate(own.shape):
             numbers[f"shape {axis} {name}"] = length
-    return Packet(arrays, {**numbers, "ask": int(Ask.MASKS), "round": 0})
+    return Packet(arrays, {**numbers, **question(Ask.MASKS, 0).numbers})
 
 
 def unpack_masks(packet: Packet, shapes: Mapping[str, torch.Size]) -> Params:
@@ -222,7 +227,7 @@ def check(key: str, array: np.ndarray, shape: tuple[int, ...] | None, dtype: np.
         raise Refused(f"array {key!r} must hold finite numbers; some are not.")
 
 
-def number(packet: Packet, name: str, least: int, most: int) -> int:
+def number(packet: Packet, name: str, least: int, most: int = 2**31 - 1) -> int:
     """Return a whole number of a packet, checked."""
     value = packet.numbers.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

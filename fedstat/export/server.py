@@ -33,6 +33,7 @@ from fedstat.export.packet import (
     number,
     pack,
     pack_masks,
+    question,
     refusal,
     sends_bits,
     unpack,
@@ -49,7 +50,6 @@ T = TypeVar("T")
 
 #: What stands in the two beliefs where the server was told nothing.
 _FILLS = (0.0, 1.0)
-_MOST = 2**31 - 1
 
 #: One packet for each of some clients.
 Packets = Mapping[int, Packet]
@@ -182,8 +182,7 @@ class Server:
             except Asked as asked:
                 if asked.repeat is None:
                     raise self._refusal(str(asked)) from None
-                question = {"ask": int(Ask.WARM_UP), "round": asked.repeat}
-                replies = yield dict.fromkeys(range(self.clients), Packet({}, question))
+                replies = yield dict.fromkeys(range(self.clients), question(Ask.WARM_UP, asked.repeat))
                 warmups[asked.repeat] = self._warmed_up(replies, asked.repeat)
         if warmups:
             replies = yield {k: pack_masks(state.shared, k) for k in range(self.clients)}
@@ -204,8 +203,7 @@ class Server:
         ids = participants(self._seeds.of("participants"), t, self.clients, self.participation)
         arrays, starts = self._downloads(ids)
         self._started = ids, starts
-        numbers = {"ask": int(Ask.TRAIN), "round": t}
-        return {int(k): Packet(own, numbers) for k, own in zip(ids, arrays, strict=True)}
+        return {int(k): question(Ask.TRAIN, t, own) for k, own in zip(ids, arrays, strict=True)}
 
     def aggregate(self, replies: Replies) -> None:
         """End the round with what participants sent back; whose reply cannot be used is left out, as `entered` tells.
@@ -245,7 +243,7 @@ class Server:
     def questions(self) -> Packets:
         """Return what all clients are sent to measure their models."""
         arrays, _ = self._downloads(np.arange(self.clients))
-        return {k: Packet(own, {"ask": int(Ask.EVALUATE), "round": self.round}) for k, own in enumerate(arrays)}
+        return {k: question(Ask.EVALUATE, self.round, own) for k, own in enumerate(arrays)}
 
     def measured(self, replies: Replies) -> pd.DataFrame:
         """Take in what clients measured after the round: return it, and add it to `history`."""
@@ -295,7 +293,7 @@ class Server:
         if ask != Ask.HELLO:
             due["samples"] = int(self._weights[k])
         for name, value in due.items():
-            if (said := number(reply, name, 0, _MOST)) != value:
+            if (said := number(reply, name, 0)) != value:
                 raise Refused(f"the number {name!r} of its reply must be {value}, got {said}.")
         return reply
 
@@ -315,7 +313,7 @@ class Server:
         """Return every client's training samples, and the classes that all agree on."""
 
         def told(hello: Packet) -> tuple[int, int]:
-            return number(hello, "samples", 1, _MOST), number(hello, "classes", -1, _MOST)
+            return number(hello, "samples", 1), number(hello, "classes", -1)
 
         counts, each = zip(*self._complete(hellos, Ask.HELLO, 0, told), strict=True)
         classes = set(each)

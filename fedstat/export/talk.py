@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedstat.export.packet import Ask, Packet, Refused, number
+from fedstat.export.packet import Ask, Packet, Refused, number, question
 from fedstat.export.server import Packets, Replies, Server
 
 Place = TypeVar("Place")
 
 #: The first question to everybody, who forgets what an earlier run left.
-HELLO = Packet({}, {"ask": int(Ask.HELLO), "round": 0})
+HELLO = question(Ask.HELLO, 0)
 
 
 class Over(Exception):
@@ -118,8 +118,7 @@ def welcome_back(
 ) -> None:
     """Let clients whose connection broke take their places again; a place whose connection holds is not given away."""
     new = dict(enumerate(place for place in there if place not in places.values()))
-    question = Packet({}, {"ask": int(Ask.RETURN), "round": server.round})
-    for i, reply in ask(new, dict.fromkeys(new, question)).items():
+    for i, reply in ask(new, dict.fromkeys(new, question(Ask.RETURN, server.round))).items():
         try:
             k = server.returned(reply)
         except Refused as error:
