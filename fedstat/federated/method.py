@@ -440,12 +440,6 @@ def mixed(centre: Params, models: Params, weights: Tensor) -> Params:
     return {n: leaf + torch.tensordot(weights.to(leaf.dtype), models[n] - leaf, dims=1) for n, leaf in centre.items()}
 
 
-def step_size(leaf: str, server_lr: float) -> float:
-    """Return the server's step for a leaf; it is one for running statistics, as a longer one could turn a variance
-    negative."""
-    return 1.0 if leaf.endswith((".running_mean", ".running_var")) else server_lr
-
-
 def _shared_elements(params: Params, state: State, ids: Tensor) -> Message:
     """Return the shared elements of `params`, in the order of the server's leaves."""
     masks, message = rows(state.shared, ids), dict[str, Tensor | Selected]()

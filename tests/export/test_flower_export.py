@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -80,9 +81,18 @@ def check_history(found: pd.DataFrame, played: list[Round]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")  # five units are few
-@pytest.mark.parametrize("name", sorted(fs.methods.available()))
-def test_every_method_equals_the_simulation_or_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    method = (cls := fs.methods.find(name))(**cls.example)
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        *((name, {}) for name in sorted(fs.methods.available())),
+        ("FedAvg", {"server": fs.server.Adam(lr=0.1)}),
+        ("FedPer", {"aggregator": fs.aggregators.Median()}),
+    ],
+)
+def test_every_method_equals_the_simulation_or_is_refused_by_name(
+    name: str, more: dict[str, Any], tmp_path: Path
+) -> None:
+    method = (cls := fs.methods.find(name))(**cls.example, **more)
     model, clients = cls.example_model or fs.models.mlp(3, 5, 2), ends.everybody((12, 17, 9, 14), inputs=3)
     how = {"participation": 0.75, "seed": 1}
 
