@@ -91,6 +91,7 @@ class Client:
         self.method, self.data = method, data
         self.clients = whole("clients", clients, 1)
         self.number = whole("number", number, 0)
+        self._ids = torch.tensor([self.number])
         if number >= clients:
             raise ValueError(f"number must be one of 0..{clients - 1}, as there are {clients} clients, got {number}.")
         if len(data) != 1:
@@ -129,16 +130,12 @@ class Client:
                 arrays = self._warm_up(t)
             case Ask.MASKS:
                 masks = unpack_masks(packet, {name: leaf.shape for name, leaf in self.start.server.items()})
-                self._keep(with_masks(self.start, masks, 1), told=True)
+                self._keep(with_masks(self.start, masks, self.clients))
             case Ask.TRAIN:
                 arrays = self._train(packet, t)
             case Ask.EVALUATE:
                 numbers = self._evaluate(packet, t)
         return Packet(arrays, {"ask": int(ask), "round": t, "samples": int(self.data.train.n[0]), **numbers})
-
-    @property
-    def _ids(self) -> torch.Tensor:
-        return torch.tensor([self.number])
 
     def state(self) -> State:
         """Return what this client knows: the common start, its masks, and its row as it last trained it."""
@@ -158,11 +155,11 @@ class Client:
             raise Refused(f"{self.file} holds the leaves of another run; remove it.")
         return replace(state, clients=state.clients.write(self._ids, {name: leaf[None] for name, leaf in row.items()}))
 
-    def _keep(self, state: State, *, told: bool) -> None:
+    def _keep(self, state: State) -> None:
         """Write the client's row, and the masks if they were told."""
-        row = state.clients.rows(self._ids if state.clients.clients > 1 else torch.tensor([0]))
-        content = {f"row {name}": leaf[0].contiguous() for name, leaf in row.items()}
-        content |= {f"mask {name}": mask.contiguous() for name, mask in state.shared.items()} if told else {}
+        content = {f"row {name}": leaf[0].contiguous() for name, leaf in state.clients.rows(self._ids).items()}
+        if state.shared is not self.start.shared:
+            content |= {f"mask {name}": mask.contiguous() for name, mask in state.shared.items()}
         with atomic_file(self.file) as new:
             save_file(content, new)
 
@@ -198,7 +195,7 @@ class Client:
             raise refusal(self.method, f"what clients send needs {error}, which the server remembers") from None
         if state.clients:
             store = state.clients.write(self._ids, {name: end[name] for name in state.clients})
-            self._keep(replace(state, clients=store), told=state.shared is not self.start.shared)
+            self._keep(replace(state, clients=store))
         return arrays
 
     def _evaluate(self, packet: Packet, t: int) -> dict[str, int | float]:
