@@ -78,7 +78,7 @@ def __getattr__(name: str) -> type[Method]:
 
 
 def __dir__() -> list[str]:
-    return [*_found(), "Card", "Cards", "Count", "Quantile", "Variant", "available", "find"]
+    return [*_found(), *__all__]
 
 
 __all__ = ["Card", "Cards", "Count", "Quantile", "Variant", "available", "find"]

@@ -134,12 +134,9 @@ class FedAMP(Method):
         compared = [name for name in state.server if not is_statistic(name)]
         own, parts = state.clients.rows(ids), []
         for some in _blocks(state):
-            squared = torch.zeros((), dtype=torch.float64, device=ids.device)
-            models = state.clients.rows(some, ids.device)
-            for name in compared:
-                mine, every = (in_rows(rows[name].double()) for rows in (own, models))
-                squared = squared + torch.cdist(mine, every).square()
-            parts.append(squared)
+            models, zero = state.clients.rows(some, ids.device), torch.zeros((), dtype=torch.float64, device=ids.device)
+            apart = (torch.cdist(in_rows(own[n].double()), in_rows(models[n].double())) for n in compared)
+            parts.append(sum((distance.square() for distance in apart), start=zero))
         xi = self.alpha / self.scale * torch.exp(-torch.cat(parts, 1) / self.scale)
         xi = xi.scatter(1, ids[:, None], 0)
         return xi.scatter(1, ids[:, None], 1 - xi.sum(1, keepdim=True))

@@ -49,9 +49,8 @@ def infer_label(observation: Observation) -> int:
             f'labels "inferred" needs a message about one sample, this one is about {observation.samples}; take '
             'labels "known" or "optimised".'
         )
-    network = observation.network
-    head = {leaf.removeprefix(f"{network.head}."): leaf for leaf in network.head_leaves}
-    sent = {short: observation.gradient[leaf] for short, leaf in head.items() if leaf in observation.gradient}
+    head = f"{observation.network.head}."
+    sent = {n.removeprefix(head): g for n, g in observation.gradient.items() if n.startswith(head)}
     if "bias" in sent:
         return int(sent["bias"].argmin())
     weight = sent.get("weight", sent.get("weight.full"))
