@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +37,7 @@ class Asked(Exception):
 class _Counts:
     """All that is known of the clients' training samples: how many they are, if that."""
 
-    counts: np.ndarray | None
+    counts: np.ndarray | None = None
 
     @property
     def n(self) -> np.ndarray:
@@ -59,21 +60,16 @@ class Roster:
         Number of clients.
     classes : tuple or None
         Class codes; None for regression.
-    counts : ndarray of int, optional
-        Training samples of each.
+    train : _Counts
+        The numbers of training samples, where they are known.
     """
 
     size: int
     classes: tuple[int, ...] | None
-    counts: np.ndarray | None = None
+    train: _Counts = _Counts()
 
     def __len__(self) -> int:
         return self.size
-
-    @property
-    def train(self) -> _Counts:
-        """The numbers of training samples, where they are known."""
-        return _Counts(self.counts)
 
     def __getattr__(self, name: str) -> Any:
         raise Asked(f"before the first round it looks at clients' {name}, which stays with them")
@@ -107,7 +103,7 @@ def federation_of(
     nothing = StackedSamples(torch.zeros(0), torch.zeros(0), np.zeros(0, int), torch.float32)
     equipment = Equipment("cross_entropy", training, nothing)
     federation = make_federation(method, seat, equipment)
-    roster: Any = Roster(len(seat.clients), seat.clients.classes, counts)
+    roster: Any = Roster(len(seat.clients), seat.clients.classes, _Counts(counts))
 
     def warmup(start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:
         if warmups is None or repeat not in warmups:
@@ -134,14 +130,10 @@ def common_start(method: Method, federation: Federation) -> State:
         If even the leaves need data.
     """
     network = federation.network
-    try:
+    with suppress(Asked):
         return method.init(network, federation)
-    except Asked:
-        pass
-    try:
+    with suppress(Asked):  # the masks come from data as well, and are told
         return Method.init(method, network, federation)
-    except Asked:  # the masks come from data as well, and are told
-        pass
     try:
         return State(method.leaves(network, federation))
     except Asked as asked:

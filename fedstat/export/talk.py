@@ -6,7 +6,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -71,12 +71,10 @@ def decoded(arrays: Mapping[str, Callable[[], np.ndarray]], numbers: Mapping[str
 def begin(server: Server, hellos: Replies, ask: Callable[[Packets], Replies]) -> None:
     """Let a server ask all that it needs before the first round."""
     opening = server.opening(hellos)
-    try:
+    with suppress(StopIteration):
         packets = next(opening)
         while True:
             packets = opening.send(ask(packets))
-    except StopIteration:
-        return
 
 
 def meet(
