@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Rational
 from typing import Any, Literal
@@ -131,16 +131,22 @@ def _written(side: Any) -> str:
     return exact(side) if isinstance(side, Rational) else number(side, 6)
 
 
-def _from_nowhere() -> AbstractContextManager[object]:
+@contextmanager
+def _from_nowhere() -> Iterator[None]:
     """Keep Hypothesis from trying numbers that it reads in the source of whatever modules are loaded."""
     # else a verdict's digits depend on what was imported before; there is no setting for it, and a version without
     # these names reads no source
-    from unittest.mock import patch
-
     from hypothesis.internal.conjecture import providers
 
-    nothing, cache = providers.Constants(), type(providers.CONSTANTS_CACHE)(1024)
-    return patch.multiple(providers, _get_local_constants=lambda: nothing, CONSTANTS_CACHE=cache)
+    known = {name: getattr(providers, name) for name in ("_get_local_constants", "CONSTANTS_CACHE")}
+    nothing = providers.Constants()
+    try:
+        providers._get_local_constants = lambda: nothing
+        providers.CONSTANTS_CACHE = type(known["CONSTANTS_CACHE"])(1024)
+        yield
+    finally:
+        for name, value in known.items():
+            setattr(providers, name, value)
 
 
 class _Fails(Exception):
