@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -209,12 +208,8 @@ class Client:
         held_out = StackedSamples.stack([self.data.splits[split]], self.network.dtype, self.network.device)
 
         at_hand = replace(make_federation(self.method, self.seat, self.equipment), clients=self.federation.clients)
-
-        def models(_: torch.Tensor) -> dict[str, Any]:
-            return self.method.models(state, self._ids, at_hand)
-
         route = self.equipment.route(self.method, self.network, stack(state.server, 1))
-        table = evaluate(route, models, held_out, {})
+        table = evaluate(route, lambda _: self.method.models(state, self._ids, at_hand), held_out, {})
         return {
             f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)
         }

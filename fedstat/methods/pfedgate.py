@@ -15,7 +15,7 @@ from fedstat.federated.client.local import Batch, ClientData, Context, Learner, 
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Bits, Message, Selected
 from fedstat.federated.method import Method, stack
-from fedstat.federated.slots import in_slot, slot
+from fedstat.federated.slots import in_slot, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
 from fedstat.methods._gate import TRAINED, Ranking, blocks_of, gate_leaves, moments, score
@@ -117,7 +117,7 @@ class PFedGate(Method):
     def init(self, network: Network, federation: Federation) -> State:
         """Keep the gate with the client, and show it its training samples, so that every client can be evaluated."""
         server, clients = self.leaves(network, federation), len(federation.clients)
-        gate = {name: leaf for name, leaf in server.items() if name.startswith(f"{GATE}/")}
+        gate = in_slot(slot(server, GATE), GATE)
         shared = {name: torch.zeros([1] * (1 + leaf.dim()), dtype=torch.bool) for name, leaf in gate.items()}
         ids = torch.arange(clients, device=network.device)
         seen = federation.train(self, stack(gate, clients), ids, (), 0)
@@ -147,7 +147,7 @@ class PFedGate(Method):
     def upload(self, state: State, update: Update) -> Message:
         """Send the blocks that were kept, one bit per block that tells which, and running statistics."""
         kept = slot(update.end, KEPT)
-        model = {name: update.end[name] for name in state.server if not name.startswith(f"{GATE}/")}
+        model = {name: update.end[name] for name in without_slots(state.server)}
         parts = {name: Selected(leaf, kept[name]) if name in kept else leaf for name, leaf in model.items()}
         return {**parts, KEPT: Bits(update.end[KEPT])}
 
@@ -185,5 +185,5 @@ class PFedGate(Method):
         blocks = blocks_of(network, self.parts)
         kept = blocks.choose(scores.detach(), self.density, self.ranking)
         factors = blocks.spread(torch.where(kept, scores.clamp(min=blocks.least(self.density)), 0))
-        model = {name: leaf for name, leaf in params.items() if not name.startswith(f"{GATE}/")}
+        model = without_slots(params)
         return model | {name: model[name] * factor for name, factor in factors.items()}
