@@ -188,14 +188,10 @@ def run_quietly(
     **options: Any,
 ) -> Result:
     """Run one method, called "it", in float64, without evaluation unless the options have it."""
-    settings: dict[str, Any] = {
-        "rounds": rounds,
-        "seed": seed,
-        "dtype": "float64",
-        "evaluate_at": (),
-        "progress": False,
-    } | options
-    return federate({"it": method}, model, clients, training, **settings)
+    options = {"evaluate_at": (), **options}
+    return federate(
+        {"it": method}, model, clients, training, rounds=rounds, seed=seed, dtype="float64", progress=False, **options
+    )
 
 
 def _models(method: Method, result: Result) -> dict[str, Params]:
