@@ -110,8 +110,6 @@ def assert_close(here, there, atol=1e-12):
 @pytest.mark.parametrize("momentum", [0.0, 0.5], ids=["plain steps", "momentum"])
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_every_method_with_the_plain_loss_ends_as_on_the_general_path(method, momentum, general, counted):
-    if momentum and isinstance(method, fs.methods.SCAFFOLD):
-        pytest.skip("SCAFFOLD refuses momentum")
     model = type(method).example_model or fs.models.mlp(3, 5, 2)
     settings = replace(PLAIN, momentum=momentum)
 
@@ -119,7 +117,12 @@ def test_every_method_with_the_plain_loss_ends_as_on_the_general_path(method, mo
         result = run(method, model=model, clients=vector_clients(), training=settings)
         return result, fs.newcomers(result, vector_clients(seed=1))["value"]
 
-    (fast, new), before = work(), sum(counted.values())
+    try:
+        (fast, new), before = work(), sum(counted.values())
+    except ValueError as error:
+        if momentum and "plain gradient steps" in str(error):
+            pytest.skip(str(error))
+        raise
     (slow, known), after = general(work), sum(counted.values())
     made_of_parts = overrides(method, "parameterize")
     assert (before > 0) != made_of_parts
