@@ -67,6 +67,7 @@ _OF_SERVERS: dict[str, Mapping[str, Any]] = {"server": SERVER_OPTIMIZERS, "aggre
 #: The keys under which Python code may be named.
 _NAMED = re.compile(
     rf"executor|data\.prepare|model\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|server|aggregator)"
+    r"|(method\.(.+)|tune)\.grid\.(server|aggregator)\.\d+(\.name)?"
     rf"|(method\.(.+)\.)?training\.({'|'.join(_PARTS)})(\.name)?"
 )
 

@@ -208,7 +208,8 @@ class Server:
     def aggregate(self, replies: Replies) -> None:
         """End the round with what participants sent back; whose reply cannot be used is left out, as `entered` tells.
 
-        If no reply can be used, or their average is not finite, the round ends without a step.
+        If no reply can be used, or fewer than an aggregator needs, or if their average is not finite, the round ends
+        without a step.
 
         Raises
         ------
@@ -410,8 +411,8 @@ class Server:
         return odd | {k: other for k, form in forms.items() if form != due[0][0]}
 
     def _step(self, ids: np.ndarray, starts: Sequence[Params], ends: Sequence[Params]) -> tuple[State, ...] | None:
-        """Return both beliefs after the method's step; None without participants, and where it is not finite."""
-        if not len(ids):
+        """Return both beliefs after the method's step; None with too few participants, and where it is not finite."""
+        if len(ids) < getattr(self.method.aggregator, "fewest", 1):
             return None
         updates = [self._update(ids, start, end) for start, end in zip(starts, ends, strict=True)]
         both = list(zip(self._beliefs, updates, strict=True))

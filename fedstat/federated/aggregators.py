@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import State, Update
 
 
@@ -17,7 +18,9 @@ class Aggregator(Protocol):
     """The contract of a rule: settings as fields, and one function of the participants' changes.
 
     A rule with a smallest number of participants has it as the attribute ``fewest``. What it returns must not depend
-    on the participants' order; ``fedstat.testing.check_aggregator`` checks that.
+    on the participants' order; ``fedstat.testing.check_aggregator`` checks that. Running statistics of batch norm are
+    not shown to it: under any rule they come to their medians. Rules that are frozen dataclasses are saved with a run's
+    configuration whole, others by their names.
 
     Examples
     --------
@@ -87,10 +90,14 @@ class TrimmedMean:
 class GeometricMedian:
     """The point with the smallest weighted sum of distances (Pillutla et al. 2022, RFA; smoothed Weiszfeld steps).
 
+    It withstands clients with less than half of the weight. A client's weight by samples is what it says of itself:
+    ``weighting="uniform"`` counts heads.
+
     Parameters
     ----------
     smoothing : float
-        Distances below it count as this one; positive.
+        Distances below it count as this one, so that the rule is the weighted mean where all changes are shorter;
+        positive.
     steps : int
         Weiszfeld steps at most; they end sooner where the point stands still.
 
@@ -131,7 +138,7 @@ class Krum:
     f : int
         How many participants may be malicious; there must be more than 2 f + 2 of them in every round.
     kept : int
-        How many changes are averaged, all alike; at most m - f - 2 can be vouched for.
+        How many changes are averaged, all alike; there must be f + 2 participants more.
 
     Examples
     --------
@@ -154,9 +161,8 @@ class Krum:
         return max(2 * self.f + 3, self.kept + self.f + 2)
 
     def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
-        """Return the mean of the changes with the smallest scores; of equal scores the first."""
-        scores = _scores(_squares(changes), self.f)
-        return changes[scores.argsort(stable=True)[: self.kept]].mean(0)
+        """Return the mean of the changes with the smallest scores."""
+        return changes[_ranked(_squares(changes), self.f)[: self.kept]].mean(0)
 
 
 @dataclass(frozen=True)
@@ -191,9 +197,7 @@ class Bulyan:
         """Return each coordinate's mean over the m - 4 f chosen values that are nearest to their median."""
         distances, left, chosen = _squares(changes), list(range(len(changes))), list[int]()
         for _ in range(len(changes) - 2 * self.f):
-            among = distances[left][:, left]
-            rank = [*zip(_scores(among, self.f).tolist(), among.sum(1).tolist(), strict=True)]
-            chosen.append(left.pop(rank.index(min(rank))))  # two nearest neighbours tie; the nearer to all wins
+            chosen.append(left.pop(_ranked(distances[left][:, left], self.f)[0]))
         some = changes[chosen]
         order = (some - Median()(some, weight)).abs().argsort(stable=True, dim=0)
         return some.gather(0, order[: len(chosen) - 2 * self.f]).mean(0)
@@ -238,29 +242,32 @@ AGGREGATORS: dict[str, type[Aggregator]] = {
 
 
 def heard(aggregator: Aggregator, state: State, update: Update) -> Update:
-    """Return the update as the server hears it: by the rule's outcome every participant changes what is shared.
+    """Return the update with every participant's change replaced by the rule's outcome, which is then their mean.
 
-    The weighted mean of such changes is the outcome. What clients keep for themselves stays as it is.
+    The rule sees the changes of all shared weights; running statistics, which would outweigh them, come to their
+    medians. What clients keep for themselves stays as it is.
 
     Raises
     ------
     ValueError
-        If there are too few participants for the rule, or it returns anything but one finite change.
+        If the rule returns anything but one change.
     """
-    if len(update.ids) < (fewest := getattr(aggregator, "fewest", 1)):
-        raise ValueError(f"{aggregator!r} needs {fewest} participants in a round, there are {len(update.ids)}.")
     everything = torch.ones((), dtype=torch.bool, device=update.ids.device)
     masks = {n: state.shared[n][0] if n in state.shared else everything for n in state.server}
     shared = {n: mask.expand_as(state.server[n]) for n, mask in masks.items() if mask.any()}
-    changes = {n: (update.end[n] - update.start[n])[:, mask] for n, mask in shared.items()}
-    sizes = [change.shape[1] for change in changes.values()]
-    found = aggregator(torch.cat([*changes.values()], 1).double(), update.weight.double())
-    if not isinstance(found, Tensor) or found.shape != (sum(sizes),) or not found.isfinite().all():
+    changes = {n: (update.end[n] - update.start[n])[:, mask].double() for n, mask in shared.items()}
+    weights = {n: change for n, change in changes.items() if not is_statistic(n)}
+    sizes = [change.shape[1] for change in weights.values()]
+    weight = update.weight.double().clone()
+    found = aggregator(torch.cat([*weights.values()], 1), weight)
+    if not isinstance(found, Tensor) or found.shape != (sum(sizes),):
         got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-        raise ValueError(f"{aggregator!r} must return {sum(sizes)} finite numbers, got {got}.")
+        raise ValueError(f"{aggregator!r} must return one change, of shape ({sum(sizes)},), got {got}.")
+    outcome = {n: Median()(change, weight) for n, change in changes.items() if is_statistic(n)}
+    outcome |= dict(zip(weights, found.split(sizes), strict=True))
     end = {n: update.end[n].clone() for n in shared}
-    for (n, mask), change in zip(shared.items(), found.to(update.weight.dtype).split(sizes), strict=True):
-        end[n][:, mask] = update.start[n][:, mask] + change
+    for n, change in outcome.items():
+        end[n][:, shared[n]] = update.start[n][:, shared[n]] + change.to(end[n].dtype)
     return replace(update, end=update.end | end)
 
 
@@ -269,7 +276,12 @@ def _squares(points: Tensor) -> Tensor:
     return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
-def _scores(distances: Tensor, f: int) -> Tensor:
-    """Return for each of m points, of squared distances (m, m), the sum of those to its m - f - 2 nearest others."""
+def _ranked(distances: Tensor, f: int) -> list[int]:
+    """Return m points, of squared distances (m, m), by the sums of those to their m - f - 2 nearest others.
+
+    Of two nearest neighbours, whose sums may be equal, the one nearer to all comes first.
+    """
     others = distances.clone().fill_diagonal_(torch.inf).sort(1).values
-    return others[:, : max(1, len(distances) - f - 2)].sum(1)
+    scores = others[:, : max(1, len(distances) - f - 2)].sum(1)
+    keys = [*zip(scores.tolist(), distances.sum(1).tolist(), strict=True)]
+    return sorted(range(len(keys)), key=keys.__getitem__)

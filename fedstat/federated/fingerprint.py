@@ -79,7 +79,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, nn.Module):
         return f"module {type(value).__name__}"
     if callable(value):
-        return f"{value.__module__}.{value.__qualname__}"
+        return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, str | int | float) else repr(value)
 

@@ -83,7 +83,8 @@ class Method:
     inputs and two outputs if that one will not do; ``exempt`` names laws that do not apply, each with the reason; and
     ``fewest`` is the smallest number of clients. ``held_out`` is the share of a client's training samples that the
     engine keeps from training for the method's own use, ``batches`` the number of batches that one step takes, and
-    ``taken_over`` the slots of the server that its optimiser leaves as they were aggregated.
+    ``taken_over`` the slots of the server that its optimiser leaves as they were aggregated. A class with an
+    ``aggregate`` of its own takes an aggregator if it says ``averages = True``: it does no more than average changes.
 
     Parameters
     ----------
@@ -92,6 +93,8 @@ class Method:
     server : ServerOptimizer, optional
         How the server steps to what is aggregated, such as ``fs.server.Adam(lr=0.01)``; by default it takes that over,
         ``w <- w + sum_k p_k (w_k - w)``. The server's step eta_g of many papers is ``fs.server.SGD(lr=eta_g)``.
+    aggregator : Aggregator, optional
+        How participants' changes become one, such as ``fs.aggregators.Krum(f=2)``; by default their mean by p_k.
 
     Examples
     --------
@@ -127,7 +130,7 @@ class Method:
                 "another name."
             )
         check_fields(self, weighting=("samples", "uniform"))
-        if self.server is not None and not isinstance(self.server, ServerOptimizer):
+        if self.server is not None and (isinstance(self.server, type) or not isinstance(self.server, ServerOptimizer)):
             raise ValueError(
                 f"server must be an optimiser with a learning rate lr, such as fs.server.Adam(lr=0.01), got "
                 f"{self.server!r}."

@@ -35,7 +35,7 @@ from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
 from fedstat.federated.record.predictions import check_outputs
 from fedstat.federated.replicate import Replicate, make_replicate
-from fedstat.federated.rounds import Key, Run, check_size, start_run
+from fedstat.federated.rounds import Key, Run, check_participants, check_size, start_run
 from fedstat.federated.route import Equipment
 from fedstat.federated.state import State
 from fedstat.inference import AnalysisPlan
@@ -117,6 +117,8 @@ class Plan:
         runs, keys = {}, [(label, seed) for label in self.methods for seed in self.replicates]
         for label, seed in keys:  # before the first method trains anybody
             check_size(label, self.methods[label], self.replicates[seed].network, len(self.replicates[seed].clients))
+            if self.methods[label].aggregator is not None:
+                check_participants(self.methods[label], len(self.replicates[seed].clients), self.participation)
         for key in keys:
             note(key)
             state = None if states is None else states[key]

@@ -253,6 +253,13 @@ def check_server(method: Method, state: State) -> None:
         raise ValueError(f"{method.aggregator!r} needs clients that share the same elements, which {name}'s do not.")
 
 
+def check_participants(method: Method, clients: int, participation: float) -> None:
+    """Refuse a rule that needs more participants than a round has."""
+    fewest, count = getattr(method.aggregator, "fewest", 1), len(participants(0, 0, clients, participation))
+    if count < fewest:
+        raise ValueError(f"{method.aggregator!r} needs {fewest} participants in a round, there are {count}.")
+
+
 def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipment, state: State | None = None) -> Run:
     """Make ready one method under one seed, from `state` or from the method's start."""
     if len(replicate.clients) < method.fewest:

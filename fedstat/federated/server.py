@@ -50,16 +50,16 @@ class ServerOptimizer(optimizers.Optimizer, Protocol):
     lr: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SGD(optimizers.SGD):
     """A step of any length towards what was aggregated, with momentum if wished (Hsu et al. 2019, FedAvgM).
 
     Parameters
     ----------
-    momentum, nesterov
-        As in `fedstat.SGD`.
     lr : float
         The server's learning rate: 1 goes all the way.
+    momentum, nesterov
+        As in `fedstat.SGD`.
 
     Examples
     --------
@@ -69,6 +69,8 @@ class SGD(optimizers.SGD):
     """
 
     lr: float = 1.0
+    momentum: float = 0.0
+    nesterov: bool = False
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -80,7 +82,7 @@ class SGD(optimizers.SGD):
 class Adagrad:
     """FedAdagrad (Reddi et al. 2021, Algorithm 2): steps shrink with the sum of all squared changes.
 
-    With `beta` 0 it is ``torch.optim.Adagrad`` whose sums begin at the square of `tau`.
+    With `beta` 0 it is ``torch.optim.Adagrad`` whose ``eps`` is `tau` and whose sums begin at its square.
 
     Parameters
     ----------
@@ -189,12 +191,18 @@ def served(optimizer: ServerOptimizer, before: State, after: State, taken_over: 
     Running statistics are taken over as they were aggregated: a longer step could turn a variance negative. So is what
     a method's server keeps in the slots `taken_over`, which no client trains.
     """
+    masks = {name: mask.any(0) for name, mask in after.shared.items()}  # what nobody shares keeps its value
     untouched = tuple(f"{name}/" for name in taken_over)
-    weights = {n: leaf for n, leaf in before.server.items() if not (n.startswith(untouched) or is_statistic(n))}
+    weights = {
+        name: leaf
+        for name, leaf in before.server.items()
+        if not (name.startswith(untouched) or is_statistic(name)) and (name not in masks or masks[name].any())
+    }
     memory = {name: value.clone() for name, value in slot(before.memory, _MEMORY).items()}
     memory = memory or started(optimizer, weights)
     grads = {name: leaf - after.server[name] for name, leaf in weights.items()}
     moved = {name: leaf.clone() for name, leaf in weights.items()}
     directions, divisor = optimizer.step(weights, grads, memory)
     move(moved, directions, optimizer.lr, divisor)
+    moved |= {name: torch.where(masks[name], leaf, weights[name]) for name, leaf in moved.items() if name in masks}
     return replace(after, server=after.server | moved, memory=after.memory | in_slot(memory, _MEMORY))

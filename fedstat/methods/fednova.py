@@ -16,7 +16,7 @@ from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import Federation, State, Update
 
 #: Under this name a client sends the sum of its learning rates.
-RATES = "rates"
+RATES = "nova/rates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class FedNova(Method):
     >>> clients = fs.data.relu_mixture(clients=2, d=5, units=8, samples=20, test=50, seed=0)
     >>> training = fs.Training(lr=0.1, local_epochs=(1, 2))
     >>> now = next(fs.rounds(fs.methods.FedNova(), fs.models.mlp(5, 8, 1), clients, training))
-    >>> now.updates["FedNova", 0].end["rates"].round(decimals=2)
+    >>> now.updates["FedNova", 0].end["nova/rates"].round(decimals=2)
     tensor([0.1000, 0.2000])
     """
 

@@ -82,7 +82,9 @@ def check_aggregator(aggregator: Aggregator) -> None:
     law           statement
     ============  ====================================================================================================
     ``shape``     one change comes out, of as many numbers as each participant's has
-    ``repeat``    it is the same whenever it is asked for: nothing is drawn, and what is given stays as it is
+    ``finite``    it is made of numbers, where all changes are zero, too
+    ``untouched`` what is given stays as it is
+    ``repeat``    it is the same whenever it is asked for: nothing is drawn
     ``order``     it does not depend on the order of the participants
     ``still``     where no participant moves, the server does not
     ============  ====================================================================================================

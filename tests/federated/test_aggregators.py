@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
+from torch import nn
 
 import fedstat as fs
 from fedstat.experiment import read
@@ -15,7 +16,8 @@ from fedstat.experiment.build import set_up
 from fedstat.federated.aggregators import AGGREGATORS, Bulyan, ClippedMean, GeometricMedian, Krum, Median, TrimmedMean
 from fedstat.testing import check_aggregator, check_method
 from tests.support.clients import image_clients, vector_clients
-from tests.support.runs import KEY, run
+from tests.support.networks import plain_net
+from tests.support.runs import KEY, STEP, equal, run
 
 RULES = {
     "median": Median(),
@@ -175,6 +177,28 @@ def test_a_server_optimizer_steps_to_what_the_rule_gives():
         torch.testing.assert_close(two.server[n] - start, (leaf - start) / 2, rtol=0, atol=1e-12)
 
 
+def normed():
+    layers = (nn.Flatten(), nn.Linear(3, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2))
+    return nn.Sequential(*layers)
+
+
+def test_running_statistics_come_to_medians_and_no_rule_sees_them():
+    x, y, client = 10 * np.random.default_rng(0).normal(size=(90, 3)), np.arange(90) % 2, np.arange(90) // 10
+    clients = fs.data.from_arrays(x, y, client, test=0)
+    now = next(fs.rounds(fs.FedAvg(aggregator=ClippedMean(1.0)), normed, clients, STEP, dtype="float64"))
+    (update,), (state,) = now.updates.values(), now.states.values()
+    change = {n: update.end[n] - update.start[n] for n in state.server}
+    running = {n for n in change if "running" in n}
+    norms = [
+        torch.cat([change[n].flatten(1) for n in some], 1).norm(dim=1) for some in (running, change.keys() - running)
+    ]
+    assert norms[0].min() > 1 > norms[1].max(), "statistics alone would be cut"
+    for n, leaf in state.server.items():
+        mean = torch.tensordot(update.weight, change[n], 1)
+        moved = change[n].quantile(0.5, dim=0) if n in running else mean
+        torch.testing.assert_close(leaf - update.start[n][0], moved, rtol=0, atol=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["FedAvg", "Ditto", "FedRep", "FedDecomp", "APFL"])
 def test_methods_obey_their_laws_under_the_median(name):
@@ -224,12 +248,49 @@ class Short:
         return changes.mean(0)[1:]
 
 
+def weighing_anew(changes, weight):
+    weight *= 0.5
+    return (2 * weight) @ changes
+
+
+def directions(changes, weight):
+    return (changes / changes.norm(dim=1, keepdim=True)).mean(0)
+
+
+class Plain:
+    """A mean of a class without fields."""
+
+    def __call__(self, changes, weight):
+        return weight @ changes
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (First(), "First breaks the law 'order'"),
+        (weighing_anew, "law 'untouched': it writes into the changes or the weights"),
+        (directions, "law 'finite'"),
+        (lambda changes, weight: changes[20], "law 'call': it fails"),
+    ],
+)
+def test_broken_laws_are_named(rule, words):
+    with pytest.raises(AssertionError, match=words):
+        check_aggregator(rule)
+
+
+def test_any_object_that_can_be_called_is_a_rule():
+    equal(*(run(fs.FedAvg(aggregator=rule), model=plain_net) for rule in (Plain(), None)))
+
+
+def test_the_closest_pair_does_not_depend_on_the_order():
+    x = np.array([[0.0], [0.1], [5.0]])
+    assert called(Krum(f=0), x, np.ones(3) / 3) == called(Krum(f=0), x[[1, 0, 2]], np.ones(3) / 3) == 0.1
+
+
 def test_wrong_rules_are_told():
-    with pytest.raises(AssertionError, match="First breaks the law 'order'"):
-        check_aggregator(First())
     with pytest.raises(ValueError, match="aggregator Short breaks the law 'shape'"):
         run(fs.FedAvg(aggregator=Short()))
-    with pytest.raises(ValueError, match=r"Krum\(f=3, kept=1\) needs 9 participants in a round, there are 6"):
+    with pytest.raises(ValueError, match=r"^Krum\(f=3, kept=1\) needs 9 participants in a round, there are 6"):
         run(fs.FedAvg(aggregator=Krum(f=3)), participation=1.0)
     with pytest.raises(ValueError, match="aggregator must be a rule such as"):
         fs.FedAvg(aggregator=Median)

@@ -8,6 +8,7 @@ import torch
 import fedstat as fs
 from fedstat.experiment import read
 from fedstat.experiment.build import set_up
+from fedstat.experiment.parsing import code_named
 from fedstat.testing import check_method, check_optimizer
 from tests.support.clients import image_clients, vector_clients
 from tests.support.networks import conv_net
@@ -101,6 +102,22 @@ def test_running_statistics_are_taken_over_as_aggregated():
     assert (state.server["1.weight"] - update.start["1.weight"][0]).abs().max() > 1
 
 
+@dataclass(frozen=True)
+class Decaying(fs.AdamW):
+    """An own optimiser that shrinks all that it is given."""
+
+    lr: float = 0.01
+    decay: float = 1.0
+
+
+def test_what_nobody_shares_keeps_its_value():
+    state = run(fs.methods.FedBABU(server=Decaying()), clients=vector_clients(), model=fs.models.mlp(3, 5, 2)).states[
+        KEY
+    ]
+    for n, leaf in state.clients.items():
+        assert (leaf == state.server[n]).all(), "clients train under the first head, and so must the server's model be"
+
+
 @pytest.mark.parametrize("name", [name for name in fs.methods.available() if name not in WITHOUT])
 @pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
 @pytest.mark.slow
@@ -151,6 +168,10 @@ def test_an_own_optimizer_is_tried_first():
         run(fs.FedAvg(server=Drawing()))
     with pytest.raises(ValueError, match=r"server must be an optimiser with a learning rate lr, .* got 'adam'"):
         fs.FedAvg(server="adam")
+    with pytest.raises(ValueError, match="server must be an optimiser"):
+        fs.FedAvg(server=fs.server.SGD)
+    with pytest.raises(TypeError, match="positional argument"):
+        fs.server.SGD(0.5)  # of what?
     with pytest.raises(ValueError, match=r"lr must be a number in \(0, inf\)"):
         fs.server.Adam(lr=0)
 
@@ -200,3 +221,25 @@ def test_a_wrong_server_optimizer_is_named(tmp_path, written, words):
     (tmp_path / "one.toml").write_text(FILE.format(server=written))
     with pytest.raises(ValueError, match=words):
         read(tmp_path / "one.toml")
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        '[method.FedAvg.grid]\nserver = ["sgd", "mine.py:Own"]',
+        '[method.FedAvg.grid]\nserver = ["sgd", {name = "mine.py:Own"}]',
+        '[tune.grid]\nserver = ["sgd", "mine.py:Own"]',
+        '[tune.grid]\naggregator = ["median", {name = "mine.py:rule"}]',
+    ],
+)
+def test_code_in_a_grid_is_found_before_it_runs(tmp_path, grid):
+    (tmp_path / "mine.py").write_text(
+        "import fedstat as fs\nclass Own(fs.server.SGD):\n    pass\ndef rule(changes, weight):\n    return changes[0]\n"
+    )
+    text = FILE.format(server='"sgd"').replace("clients = 4", "clients = 4\nvalidation = 0.2")
+    (tmp_path / "one.toml").write_text(f"{text}\n{grid}\n" + ("" if "[tune" in grid else "[tune]\nseed = [7]\n"))
+    if "[tune" in grid:
+        (tmp_path / "one.toml").write_text(f"{text}\n[tune]\nseed = [7]\n{grid}\n")
+    (name,) = code_named(tmp_path / "one.toml").values()
+    assert name.startswith(str(tmp_path / "mine.py"))
+    read(tmp_path / "one.toml")

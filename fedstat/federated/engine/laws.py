@@ -131,23 +131,26 @@ def try_aggregator(aggregator: Aggregator) -> None:
     BrokenLaw
         For the first law that it breaks.
     """
-    rng = np.random.default_rng(0)
-    m = max(9, getattr(aggregator, "fewest", 1))
-    changes, order = torch.from_numpy(rng.normal(size=(m, 6))), torch.from_numpy(rng.permutation(m))
-    weight = torch.from_numpy(rng.dirichlet(np.ones(m)))
-    given, before = changes.clone(), generators(changes.device)
-    found = aggregator(given, weight.clone())
-    if not isinstance(found, Tensor) or found.shape != (6,):
-        got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-        raise BrokenLaw("shape", f"it must return one change, here of shape (6,), got {got}.")
-    if not torch.equal(given, changes):
-        raise BrokenLaw("repeat", "it writes into the changes that it is given.")
-    if before != generators(changes.device) or not torch.equal(found, aggregator(changes, weight)):
-        raise BrokenLaw("repeat", "its outcome differs between two identical calls, or it draws random numbers.")
-    if (found - aggregator(changes[order], weight[order])).abs().max() > 1e-6:
-        raise BrokenLaw("order", "its outcome depends on the order of the participants.")
-    if aggregator(torch.zeros_like(changes), weight).abs().max() > 0:
-        raise BrokenLaw("still", "it moves though no participant does.")
+    rng, fewest, device = np.random.default_rng(0), getattr(aggregator, "fewest", 1), torch.device("cpu")
+    for m in {max(9, fewest), max(3, fewest)}:
+        changes, order = torch.from_numpy(rng.normal(size=(m, 6))), torch.from_numpy(rng.permutation(m))
+        weight = torch.from_numpy(rng.dirichlet(np.ones(m)))
+        given, before = (changes.clone(), weight.clone()), generators(device)
+        found, still = (_called("it", aggregator, x, given[1]) for x in (given[0], torch.zeros_like(changes)))
+        for one in (found, still):
+            if not isinstance(one, Tensor) or one.shape != (6,):
+                got = f"shape {tuple(one.shape)}" if isinstance(one, Tensor) else type(one).__name__
+                raise BrokenLaw("shape", f"it must return one change, here of shape (6,), got {got}.")
+            if not one.isfinite().all():
+                raise BrokenLaw("finite", "of finite changes, or of zeros, it makes infinite or undefined numbers.")
+        if not (torch.equal(given[0], changes) and torch.equal(given[1], weight)):
+            raise BrokenLaw("untouched", "it writes into the changes or the weights that it is given.")
+        if before != generators(device) or not torch.equal(found, aggregator(changes.clone(), weight.clone())):
+            raise BrokenLaw("repeat", "its outcome differs between two identical calls, or it draws random numbers.")
+        if (found - aggregator(changes[order], weight[order])).abs().max() > 1e-6:
+            raise BrokenLaw("order", "its outcome depends on the order of the participants.")
+        if still.abs().max() > 0:
+            raise BrokenLaw("still", "it moves though no participant does.")
 
 
 def try_optimizer(optimizer: Optimizer, params: Params, grads: Sequence[Params], tolerance: float = 1e-8) -> None:
