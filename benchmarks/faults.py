@@ -384,7 +384,7 @@ def _measured(out: Path) -> str:
 def _told(out: Path) -> str:
     found = read_source(out)
     return _digest(found.config, found.experiment, found.environment, found.text, found.clients, found.traffic,
-                   found.picture and found.picture.read_bytes())  # fmt: skip
+                   found.picture and found.picture[1].read_bytes())  # fmt: skip
 
 
 def _analysed(file: Path, out: Path) -> str:
