@@ -107,8 +107,9 @@ def test_the_report_has_them(python):
     python("-m", "reports", "--scale", "smoke", "--only", "claims", "crowd", "--out", "out")
     pages = "pathlib.Path('out/smoke/supplement').glob('*.html')"
     words = " ".join(python("-c", f"import pathlib; print(*(page.read_text() for page in {pages}))").split())
-    for said in ("Not measured yet: FedRidge", "EX-01", "FS-99", "Every seed’s accuracy by number of clients"):
+    for said in ("EX-01", "FS-99", "Every seed’s accuracy by number of clients"):
         assert said in words
+    assert re.search(r"Not measured yet: [^.<]*\bFedRidge\b", words)
 
 
 def test_the_page_for_choosing_a_method_says_what_is_not_known(python):
