@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -64,6 +65,10 @@ class FedBABU(FedPer):
 
     fine_tune: int = 5
     part: Literal["all", "head"] = "head"
+
+    exempt: ClassVar[Mapping[str, str]] = {
+        "one client": "the head does not train in the rounds, and a copy is fine-tuned after them."
+    }
 
     def __post_init__(self) -> None:
         """Check ranges."""
