@@ -78,16 +78,16 @@ def check_optimizer(optimizer: Optimizer, *, examples: int = 10) -> None:
 def check_aggregator(aggregator: Aggregator) -> None:
     """Check the laws of a rule by which a server combines changes.
 
-    ============  ====================================================================================================
-    law           statement
-    ============  ====================================================================================================
-    ``shape``     one change comes out, of as many numbers as each participant's has
-    ``finite``    it is made of numbers, where all changes are zero, too
-    ``untouched`` what is given stays as it is
-    ``repeat``    it is the same whenever it is asked for: nothing is drawn
-    ``order``     it does not depend on the order of the participants
-    ``still``     where no participant moves, the server does not
-    ============  ====================================================================================================
+    =============  ===================================================================================================
+    law            statement
+    =============  ===================================================================================================
+    ``shape``      one change comes out, of as many numbers as each participant's has
+    ``finite``     it is made of numbers, where all changes are zero, too
+    ``untouched``  what is given stays as it is
+    ``repeat``     it is the same whenever it is asked for: nothing is drawn
+    ``order``      it does not depend on the order of the participants
+    ``still``      where no participant moves, the server does not
+    =============  ===================================================================================================
 
     Parameters
     ----------
