@@ -22,7 +22,7 @@ from fedstat.data import Clients, Partition, datasets
 from fedstat.data.arrays import coded
 from fedstat.data.datasets.base import Dataset
 from fedstat.data.files import read_arrays, read_csv
-from fedstat.experiment import config
+from fedstat.experiment import config, dealing
 from fedstat.experiment.parsing import FACTS, executor, make_method, metrics, network, transformer
 from fedstat.federated import Method
 from fedstat.federated.client.local import AnyTraining
@@ -97,7 +97,7 @@ class Setup:
     @property
     def natural(self) -> bool:
         """Whether all seeds have the same clients, because nature made them or the partition does not vary."""
-        return isinstance(self.experiment.partition, config.Group) or "partition" not in self.experiment.vary
+        return isinstance(self.experiment.partition, dealing.Group) or "partition" not in self.experiment.vary
 
 
 def set_up(experiment: config.Experiment) -> Setup:
@@ -198,7 +198,7 @@ def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tup
     with naming("partition"):
         part = _deal(spec, dataset, experiment.data.pool, seed)
     new = _new_clients(spec, part.names, seed)
-    test = spec.test if isinstance(spec, config.Tested) and not isinstance(spec.test, str) else 0.0
+    test = spec.test if isinstance(spec, dealing.Tested) and not isinstance(spec.test, str) else 0.0
     if part.test is None and test == 0:
         raise ValueError("partition: test = 0 leaves clients without test samples.")
     gather = partial(
@@ -254,46 +254,46 @@ def _common(experiment: config.Experiment, dataset: Dataset) -> np.ndarray | Non
     return np.flatnonzero(dataset.test)
 
 
-def _deal(spec: config.Dealing, dataset: Dataset, pool: bool, seed: int) -> Partition:
+def _deal(spec: dealing.Dealing, dataset: Dataset, pool: bool, seed: int) -> Partition:
     """Deal the samples that may be held: all of them, or those outside the official test part."""
     held = np.arange(len(dataset.y)) if pool else np.flatnonzero(~dataset.test)
     y, test = dataset.y, dataset.test
-    official = isinstance(spec, config.DirichletDraws) or (
-        isinstance(spec, config.Tested) and isinstance(spec.test, str)
+    official = isinstance(spec, dealing.DirichletDraws) or (
+        isinstance(spec, dealing.Tested) and isinstance(spec.test, str)
     )
     if official and (pool or not test.any()):
         raise ValueError(
             f"test samples come from an official test part here; {dataset.name} has none, or data.pool is true."
         )
-    if not dataset.classes and not isinstance(spec, config.Iid | config.Group):
+    if not dataset.classes and not isinstance(spec, dealing.Iid | dealing.Group):
         raise ValueError(f'kind = "{spec.kind}" needs class labels, and the targets of {dataset.name} are numbers.')
     match spec:
-        case config.Iid():
+        case dealing.Iid():
             part = fs.data.iid(len(held), spec.clients, seed=seed).within(held)
-        case config.Dirichlet():
+        case dealing.Dirichlet():
             part = fs.data.dirichlet(
                 y[held], spec.clients, spec.alpha, min_size=spec.min_size, tries=spec.tries, seed=seed
             ).within(held)
-        case config.DirichletDraws():
+        case dealing.DirichletDraws():
             part = fs.data.dirichlet_draws(
                 y, test, spec.clients, spec.alpha, train=spec.train, held_out=spec.held_out, apart=spec.apart, seed=seed
             )
-        case config.Shards():
+        case dealing.Shards():
             part = fs.data.shards(y[held], spec.clients, spec.classes_per_client, seed=seed).within(held)
-        case config.OneLabel():
+        case dealing.OneLabel():
             part = fs.data.one_label_shards(y[held], spec.clients, seed=seed).within(held)
-        case config.Group():
+        case dealing.Group():
             kind = _kind(dataset, spec.by)
             names, order = dataset.groups[kind][held], dataset.order.get(kind)
             part = fs.data.by_group(names, min_size=spec.min_size, order=order).within(held)
-        case config.Domains():
+        case dealing.Domains():
             groups = dataset.groups[_kind(dataset, spec.by)][held].astype(str)
             part = fs.data.domains(groups, spec.groups, spec.clients, seed=seed).within(held)
         case _:
             raise TypeError(f"no rule for {type(spec).__name__}")
-    if isinstance(spec, config.Tested) and spec.test == "own classes":
+    if isinstance(spec, dealing.Tested) and spec.test == "own classes":
         part = fs.data.own_test(part, y, test, most=spec.most_test, seed=seed)
-    elif isinstance(spec, config.Tested) and spec.test == "all":
+    elif isinstance(spec, dealing.Tested) and spec.test == "all":
         part = replace(part, test=(np.flatnonzero(test),) * len(part))
     return fs.data.permute_labels(part, len(dataset.classes), seed=seed) if spec.permute_labels else part
 
@@ -308,7 +308,7 @@ def _kind(dataset: Dataset, by: str | None) -> str:
     return by
 
 
-def _new_clients(spec: config.Dealing, names: Sequence[str], seed: int) -> np.ndarray:
+def _new_clients(spec: dealing.Dealing, names: Sequence[str], seed: int) -> np.ndarray:
     """Tell which clients come after training: those that are named, or so many drawn at random."""
     chosen, count = spec.new_clients, len(names)
     new = np.zeros(count, dtype=bool)

@@ -22,16 +22,8 @@ import fedstat as fs
 from fedstat._user_code import NOT_RUN, load_object, no_user_code
 from fedstat.data import datasets
 from fedstat.data.prepare import transformer_of
-from fedstat.experiment.config import (
-    AnyDealing,
-    Choice,
-    Evaluation,
-    Experiment,
-    General,
-    MethodChoice,
-    Source,
-    Tune,
-)
+from fedstat.experiment.config import Choice, Evaluation, Experiment, General, MethodChoice, Source, Tune
+from fedstat.experiment.dealing import AnyDealing
 from fedstat.experiment.validation import (
     OWN,
     Table,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fedstat._checks import meant
-from fedstat.experiment.config import KINDS
+from fedstat.experiment.dealing import KINDS
 
 T = TypeVar("T")
 Table = Mapping[str, Any]

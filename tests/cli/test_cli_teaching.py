@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import fedstat as fs
 from fedstat.cli import app
 from fedstat.cli._doctor import EXTRAS
-from fedstat.experiment import config
+from fedstat.experiment import config, dealing
 from simulations.captions import plain
 
 ROOT = Path(__file__).parents[2]
@@ -181,11 +181,11 @@ def test_errors_say_what_to_type_next(arguments, tmp_path, monkeypatch):
 
 def test_help_of_a_configuration_is_short_and_names_every_key():
     said = config.__doc__
-    own = (config.General, config.Source, config.Dealing, config.Tested, config.Evaluation, *config.KINDS.values())
+    own = (config.General, config.Source, dealing.Dealing, dealing.Tested, config.Evaluation, *dealing.KINDS.values())
     for cls in own:
         for key in fields(cls):
             assert re.search(rf"\b{key.name}\b", said), f"{cls.__name__}.{key.name}"
-    assert all(f'"{kind}"' in said for kind in config.KINDS)
+    assert all(f'"{kind}"' in said for kind in dealing.KINDS)
     import pydoc
 
     assert len(pydoc.render_doc(config).splitlines()) < 150

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import fedstat as fs
 from fedstat.experiment.build import set_up
-from fedstat.experiment.config import KINDS, to_table
+from fedstat.experiment.config import to_table
+from fedstat.experiment.dealing import KINDS
 from fedstat.experiment.parsing import parse, setting
 from fedstat.experiment.summaries import summarise
 from tests.support.experiments import BASE, changed, images, own

@@ -119,10 +119,10 @@ def test_every_method_with_the_plain_loss_ends_as_on_the_general_path(method, mo
 
     try:
         (fast, new), before = work(), sum(counted.values())
-    except ValueError as error:
-        if momentum and "plain gradient steps" in str(error):
-            pytest.skip(str(error))
-        raise
+    except ValueError as error:  # a method that counts or corrects plain steps says that it refuses momentum
+        if not (momentum and "plain gradient steps" in str(error)):
+            raise
+        return
     (slow, known), after = general(work), sum(counted.values())
     made_of_parts = overrides(method, "parameterize")
     assert (before > 0) != made_of_parts
