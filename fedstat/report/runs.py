@@ -110,7 +110,7 @@ def report_runs(
             "conclusions": list(comparison.conclusions),
             "generalises": comparison.generalises,
             "estimand": _sentence(comparison.estimand),
-            "notes": list(comparison.notes),
+            "notes": [note for note in comparison.notes if not any(s.tuned and s.tuned in note for s in sources)],
             "control": comparison.control,
             "figures": sorted(files),
             "picture_seed": str(seed),
@@ -196,7 +196,7 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source]) -> list[str]:
     done = (
         f"{held} clients hold {samples} training samples. {listed(methods)} {'were' if len(methods) > 1 else 'was'} "
         f"trained for {config['rounds']} rounds under each of {seeds} seed{'s' * (seeds > 1)}, with fedstat "
-        f"{__version__}. {sources[0].tuned or _UNTUNED} {_sentence(comparison.estimand).rstrip('.')}. "
+        f"{__version__}. {_tuned(sources[0])} {_sentence(comparison.estimand).rstrip('.')}. "
         f"{comparison.generalises}"
     )
     silent = [label for label in methods if label not in set(traffic[traffic["bytes_up"] > 0]["method"])]
@@ -262,7 +262,7 @@ def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]
         "differences": None if differences is None else _cells(differences.without(["p (sign flips)", "p (t)"])),
         "methods": _given(["method", "class", "hyper-parameters"], methods_of(sources)),
         "settings": _given(["setting", "value"], settings_of(sources)),
-        "tuned": list(dict.fromkeys(source.tuned or _UNTUNED for source in sources if source.config)),
+        "tuned": list(dict.fromkeys(_tuned(source) for source in sources if source.config)),
         "sizes": None
         if clients is None
         else _given(["split", "samples of all", "least", "median", "most"], sizes_of(clients)),
@@ -277,6 +277,10 @@ def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]
         "environments": _given(["run", "versions", "machine"], environments),
         "experiments": [[source.name, source.text] for source in sources if source.text],
     }
+
+
+def _tuned(source: Source) -> str:
+    return f"{_sentence(source.tuned)}." if source.tuned else _UNTUNED
 
 
 def _sentence(words: str) -> str:

@@ -89,7 +89,7 @@ def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> 
         clients=clients,
         traffic=runs.traffic(folder),
         picture=picture,
-        tuned=tuned.read_text(encoding="utf-8").partition("\n")[0] if (tuned := path / "tuning.txt").is_file() else "",
+        tuned=runs.tuning_of(path),
         predicts=(folder / "predictions").is_dir(),
         gaps=tuple(lines.read_text(encoding="utf-8").splitlines()) if (lines := path / "gaps.txt").is_file() else (),
     )

@@ -82,6 +82,12 @@ def test_the_run_is_that_of_the_values_which_tune_chooses(tmp_path):
     kept = table[table["method"] == "Ditto"].set_index("trial")["mean accuracy"]
     assert kept.to_dict() == pytest.approx(by_hand.to_dict())
     assert str(ditto) in (tmp_path / "out" / "tuning.txt").read_text()
+    for place in (tmp_path / "out", tmp_path / "out" / "run"):
+        table = " ".join(fs.compare(place).to_latex().split())
+        assert (
+            "parameters were chosen by accuracy on validation samples, 3 rounds under the seeds 100, 101: Ditto"
+            in table
+        )
 
 
 def test_a_tuned_run_is_continued_with_its_choices(tmp_path):

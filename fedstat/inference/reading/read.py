@@ -217,7 +217,8 @@ def open_results(
         if columns:
             raise ValueError(f"columns is for tables; {files[0].path} is a fedstat run, whose names are known.")
         history, config, clients, plan = fedstat.facts(files[0].path)
-        part = Content(replace(history, metric=metric), ())
+        tuned = fedstat.tuning_of(files[0].path)
+        part = Content(replace(history, metric=metric), (tuned,) if tuned else ())
         return Opened([part], config, clients, plan, str(files[0].path))
     return Opened([_part(file, columns, metric) for file in files], None, None, None, str(files[0].path))
 

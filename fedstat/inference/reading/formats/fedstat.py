@@ -96,6 +96,13 @@ def run_folder(path: Path) -> Path | None:
     return None
 
 
+def tuning_of(path: Path) -> str:
+    """Return what was tuned before the run at `path`, in words; "" if ``fedstat run`` tuned nothing there."""
+    file = (path.parent if path == run_folder(path) else path) / "tuning.txt"
+    said = file.read_text(encoding="utf-8").partition("\n")[0] if file.is_file() else ""
+    return said[:1].lower() + said[1:].removesuffix(".")
+
+
 def facts(path: Path) -> tuple[History, dict[str, Any], pd.DataFrame | None, Path | None]:
     """Read all of a run but the rows of its history.
 
