@@ -32,6 +32,7 @@ def style() -> Iterator[None]:
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.linewidth": 0.6,
+            "axes.formatter.min_exponent": 5,  # powers of ten below have exponents too small to read
             "pdf.fonttype": 42,  # TrueType fonts, since journals refuse type 3
             "svg.hashsalt": "fedstat",
             "figure.max_open_warning": 0,
