@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 
+from fedstat import methods
+
 #: What methods are called whose classes cannot be: by class.
-METHODS = {
-    "ClusteredFL": "Clustered-FL", "FactorizedFL": "Factorized-FL", "LGFedAvg": "LG-FedAvg", "PFedGate": "pFedGate",
-    "PFedSD": "pFedSD", "PerFedAvg": "Per-FedAvg",
-}  # fmt: skip
+METHODS = {name: label for name in methods.available() if (label := methods.find(name).label)}
 SYMBOLS = {
     "alpha": "α", "beta": "β", "gamma": "γ", "epsilon": "ε", "kappa": "κ", "lambda": "λ", "mu": "μ", "sigma": "σ",
     "tau": "τ",

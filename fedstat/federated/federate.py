@@ -66,7 +66,7 @@ def federate(
     Parameters
     ----------
     method : Method, sequence of Method, or mapping of label to Method
-        What to run. Labels default to the class names.
+        What to run. Labels default to the methods' names.
     model : callable or nn.Module
         A function building the network (as `fedstat.models` offers), drawn anew for each seed; or a module,
         whose own weights every seed starts from.

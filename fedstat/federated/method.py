@@ -83,7 +83,8 @@ class Method:
     inputs and two outputs if that one will not do; ``exempt`` names laws that do not apply, each with the reason; and
     ``fewest`` is the smallest number of clients. ``held_out`` is the share of a client's training samples that the
     engine keeps from training for the method's own use, ``batches`` the number of batches that one step takes, and
-    ``taken_over`` the slots of the server that its optimiser leaves as they were aggregated. A class with an
+    ``taken_over`` the slots of the server that its optimiser leaves as they were aggregated. ``label`` is what runs and
+    tables call the method where its papers' name cannot be a class's. A class with an
     ``aggregate`` of its own takes an aggregator if it says ``averages = True``: it does no more than average changes.
 
     Parameters
@@ -113,6 +114,7 @@ class Method:
     server: ServerOptimizer | None = None
     aggregator: Aggregator | None = None
 
+    label: ClassVar[str] = ""
     example: ClassVar[Mapping[str, Any]] = {}
     example_model: ClassVar[Model | None] = None
     exempt: ClassVar[Mapping[str, str]] = {}
@@ -283,6 +285,11 @@ class Method:
         machine has is refused before it begins.
         """
         return {}
+
+
+def label_of(method: Method) -> str:
+    """Return what runs and tables call a method: its class's own label, or the name of the class."""
+    return vars(type(method)).get("label", type(method).__name__)
 
 
 def weighed(

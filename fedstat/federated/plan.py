@@ -30,7 +30,7 @@ from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.engine.rehearsal import is_own, outputs_of, rehearse
 from fedstat.federated.fingerprint import digest, plain
 from fedstat.federated.history import CLIENT_DTYPES
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, label_of
 from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
 from fedstat.federated.record.predictions import check_outputs
@@ -251,10 +251,9 @@ def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[st
         labels, listed = list(method), list(method.values())
     else:
         listed = list(method) if isinstance(method, Iterable) and not isinstance(method, str) else [method]
-        labels = [type(m).__name__ for m in listed]
-    for m in listed:
+        labels = [label_of(m) for m in listed]
+    for label, m in zip(labels, listed, strict=True):
         check_one(m, "method")
-    for label in labels:
         if not isinstance(label, str):
             raise ValueError(f"labels of methods must be text, got {label!r}.")
         if labels.count(label) > 1:

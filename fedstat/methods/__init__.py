@@ -37,7 +37,7 @@ def available() -> Cards:
 
 
 def find(name: str) -> type[Method]:
-    """Return a method's class by its name, or from a file of one's own as ``mine.py:MyMethod``.
+    """Return a method's class by its name or label, or from a file of one's own as ``mine.py:MyMethod``.
 
     Raises
     ------
@@ -56,11 +56,12 @@ def find(name: str) -> type[Method]:
             file, _, wanted = name.rpartition(":")
             raise ValueError(f"{file} defines no subclass of fedstat.Method called {wanted!r}.")
         return cls
-    if name not in _found():
+    found = _found()
+    if name not in (known := {cls.label: cls for cls in found.values() if cls.label} | found):
         raise ValueError(
             f'there is no method {name!r}; built in are {", ".join(available())}, one\'s own is "file.py:Name".'
         )
-    return _found()[name]
+    return known[name]
 
 
 def _found() -> dict[str, type[Method]]:

@@ -72,7 +72,7 @@ class ClusteredFL(Method):
     >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0) ^ (client >= 2), client)
     >>> method = fs.methods.ClusteredFL(eps1=0.5, eps2=0.5, relative=True, min_rounds=2)
     >>> result = fs.federate(method, fs.models.mlp(3, 8, 2), clients, fs.Training(lr=0.3), rounds=8, progress=False)
-    >>> result.states["ClusteredFL", 0].memory["cluster"].tolist()
+    >>> result.states["Clustered-FL", 0].memory["cluster"].tolist()
     [1, 1, 2, 2]
     """
 
@@ -82,6 +82,7 @@ class ClusteredFL(Method):
     relative: bool = False
     linkage: Literal["single", "complete"] = "single"
 
+    label: ClassVar[str] = "Clustered-FL"
     fewest: ClassVar[int] = 2
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "one client is nothing to cluster",

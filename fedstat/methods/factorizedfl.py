@@ -132,6 +132,7 @@ class FactorizedFL(Method):
     prune: bool = True
     reset_head: bool = False
 
+    label: ClassVar[str] = "Factorized-FL"
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the penalty on mu is a force that plain training does not feel, also where a client is alone."
     }

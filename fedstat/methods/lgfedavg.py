@@ -65,6 +65,7 @@ class LGFedAvg(Method):
     top: int = 2
     weighting: Literal["samples", "uniform"] = "uniform"
 
+    label: ClassVar[str] = "LG-FedAvg"
     example: ClassVar[Mapping[str, Any]] = {"top": 1}
 
     def __post_init__(self) -> None:

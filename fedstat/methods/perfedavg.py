@@ -65,6 +65,7 @@ class PerFedAvg(Method):
     delta: float = 1e-3
     adaptation: Literal["step", "epoch"] = "step"
 
+    label: ClassVar[str] = "Per-FedAvg"
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the gradient is taken at the adapted weights, not at the client's own",
         "permutation": "which samples of a full batch go to which part of a step is drawn by the client's number",

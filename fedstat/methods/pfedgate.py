@@ -89,6 +89,7 @@ class PFedGate(Method):
     gates: Literal["client", "sample"] = "client"
     ranking: Ranking = "score/size"
 
+    label: ClassVar[str] = "pFedGate"
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the gate scales and cuts the model also where there is nobody to share it with"
     }

@@ -64,6 +64,7 @@ class PFedSD(Method):
     penalty: float = 1.0
     temperature: float = 1.0
 
+    label: ClassVar[str] = "pFedSD"
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the pull to a model's own past outputs has no counterpart in plain training",
     }

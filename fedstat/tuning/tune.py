@@ -16,7 +16,7 @@ from fedstat._checks import whole
 from fedstat.data import Clients
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, label_of
 from fedstat.federated.metrics import LESS_IS_BETTER
 from fedstat.federated.plan import Population, seeds_of
 from fedstat.federated.record.progress import announce
@@ -78,7 +78,7 @@ def tune(  # type: ignore[misc]  # calls are checked for what they return and, h
     method : class, callable or Method; or several
         What makes the method: ``fs.FedFac``, ``partial(fs.FedFac, dynamic=True)``, a function with parameters by name,
         or a method of which some values change. Several arms, each tuned by itself, are a mapping of label to such, or
-        a sequence of methods, whose labels are their class names.
+        a sequence of methods, whose labels are their names.
     grid : mapping of str to sequence
         The values of each parameter, two at least, in the order in which the first of equals is taken. A name means the
         method's parameter, or else a field of `training` such as ``"lr"``; where both have it, it must be written
@@ -184,7 +184,7 @@ def _labelled(method: Any) -> dict[str, Maker]:
     """Return several arms by their labels."""
     if isinstance(method, Mapping) and method and all(isinstance(label, str) for label in method):
         return dict(method)
-    labels = [] if isinstance(method, Mapping | str) else [type(one).__name__ for one in method]
+    labels = [] if isinstance(method, Mapping | str) else [label_of(one) for one in method]
     if not labels or len(set(labels)) < len(labels) or not all(isinstance(one, Method) for one in method):
         raise ValueError(
             f'method must be one method, or several with labels, such as {{"weak": fs.methods.FedProx(mu=0.01)}}; '

@@ -53,8 +53,15 @@ def test_wrong_names_are_noticed():
     assert wrong("Per-FedAvg, FedFOMO and Local at Dirichlet 0.1, p = 0.5, α = 0.4; a local step") == []
 
 
-def test_every_registered_method_exists():
-    assert METHODS.keys() <= fs.methods.available().keys()
+def test_runs_and_lookups_call_methods_as_readers_do():
+    class Mine(fs.methods.PerFedAvg):
+        pass
+
+    setting = fs.models.mlp(2, 3, 1), fs.data.relu_mixture(clients=2, d=2, units=3, samples=4, test=4, seed=0)
+    result = fs.federate([fs.methods.PerFedAvg(), Mine()], *setting, fs.Training(lr=0.1), rounds=1, progress=False)
+    assert list(result.states) == [("Per-FedAvg", 0), ("Mine", 0)]
+    assert fs.methods.find("Per-FedAvg") is fs.methods.find("PerFedAvg") is fs.methods.PerFedAvg
+    assert METHODS["PFedSD"] == "pFedSD"
     assert readable("PerFedAvg alpha, code") == "Per-FedAvg α, code"
     assert len(set(SYMBOLS.values())) == len(SYMBOLS)
 
