@@ -47,7 +47,7 @@ def _methods(every: Effects, layout: Layout) -> Figure:
     figure, axes = plt.subplots(
         1,
         len(layout.every),
-        figsize=(WIDTH, 0.7 + 0.13 * len(others)),
+        figsize=(WIDTH, 0.62 + 0.125 * len(others)),
         sharey=True,
         sharex=True,
         squeeze=False,

@@ -309,6 +309,7 @@ def test_a_world_without_other_ranks_is_told_first_and_nothing_is_made_up_of_wha
     assert [a["arm"] for a in first["arms"]] == [
         "FedAvg",
         "Local",
+        "FedAMP",
         "FedRep",
         "FedPer",
         "FedBN",
