@@ -50,8 +50,7 @@ class FedLC(Method):
     have it. FL-bench reports that training by the letter of the formula collapsed.
 
     The authors' code: none was found. FL-bench counts a class without samples as one of 1e-8 samples, a margin of
-    ``100 tau``. PFLlib calibrates all clients alike, by the class counts of all of them together, with a head without
-    bias.
+    ``100 tau``. PFLlib calibrates all clients alike, by the class counts of all of them together.
 
     Examples
     --------
