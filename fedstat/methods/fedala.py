@@ -26,9 +26,9 @@ class FedALA(Method):
 
     In the `top` layers a client starts from ``own + (global - own) W``, element by element, with aggregation weights W
     in [0, 1] that it keeps and learns: before it trains, W takes steps ``W <- clip(W - eta dL/dW)`` on a share of its
-    samples, for many epochs the first time and for one afterwards. The layers below are the global model's. The server
-    averages what clients train from there (Zhang et al. 2023, "FedALA: Adaptive Local Aggregation for Personalized
-    Federated Learning", Algorithm 1).
+    samples, for many epochs in the second round and for one afterwards. The layers below are the global model's. The
+    server averages what clients train from there (Zhang et al. 2023, "FedALA: Adaptive Local Aggregation for
+    Personalized Federated Learning", Algorithm 1).
 
     Parameters
     ----------
@@ -51,15 +51,15 @@ class FedALA(Method):
 
     Notes
     -----
-    The model travels down and up; W and the client's own layers never leave it. W starts at one. A client that takes
+    The model travels down and up; W and the own layers never leave the client. W starts at one. A client that takes
     part for the first time has no model of its own and starts from the global one. What is evaluated is the mix that a
     client would start from now ("personal"), for which it learns W on the newest global model, and the global model. A
     new client takes part in one round, and mixes as in the second.
 
-    In learning W each batch counts its first samples alone, the share s, which are random as batches are. The optimiser
-    of the training configuration moves W too, with its schedule: under Adam take a much smaller `eta`. Running
-    statistics of batch norm are the global model's. "Until convergence" is `start_epochs` here; a client that is absent
-    from the second round learns its W an epoch at a time.
+    While W is learned, a batch counts only its first samples, a share s of them; these are random, as batches are. The
+    optimiser of the training configuration moves W too, with its schedule: under Adam take a much smaller `eta`.
+    Running statistics of batch norm are the global model's. Where the paper trains W until convergence, it has
+    `start_epochs` here; a client that is absent from the second round learns its W an epoch at a time.
 
     The authors' code: the first learning of W goes on until the last losses of ten epochs have a standard deviation
     below 0.1. The samples are a stretch of the client's data that begins at a random place, in whole batches, by plain

@@ -31,7 +31,7 @@ class FedProto(Local):
     features (inputs of the head) and c the global prototypes, and sends the mean features of each class that it has.
     The server averages each class's prototypes over the clients that have it. A client predicts the class whose global
     prototype is nearest to the sample's features (Tan et al. 2022, "FedProto: Federated Prototype Learning across
-    Heterogeneous Clients", Algorithm 1).
+    Heterogeneous Clients", Algorithm 1 and equations 3 to 7).
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class FedProto(Local):
         How the prototypes of a class are weighed: by the clients' samples of the class, as in the paper, or equally,
         as in the authors' code.
     server, aggregator
-        These have no effect, since no model is the server's.
+        These are refused, since no model is the server's.
 
     Raises
     ------
@@ -63,8 +63,8 @@ class FedProto(Local):
     after local training, in evaluation mode, as in the paper's equation. The prototype of a class that no participant
     has stays as it was.
 
-    The paper prints one more factor, ``1 / |N_j|`` over the clients of class j, before the mean that is weighed by
-    samples; it would shrink prototypes, and is left out. Its penalty is the distance between local and global
+    The paper's equation 6 divides the mean that is weighed by samples once more, by the number of clients that have the
+    class; that would shrink prototypes, and is left out. Its penalty is the distance between local and global
     prototypes, that of the authors' code the one above.
 
     The authors' code: it averages features as they pass by in the last epoch of local training. It looks for the
