@@ -26,7 +26,7 @@ Steps and class attributes that are rarely needed, each with the methods of feds
 ``predictor``         makes models of stacked leaves (`FactorizedFL` leaves small entries out)
 ``pull``              adds to the objective's gradient that of a term which needs no batch (`FedProx`, `FedAMP`)
 ``gradient``          makes the direction of one step from gradients (`PerFedAvg` on several batches, `SCAFFOLD`)
-``constrain``         puts back after a step what moved where it may not be (`APFL`)
+``constrain``         puts back after a step what moved where it may not be (`APFL`, `FedALA`)
 ``batches``           is the number of batches that one step takes (`PerFedAvg`)
 ``held_out``          is the share of a client's training samples that the method keeps for its own use (`FedFOMO`)
 ``prelude``           returns the messages before the first round (`FedFac`)

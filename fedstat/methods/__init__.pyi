@@ -9,6 +9,7 @@ from fedstat.methods.cut import Count as Count
 from fedstat.methods.cut import Quantile as Quantile
 from fedstat.methods.ditto import Ditto as Ditto
 from fedstat.methods.factorizedfl import FactorizedFL as FactorizedFL
+from fedstat.methods.fedala import FedALA as FedALA
 from fedstat.methods.fedamp import FedAMP as FedAMP
 from fedstat.methods.fedavg import FedAvg as FedAvg
 from fedstat.methods.fedbn import FedBN as FedBN
@@ -17,9 +18,11 @@ from fedstat.methods.feddecomp import FedDecomp as FedDecomp
 from fedstat.methods.fedem import FedEM as FedEM
 from fedstat.methods.fedfac import FedFac as FedFac
 from fedstat.methods.fedfomo import FedFOMO as FedFOMO
+from fedstat.methods.fedlc import FedLC as FedLC
 from fedstat.methods.fedpac import FedPAC as FedPAC
 from fedstat.methods.fedpara import FedPara as FedPara
 from fedstat.methods.fedper import FedPer as FedPer
+from fedstat.methods.fedproto import FedProto as FedProto
 from fedstat.methods.fedprox import FedProx as FedProx
 from fedstat.methods.fedrep import FedRep as FedRep
 from fedstat.methods.fedrod import FedRoD as FedRoD

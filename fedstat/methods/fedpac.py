@@ -17,6 +17,7 @@ from fedstat.federated.codec import Message
 from fedstat.federated.method import Method, mixed
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State, Update
+from fedstat.methods.classes import all_counts, class_means, moments
 
 #: The server sets weights of a combination below this to zero.
 _NEGLIGIBLE = 1e-3
@@ -101,15 +102,8 @@ class FedPAC(Method):
 
     def init(self, network: Network, federation: Federation) -> State:
         """Start without centroids; the server remembers how many samples of each class a client has."""
-        weight = network.initial()[network.head_leaves[0]]
-        train, classes = federation.clients.train, federation.clients.classes
-        if classes is None or len(weight) < len(classes):
-            raise ValueError(
-                f"FedPAC needs class labels and a network with one output for each class, got {len(weight)} output(s) "
-                f"for {'numbers' if classes is None else f'{len(classes)} classes'}."
-            )
-        counts = [np.bincount(train.client(k)[1], minlength=len(weight)) for k in range(len(federation.clients))]
-        memory = {"counts": torch.from_numpy(np.stack(counts)), "centroids": torch.zeros_like(weight)}
+        counts = all_counts(self, network, federation)
+        memory = {"counts": counts, "centroids": torch.zeros_like(network.initial()[network.head_leaves[0]])}
         return replace(super().init(network, federation), memory=memory)
 
     def receive(self, state: State, ids: Tensor) -> Params:
@@ -121,12 +115,12 @@ class FedPAC(Method):
 
     def prepare(self, learner: Learner, params: Params, data: ClientData) -> tuple[Params, Params]:
         """Find h and V, which the server's programme needs, and the centroids to which features are aligned."""
-        sums, counts, square = _moments(learner, params, data)
+        sums, counts, square = moments(learner, params, data)
         n = counts.sum()
         aux = {"h": sums / n, "V": (square / n - (sums / n).square().sum()) / n}
         if "centroids" in params:
             known = (params["centroids"] != 0).any(-1, keepdim=True)
-            aux["target"] = torch.where(known, params["centroids"], _centroids(sums, counts))
+            aux["target"] = torch.where(known, params["centroids"], class_means(sums, counts))
         return params, aux
 
     def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
@@ -146,8 +140,8 @@ class FedPAC(Method):
 
     def finish(self, learner: Learner, params: Params, data: ClientData, context: Context) -> Params:
         """Report centroids under the trained body, and h and V under the received one."""
-        sums, counts, _ = _moments(learner, params, data)
-        return {"centroids": _centroids(sums, counts), "h": context.aux["h"], "V": context.aux["V"]}
+        sums, counts, _ = moments(learner, params, data)
+        return {"centroids": class_means(sums, counts), "h": context.aux["h"], "V": context.aux["V"]}
 
     def download(self, state: State, update: Update) -> Message:
         """Send body, combined head and centroids."""
@@ -212,17 +206,3 @@ def head_weights(h: np.ndarray, v: np.ndarray) -> np.ndarray:
         kept = np.where(solution < _NEGLIGIBLE, 0, solution)
         weights[i] = kept if kept.any() else solution
     return weights / weights.sum(1, keepdims=True)
-
-
-def _moments(learner: Learner, params: Params, data: ClientData) -> tuple[Tensor, Tensor, Tensor]:
-    """Return features' sums and samples by class (Q, f), (Q,), and their squared norms' sum; in evaluation mode."""
-    z, outputs = learner.network.features(params, data.x)
-    member = (data.y[:, None] == torch.arange(outputs.shape[-1], device=z.device)) & data.valid[:, None]
-    counts = member.sum(0).to(z.dtype)
-    z = torch.where(data.valid[:, None], z, 0)
-    return member.to(z.dtype).T @ z, counts, z.square().sum()
-
-
-def _centroids(sums: Tensor, counts: Tensor) -> Tensor:
-    """Return the mean features of each class (Q, f), zero where it has no samples."""
-    return sums / counts.clamp(min=1)[:, None]

@@ -16,6 +16,7 @@ from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
+from fedstat.methods.classes import head_outputs, members
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,19 +87,13 @@ class FedRoD(Method):
 
     def shared(self, network: Network, federation: Federation) -> Params:
         """Share every leaf but those of the private head."""
-        outputs, classes = network.shapes[network.head_leaves[0]][0], federation.clients.classes
-        if classes is None or outputs < len(classes):
-            raise ValueError(
-                f"FedRoD needs class labels and a network with one output for each class, got {outputs} output(s) for "
-                f"{'numbers' if classes is None else f'{len(classes)} classes'}."
-            )
+        head_outputs(self, network, federation)
         return in_slot(share_all_but(network, network.head_leaves), "private")
 
     def prepare(self, learner: Learner, params: Params, data: ClientData) -> tuple[Params, Params]:
         """Find the log class counts of the training samples, minus infinity for a class that is missing."""
         outputs = len(params[learner.network.head_leaves[0]])
-        member = (data.y[:, None] == torch.arange(outputs, device=data.y.device)) & data.valid[:, None]
-        return params, {"log_counts": member.sum(0).to(learner.network.dtype).log()}
+        return params, {"log_counts": members(data, outputs).sum(0).to(learner.network.dtype).log()}
 
     def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
         """Train the network and the private head together."""

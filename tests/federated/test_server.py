@@ -28,6 +28,7 @@ WITHOUT = {
     "FactorizedFL": "clients have means of their own",
     "FedAMP": "shares nothing",
     "FedFOMO": "shares nothing",
+    "FedProto": "shares nothing",
     "Local": "shares nothing",
 }
 
