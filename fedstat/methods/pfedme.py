@@ -23,11 +23,11 @@ PERSONAL = "personal"
 class PFedMe(Method):
     """Clients descend the Moreau envelopes of their losses; each one's personal model is the minimum near by.
 
-    Near a model w, client k's personal model ``theta_k(w)`` minimises ``L_k(theta) + penalty / 2 |theta - w|^2``, whose
-    minimum, as a function of w, is the envelope; its gradient is ``penalty (w - theta_k(w))``. In every local step the
-    client takes a batch, finds theta from w on by some gradient steps on that batch, and moves w along the gradient.
-    The server averages the models w (T. Dinh et al. 2020, "Personalized Federated Learning with Moreau Envelopes",
-    Algorithm 1).
+    Near a model w, client k's personal model ``theta_k(w)`` minimises ``L_k(theta) + penalty / 2 |theta - w|^2``. The
+    least value, as a function of w, is the envelope; its gradient is ``penalty (w - theta_k(w))``. In every local step
+    the client takes a batch, finds theta from w on by some gradient steps on that batch, and moves w along the
+    gradient. The server averages the models w (T. Dinh et al. 2020, "Personalized Federated Learning with Moreau
+    Envelopes", Algorithm 1).
 
     Parameters
     ----------
@@ -112,10 +112,10 @@ class PFedMe(Method):
         """Return the gradient of the envelope on one batch."""
         slope = grad(params, batches[0])  # the pass that moves statistics
         w = {name: params[name].detach() for name in slope}
-        others = {name: leaf.clone() for name, leaf in params.items() if name not in w}
 
         def next_slope(theta: Params) -> Params:
-            return grad(others | {name: leaf.requires_grad_() for name, leaf in theta.items()}, batches[0])
+            statistics = {name: leaf.clone() for name, leaf in without_slots(params).items() if name not in w}
+            return grad(statistics | {n: leaf.detach().requires_grad_() for n, leaf in theta.items()}, batches[0])
 
         theta = self._near(w, slope, next_slope)
         return {name: self.penalty * (w[name] - theta[name]) for name in w}
@@ -138,7 +138,7 @@ class PFedMe(Method):
         for _ in range(self.inner_steps - 1):
             slope = next_slope(theta)
             pulled = {name: slope[name] + self.penalty * (leaf - w[name]) for name, leaf in theta.items()}
-            theta = {name: leaf.detach() - self.inner_lr * pulled[name] for name, leaf in theta.items()}
+            theta = {name: leaf - self.inner_lr * pulled[name] for name, leaf in theta.items()}
         return theta
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:
