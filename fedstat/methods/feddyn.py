@@ -41,7 +41,7 @@ class FedDyn(Method):
     Raises
     ------
     ValueError
-        If `alpha` is not positive or infinite.
+        If `alpha` is not positive and finite; at the start of a run, for an aggregator: the server's step is no mean.
 
     Notes
     -----
