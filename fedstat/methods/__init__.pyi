@@ -15,6 +15,7 @@ from fedstat.methods.fedavg import FedAvg as FedAvg
 from fedstat.methods.fedbn import FedBN as FedBN
 from fedstat.methods.fedcac import FedCAC as FedCAC
 from fedstat.methods.feddecomp import FedDecomp as FedDecomp
+from fedstat.methods.feddyn import FedDyn as FedDyn
 from fedstat.methods.fedem import FedEM as FedEM
 from fedstat.methods.fedfac import FedFac as FedFac
 from fedstat.methods.fedfomo import FedFOMO as FedFOMO
@@ -30,8 +31,10 @@ from fedstat.methods.fedsplit import FedSplit as FedSplit
 from fedstat.methods.filterdecomp import FilterDecomp as FilterDecomp
 from fedstat.methods.lgfedavg import LGFedAvg as LGFedAvg
 from fedstat.methods.local import Local as Local
+from fedstat.methods.moon import MOON as MOON
 from fedstat.methods.perfedavg import PerFedAvg as PerFedAvg
 from fedstat.methods.pfedgate import PFedGate as PFedGate
+from fedstat.methods.pfedme import PFedMe as PFedMe
 from fedstat.methods.pfedsd import PFedSD as PFedSD
 from fedstat.methods.scaffold import SCAFFOLD as SCAFFOLD
 

@@ -85,8 +85,9 @@ def strings(value):
 
 
 def test_arms_and_settings_of_committed_tables():
-    """Figures and tables have their labels from here."""
-    for path in sorted(COMMITTED.glob("*/*.csv")):
+    """Figures and tables have their labels from here; what is quoted of published tables keeps its spelling."""
+    quoted = {COMMITTED / "bold" / "faces.csv"}
+    for path in sorted({*COMMITTED.glob("*/*.csv")} - quoted):
         table = pd.read_csv(path)
         labels = {str(v) for name in {"arm", "setting", "method"} & {*table} for v in table[name].unique()}
         assert wrong("; ".join(map(readable, labels))) == [], path
