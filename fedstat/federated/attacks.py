@@ -219,8 +219,8 @@ class LabelFlip:
     >>> import numpy as np, fedstat as fs
     >>> clients = fs.data.from_arrays(np.zeros((6, 1)), [0, 1, 2] * 2, [0, 0, 0, 1, 1, 1], test=0)
     >>> poisoned = fs.attacks.LabelFlip(0.5).poison(clients, np.array([False, True]))
-    >>> poisoned.train.y.tolist()
-    [0, 1, 2, 2, 1, 0]
+    >>> clients.train.y.tolist(), poisoned.train.y.tolist()
+    ([2, 0, 1, 2, 0, 1], [2, 0, 1, 0, 2, 1])
     """
 
     share: float

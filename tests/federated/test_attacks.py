@@ -123,7 +123,15 @@ def first_round(method, attack, model=MODEL, clients=None, **options):
     """What participants sent in the first round, and who of them attacks."""
     data = vector_clients() if clients is None else clients
     now = next(
-        fs.rounds(method, model, data, fs.Training(lr=0.2, batch_size=4), dtype="float64", attack=attack, **options)
+        fs.rounds(
+            method,
+            model,
+            data,
+            fs.Training(lr=0.2, batch_size=4, local_epochs=2),
+            dtype="float64",
+            attack=attack,
+            **options,
+        )
     )
     ((key, update),) = now.updates.items()
     return update, now.runs[key].replicate.attackers.tolist()
