@@ -65,6 +65,11 @@ Above the tables
     control             label of the method that the others are compared with (FedAvg, or the first)
     margin              largest difference that counts as none
 
+``[attack]``: clients that attack the run, see `fedstat.attacks`; models are measured on the honest ones
+    name                "sign-flip", "gaussian", "a-little", "inner-product" or "label-flip", or ``"mine.py:Name"``; its
+                        options are further keys
+    share               the share of the clients that attack, in [0, 1); required
+
 ``[stop]``
     The arguments of `fedstat.Patience`: when a method under a seed ends early.
 
@@ -160,12 +165,12 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """``[model]`` or ``[method.LABEL]``: what is chosen, and its options.
+    """``[model]``, ``[attack]`` or ``[method.LABEL]``: what is chosen, and its options.
 
     Parameters
     ----------
     name : str
-        A network of `fedstat.models` or a method of `fedstat.methods`; or one's own, as ``/path/mine.py:Name``.
+        A network of `fedstat.models`, an attack or a method; or one's own, as ``/path/mine.py:Name``.
     options : dict
         Arguments in plain values.
     """
@@ -333,6 +338,8 @@ class Experiment(General):
         The tables; methods by label.
     trainings : mapping of str to Training
         Local training of each method by label: `training`, but for what is its own.
+    attack : Choice, optional
+        ``[attack]``: what some clients do in place of taking part honestly.
     tune : Tune, optional
         ``[tune]``: what is chosen before the run.
     stop : Patience, optional
@@ -373,6 +380,7 @@ class Experiment(General):
     training: Training
     trainings: Mapping[str, Training]
     evaluation: Evaluation = field(default_factory=Evaluation)
+    attack: Choice | None = None
     tune: Tune | None = None
     stop: Patience | None = None
     plan: AnalysisPlan | None = None
@@ -415,7 +423,8 @@ def to_table(experiment: Experiment) -> dict[str, Any]:
     table = asdict(experiment)
     del table["trainings"]
     table["training"] |= table.pop("parts")
-    table["model"] = {"name": experiment.model.name, **experiment.model.options}
+    for key, choice in {"model": experiment.model, "attack": experiment.attack}.items():
+        table[key] = None if choice is None else {"name": choice.name, **choice.options}
     table["method"] = {
         label: {"name": c.name, **c.options, **{k: v for k in ("training", "grid") if (v := getattr(c, k))}}
         for label, c in experiment.method.items()

@@ -37,6 +37,7 @@ from fedstat.experiment.validation import (
 )
 from fedstat.federated import Method, Patience, Training
 from fedstat.federated.aggregators import AGGREGATORS
+from fedstat.federated.attacks import ATTACKS, Attack, check_attack
 from fedstat.federated.client import schedules
 from fedstat.federated.client.optimizers import OPTIMIZERS
 from fedstat.federated.engine.executor import check_executor
@@ -58,7 +59,7 @@ _PARTS: dict[str, Mapping[str, Any]] = {
 _OF_SERVERS: dict[str, Mapping[str, Any]] = {"server": SERVER_OPTIMIZERS, "aggregator": AGGREGATORS}
 #: The keys under which Python code may be named.
 _NAMED = re.compile(
-    rf"executor|data\.prepare|model\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|server|aggregator)"
+    rf"executor|data\.prepare|model\.name|attack\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|server|aggregator)"
     r"|(method\.(.+)|tune)\.grid\.(server|aggregator)\.\d+(\.name)?"
     rf"|(method\.(.+)\.)?training\.({'|'.join(_PARTS)})(\.name)?"
 )
@@ -240,6 +241,19 @@ def make_method(choice: Choice, key: str = "method") -> Method:
         return replace(method, **made)
     except ValueError as error:  # begins with the name of a field
         raise ValueError(f"{key}.{one_line(error)}") from None
+
+
+def make_attack(choice: Choice) -> Attack:
+    """Return the attack that a choice names, with its options.
+
+    Raises
+    ------
+    ValueError
+        If there is no such attack, or an option does not fit.
+    """
+    made: Attack = _made(choice, "attack", ATTACKS)
+    check_attack(made)
+    return made
 
 
 def network(choice: Choice) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -451,6 +465,11 @@ def _model(table: _Named, before: Table) -> Choice:
     return _filled(table.choice, network(table.choice)[1])
 
 
+def _attack(table: _Named, before: Table) -> Choice:
+    made: Any = make_attack(table.choice)
+    return table.choice if ":" in table.name else _filled(table.choice, asdict(made))
+
+
 def _methods(tables: Mapping[str, _NamedMethod], before: Table) -> dict[str, MethodChoice]:
     """Check every method with its options, and fill in its defaults."""
     if not tables:
@@ -518,6 +537,7 @@ class _File(General):
     method: Annotated[dict[str, _NamedMethod], _told(_methods)]
     training: Annotated[dict[str, Any], _told(_trainings)]
     evaluation: Annotated[Evaluation, _told(_evaluation)] = field(default_factory=Evaluation)
+    attack: Annotated[_Named, _told(_attack)] | None = None
     tune: Tune | None = None
     stop: Patience | None = None
     plan: Annotated[dict[str, Any], _told(_plan)] | None = None

@@ -210,6 +210,7 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
             setup.training,
             rounds=experiment.rounds,
             participation=experiment.participation,
+            attack=setup.attack,
             seed=experiment.seeds if before is None else before.config["seeds"],
             vary=experiment.vary,
             dtype=experiment.dtype,
@@ -232,6 +233,7 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
             before,
             experiment.seeds,
             clients=setup.dealt,
+            attack=setup.attack,
             metrics=setup.metrics,
             device=experiment.device,
             executor=setup.executor,
@@ -267,7 +269,7 @@ def _config(setup: Setup) -> dict[str, Any]:
     how, validate = setup.experiment, setup.experiment.partition.validation > 0
     plan = make_plan(
         setup.methods, setup.model, setup.dealt, setup.training, how.participation, how.seeds, how.vary, None,
-        how.dtype, how.device, setup.executor,
+        how.dtype, how.device, setup.executor, setup.attack,
     )  # fmt: skip
     return plan.observed(validate, setup.metrics, how.evaluation.trained, how.stop, how.plan).config
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.client.network import Params
 from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import State, Update
 
@@ -255,19 +256,30 @@ def heard(aggregator: Aggregator, state: State, update: Update) -> Update:
     everything = torch.ones((), dtype=torch.bool, device=update.ids.device)
     masks = {n: state.shared[n][0] if n in state.shared else everything for n in state.server}
     shared = {n: mask.expand_as(state.server[n]) for n, mask in masks.items() if mask.any()}
-    changes = {n: (update.end[n] - update.start[n])[:, mask].double() for n, mask in shared.items()}
-    weights = {n: change for n, change in changes.items() if not is_statistic(n)}
-    sizes = [change.shape[1] for change in weights.values()]
-    weight = update.weight.double().clone()
-    found = aggregator(torch.cat([*weights.values()], 1), weight)
-    if not isinstance(found, Tensor) or found.shape != (sum(sizes),):
+    weights, running = ({n: shared[n] for n in shared if is_statistic(n) == kind} for kind in (False, True))
+    changes, weight = changes_of(update, weights), update.weight.double().clone()
+    found = aggregator(changes, weight)
+    if not isinstance(found, Tensor) or found.shape != changes.shape[1:]:
         got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-        raise ValueError(f"{aggregator!r} must return one change, of shape ({sum(sizes)},), got {got}.")
-    outcome = {n: Median()(change, weight) for n, change in changes.items() if is_statistic(n)}
-    outcome |= dict(zip(weights, found.split(sizes), strict=True))
-    end = {n: update.end[n].clone() for n in shared}
-    for n, change in outcome.items():
-        end[n][:, shared[n]] = update.start[n][:, shared[n]] + change.to(end[n].dtype)
+        raise ValueError(f"{aggregator!r} must return one change, of shape {tuple(changes.shape[1:])}, got {got}.")
+    if running:
+        medians = Median()(changes_of(update, running), weight)
+        update = changed(update, running, medians.expand(len(weight), -1))
+    return changed(update, weights, found.expand(len(weight), -1))
+
+
+def changes_of(update: Update, masks: Params) -> Tensor:
+    """Return the participants' changes of the elements of leaves under masks, side by side, (m, d) in float64."""
+    return torch.cat([(update.end[n] - update.start[n])[:, mask].double() for n, mask in masks.items()], 1)
+
+
+def changed(update: Update, masks: Params, changes: Tensor, where: Tensor | None = None) -> Update:
+    """Return the update with other `changes` (m, d) of the elements under masks; of some alone, bool (m, d)."""
+    sizes, end = [int(mask.sum()) for mask in masks.values()], {n: update.end[n].clone() for n in masks}
+    where = torch.ones_like(changes, dtype=torch.bool) if where is None else where
+    for (n, mask), change, some in zip(masks.items(), changes.split(sizes, 1), where.split(sizes, 1), strict=True):
+        moved = update.start[n][:, mask] + change.to(end[n].dtype)
+        end[n][:, mask] = moved.where(some, end[n][:, mask])
     return replace(update, end=update.end | end)
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from fedstat._checks import whole
 from fedstat.data import Clients
+from fedstat.federated.attacks import Attack, poisons
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import NAMES, Executor, ExecutorName, RemoteExecutor
@@ -30,6 +31,7 @@ from fedstat.federated.record.result import Result, load
 from fedstat.federated.record.rows import joined
 from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Wanted, from_ranges
+from fedstat.federated.revival import revived_method
 from fedstat.federated.rounds import Key
 
 
@@ -41,6 +43,7 @@ def extend(
     model: Model | None = None,
     methods: Mapping[str, Method] | None = None,
     training: AnyTraining | None = None,
+    attack: Attack | None = None,
     metrics: Mapping[str, Metric] | Iterable[str] = (),
     chunk: int | None = None,
     device: str | None = None,
@@ -61,8 +64,8 @@ def extend(
     seeds : int or iterable of int
         How many seeds there shall be, counted on from the first; or the seeds themselves. Those that the run has stay.
     clients : Clients or callable, optional
-        As in `federate`; needed where the run drew them by seed, or was loaded from a folder.
-    model, methods, training, metrics
+        As in `federate`; needed where the run drew them by seed, was loaded from a folder, or had its data poisoned.
+    model, methods, training, attack, metrics
         As in `federate`, where the run does not know them: after loading, if they are not fedstat's own.
     chunk, device, executor, checkpoint, progress
         As in `federate`; by default the run's own device and executor.
@@ -103,7 +106,8 @@ def extend(
         )
     new = _missing(config["seeds"], seeds)
     known = _known(result, model, methods, training)
-    drawn, measured = _clients(result, clients), _metrics(config, metrics)
+    against = _attack(result, attack)
+    drawn, measured = _clients(result, clients, against), _metrics(config, metrics)
     stop = Patience(**{k: v for k, v in config["stop"].items() if k != "type"}) if config["stop"] else None
 
     def planned(seeds: list[int]) -> Plan:
@@ -112,7 +116,7 @@ def extend(
         plan = make_plan(
             known.methods, known.model, drawn, known.training, config["participation"], seeds, config["vary"], chunk,
             config["dtype"], config["device"] if device is None else device, _executor(config, executor),
-            config["seeds"][0],
+            against, config["seeds"][0],
         )  # fmt: skip
         keeps = config.get("predictions", False)
         return plan.observed(config["validate"], measured, config["trained"], stop, result.plan, keeps)
@@ -174,13 +178,26 @@ def _known(
     return replace(result, model=model, methods={label: known[label] for label in labels}, training=training)
 
 
-def _clients(result: Result, given: Population | None) -> Population:
+def _attack(result: Result, given: Attack | None) -> Attack | None:
+    """Return the attack of the run, if there is one."""
+    if given is not None or "attack" not in result.config:
+        return given
+    for run in result.runs.values():
+        return run.replicate.attack
+    if (found := revived_method(result.config["attack"]["what"])) is None:
+        raise ValueError("this result was loaded, and its attack is not fedstat's own; pass attack=...")
+    return found
+
+
+def _clients(result: Result, given: Population | None, attack: Attack | None) -> Population:
     """Return the clients, or the function that draws them."""
     varies = not {"data", "partition"}.isdisjoint(result.config["vary"])
     if varies and (given is None or isinstance(given, Clients)):
         raise ValueError("the run's clients differ from seed to seed; pass clients=, the function that draws them.")
     if given is not None:
         return given
+    if poisons(attack):
+        raise ValueError("the run's clients hold data that the attack poisoned; pass clients=, as they were before.")
     if not result.federations:
         raise ValueError("this result was loaded, and a run's folder does not hold the samples; pass clients=...")
     return next(iter(result.federations.values())).clients

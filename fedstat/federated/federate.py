@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from fedstat._checks import whole
+from fedstat.federated.attacks import Attack
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor
@@ -40,6 +41,7 @@ def federate(
     *,
     rounds: int,
     participation: float = 1.0,
+    attack: Attack | None = None,
     seed: int | Iterable[int] = 0,
     vary: Iterable[str] | None = None,
     evaluate_at: Iterable[int] | None = None,
@@ -78,6 +80,10 @@ def federate(
         Communication rounds in total, those of `resume` included.
     participation : float
         Share of clients drawn in each round, in (0, 1]; at least one.
+    attack : Attack, optional
+        What a share of each seed's clients do in place of taking part honestly, such as ``fs.attacks.SignFlip(0.2)``.
+        The attackers are the same for all methods. They are not measured: history and predictions are those of the
+        honest clients, and the column ``attacker`` of `Result.clients` tells who is who. `fedstat.attacks` says more.
     seed : int or iterable of int
         Master seeds below 2^63, one run of every method for each.
     vary : iterable of {"data", "partition", "initial weights", "participants", "batches"}, optional
@@ -186,7 +192,9 @@ def federate(
     if stop is not None and not isinstance(stop, Patience):
         raise ValueError(f'stop must be a Patience, such as fs.Patience("log_loss", rounds=10), got {stop!r}.')
     measured = choose_metrics(metrics)
-    ready = make_plan(method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor)
+    ready = make_plan(
+        method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor, attack
+    )
     ready = ready.observed(validate, measured, trained, stop, _planned(plan, ready, resume), predictions)
     splits = measured_splits(ready, validate, stop)
     wanted = Wanted(rounds, evaluated, splits, measured, trained, stop, checkpoint=checkpoint)
@@ -200,6 +208,7 @@ def rounds(
     training: AnyTraining,
     *,
     participation: float = 1.0,
+    attack: Attack | None = None,
     seed: int | Iterable[int] = 0,
     vary: Iterable[str] | None = None,
     chunk: int | None = None,
@@ -237,7 +246,9 @@ def rounds(
     >>> bool(accuracy > 0.9)
     True
     """
-    plan = make_plan(method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor)
+    plan = make_plan(
+        method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor, attack
+    )
     return loop(plan.start(), 0, plan.participation)
 
 

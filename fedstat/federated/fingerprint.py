@@ -157,7 +157,8 @@ def of_seeds(config: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """List in words how the configuration of a saved run, `there`, differs from the one `here`, key by key."""
-    different = [one for name in here if name not in _ASIDE for one in _values(there.get(name), here[name], name)]
+    names = [name for name in dict.fromkeys([*here, "attack"]) if name not in _ASIDE]  # not every run has an attack
+    different = [one for name in names for one in _values(there.get(name), here.get(name), name)]
     coded: list[str] = []
     prints, mine = _table(there, "fingerprint"), here["fingerprint"]
     both = {seed: _table(prints, seed) for seed in mine if seed in prints}  # seeds that differ are listed already

@@ -6,6 +6,7 @@ import inspect
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from numbers import Integral
 from typing import Any
 
@@ -19,6 +20,7 @@ from fedstat._random import SEEDS
 from fedstat._workers import connected
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
+from fedstat.federated.attacks import Attack
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.losses import LossName, choose_task
 from fedstat.federated.client.network import MIXED, TF32, Model, check_device, floating, products
@@ -34,7 +36,7 @@ from fedstat.federated.method import Method, label_of
 from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
 from fedstat.federated.record.predictions import check_outputs
-from fedstat.federated.replicate import Replicate, make_replicate
+from fedstat.federated.replicate import Replicate, attacked, make_replicate
 from fedstat.federated.rounds import Key, Run, check_participants, check_size, start_run
 from fedstat.federated.route import Equipment
 from fedstat.federated.state import State
@@ -79,12 +81,17 @@ class Plan:
     analysis: AnalysisPlan | None = None
 
     def clients(self) -> pd.DataFrame:
-        """Tabulate who takes part under each seed: a row per client, with its name and number of samples by split."""
+        """Tabulate who takes part under each seed: a row per client, with its name and number of samples by split.
+
+        With an attack, ``attacker`` tells who attacks.
+        """
         tables = []
         for seed, replicate in self.replicates.items():
             held = replicate.clients
             who = {"seed": seed, "client": np.arange(len(held)), "name": list(held.names)}
             counts = {split: samples.n for split, samples in held.splits.items()}
+            if replicate.attack is not None:
+                counts["attacker"] = np.isin(np.arange(len(held)), replicate.attackers)
             tables.append(pd.DataFrame(who | dict.fromkeys(("train", "validation", "test"), 0) | counts))
         return pd.concat(tables, ignore_index=True).astype(CLIENT_DTYPES)
 
@@ -138,6 +145,7 @@ def make_plan(
     dtype: str = "float32",
     device: str = "cpu",
     executor: ExecutorName | Executor | RemoteExecutor = "auto",
+    attack: Attack | None = None,
     first: int | None = None,
 ) -> Plan:
     """Check arguments that are those of `fedstat.federate`, and rehearse the network and all that is not fedstat's own.
@@ -162,11 +170,11 @@ def make_plan(
     _check_range(dtype, *trained.values(), *methods.values())
     keyed = [Seeds(s, seeds[0] if first is None else first, varying) for s in seeds]
     replicates = _replicates(clients, model, keyed, dtype, device)
-    for each in replicates.values():
-        for one in trained.values():
-            _check_each(one, len(each.clients))
-    shapes = {_shape(replicate) for replicate in replicates.values()}
-    tasks = {choose_task(one.loss, *shape) for shape in shapes for one in trained.values()}
+    if attack is not None:
+        replicates = attacked(replicates, attack)
+    for each, one in product(replicates.values(), trained.values()):
+        _check_each(one, len(each.clients))
+    tasks = {choose_task(one.loss, *shape) for shape in map(_shape, replicates.values()) for one in trained.values()}
     if len(tasks) > 1:
         raise ValueError(
             f"clients(seed) and training must make one task for all seeds and methods, got losses "
@@ -191,6 +199,7 @@ def make_plan(
         "loss": task,
         **_hashes(methods, replicates, distinct),
         "training_code": codes if training is trained else codes[first_label],
+        **({} if attack is None else {"attack": {"what": plain(attack), "code": digest(attack)}}),
     }
     samples = StackedSamples.stack([held.train for held in distinct.values()], floating(dtype), device)
     made = {codes[name]: Equipment(task, one, samples, executor, chunk, dtype == TF32) for name, one in trained.items()}
@@ -210,7 +219,7 @@ def _rehearsed(
     def right(name: ExecutorName) -> ExecutorName:
         name = rehearse(replicate.network, replicate.clients.train, name)
         parts: list[Any] = [part for one in trained.values() for part in (one.loss, one.optimizer, one.schedule)]
-        parts += [part for method in methods.values() for part in (method.server, method.aggregator)]
+        parts += [replicate.attack, *(part for m in methods.values() for part in (m.server, m.aggregator))]
         if any(map(is_own, parts)):
             name = rehearse_parts(trained.values(), methods.values(), replicate, name)
         for label, method in methods.items():
@@ -237,10 +246,7 @@ def _hashes(
     return {
         "classes": {str(s): plain(replicate.clients.classes or ()) for s, replicate in replicates.items()},
         "clients": {str(s): len(replicate.clients) for s, replicate in replicates.items()},
-        "fingerprint": {
-            str(s): data[replicate.offset] | fingerprint.of_network(replicate.network)
-            for s, replicate in replicates.items()
-        },
+        "fingerprint": {str(s): data[r.offset] | fingerprint.of_network(r.network) for s, r in replicates.items()},
         "code": {label: digest(m) for label, m in methods.items()},
         "python": platform.python_version(),  # bytecode, by which own code is hashed, is of one version
     }
@@ -376,9 +382,8 @@ def _replicates(
     keys = [(one.of("data"), one.of("partition")) for one in seeds]
     drawn = {key: draw(clients, *key) for key in dict.fromkeys(keys)}  # clients of all seeds are stored once
     offsets = dict(zip(drawn, np.cumsum([0, *map(len, drawn.values())]).tolist(), strict=False))
-    how, mixed = (floating(dtype), device), dtype == MIXED
     replicates = {
-        one.seed: make_replicate(drawn[key], model, one, *how, offsets[key], mixed=mixed)
+        one.seed: make_replicate(drawn[key], model, one, floating(dtype), device, offsets[key], mixed=dtype == MIXED)
         for one, key in zip(seeds, keys, strict=True)
     }
     shapes = {replicate.clients.train.x.shape[1:] for replicate in replicates.values()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -13,10 +14,13 @@ from torch import Tensor, nn
 
 from fedstat._mapped import Mapped, in_blocks
 from fedstat.data import Clients
+from fedstat.federated.attacks import Attack, attackers, check_attack, falsified, poisoned, poisons
 from fedstat.federated.client.convolution import multiplied
 from fedstat.federated.client.network import Model, Network, build
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
+from fedstat.federated.codec import Message
+from fedstat.federated.state import State, Update
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,10 @@ class Replicate:
         Draws client k an initial network of its own.
     offset : int
         The first client's row among the stacked samples of all seeds.
+    attack : Attack, optional
+        What some clients do in place of taking part honestly.
+    attackers : ndarray of int
+        Who does; nobody without an attack.
     """
 
     seeds: Seeds
@@ -42,6 +50,8 @@ class Replicate:
     network: Network
     draw: Callable[[int], Network]
     offset: int = 0
+    attack: Attack | None = None
+    attackers: np.ndarray = field(default_factory=partial(np.zeros, 0, int))
     _held_out: dict[str, StackedSamples] = field(default_factory=dict)
 
     @property
@@ -67,6 +77,11 @@ class Replicate:
         """Return the jobs of clients `ids`."""
         return [Job(self.offset + k, self.seeds, k) for k in ids]
 
+    def falsified(self, round: int, sent: Message, state: State, update: Update) -> Update:
+        """Return the update of a round, in which `sent` would travel up, after what attackers among them falsify."""
+        assert self.attack is not None
+        return falsified(self.attack, self.attackers, sent, state, update, self.seeds.stream("attack", round))
+
 
 def make_replicate(
     data: Clients, model: Model, seeds: Seeds, dtype: torch.dtype, device: str, offset: int = 0, *, mixed: bool = False
@@ -84,6 +99,25 @@ def make_replicate(
     if network.device.type == "cuda":
         multiplied(network.module)
     return Replicate(seeds, data, network, draw, offset)
+
+
+def attacked(replicates: Mapping[int, Replicate], attack: Attack) -> dict[int, Replicate]:
+    """Return the replicates with their attackers; where these poison data, every seed's samples are its own.
+
+    Raises
+    ------
+    ValueError
+        If it is no attack, does not fit the data, or leaves no client honest.
+    """
+    check_attack(attack)
+    found, offset = {}, 0
+    for seed, replicate in replicates.items():
+        who = attackers(attack, len(replicate.clients), replicate.seeds)
+        clients = poisoned(attack, replicate.clients, who)
+        place = offset if poisons(attack) else replicate.offset
+        found[seed] = replace(replicate, clients=clients, offset=place, attack=attack, attackers=who)
+        offset += len(clients)
+    return found
 
 
 def networks(

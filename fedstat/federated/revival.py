@@ -10,17 +10,20 @@ from typing import Any
 
 from torch import nn
 
-from fedstat.federated import aggregators, server
+from fedstat.federated import aggregators, attacks, server
 from fedstat.federated.client import optimizers, schedules
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
 
+#: Where arguments of a run lie whose descriptions are rebuilt, beside methods.
+_MODULES = {module.__name__ for module in (server, aggregators, attacks)}
+
 
 def revived_method(spec: Any) -> Any:
-    """Rebuild a method of fedstat from its description; None for a user's method, or if arguments were functions."""
+    """Rebuild a method or attack of fedstat from its description; None for a user's, or if arguments were functions."""
     if isinstance(spec, Mapping) and "type" in spec:
         module, _, name = str(spec["type"]).rpartition(".")
-        if not f"{module}.".startswith("fedstat.methods.") and module not in (server.__name__, aggregators.__name__):
+        if not f"{module}.".startswith("fedstat.methods.") and module not in _MODULES:
             return None
         try:
             cls = getattr(importlib.import_module(module), name)

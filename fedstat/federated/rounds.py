@@ -97,13 +97,13 @@ class Run:
 
     def receive(self, ids: np.ndarray) -> Params:
         """Return what the participants start from, stacked (m, ...)."""
-        start = self.method.receive(self.state, torch.from_numpy(ids).to(self.network.device))
+        start = self.method.receive(self.state, torch.from_numpy(ids).to(self.federation.network.device))
         return returned(self.method, "receive", start, Mapping, "a dict of tensors by leaf")
 
     def aggregate(self, t: int, ids: np.ndarray, start: Params, end: Params) -> tuple[Update, Traffic]:
-        """Hand what participants trained in round t (from 0) to the method; return that, and what travelled."""
+        """Hand what participants return in round t (from 0) to the method; return that, and what travelled."""
         n, rng = self.replicate.clients.train.n[ids], self.replicate.seeds.stream("server", t)
-        update = weighed(self.method, ids, n, start, end, rng, self.network)
+        update = weighed(self.method, ids, n, start, end, rng, self.federation.network)
 
         def step(name: str, work: Callable[[State, Update], Any], kind: Any, what: str) -> Any:
             with naming(self.method, name, f"round {t + 1}", end, stacked=True):
@@ -111,6 +111,8 @@ class Run:
             return returned(self.method, name, found, kind, what)
 
         down, up = (step(name, getattr(self.method, name), Mapping, _ENTRIES) for name in ("download", "upload"))
+        if self.replicate.attack is not None:
+            update = self.replicate.falsified(t, up, self.state, update)
         self.state = step("aggregate", partial(aggregated, self.method), State, "a State")
         for name, value in self.method.record(self.state).items():
             self.records.setdefault(name, []).append(value.cpu().numpy())
@@ -128,25 +130,28 @@ class Run:
         return returned(self.method, "models", found, Mapping, "a dict of predictors by estimand")
 
     def evaluate(self, state: State, split: str, metrics: Mapping[str, Metric]) -> pd.DataFrame:
-        """Measure every client's models on its samples of a split; on the common test set the global models alone."""
-        models = partial(self.models, state)
+        """Measure honest clients' models on their samples of a split; on the common test set the global ones alone."""
 
         def shared(one: Tensor) -> dict[str, Predictor]:
-            return {name: model for name, model in models(one).items() if name == "global"}
+            return {name: model for name, model in self.models(state, one).items() if name == "global"}
 
-        common, held_out = split == "common", self.replicate.held_out(split)
-        table = evaluate(self.route, shared if common else models, held_out, metrics)
-        return table.assign(method=self.key[0], seed=self.key[1], split=split, **({"client": -1} if common else {}))
+        asked = shared if split == "common" else partial(self.models, state)
+        table = evaluate(self.route, asked, self.replicate.held_out(split), metrics)
+        return self._honest(table.assign(split=split, **({"client": -1} if split == "common" else {})))
 
     def evaluate_trained(self, update: Update, metrics: Mapping[str, Metric]) -> pd.DataFrame:
-        """Measure the participants' models as their local training left them, before the server averages."""
+        """Measure honest participants' models as their local training left them, before the server averages."""
         split, whose, trained = self.replicate.split, update.ids.cpu().numpy(), self.method.predictor(update.end)
 
         def models(some: Tensor) -> dict[str, Predictor]:
             return {"trained": trained.of(some)}
 
         table = evaluate(self.route, models, self.replicate.held_out(split), metrics, whose)
-        return table.assign(method=self.key[0], seed=self.key[1], split=split, client=whose[table["client"]])
+        return self._honest(table.assign(split=split, client=whose[table["client"]]))
+
+    def _honest(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of honest clients, and say of which run they are."""
+        return table[~table["client"].isin(self.replicate.attackers)].assign(method=self.key[0], seed=self.key[1])
 
 
 def evaluate(
@@ -181,10 +186,8 @@ def evaluate(
             for metric, values in measured.items():
                 found.setdefault((estimand, metric), []).append(values)
     tables = [
-        pd.DataFrame(
-            {"client": np.arange(len(rows)), "estimand": estimand, "metric": metric, "value": torch.cat(values).cpu()}
-        )
-        for (estimand, metric), values in found.items()
+        pd.DataFrame({"client": np.arange(len(rows)), "estimand": estimand, "metric": metric, "value": value})
+        for (estimand, metric), value in ((key, torch.cat(values).cpu()) for key, values in found.items())
     ]
     return pd.concat(tables, ignore_index=True)
 

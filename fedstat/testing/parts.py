@@ -15,10 +15,19 @@ from torch import Tensor
 from fedstat.data import Clients
 from fedstat.federated import Executor, Method, Optimizer, PerClient, Phase, Result, Stacked, Training, in_slot, rounds
 from fedstat.federated.aggregators import Aggregator
+from fedstat.federated.attacks import Attack
 from fedstat.federated.client.losses import Loss
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.schedules import Schedule
-from fedstat.federated.engine.laws import BrokenLaw, try_aggregator, try_loss, try_metric, try_optimizer, try_schedule
+from fedstat.federated.engine.laws import (
+    BrokenLaw,
+    try_aggregator,
+    try_attack,
+    try_loss,
+    try_metric,
+    try_optimizer,
+    try_schedule,
+)
 from fedstat.federated.metrics import Metric
 from fedstat.federated.state import Federation
 from fedstat.methods import FedAvg, FedPer, FedRep, Local
@@ -105,6 +114,37 @@ def check_aggregator(aggregator: Aggregator) -> None:
     >>> fs.testing.check_aggregator(fs.aggregators.Krum(f=2))
     """
     _obeys(type(aggregator).__name__, try_aggregator, aggregator)
+
+
+def check_attack(attack: Attack) -> None:
+    """Check the laws of an attack.
+
+    =============  ===================================================================================================
+    law            statement
+    =============  ===================================================================================================
+    ``shape``      there is a change for each attacker, of as many numbers as each participant's has
+    ``finite``     they are made of numbers, also where one attacks alone, where all do, and where all changes are zero
+    ``untouched``  what is given stays as it is
+    ``repeat``     they are the same from a generator in the same state
+    ``honest``     an attack on training data leaves those of honest clients as they are
+    =============  ===================================================================================================
+
+    Parameters
+    ----------
+    attack : Attack
+        Such as ``fs.attacks.SignFlip(share=0.2)``, or an object of one's own.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken; the message names it.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.testing.check_attack(fs.attacks.ALittle(share=0.2))
+    """
+    _obeys(type(attack).__name__, try_attack, attack)
 
 
 def check_executor(executor: Executor, *, examples: int = 10) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat.data import Clients
+from fedstat.federated.attacks import Attack
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import Executor, ExecutorName
 from fedstat.federated.federate import federate
@@ -28,6 +29,7 @@ class How(TypedDict, total=False):
     """The arguments of `fedstat.federate` that tuning hands on."""
 
     participation: float
+    attack: Attack | None
     evaluate_at: Iterable[int] | None
     metrics: Mapping[str, Metric] | Iterable[str]
     chunk: int | None

@@ -118,8 +118,8 @@ def tune(  # type: ignore[misc]  # calls are checked for what they return and, h
         Keep every finished call there, and checkpoints of the running one: the same call again continues and comes to
         the same numbers.
     **how
-        Arguments of `fedstat.federate`: participation, evaluate_at (by default all of the last rounds), metrics, chunk,
-        dtype, device, executor, checkpoint, progress.
+        Arguments of `fedstat.federate`: participation, attack, evaluate_at (by default all of the last rounds),
+        metrics, chunk, dtype, device, executor, checkpoint, progress.
 
     Returns
     -------

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import number
+from fedstat.data import Clients, Samples
 from fedstat.federated.aggregators import Aggregator
+from fedstat.federated.attacks import Attack, poisoned, poisons
 from fedstat.federated.client.losses import Loss
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import Optimizer, move, started
@@ -151,6 +153,53 @@ def try_aggregator(aggregator: Aggregator) -> None:
             raise BrokenLaw("order", "its outcome depends on the order of the participants.")
         if still.abs().max() > 0:
             raise BrokenLaw("still", "it moves though no participant does.")
+
+
+def try_attack(attack: Attack) -> None:
+    """Check an attack on a few made-up changes and, if it poisons data, clients.
+
+    Raises
+    ------
+    BrokenLaw
+        For the first law that it breaks.
+    """
+    device, rng = torch.device("cpu"), np.random.default_rng(0)
+    for who in ((1, 4, 5), (2,), range(6)):
+        malicious = torch.tensor([k in who for k in range(6)])
+        for changes in (torch.from_numpy(rng.normal(size=(6, 5))), torch.zeros(6, 5).double()):
+            given, before = (changes.clone(), malicious.clone()), generators(device)
+            found = _called("it", attack, *given, np.random.default_rng(1))
+            again = _called("it", attack, changes.clone(), malicious.clone(), np.random.default_rng(1))
+            if not isinstance(found, Tensor) or found.shape != (len(who), 5):
+                got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+                raise BrokenLaw("shape", f"{len(who)} attackers must send changes of shape ({len(who)}, 5), got {got}.")
+            if not found.isfinite().all():
+                raise BrokenLaw("finite", "of finite changes, or of zeros, it makes infinite or undefined numbers.")
+            if not (torch.equal(given[0], changes) and torch.equal(given[1], malicious)):
+                raise BrokenLaw("untouched", "it writes into what it is given.")
+            if before != generators(device) or not torch.equal(found, again):
+                raise BrokenLaw(
+                    "repeat", "it differs between two identical calls. Let it draw from the rng it is given."
+                )
+    if poisons(attack):
+        _try_poison(attack)
+
+
+def _try_poison(attack: Attack) -> None:
+    """Check an attack on the training data of four clients."""
+    who, rng = np.array([1, 3]), np.random.default_rng(0)
+    clients = Clients(Samples.from_rows(rng.normal(size=(4, 5, 3)), rng.integers(2, size=(4, 5))), classes=(0, 1))
+    kept = [(x.copy(), y.copy()) for x, y in map(clients.train.client, range(4))]
+    found, again = (_called("poison", poisoned, attack, clients, who) for _ in range(2))
+    for k, here in enumerate(kept):
+        was, now, twice = (of.train.client(k) for of in (clients, found, again))
+        for one, other, law, what in (
+            (was, here, "untouched", "poison writes into the clients that it is given."),
+            (now, now if k in who else here, "honest", "poison changes the data of clients that do not attack."),
+            (now, twice, "repeat", "poison differs between two identical calls. Let it draw by a seed of its own."),
+        ):
+            if not all(map(np.array_equal, one, other)):
+                raise BrokenLaw(law, what)
 
 
 def try_optimizer(optimizer: Optimizer, params: Params, grads: Sequence[Params], tolerance: float = 1e-8) -> None:

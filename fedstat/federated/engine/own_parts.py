@@ -28,6 +28,7 @@ from fedstat.federated.engine.laws import (
     BrokenLaw,
     check_statistics,
     try_aggregator,
+    try_attack,
     try_loss,
     try_metric,
     try_optimizer,
@@ -72,7 +73,7 @@ def rehearse_parts(
 ) -> ExecutorName:
     """Try the losses, optimisers and schedules that are not fedstat's own; return the executor that serves them.
 
-    Servers' optimisers are among these.
+    Servers' optimisers and aggregators, and the attack, are among these.
 
     Raises
     ------
@@ -95,6 +96,12 @@ def rehearse_parts(
                 _obeys(f"server {type(server).__name__}", partial(_try_optimizer, server, replicate), "auto")
             if aggregator is not None and is_own(aggregator):
                 _obeys(f"aggregator {type(aggregator).__name__}", partial(try_aggregator, aggregator), "auto")
+        if replicate.attack is not None and is_own(replicate.attack):
+            _obeys(
+                f"attack {type(replicate.attack).__name__}",
+                partial(try_attack, copy.deepcopy(replicate.attack)),
+                "auto",
+            )
     return executor
 
 
@@ -144,7 +151,7 @@ def rehearse_method(
     with aside(replicate.network.device):
         for network, samples in tries:
             clients = Clients(samples, classes=replicate.clients.classes, truth=replicate.clients.truth)
-            played = replace(replicate, clients=clients, network=network, offset=0, _held_out={})
+            played = replace(replicate, clients=clients, network=network, offset=0, attack=None, _held_out={})
             try:
                 return _suited(method, training, task, played, executor)
             except FloatingPointError:  # which the run itself tells of its own samples

@@ -33,7 +33,7 @@ def kept_splits(config: Mapping[str, Any], run: Run) -> list[str]:
 
 
 def tabulate(run: Run, state: State, *splits: str) -> pd.DataFrame:
-    """Return what the models of a state predict for all samples of some splits, as `Result.predictions` has it."""
+    """Return what honest clients' models predict for all samples of some splits, as `Result.predictions` has it."""
     clients, tables = run.replicate.clients, []
     for split in splits:
         held_out, found = run.replicate.held_out(split), dict[str, list[Tensor]]()
@@ -47,7 +47,8 @@ def tabulate(run: Run, state: State, *splits: str) -> pd.DataFrame:
         for estimand, parts in found.items():
             told = _told(run.route.learner.task, clients, client, clients.splits[split].y, torch.cat(parts))
             what = {"estimand": estimand, "split": split}
-            tables.append(pd.DataFrame({"method": run.key[0], "seed": run.key[1], **what, **who, **told}))
+            table = pd.DataFrame({"method": run.key[0], "seed": run.key[1], **what, **who, **told})
+            tables.append(table[~table["client"].isin(run.replicate.attackers)])
     return pd.concat(tables, ignore_index=True)
 
 

@@ -48,7 +48,7 @@ class Result:
         round, and for all clients in round 0 where something travels before the first.
     clients : DataFrame
         Who took part: seed, client, name, and the number of samples by split, train, validation and test; 0 where there
-        is no such split.
+        is no such split. With an attack also ``attacker``: those clients have no rows in the history.
     states : dict
         `State` after the last round, by (method label, seed).
     records : dict
@@ -64,10 +64,10 @@ class Result:
         ``finished``; ``evaluated``, the rounds up to ``rounds_asked`` after which models are measured, as ranges
         [first, last, step]; ``stop``, ``validate``, ``trained`` and ``metrics``, what is measured; ``dtype`` and
         ``device`` (the last one's, if a run was continued on another); ``plan``, the digest of the plan, empty if
-        there is none; ``predictions``, whether the run's folder keeps them; ``looks``, only of extended runs, the
-        numbers of seeds at which they were complete. ``clients`` and ``classes`` hold the number of clients and the
-        names of classes by seed, ``methods`` the hyper-parameters by label, ``code`` and ``training_code`` hashes of
-        what a user brings.
+        there is none; ``attack``, only with one, what it is and a hash of its code; ``predictions``, whether the run's
+        folder keeps them; ``looks``, only of extended runs, the numbers of seeds at which they were complete.
+        ``clients`` and ``classes`` hold the number of clients and the names of classes by seed, ``methods`` the
+        hyper-parameters by label, ``code`` and ``training_code`` hashes of what a user brings.
     kept : dict
         With early stopping, the `State` after the best round of each run.
     model : callable, nn.Module or None

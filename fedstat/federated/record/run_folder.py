@@ -244,7 +244,8 @@ def _read(folder: Path, home: Path) -> Saved:
         counts = {str(i): int(config["clients"][str(seed)]) for i, (_, seed) in enumerate(keys)}
     plan = plan_of(folder, config["plan"])
     with _blaming(folder / _CLIENTS) as file:
-        who = pd.read_parquet(file)[[*CLIENT_DTYPES]].astype(CLIENT_DTYPES)
+        who = pd.read_parquet(file)
+        who = who[[*CLIENT_DTYPES, *(["attacker"] if "attack" in config else [])]].astype(CLIENT_DTYPES)
     with _blaming(folder / _MANIFEST):
         kept = kept_rounds(manifest)
     tables = {name: _read_rows(folder, home, name, sums, kept if name == "metrics" else None) for name in _TABLES}

@@ -22,7 +22,7 @@ _SAMPLES = {
     "names": "names of clients",
 }
 #: Settings that may differ, and are said.
-_SETTINGS = ("model", "training", "dtype")
+_SETTINGS = ("model", "training", "dtype", "attack")
 
 
 def check_across(across: str | Sequence[str]) -> tuple[str, ...]:
