@@ -210,7 +210,9 @@ def _rehearsed(
     def right(name: ExecutorName) -> ExecutorName:
         name = rehearse(replicate.network, replicate.clients.train, name)
         parts: list[Any] = [part for one in trained.values() for part in (one.loss, one.optimizer, one.schedule)]
-        parts += [part for method in methods.values() for part in (method.server, method.aggregator)]
+        parts += [
+            part for method in methods.values() for part in (method.server, method.aggregator, method.compression)
+        ]
         if any(map(is_own, parts)):
             name = rehearse_parts(trained.values(), methods.values(), replicate, name)
         for label, method in methods.items():

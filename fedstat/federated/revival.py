@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from fedstat.federated import aggregators, server
+from fedstat.federated import aggregators, compression, server
 from fedstat.federated.client import optimizers, schedules
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
@@ -20,7 +20,8 @@ def revived_method(spec: Any) -> Any:
     """Rebuild a method of fedstat from its description; None for a user's method, or if arguments were functions."""
     if isinstance(spec, Mapping) and "type" in spec:
         module, _, name = str(spec["type"]).rpartition(".")
-        if not f"{module}.".startswith("fedstat.methods.") and module not in (server.__name__, aggregators.__name__):
+        parts = (server.__name__, aggregators.__name__, compression.__name__)
+        if not f"{module}.".startswith("fedstat.methods.") and module not in parts:
             return None
         try:
             cls = getattr(importlib.import_module(module), name)

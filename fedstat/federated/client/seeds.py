@@ -9,7 +9,8 @@ source               what follows it
                      draws before the first round (``federation.rng``): a gate, a random split of units
 ``participants``     what the server draws in a round: who takes part, and what a method draws there (``update.rng``)
 ``batches``          what clients draw: the order of samples in local training, warm-up and tuning, the noise of
-                     dropout, and the samples that a method keeps from training (``Method.held_out``)
+                     dropout, the samples that a method keeps from training (``Method.held_out``), and what a random
+                     compression of uploads draws
 ===================  ===============================================================================================
 """
 
@@ -29,7 +30,7 @@ SOURCES = ("data", "partition", "initial weights", "participants", "batches")
 _SOURCE_OF = {
     **dict.fromkeys(("initial weights", "client weights", "parts", "client parts", "method"), "initial weights"),
     **dict.fromkeys(("participants", "server"), "participants"),
-    "held out": "batches",
+    **dict.fromkeys(("held out", "compression"), "batches"),
     **{
         f"{noise}{warmup}{purpose}": "batches"
         for noise in ("", "noise of ")
