@@ -1,6 +1,7 @@
 """Compression of uploads: papers' formulas in plain loops, exact moments, bytes, whole runs, and who refuses it."""
 
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -184,10 +185,8 @@ def test_bytes_are_as_many_whatever_the_vector(name, x, seed):
 @given(data=st.binary(max_size=60), d=st.integers(0, 40))
 @settings(max_examples=60, deadline=None)
 def test_bytes_from_elsewhere_are_refused_or_finite(name, data, d):
-    try:
+    with suppress(ValueError):
         assert np.isfinite(decompressed(CODECS[name], data, d)).all()
-    except ValueError as error:
-        assert str(error)
 
 
 def played(method, rounds, **options):
