@@ -35,7 +35,8 @@ class Client:
     """One client of a method, with its own data and nobody else's.
 
     It keeps its personal leaves in a file of `folder`, ``client-NUMBER.safetensors``, from round to round and over
-    restarts, and never sends them; beside them lies what a compression with feedback has yet to send. It answers packets; who carries them is not its affair.
+    restarts, and never sends them; beside them lies what a compression with feedback has yet to send. It answers
+    packets; who carries them is not its affair.
 
     Parameters
     ----------

@@ -35,8 +35,8 @@ class Compression(Protocol):
     three is optional. Of the decoded vector C(x):
 
     ==================  ===========================================================================================
-    ``feedback``        an attribute; if true, a client adds to what it sends what earlier codes lost of it, and keeps
-                        what is lost anew (Seide et al. 2014; Karimireddy et al. 2019, Algorithm 1)
+    ``feedback``        an attribute; if true, a client keeps what the codec lost of an entry, and adds it to the entry
+                        when it sends that the next time (Seide et al. 2014; Karimireddy et al. 2019, Algorithm 1)
     ``variance(d)``     unbiased, ``E C(x) = x``, and ``E |C(x) - x|^2 <= variance(d) |x|^2``
     ``contraction(d)``  ``E |C(x) - x|^2 <= (1 - contraction(d)) |x|^2``
     ==================  ===========================================================================================
@@ -150,10 +150,10 @@ class QSGD:
 
 @dataclass(frozen=True)
 class RandK:
-    """A random few of a vector's numbers, scaled up so that there is no bias (Konečný et al. 2016; Stich et al. 2018).
+    """A random few of a vector's numbers, scaled up so that there is no bias (Konečný et al. 2016, random masks).
 
-    ``C(x)_i = d / k x_i`` for k of the d numbers, all choices being equally likely. Values take four bytes each, and
-    positions as in `fedstat.federated.Sparse`.
+    ``C(x)_i = d / k x_i`` for k of the d numbers, all choices being equally likely: d / k times the operator of Stich
+    et al. (2018), which contracts. Values take four bytes each, and positions as in `fedstat.federated.Sparse`.
 
     Parameters
     ----------
@@ -389,8 +389,8 @@ def _compressible(
             unknown = unknown & ~told.mask if isinstance(told, Selected) else unknown
             if (unknown if mask is None else unknown & mask).any():
                 raise ValueError(
-                    f"{of} lets clients start from {name!r} of their own and sends it whole, so that the server cannot "
-                    f"tell a change of it, as {codec!r} needs."
+                    f"{of} uploads {name!r}, of which clients have values of their own to start from: the server could "
+                    f"not add the change that {codec!r} sends."
                 )
         found[name] = values, mask
     return found

@@ -35,7 +35,7 @@ CODECS = {
 }
 #: Methods whose uploads have no place for a compression.
 WITHOUT = {
-    "FactorizedFL": "lets clients start from 'hidden.weight.v' of their own and sends it whole",
+    "FactorizedFL": "uploads 'hidden.weight.v', of which clients have values of their own",
     "FedAMP": "shares nothing",
     "FedCAC": "sends truth values as 'critical/hidden.weight'",
     "FedFOMO": "shares nothing",
@@ -232,7 +232,7 @@ def test_what_loses_nothing_changes_nothing():
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eighths(fs.methods.FedPer):
+class Short(fs.methods.FedPer):
     """FedPer whose leaves are multiples of 1/64, which half precision holds."""
 
     def leaves(self, network, federation):
@@ -249,7 +249,7 @@ class Eighths(fs.methods.FedPer):
 
 def test_half_precision_loses_nothing_of_short_numbers():
     here, there = (
-        run(Eighths(compression=c), clients=vector_clients(), model=NETWORK, training=TRAINING) for c in (Half(), None)
+        run(Short(compression=c), clients=vector_clients(), model=NETWORK, training=TRAINING) for c in (Half(), None)
     )
     equal(here, there, atol=0)
     assert (sent(here, "up"), sent(there, "up")) == ({40}, {160})
