@@ -46,6 +46,8 @@ Above the tables
                         as ``{ name = "adam", lr = 0.01 }``, or ``"mine.py:Name"`` (it takes over what is aggregated)
     aggregator          how the server combines clients' changes: "median", "trimmed-mean", "geometric-median", "krum",
                         "bulyan" or "clipped-mean" of `fedstat.aggregators`, with options (the weighted mean)
+    compression         how uploads are compressed: "half", "qsgd", "rand-k", "top-k" or "sign" of
+                        `fedstat.compression`, with options such as ``{ name = "top-k", share = 0.01 }`` (not at all)
     training            what differs from ``[training]`` for this method, such as ``{ lr = 0.01 }`` (nothing)
     grid                values to choose from by ``[tune]``, such as ``{ penalty = [0.1, 1.0] }`` (none)
 

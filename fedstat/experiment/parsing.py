@@ -40,6 +40,7 @@ from fedstat.federated.aggregators import AGGREGATORS
 from fedstat.federated.attacks import ATTACKS, Attack, check_attack
 from fedstat.federated.client import schedules
 from fedstat.federated.client.optimizers import OPTIMIZERS
+from fedstat.federated.compression import COMPRESSIONS
 from fedstat.federated.engine.executor import check_executor
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
@@ -56,11 +57,15 @@ _PARTS: dict[str, Mapping[str, Any]] = {
     "loss": {},
 }
 #: Options of methods that name an object.
-_OF_SERVERS: dict[str, Mapping[str, Any]] = {"server": SERVER_OPTIMIZERS, "aggregator": AGGREGATORS}
+_OF_METHODS: dict[str, Mapping[str, Any]] = {
+    "server": SERVER_OPTIMIZERS,
+    "aggregator": AGGREGATORS,
+    "compression": COMPRESSIONS,
+}
 #: The keys under which Python code may be named.
 _NAMED = re.compile(
-    rf"executor|data\.prepare|model\.name|attack\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|server|aggregator)"
-    r"|(method\.(.+)|tune)\.grid\.(server|aggregator)\.\d+(\.name)?"
+    rf"executor|data\.prepare|model\.name|attack\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|{'|'.join(_OF_METHODS)})"
+    rf"|(method\.(.+)|tune)\.grid\.({'|'.join(_OF_METHODS)})\.\d+(\.name)?"
     rf"|(method\.(.+)\.)?training\.({'|'.join(_PARTS)})(\.name)?"
 )
 
@@ -231,12 +236,12 @@ def make_method(choice: Choice, key: str = "method") -> Method:
     if ":" not in choice.name and choice.name not in known:
         raise ValueError(no_such(f"{key}.name", choice.name, known, OWN))
     options, found = dict(choice.options), looked_up(key, fs.methods.find, choice.name)
-    given = {part: options.pop(part) for part in _OF_SERVERS if part in options}
-    method = validated(found, options, key, ("name", *_OF_SERVERS, "training", "grid"))
+    given = {part: options.pop(part) for part in _OF_METHODS if part in options}
+    method = validated(found, options, key, ("name", *_OF_METHODS, "training", "grid"))
     made = {}
     for part, one in given.items():
         named = validated(_Named, {"name": one} if isinstance(one, str) else one, f"{key}.{part}").choice
-        made[part] = _made(named, f"{key}.{part}", _OF_SERVERS[part])
+        made[part] = _made(named, f"{key}.{part}", _OF_METHODS[part])
     try:
         return replace(method, **made)
     except ValueError as error:  # begins with the name of a field
@@ -478,7 +483,7 @@ def _methods(tables: Mapping[str, _NamedMethod], before: Table) -> dict[str, Met
     for label, table in tables.items():
         try:
             made = asdict(make_method(table.choice, f"method.{toml_key(label)}"))
-            filled = _filled(table.choice, made | {part: table.choice.options.get(part) for part in _OF_SERVERS})
+            filled = _filled(table.choice, made | {part: table.choice.options.get(part) for part in _OF_METHODS})
             found[label] = MethodChoice(**vars(filled), training=table.training, grid=table.grid)
         except ValueError as error:
             problems.append(str(error))

@@ -12,12 +12,15 @@ from safetensors.torch import load_file, save_file
 from fedstat._checks import whole
 from fedstat._files import atomic_file
 from fedstat.data import Clients
+from fedstat.export.coded import pack_coded
 from fedstat.export.packet import Ask, Packet, Refused, combine, number, pack, refusal, unpack, unpack_masks
 from fedstat.export.start import common_start, federation_of, own_view, take_seat, with_masks
 from fedstat.federated.client.local import Training
 from fedstat.federated.client.losses import choose_task
 from fedstat.federated.client.network import Model, Params
 from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.codec import Selected
+from fedstat.federated.compression import compressed
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, rows, stack
@@ -25,13 +28,15 @@ from fedstat.federated.replicate import check_samples
 from fedstat.federated.rounds import evaluate, make_federation
 from fedstat.federated.route import Equipment
 from fedstat.federated.state import State, Update
+from fedstat.federated.store import ClientStore
 
 
 class Client:
     """One client of a method, with its own data and nobody else's.
 
     It keeps its personal leaves in a file of `folder`, ``client-NUMBER.safetensors``, from round to round and over
-    restarts, and never sends them. It answers packets; who carries them is not its affair.
+    restarts, and never sends them; beside them lies what a compression with feedback has yet to send. It answers
+    packets; who carries them is not its affair.
 
     Parameters
     ----------
@@ -131,7 +136,8 @@ class Client:
                 masks = unpack_masks(packet, {name: leaf.shape for name, leaf in self.start.server.items()})
                 self._keep(with_masks(self.start, masks, self.clients))
             case Ask.TRAIN:
-                arrays = self._train(packet, t)
+                sent = self._train(packet, t)
+                arrays, numbers = dict(sent.arrays), dict(sent.numbers)
             case Ask.EVALUATE:
                 numbers = self._evaluate(packet, t)
         return Packet(arrays, {"ask": int(ask), "round": t, "samples": int(self.data.train.n[0]), **numbers})
@@ -144,19 +150,28 @@ class Client:
             kept = load_file(self.file)
         except Exception as error:  # any bytes may lie there
             raise Refused(f"{self.file} is damaged: {error!r}.") from error
-        masks, row = (
+        masks, row, unsent = (
             {name.removeprefix(prefix): leaf for name, leaf in kept.items() if name.startswith(prefix)}
-            for prefix in ("mask ", "row ")
+            for prefix in ("mask ", "row ", "unsent ")
         )
         state = with_masks(self.start, masks, self.clients) if masks else self.start
         shapes = {name: leaf.shape[1:] for name, leaf in state.clients.rows(self._ids).items()}
         if {name: leaf.shape for name, leaf in row.items()} != shapes:
             raise Refused(f"{self.file} holds the leaves of another run; remove it.")
-        return replace(state, clients=state.clients.write(self._ids, {name: leaf[None] for name, leaf in row.items()}))
+        return replace(
+            state,
+            clients=state.clients.write(self._ids, {name: leaf[None] for name, leaf in row.items()}),
+            unsent=ClientStore.filled(unsent, self.clients) if unsent else state.unsent,
+        )
 
     def _keep(self, state: State) -> None:
-        """Write the client's row, and the masks if they were told."""
-        content = {f"row {name}": leaf[0].contiguous() for name, leaf in state.clients.rows(self._ids).items()}
+        """Write the client's row, what it has not sent, and the masks if they were told."""
+        stores = {"row": state.clients, "unsent": state.unsent}
+        content = {
+            f"{of} {name}": leaf[0].contiguous()
+            for of, store in stores.items()
+            for name, leaf in store.rows(self._ids).items()
+        }
         if state.shared is not self.start.shared:
             content |= {f"mask {name}": mask.contiguous() for name, mask in state.shared.items()}
         with atomic_file(self.file) as new:
@@ -181,21 +196,30 @@ class Client:
             raise Refused(f"arrays {sorted(unknown)} came, but {type(self.method).__name__} has no such leaves.")
         return combine(known, values, said), values, said
 
-    def _train(self, packet: Packet, t: int) -> dict[str, np.ndarray]:
+    def _train(self, packet: Packet, t: int) -> Packet:
         """Train for one round; keep what is personal, return what is shared."""
         state = replace(self.state(), round=t)
-        start, _, _ = self._received(packet, state)
+        start, values, said = self._received(packet, state)
         end = self._trained(self.method, start, t)
-        rng = self.seat.seeds.stream("server", t)
+        seeds, codec, of = self.seat.seeds, self.method.compression, type(self.method).__name__
+        rng = seeds.stream("server", t)
         update = Update(self._ids, start, end, torch.ones(1, dtype=self.network.dtype), rng, self.network)
         try:
-            arrays = pack(self.method.upload(replace(state, memory={}), update), 0, self.method)
+            message = self.method.upload(replace(state, memory={}), update)
+            sent = Packet(pack(message, 0, self.method))
         except KeyError as error:
             raise refusal(self.method, f"what clients send needs {error}, which the server remembers") from None
+        if codec is not None:
+            rngs = [seeds.stream("compression", t, self.number)]
+            down = {name: Selected(value, said[name]) for name, value in values.items()}
+            _, coded, unsent = compressed(codec, of, state, update, down, message, rngs, self.clients)
+            sent, state = pack_coded(coded, message, start, self.method), replace(state, unsent=unsent)
         if state.clients:
             store = state.clients.write(self._ids, {name: end[name] for name in state.clients})
-            self._keep(replace(state, clients=store))
-        return arrays
+            state = replace(state, clients=store)
+        if state.clients or state.unsent:
+            self._keep(state)
+        return sent
 
     def _evaluate(self, packet: Packet, t: int) -> dict[str, int | float]:
         """Measure the models that this client would use now on its held-out samples."""

@@ -1,8 +1,9 @@
 """What travels between the ends: named arrays and numbers, in exactly the bytes that the codec counts.
 
 An array stands under the name of its entry. ``selected:NAME`` holds the selected elements of an entry, in order, and
-``bits:NAME`` truth values, eight to a byte. Numbers are not counted, as in the codec. Every question holds ``ask`` and
-``round``, and every reply repeats them, beside the number of training samples.
+``bits:NAME`` truth values, eight to a byte; `fedstat.export.coded` adds compressed entries. Numbers are not counted, as
+in the codec. Every question holds ``ask`` and ``round``, and every reply repeats them, beside the number of training
+samples.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -23,12 +23,13 @@ import torch
 
 from fedstat._checks import number as real
 from fedstat._checks import whole
+from fedstat.export.coded import unpack_coded
+from fedstat.export.compare import compare_rows, compare_starts, compare_upload, different
 from fedstat.export.packet import (
     Ask,
     Packet,
     Refused,
     Unfit,
-    check,
     combine,
     number,
     pack,
@@ -188,7 +189,7 @@ class Server:
             replies = yield {k: pack_masks(state.shared, k) for k in range(self.clients)}
             self._complete(replies, Ask.MASKS, 0, lambda _: None)
             known = with_masks(known, state.shared, self.clients)
-        self._compare_starts(known, state)
+        compare_starts(self.method, known, state)
         self._beliefs, self._common, self.round = (state,) * len(_FILLS), known.server, 0
 
     def requests(self) -> Packets:
@@ -339,17 +340,6 @@ class Server:
 
         return _stacked(self._complete(replies, Ask.WARM_UP, repeat, trained))
 
-    def _compare_starts(self, known: State, state: State) -> None:
-        """Refuse a method whose clients could not tell their own start."""
-        if broken := _different(known.server, state.server) or _different(known.shared, state.shared):
-            raise self._refusal(f"clients cannot tell the start of {broken!r} without the others' data")
-        if further := [name for name in state.clients if name not in known.clients]:
-            raise self._refusal(
-                f"the server keeps {further[0]!r} of every client, which clients do not keep themselves"
-            )
-        if known.clients.versions != state.clients.versions:
-            raise self._refusal("clients cannot tell their personal start without the others' data")
-
     def _downloads(self, ids: np.ndarray) -> tuple[list[dict[str, np.ndarray]], tuple[Params, ...]]:
         """Return every client's arrays, and what they start from in each belief; refuse what they cannot rebuild."""
         which, found, starts = torch.from_numpy(ids), [], []
@@ -368,7 +358,7 @@ class Server:
                     rebuilt = combine(known, *unpack(arrays[row], known, masks))
                 except Refused as error:
                     raise self._refusal(f"its messages are in a form that clients could not read ({error})") from None
-                if broken := _different(rebuilt, {name: leaf[row : row + 1] for name, leaf in start.items()}):
+                if broken := different(rebuilt, {name: leaf[row : row + 1] for name, leaf in start.items()}):
                     raise self._refusal(f"its messages do not tell a client {broken!r} in a form that it could read")
             found.append(arrays)
             starts.append(start)
@@ -382,13 +372,15 @@ class Server:
         self, k: int, own: Sequence[Params], reply: Packet | Refused | None
     ) -> tuple[tuple[Params, ...], float]:
         """Return a participant's beliefs (1, ...), fill where it sent none, and their distance from what it got."""
-        arrays, ends = self._answer(k, reply, Ask.TRAIN, self.round).arrays, list[Params]()
+        came, ends = self._answer(k, reply, Ask.TRAIN, self.round), list[Params]()
+        masks = rows(self._beliefs[0].shared, torch.tensor([k]))
+        arrays = unpack_coded(came, self.method, own[0], masks, self.network.dtype)
         if (bits := sends_bits(arrays)) is not None:
             raise self._refusal(f"clients send truth values {bits!r}, whose shape the server does not know")
-        values, said = unpack(arrays, own[0], rows(self._beliefs[0].shared, torch.tensor([k])))
+        values, said = unpack(arrays, own[0], masks)
         for belief, start, fill in zip(self._beliefs, own, _FILLS, strict=True):
             ends.append(combine({name: torch.full_like(leaf, fill) for name, leaf in start.items()}, values, said))
-            self._compare_upload(belief, self._update(np.array([k]), start, ends[-1]), arrays)
+            compare_upload(self.method, belief, self._update(np.array([k]), start, ends[-1]), arrays)
         none = torch.zeros(())
         moved = [torch.where(said[n], v.double() - own[0].get(n, none), 0).norm() for n, v in values.items()]
         return tuple(ends), float(torch.stack(moved).norm()) if moved else 0.0
@@ -420,12 +412,12 @@ class Server:
         if not all(leaf.isfinite().all() for state in after for leaf in state.server.values()):
             return None
         for (belief, update), new in zip(both, after, strict=True):
-            self._compare_rows(belief, new, update)
+            compare_rows(self.method, belief, new, update)
         first, second = after
         for what in ("server", "memory", "shared"):
-            if broken := _different(getattr(first, what), getattr(second, what)):
+            if broken := different(getattr(first, what), getattr(second, what)):
                 raise self._refusal(f"the server's step would need what clients keep, for {broken!r}")
-        if _different(self._beliefs[0].shared, first.shared):
+        if different(self._beliefs[0].shared, first.shared):
             raise self._refusal("who shares what changes from round to round, and clients are not told the masks")
         return tuple(after)
 
@@ -444,38 +436,6 @@ class Server:
         """Return an update as the simulation makes it (`fedstat.federated.rounds.Run.aggregate`)."""
         rng = self._seeds.stream("server", self.round)
         return weighed(self.method, ids, self._weights[ids], start, end, rng, self.network)
-
-    def _compare_upload(self, belief: State, update: Update, came: Mapping[str, np.ndarray]) -> None:
-        """Refuse a reply that is not the method's message of what it says."""
-        try:
-            due = pack(self.method.upload(belief, update), 0, self.method)
-        except Refused:
-            raise
-        except Exception as error:  # any arrays may have come
-            raise Refused(f"its arrays do not make {self._name}'s message: {error!r}.") from None
-        if due.keys() != came.keys():
-            raise Refused(f"it must send {sorted(due)}, it sent {sorted(came)}.")
-        for name, array in due.items():
-            check(name, came[name], array.shape, array.dtype)
-            if not np.array_equal(array, came[name]):
-                raise self._refusal(f"what clients send as {name!r} is not what they trained")
-
-    def _compare_rows(self, before: State, after: State, update: Update) -> None:
-        """Refuse a server's step that would change what clients keep."""
-        kept = after.clients.rows(update.ids)
-        if broken := _different(kept, {name: update.end[name] for name in kept}):
-            raise self._refusal(f"its server changes {broken!r}, which clients keep")
-        absent = np.setdiff1d(np.arange(self.clients), update.ids.numpy())
-        if after.clients and len(absent):
-            old, new = before.clients.versions, after.clients.versions
-            if any(old[k] != new[k] for k in absent.tolist()):
-                raise self._refusal("its server changes what absent clients keep")
-
-
-def _different(one: Params, other: Params) -> str | None:
-    """Return the first name that two sets of tensors do not both have with the same values, if there is one."""
-    names: Collection[str] = dict.fromkeys([*one, *other])
-    return next((n for n in names if n not in one or n not in other or not torch.equal(one[n], other[n])), None)
 
 
 def _stacked(ends: Sequence[Params]) -> Params:

@@ -118,19 +118,40 @@ class Bits:
             raise ValueError(f"Bits: mask must be bool, got {self.mask.dtype}.")
 
 
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """What a compression made of an entry.
+
+    Attributes
+    ----------
+    data : tuple of bytes
+        The bytes of each of m clients.
+
+    Examples
+    --------
+    >>> from fedstat.federated.codec import Coded, size
+    >>> size({"w": Coded((b"one", b"other"))})
+    array([3, 5])
+    """
+
+    data: tuple[bytes, ...]
+
+
 Entry = Tensor | Selected | Sparse | Bits
 #: What travels in one direction, by name. An entry is a tensor (m, ...), sent whole; a `Selected`, the elements under a
 #: mask; a `Sparse`, the elements that are not zero; or `Bits`, truth values. An entry under a leaf's name is that leaf:
 #: what is something else, such as a correction of the same shape, needs a name of its own.
 Message = Mapping[str, Entry]
+#: A message after a compression.
+Sent = Mapping[str, Entry | Coded]
 
 
-def size(message: Message) -> np.ndarray:
+def size(message: Sent) -> np.ndarray:
     """Count the bytes of a message.
 
     Parameters
     ----------
-    message : mapping of str to Tensor, Selected, Sparse or Bits
+    message : mapping of str to Tensor, Selected, Sparse, Bits or Coded
         The entries that m clients send or receive; a tensor is sent whole.
 
     Returns
@@ -143,7 +164,7 @@ def size(message: Message) -> np.ndarray:
     ValueError
         If the entries' first axes differ.
     """
-    shapes = {name: tuple(_body(entry).shape) for name, entry in message.items()}
+    shapes = {n: (len(e.data),) if isinstance(e, Coded) else tuple(_body(e).shape) for n, e in message.items()}
     if len({shape[:1] for shape in shapes.values()}) > 1 or () in shapes.values():
         raise ValueError(f"message must hold entries (m, ...) of the same m clients, got {shapes}.")
     return sum((_size(entry) for entry in message.values()), start=np.zeros((), np.int64))
@@ -154,7 +175,7 @@ def nonzeros(message: Message, row: int) -> dict[str, int]:
     return {name: int(torch.count_nonzero(e.values[row])) for name, e in message.items() if isinstance(e, Sparse)}
 
 
-def encode(message: Message, row: int) -> bytes:
+def encode(message: Sent, row: int) -> bytes:
     """Return the bytes that client `row` sends or receives, ``size(message)[row]`` of them, little-endian."""
     return b"".join(_encode(entry, row) for entry in message.values())
 
@@ -196,6 +217,13 @@ def decode(
     return found
 
 
+def elements(entry: Tensor | Selected) -> tuple[Tensor, Tensor | None]:
+    """Return an entry's values (m, ...), and a mask of that shape of those that travel, None if all do."""
+    if isinstance(entry, Tensor):
+        return entry, None
+    return entry.values, _aligned(entry).expand_as(entry.values)
+
+
 class _Reader:
     """Read bytes from first to last."""
 
@@ -218,7 +246,11 @@ class _Reader:
         return np.unpackbits(packed, count=n, bitorder="little").astype(bool).reshape(shape)
 
 
-def _size(entry: Entry) -> np.ndarray:
+def _size(entry: Entry | Coded) -> np.ndarray:
+    if isinstance(entry, Tensor):
+        return np.full(len(entry), math.prod(entry.shape[1:]) * entry.dtype.itemsize)
+    if isinstance(entry, Coded):
+        return np.array([*map(len, entry.data)])
     body = _body(entry)
     m, n, item = body.shape[0], math.prod(body.shape[1:]), body.dtype.itemsize
     if isinstance(entry, Selected):
@@ -229,10 +261,12 @@ def _size(entry: Entry) -> np.ndarray:
     if isinstance(entry, Sparse):
         count = torch.count_nonzero(entry.values.reshape(m, n), dim=1).cpu().numpy()
         return count * item + np.minimum(count * _POSITION.itemsize, _bitmap(n))
-    return np.full(m, _bitmap(n) if isinstance(entry, Bits) else n * item)
+    return np.full(m, _bitmap(n))
 
 
-def _encode(entry: Entry, row: int) -> bytes:
+def _encode(entry: Entry | Coded, row: int) -> bytes:
+    if isinstance(entry, Coded):
+        return entry.data[row]
     values = _array(_body(entry)[row])
     if isinstance(entry, Selected):
         return values[_sent(entry, row)].tobytes()

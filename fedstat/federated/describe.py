@@ -89,7 +89,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     --------
     >>> import fedstat as fs
     >>> print(fs.describe(fs.methods.FedPer(), fs.models.mlp(4, 3, 2)))  # doctest: +ELLIPSIS
-    FedPer(weighting='samples', server=None, aggregator=None, layers=None) (made-up inputs)
+    FedPer(weighting='samples', server=None, aggregator=None, compression=None, layers=None) (made-up inputs)
     <BLANKLINE>
              leaf shape holder  up  down
     hidden.weight   3x4 server  48    48
@@ -116,12 +116,15 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     equipment = Equipment(task, Training(lr=0.01, local_epochs=2), samples, executor)
     run = start_run((type(method).__name__, 0), method, replicate, equipment)
     ids = torch.arange(len(data))
-    received = method.receive(run.state, ids)
-    end = train(run.route, received, replicate.jobs(ids.tolist()), 0)
+    start = method.receive(run.state, ids)
+    end = train(run.route, start, replicate.jobs(ids.tolist()), 0)
     weight = torch.full((len(ids),), 1 / len(ids), dtype=kind)
-    update = Update(ids, received, end, weight, np.random.default_rng(0), run.network)
-    messages = method.upload(run.state, update), method.download(run.state, update)
-    up, down = ({name: round(float(np.mean(size({name: entry})))) for name, entry in m.items()} for m in messages)
+    update = Update(ids, start, end, weight, np.random.default_rng(0), run.network)
+    received = method.download(run.state, update)
+    _, sent, _ = run.compressed(0, update, received, method.upload(run.state, update))
+    up, down = (
+        {name: round(float(np.mean(size({name: entry})))) for name, entry in m.items()} for m in (sent, received)
+    )
     server = run.state.server
     names = list(dict.fromkeys([*server, *up, *down]))
     table = pd.DataFrame(

@@ -61,6 +61,8 @@ from fedstat.federated.aggregators import Aggregator, heard
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Model, Network, Params
 from fedstat.federated.codec import Message, Selected
+from fedstat.federated.compression import Compression
+from fedstat.federated.means import step_to_mean
 from fedstat.federated.server import ServerOptimizer, served
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -96,6 +98,8 @@ class Method:
         ``w <- w + sum_k p_k (w_k - w)``. The server's step eta_g of many papers is ``fs.server.SGD(lr=eta_g)``.
     aggregator : Aggregator, optional
         How participants' changes become one, such as ``fs.aggregators.Krum(f=2)``; by default their mean by p_k.
+    compression : Compression, optional
+        How uploads are compressed, such as ``fs.compression.TopK(0.01)``; by default numbers travel as they are.
 
     Examples
     --------
@@ -113,6 +117,7 @@ class Method:
     weighting: Literal["samples", "uniform"] = "samples"
     server: ServerOptimizer | None = None
     aggregator: Aggregator | None = None
+    compression: Compression | None = None
 
     label: ClassVar[str] = ""
     example: ClassVar[Mapping[str, Any]] = {}
@@ -139,6 +144,8 @@ class Method:
             )
         if isinstance(self.aggregator, type) or not (self.aggregator is None or callable(self.aggregator)):
             raise ValueError(f"aggregator must be a rule such as fs.aggregators.Krum(f=2), got {self.aggregator!r}.")
+        if isinstance(self.compression, type) or not isinstance(self.compression, Compression | None):
+            raise ValueError(f"compression must be a codec such as fs.compression.QSGD(7), got {self.compression!r}.")
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Return the network with its weights built from parts; by default they stay plain."""
@@ -413,41 +420,8 @@ def rows(stacked: Params, ids: Tensor) -> Params:
 
 def keep(clients: ClientStore, update: Update) -> ClientStore:
     """Write the participants' trained leaves into their rows; absentees keep theirs."""
-    return clients.write(update.ids, {name: update.end[name] for name in clients})
-
-
-def step_to_mean(server: Params, update: Update, shared: Params) -> Params:
-    """Move shared elements by the weighted mean of the participants' changes.
-
-    `shared` holds the participants' masks as `State.shared` does. Where clients differ in what they share, the mean
-    runs over those that share the element; an element that no participant shares stays as it is.
-    """
-    new = {}
-    for name, leaf in server.items():
-        mask = shared.get(name)
-        if mask is not None and not mask.any():
-            new[name] = leaf
-            continue
-        change = update.end[name] - update.start[name]
-        if mask is None:
-            new[name] = leaf + torch.tensordot(update.weight, change, dims=1)
-            continue
-        if mask.shape[0] == 1:
-            mean = torch.tensordot(update.weight, change, dims=1)
-        else:
-            weight = update.weight.view(-1, *[1] * (change.dim() - 1)) * mask
-            total = weight.sum(0)
-            mean = (weight * change).sum(0) / torch.where(total > 0, total, 1)
-        new[name] = torch.where(mask.any(0), leaf + mean, leaf)
-    return new
-
-
-def mixed(centre: Params, models: Params, weights: Tensor) -> Params:
-    """Return means of `models` (k, ...) by `weights` (..., k) that sum to one, of the leaves in `centre`.
-
-    They are taken of changes from `centre`, so that models which equal it are mixed to it bit for bit.
-    """
-    return {n: leaf + torch.tensordot(weights.to(leaf.dtype), models[n] - leaf, dims=1) for n, leaf in centre.items()}
+    end = {**update.end, **update.own}
+    return clients.write(update.ids, {name: end[name] for name in clients})
 
 
 def _shared_elements(params: Params, state: State, ids: Tensor) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, pairwise
 from typing import Any
@@ -20,7 +20,8 @@ from fedstat._random import stream
 from fedstat.federated.client.local import Phase
 from fedstat.federated.client.network import Network, Params, products
 from fedstat.federated.client.samples import StackedSamples
-from fedstat.federated.codec import size
+from fedstat.federated.codec import Message, Sent, size
+from fedstat.federated.compression import compressed
 from fedstat.federated.engine.executor import RemoteExecutor, evaluation_bytes
 from fedstat.federated.engine.training import moments, train
 from fedstat.federated.history import COLUMNS
@@ -29,6 +30,7 @@ from fedstat.federated.metrics import Metric, choose_metrics, own, standard
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.route import Equipment, Route
 from fedstat.federated.state import Federation, Predictor, State, Update
+from fedstat.federated.store import ClientStore
 
 #: Label of the method, and seed.
 Key = tuple[str, int]
@@ -103,7 +105,7 @@ class Run:
     def aggregate(self, t: int, ids: np.ndarray, start: Params, end: Params) -> tuple[Update, Traffic]:
         """Hand what participants return in round t (from 0) to the method; return that, and what travelled."""
         n, rng = self.replicate.clients.train.n[ids], self.replicate.seeds.stream("server", t)
-        update = weighed(self.method, ids, n, start, end, rng, self.federation.network)
+        trained = update = weighed(self.method, ids, n, start, end, rng, self.federation.network)
 
         def step(name: str, work: Callable[[State, Update], Any], kind: Any, what: str) -> Any:
             with naming(self.method, name, f"round {t + 1}", end, stacked=True):
@@ -112,11 +114,23 @@ class Run:
 
         down, up = (step(name, getattr(self.method, name), Mapping, _ENTRIES) for name in ("download", "upload"))
         if self.replicate.attack is not None:
-            update = self.replicate.falsified(t, up, self.state, update)
-        self.state = step("aggregate", partial(aggregated, self.method), State, "a State")
+            trained = update = self.replicate.falsified(t, up, self.state, update)
+            up = step("upload", self.method.upload, Mapping, _ENTRIES)
+        unsent = self.state.unsent
+        if self.method.compression is not None:
+            update, up, unsent = self.compressed(t, update, down, up)
+        self.state = replace(step("aggregate", partial(aggregated, self.method), State, "a State"), unsent=unsent)
         for name, value in self.method.record(self.state).items():
             self.records.setdefault(name, []).append(value.cpu().numpy())
-        return update, Traffic(self.key, t + 1, ids, size(up), size(down))
+        return trained, Traffic(self.key, t + 1, ids, size(up), size(down))
+
+    def compressed(self, t: int, update: Update, down: Message, up: Message) -> tuple[Update, Sent, ClientStore]:
+        """Return what comes of an upload in round t (from 0) by the method's compression, if it has one."""
+        codec, of = self.method.compression, type(self.method).__name__
+        if codec is None:
+            return update, up, self.state.unsent
+        rngs = [self.replicate.seeds.stream("compression", t, k) for k in update.ids.tolist()]
+        return compressed(codec, of, self.state, update, down, up, rngs, len(self.replicate.clients))
 
     def prelude(self) -> Traffic:
         """Count the bytes that travel before the first round."""
@@ -245,10 +259,12 @@ def check_size(label: str, method: Method, network: Network, clients: int) -> No
 
 
 def check_server(method: Method, state: State) -> None:
-    """Refuse a server's optimiser or aggregator that has nothing to work on, by the method's name."""
+    """Refuse by the method's name an optimiser, aggregator or compression that has nothing to work on."""
     name, masks = type(method).__name__, state.shared
     if all(leaf in masks and not masks[leaf].any() for leaf in state.server):
-        raise ValueError(f"{name} shares nothing, so that server and aggregator have no effect; leave them out.")
+        raise ValueError(
+            f"{name} shares nothing, so that server, aggregator and compression have no effect; leave them out."
+        )
     aggregates = next(cls for cls in type(method).__mro__ if "aggregate" in vars(cls))
     if method.aggregator is not None and not vars(aggregates).get("averages", False):
         raise ValueError(f"{name} aggregates in a way of its own, which has no place for {method.aggregator!r}.")
@@ -273,7 +289,7 @@ def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipme
     with products(tf32=equipment.tf32):
         state = method.init(federation.network, federation) if state is None else state
     state = on_device(returned(method, "init", state, State, "a State"), str(federation.network.device))
-    if method.server is not None or method.aggregator is not None:
+    if method.server is not None or method.aggregator is not None or method.compression is not None:
         check_server(method, state)
     route = equipment.route(method, federation.network, stack(state.server, 1))
     return Run(key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route))

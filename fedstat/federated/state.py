@@ -31,6 +31,8 @@ class State:
         What else the method remembers, such as a server's momentum.
     round : int
         The number of rounds completed.
+    unsent : ClientStore
+        What compression lost so far of each client's uploads, where clients send it later; else empty.
 
     Examples
     --------
@@ -48,6 +50,7 @@ class State:
     shared: Params = field(default_factory=dict)
     memory: Params = field(default_factory=dict)
     round: int = 0
+    unsent: ClientStore = field(default_factory=ClientStore.empty)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +62,17 @@ class Update:
     ids : Tensor of int, shape (m,)
         The participants.
     start, end : dict of Tensor, each (m, ...)
-        Leaves before and after local training; `end` also holds what ``finish`` added.
+        Leaves before and after local training; `end` also holds what ``finish`` added. Under a compression
+        ``aggregate`` is given an `end` with what came of the bytes.
     weight : Tensor, shape (m,)
         Aggregation weights, which sum to one.
     rng : numpy Generator
         The server's randomness of this round.
     network : Network
         The network that is trained.
+    own : dict of Tensor, each (m, ...)
+        Leaves as participants trained them, where `end` has what came of a compression; `fedstat.federated.method.keep`
+        writes these to their rows.
 
     Examples
     --------
@@ -84,6 +91,7 @@ class Update:
     weight: Tensor
     rng: np.random.Generator
     network: Network
+    own: Params = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

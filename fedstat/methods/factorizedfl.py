@@ -14,7 +14,8 @@ from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params, parameterize
 from fedstat.federated.codec import Message, Sparse
-from fedstat.federated.method import Method, keep, mixed, stack
+from fedstat.federated.means import mixed
+from fedstat.federated.method import Method, keep, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore

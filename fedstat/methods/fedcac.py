@@ -14,7 +14,8 @@ from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows, inner_products
 from fedstat.federated.codec import Bits, Message
-from fedstat.federated.method import Method, mixed, step_to_mean
+from fedstat.federated.means import mixed, step_to_mean
+from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore

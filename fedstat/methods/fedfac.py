@@ -17,7 +17,8 @@ from fedstat import factor
 from fedstat._checks import check_fields, names, naming, number
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Bits, Message
-from fedstat.federated.method import Method, keep, rows, stack, step_to_mean
+from fedstat.federated.means import step_to_mean
+from fedstat.federated.method import Method, keep, rows, stack
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -154,6 +155,10 @@ class FedFac(Method):
             raise ValueError(
                 'statistic="agreement" looks at changes, but source is "weights", which agree once they are averaged; '
                 'use source="updates".'
+            )
+        if self._decides_anew() and self.compression is not None:
+            raise ValueError(
+                f"compression must be None where the server looks at personal units as well, got {self.compression!r}."
             )
 
     def shared(self, network: Network, federation: Federation) -> Params:

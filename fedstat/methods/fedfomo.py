@@ -14,7 +14,8 @@ from fedstat._checks import check_fields
 from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.method import keep, mixed
+from fedstat.federated.means import mixed
+from fedstat.federated.method import keep
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.local import Local

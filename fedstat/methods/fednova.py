@@ -11,7 +11,8 @@ from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.codec import Message
-from fedstat.federated.method import Method, step_to_mean
+from fedstat.federated.means import step_to_mean
+from fedstat.federated.method import Method
 from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import Federation, State, Update
 

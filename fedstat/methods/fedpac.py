@@ -14,7 +14,8 @@ from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message
-from fedstat.federated.method import Method, mixed
+from fedstat.federated.means import mixed
+from fedstat.federated.method import Method
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.classes import all_counts, class_means, moments

@@ -127,6 +127,10 @@ class FilterDecomp(Method):
             raise ValueError(f"beta must be one over a whole number, such as 1/5, got {self.beta}.")
         if self.beta < 1 and self.server is not None:
             raise ValueError(f"server must be None where beta < 1 lets the slow group wait, got {self.server!r}.")
+        if self.beta < 1 and self.keep_local_slow and self.compression is not None:
+            raise ValueError(
+                f"compression must be None where clients go on from their own slow group, got {self.compression!r}."
+            )
 
     @property
     def period(self) -> int:
@@ -196,7 +200,8 @@ class FilterDecomp(Method):
         """Average the fast group, and in every 1/beta-th round the slow one."""
         slow = {name: state.server[name] for name in self._slow(update.network)}
         known = stack(slow, len(update.ids))
-        own = in_slot({name: update.end[name] for name in self._kept(update.network)}, "slow")
+        end = {**update.end, **update.own}
+        own = in_slot({name: end[name] for name in self._kept(update.network)}, "slow")
         new = super().aggregate(state, replace(update, start=update.start | known, end=update.end | own))
         stay = {} if self._averages(state) else slow
         memory = {VERSION: state.memory[VERSION].index_fill(0, update.ids, self._version(state))} if slow else {}

@@ -14,7 +14,8 @@ from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.codec import Message
-from fedstat.federated.method import Method, keep, stack, step_to_mean
+from fedstat.federated.means import step_to_mean
+from fedstat.federated.method import Method, keep, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 

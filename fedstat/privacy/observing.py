@@ -253,7 +253,9 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     end = train(equipment.route(method, network, before), before, jobs, t, phases=(phase,))
     weight = torch.ones(1, dtype=network.dtype, device=network.device)
     update = Update(ids, received, end, weight, np.random.default_rng(0), network)
-    messages = method.download(run.state, update), method.upload(run.state, update)
+    down = method.download(run.state, update)
+    update, _, _ = run.compressed(t, update, down, method.upload(run.state, update))
+    messages = down, method.upload(run.state, update)
     # what the receiver has, NaN where nothing was sent
     decoded = (decode(encode(m, 0), m, 0, nonzeros(m, 0)) for m in messages)
     start, sent = ({name: leaf.to(network.device) for name, leaf in leaves.items()} for leaves in decoded)

@@ -4,6 +4,7 @@ from fedstat.testing.methods import Case, check_method
 from fedstat.testing.parts import (
     check_aggregator,
     check_attack,
+    check_compression,
     check_executor,
     check_loss,
     check_metric,
@@ -15,6 +16,7 @@ __all__ = [
     "Case",
     "check_aggregator",
     "check_attack",
+    "check_compression",
     "check_executor",
     "check_loss",
     "check_method",

@@ -298,7 +298,7 @@ def _resume(method: Method, model: Model, case: Case) -> None:
     whole = run(3)
     _same(_models(method, whole), _models(method, continued), 0.0)
     (here,), (there,) = whole.states.values(), continued.states.values()
-    for group in ("server", "memory", "clients"):
+    for group in ("server", "memory", "clients", "unsent"):
         _same({group: dict(getattr(here, group))}, {group: dict(getattr(there, group))}, 0.0)
     assert whole.history.equals(continued.history), "the history of a continued run differs"
     assert whole.traffic.equals(continued.traffic), "the traffic of a continued run differs"

@@ -19,10 +19,12 @@ from fedstat.federated.attacks import Attack
 from fedstat.federated.client.losses import Loss
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.schedules import Schedule
+from fedstat.federated.compression import Compression
 from fedstat.federated.engine.laws import (
     BrokenLaw,
     try_aggregator,
     try_attack,
+    try_compression,
     try_loss,
     try_metric,
     try_optimizer,
@@ -145,6 +147,44 @@ def check_attack(attack: Attack) -> None:
     >>> fs.testing.check_attack(fs.attacks.ALittle(share=0.2))
     """
     _obeys(type(attack).__name__, try_attack, attack)
+
+
+def check_compression(compression: Compression, *, draws: int = 1000) -> None:
+    """Check the laws of a codec that compresses uploads, and what it declares of itself.
+
+    ===============  =================================================================================================
+    law              statement
+    ===============  =================================================================================================
+    ``shape``        a vector becomes bytes, and these a vector of as many floats
+    ``finite``       these are finite
+    ``untouched``    what is given stays as it is
+    ``repeat``       the same generator gives the same bytes: nothing else is drawn
+    ``wire``         bytes are decoded alike by whoever never encoded any
+    ``zero``         zeros come back as zeros
+    ``unbiased``     where it declares a variance, the mean over draws is the vector
+    ``variance``     the mean squared error is at most ``variance(d)`` times the squared norm
+    ``contraction``  it is at most ``1 - contraction(d)`` times the squared norm
+    ===============  =================================================================================================
+
+    Parameters
+    ----------
+    compression : Compression
+        Such as ``fs.compression.TopK(0.01)``, or an object of one's own.
+    draws : int
+        How often each vector is encoded for the last three laws: a bias shows where it is larger than five standard
+        errors, ``5 sqrt(variance(d) / draws)`` of the norm. Draws have fixed keys.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken; the message names it.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.testing.check_compression(fs.compression.QSGD(levels=4), draws=200)
+    """
+    _obeys(type(compression).__name__, try_compression, compression, draws)
 
 
 def check_executor(executor: Executor, *, examples: int = 10) -> None:

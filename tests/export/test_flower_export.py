@@ -1,6 +1,7 @@
 """A method with real clients equals the simulation, or is refused; what travels is what the codec counts."""
 
 import io
+import itertools
 import os
 import pickle
 import re
@@ -46,6 +47,11 @@ from tests.support.named import NAMED  # noqa: E402
 #: What needs at the server, or at a client, what the messages do not bring there.
 STAY = {"ClusteredFL", "FactorizedFL", "FedAMP", "FedCAC", "FedFOMO", "FedPAC", "PFedGate"}
 TOLERANCE = {"rtol": 0, "atol": 2e-6}
+#: Methods whose uploads are compressed: with a memory of what was lost, and of a part of a leaf.
+COMPRESSED: dict[str, fs.Method] = {
+    "FedPer, top-k": replace(ends.METHODS["FedPer"], compression=fs.compression.TopK(0.2)),
+    "FedFac, QSGD": replace(ends.METHODS["FedFac"], compression=fs.compression.QSGD(7)),
+}
 
 
 def simulate(method: fs.Method, model: object, clients: fs.data.Clients, rounds: int, **how: object) -> list[Round]:
@@ -59,13 +65,16 @@ def simulate(method: fs.Method, model: object, clients: fs.data.Clients, rounds:
 
 
 def check_equal(server: Server, kept: Callable[[int], fs.State], last: Round) -> None:
-    """Compare the server's shared part, and what each client keeps, with the simulation's state."""
+    """Compare the server's shared part, and what each client keeps or owes, with the simulation's state."""
     (state,) = last.states.values()
     for name, leaf in state.server.items():
         torch.testing.assert_close(server.state.server[name], leaf, **TOLERANCE)
-    for k in range(server.clients):
-        rows = state.clients.rows(torch.tensor([k]))
-        own = kept(k).clients.rows(torch.tensor([k]))
+    assert not server.state.unsent
+    for k, store in itertools.product(range(server.clients), ("clients", "unsent")):
+        rows, own = (getattr(of, store).rows(torch.tensor([k])) for of in (state, kept(k)))
+        if store == "unsent" and not own:  # it has not taken part
+            assert not any(row.any() for row in rows.values())
+            continue
         for name, leaf in own.items():
             torch.testing.assert_close(leaf, rows[name], **TOLERANCE)
         assert own.keys() == rows.keys()
@@ -87,6 +96,11 @@ def check_history(found: pd.DataFrame, played: list[Round]) -> None:
         *((name, {}) for name in sorted(fs.methods.available())),
         ("FedAvg", {"server": fs.server.Adam(lr=0.1)}),
         ("FedPer", {"aggregator": fs.aggregators.Median()}),
+        *(
+            (name, {"compression": codec})
+            for name in ("FedAvg", "FedPer", "FedSplit", "SCAFFOLD", "FedNova")
+            for codec in (fs.compression.QSGD(3), fs.compression.TopK(0.3))
+        ),
     ],
 )
 def test_every_method_equals_the_simulation_or_is_refused_by_name(
@@ -166,6 +180,36 @@ def test_the_page_names_methods_once_and_its_programs_are_python() -> None:
         compile(block, "docs/flower.md", "exec")
 
 
+@pytest.mark.parametrize(
+    ("key", "change", "why"),
+    [
+        ("coded:head.bias", lambda data: data[:-1], "cannot be decoded: there must be 5 bytes, got 4"),
+        ("coded:head.bias", lambda data: data.astype(np.float32), "must hold uint8"),
+        ("coded:head.bias", lambda data: np.full_like(data, 255), "decodes to numbers that are not finite"),
+        ("coded:selected:head.bias", lambda data: data, "no part of 'head.bias' is shared by itself"),
+        ("coded:none", lambda data: data, "it must send .*, it sent"),
+        (None, None, "it must send .*, it sent"),
+    ],
+)
+def test_bytes_that_stand_for_nothing_leave_their_client_out(
+    key: str | None, change: Callable[[np.ndarray], np.ndarray], why: str, tmp_path: Path
+) -> None:
+    method, model, clients = fs.FedAvg(compression=fs.compression.Sign()), ends.model(), ends.everybody()
+    people = [
+        Client(method, model, ends.alone(clients, k), ends.TRAINING, number=k, clients=3, folder=tmp_path)
+        for k in range(3)
+    ]
+    server = Server(method, model, ends.TRAINING, clients=3)
+    talk.begin(server, {k: one.answer(Packet({}, {"ask": 0, "round": 0})) for k, one in enumerate(people)}, dict)
+    replies = {k: people[k].answer(p) for k, p in server.requests().items()}
+    arrays = dict(replies[1].arrays)
+    data = arrays.pop("coded:head.bias")
+    wrong = Packet(arrays if key is None else {**arrays, key: change(data)}, replies[1].numbers)
+    with pytest.warns(RuntimeWarning, match=f"client 1 is left out of round 1: .*{why}"):
+        server.aggregate({**replies, 1: wrong})
+    assert server.entered["entered"].tolist() == [True, False, True]
+
+
 class Memory(Grid):
     """Flower's grid without a network: messages become bytes and messages again, both ways; arrays are counted."""
 
@@ -204,9 +248,9 @@ def carried(message: Message) -> Message:
     return serde.message_from_proto(serde.message_to_proto(message))
 
 
-@pytest.mark.parametrize("name", ends.METHODS)
+@pytest.mark.parametrize("name", [*ends.METHODS, *COMPRESSED])
 def test_strategy_and_app_equal_the_simulation_and_send_what_the_codec_counts(name: str, tmp_path: Path) -> None:
-    method, model, clients = ends.METHODS[name], ends.model(), ends.everybody((12, 17, 9, 14))
+    method, model, clients = {**ends.METHODS, **COMPRESSED}[name], ends.model(), ends.everybody((12, 17, 9, 14))
     how = {"participation": 0.75, "seed": 1}
 
     def client(context: Context) -> Client:  # made anew for every message, as if in a process of its own

@@ -10,7 +10,8 @@ source               what follows it
 ``participants``     what the server draws in a round: who takes part, and what a method draws there (``update.rng``);
                      who attacks, and what attackers draw
 ``batches``          what clients draw: the order of samples in local training, warm-up and tuning, the noise of
-                     dropout, and the samples that a method keeps from training (``Method.held_out``)
+                     dropout, the samples that a method keeps from training (``Method.held_out``), and what a random
+                     compression of uploads draws
 ===================  ===============================================================================================
 """
 
@@ -30,7 +31,7 @@ SOURCES = ("data", "partition", "initial weights", "participants", "batches")
 _SOURCE_OF = {
     **dict.fromkeys(("initial weights", "client weights", "parts", "client parts", "method"), "initial weights"),
     **dict.fromkeys(("participants", "server", "attackers", "attack"), "participants"),
-    "held out": "batches",
+    **dict.fromkeys(("held out", "compression"), "batches"),
     **{
         f"{noise}{warmup}{purpose}": "batches"
         for noise in ("", "noise of ")

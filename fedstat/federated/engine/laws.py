@@ -6,7 +6,8 @@ a part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from fedstat.federated.client.losses import Loss
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import Optimizer, move, started
 from fedstat.federated.client.schedules import Schedule
+from fedstat.federated.compression import Compression
 from fedstat.federated.engine.executor import ExecutorName
 from fedstat.federated.engine.rehearsal import differ, generators, same
 from fedstat.federated.metrics import Metric
@@ -200,6 +202,71 @@ def _try_poison(attack: Attack) -> None:
         ):
             if not all(map(np.array_equal, one, other)):
                 raise BrokenLaw(law, what)
+
+
+def try_compression(compression: Compression, draws: int = 100) -> None:
+    """Check a codec on a few vectors, and what it declares of itself by the mean of some draws.
+
+    A mean is held against what is declared with five standard errors to spare: those of its own draws, or for a bias
+    the declared ones. All draws have fixed keys, so that the outcome is always the same.
+
+    Raises
+    ------
+    BrokenLaw
+        For the first law that it breaks.
+    """
+    device, unused = torch.device("cpu"), copy.deepcopy(compression)
+    for place, x in enumerate(_vectors()):
+        before, given = generators(device), x.copy()
+        data = _called("encode()", compression.encode, given, np.random.default_rng(place))
+        if not isinstance(data, bytes):
+            raise BrokenLaw("shape", f"encode() must return bytes, got {type(data).__name__}.")
+        came = _called("decode()", compression.decode, data, len(x))
+        if not isinstance(came, np.ndarray) or came.shape != x.shape or came.dtype.kind != "f":
+            got = f"{came.dtype} of shape {came.shape}" if isinstance(came, np.ndarray) else type(came).__name__
+            raise BrokenLaw("shape", f"decode() must return an array of floats, here of shape {x.shape}, got {got}.")
+        if not np.isfinite(came).all():
+            raise BrokenLaw("finite", "of finite numbers it makes infinite or undefined ones.")
+        if not np.array_equal(given, x):
+            raise BrokenLaw("untouched", "it writes into the vector that it is given.")
+        again = compression.encode(x.copy(), np.random.default_rng(place))
+        if before != generators(device) or data != again:
+            raise BrokenLaw("repeat", "its bytes differ between two identical calls. Let it draw from rng alone.")
+        if not np.array_equal(unused.decode(data, len(x)), came):
+            raise BrokenLaw("wire", "the server decodes what it never encoded: let all that it needs be in the bytes.")
+        if not x.any() and came.any():
+            raise BrokenLaw("zero", "zeros do not come back as zeros, so that what does not train would move.")
+        if x.any():
+            _check_declared(compression, x.astype(np.float64), draws)
+
+
+def _vectors() -> Iterator[np.ndarray]:
+    """Yield vectors of float32: zeros, equal ones, a single one, Gaussian ones, and a few large ones among small."""
+    rng = np.random.default_rng(0)
+    for d in (1, 9, 60):
+        yield from (np.zeros(d, np.float32), np.ones(d, np.float32), -np.eye(d, dtype=np.float32)[d // 2])
+        normal, small = rng.normal(size=(2, d)).astype(np.float32)
+        yield from (normal, np.float32(1e-3) * normal, small**5, np.where(rng.random(d) < 0.5, 0, small))
+
+
+def _check_declared(compression: Compression, x: np.ndarray, draws: int) -> None:
+    """Check variance, contraction and the absence of bias, as far as a codec declares them."""
+    laws = {law: of(len(x)) for law in ("variance", "contraction") if (of := getattr(compression, law, None))}
+    if not laws:
+        return
+    rng = np.random.default_rng(1)
+    data = [compression.encode(x.astype(np.float32), rng) for _ in range(draws)]
+    found = np.stack([compression.decode(each, len(x)) for each in data]).astype(np.float64)
+    errors, square = np.square(found - x).sum(1), np.square(x).sum()
+    least, rounding = errors.mean() - 5 * errors.std() / draws**0.5, 1e-6 * square
+    bias = np.square(found.mean(0) - x).sum()
+    if "variance" in laws and bias > 25 * laws["variance"] * square / draws + 1e-6 * rounding:
+        raise BrokenLaw(
+            "unbiased", f"the mean of {draws} draws is {bias**0.5:.3g} away from a vector of {square**0.5:.3g}."
+        )
+    for law, bound in (("variance", laws.get("variance")), ("contraction", 1 - laws.get("contraction", -np.inf))):
+        if bound is not None and least > bound * square + rounding:
+            raise BrokenLaw(law, f"the mean squared error is {errors.mean() / square:.3g} |x|^2, declared {bound:.3g}.")
 
 
 def try_optimizer(optimizer: Optimizer, params: Params, grads: Sequence[Params], tolerance: float = 1e-8) -> None:

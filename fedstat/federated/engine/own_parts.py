@@ -29,6 +29,7 @@ from fedstat.federated.engine.laws import (
     check_statistics,
     try_aggregator,
     try_attack,
+    try_compression,
     try_loss,
     try_metric,
     try_optimizer,
@@ -73,7 +74,7 @@ def rehearse_parts(
 ) -> ExecutorName:
     """Try the losses, optimisers and schedules that are not fedstat's own; return the executor that serves them.
 
-    Servers' optimisers and aggregators, and the attack, are among these.
+    Servers' optimisers, aggregators and compressions are among these, and the attack.
 
     Raises
     ------
@@ -91,11 +92,13 @@ def rehearse_parts(
                 name = f"optimizer {type(optimizer).__name__}"
                 executor = _obeys(name, partial(_try_optimizer, optimizer, replicate), executor)
         for method in methods:  # the server is alone, whatever executor trains
-            server, aggregator = copy.deepcopy((method.server, method.aggregator))
+            server, aggregator, codec = copy.deepcopy((method.server, method.aggregator, method.compression))
             if is_own(server):
                 _obeys(f"server {type(server).__name__}", partial(_try_optimizer, server, replicate), "auto")
             if aggregator is not None and is_own(aggregator):
                 _obeys(f"aggregator {type(aggregator).__name__}", partial(try_aggregator, aggregator), "auto")
+            if codec is not None and is_own(codec):
+                _obeys(f"compression {type(codec).__name__}", partial(try_compression, codec), "auto")
         if replicate.attack is not None and is_own(replicate.attack):
             _obeys(
                 f"attack {type(replicate.attack).__name__}",

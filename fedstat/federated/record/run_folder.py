@@ -46,8 +46,10 @@ _SUMMED = ("config.toml", "environment.json", _CLIENTS, *(named(name, 0) for nam
 _MANIFEST = "manifest.json"
 _PLAN = "plan.toml"
 _INDEX = "clients/{}/index.json"
+#: Where the rows of what clients have not sent lie, beside those of what they keep.
+_UNSENT = "{}-unsent"
 #: What else the manifest lists: indexes, and later files of the tables.
-_FURTHER = rf"clients/[0-9]+(-kept)?/index\.json|({'|'.join([*_TABLES, _PREDICTIONS])})/[0-9]{{5,}}\.parquet"
+_FURTHER = rf"clients/[0-9]+(-kept)?(-unsent)?/index\.json|({'|'.join([*_TABLES, _PREDICTIONS])})/[0-9]{{5,}}\.parquet"
 _CONFIG: dict[str, type | tuple[type, ...]] = {
     "methods": dict, "training": dict, "classes": dict, "clients": dict, "fingerprint": dict, "code": dict,
     "seeds": list, "vary": list, "model": (str, dict), "dtype": str, "device": str, "executor": str, "loss": str,
@@ -174,6 +176,7 @@ def write_run(run: Saved, path: Path, who: Segment | None = None) -> dict[str, t
     for i, records in enumerate(run.records.values()):
         tensors |= {f"{i}/records/{name}": np.asarray(array, order="C") for name, array in records.items()}
     stores = {place: state.clients for place, state in states.items() if state.clients}
+    stores |= {_UNSENT.format(place): state.unsent for place, state in states.items() if state.unsent}
     device = device_of(next(iter(states.values())))
     try:
         with replaced(path) as new:
@@ -260,13 +263,16 @@ def _read(folder: Path, home: Path) -> Saved:
             {name: torch.from_numpy(array) for name, array in groups.get((place, group), {}).items()}
             for group in _GROUPS
         )
-        clients, where = ClientStore.empty(), folder / "clients" / place
-        if _INDEX.format(place) in sums:
-            clients = ClientStore.load(where)
-            if clients.clients != (expected := counts[place.removesuffix("-kept")]):
-                raise ValueError(f"{where} holds {clients.clients} clients, config.toml {expected}.")
-            known |= {f"clients/{place}/{version}.safetensors" for version in clients.versions}
-        states[place] = State(server, clients, shared, memory, done)
+        stores = []
+        for of in (place, _UNSENT.format(place)):
+            clients, where = ClientStore.empty(), folder / "clients" / of
+            if _INDEX.format(of) in sums:
+                clients = ClientStore.load(where)
+                if clients.clients != (expected := counts[place.removesuffix("-kept")]):
+                    raise ValueError(f"{where} holds {clients.clients} clients, config.toml {expected}.")
+                known |= {f"clients/{of}/{version}.safetensors" for version in clients.versions}
+            stores.append(clients)
+        states[place] = State(server, stores[0], shared, memory, done, stores[1])
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     # file systems and desktops leave hidden files there
     if extra := sorted(p for p in found if p.as_posix() not in known and not any(q.startswith(".") for q in p.parts)):
