@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
-from torch.overrides import TorchFunctionMode
 
 from fedstat.data import Samples
 from fedstat.federated.client.layers import copied
@@ -30,6 +29,7 @@ from fedstat.federated.client.local import Batch
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.engine.dense_chain import chain_of
 from fedstat.federated.engine.executor import ExecutorName
+from fedstat.federated.engine.traces import Watch, differ, draws_of, first_difference, generators, layer_called, same
 
 #: Number of samples of each of two clients; the last one stands for padding, the others train.
 _ROWS = 4
@@ -223,13 +223,6 @@ def aside(device: torch.device) -> Iterator[None]:
         np.random.set_state(numpys)  # noqa: NPY002
 
 
-def generators(device: torch.device) -> tuple[Any, ...]:
-    """Return the state of all global generators."""
-    states = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
-    _, keys, *rest = np.random.get_state()  # noqa: NPY002
-    return (random.getstate(), np.asarray(keys).tobytes(), *rest, *(state.numpy().tobytes() for state in states))
-
-
 def _chosen(network: Network, samples: Samples) -> Tensor:
     """Return stored inputs (2, B, ...) of the first clients, all different if there are enough different ones."""
     candidates = samples.x[:_LOOKED_AT]
@@ -277,12 +270,12 @@ def _by_itself(trial: Trial) -> _Step:
     outputs = call(x, "training")
     _check_writes(module, before, x, trial.train)
     if untouched != generators(network.device):
-        raise _Fault(_random(module, trial.train))
+        raise _Fault(draws_of(module, trial.train))
     gradients = _gradients(_losses(outputs).mean(), leaves, network)
     statistics = {name: leaves[name].clone() for name in network.statistics}
     with torch.no_grad():
         if differ(call(trial.train, "training"), outputs.detach(), tolerance(network)):
-            where = _first_difference(module, trial.train, trial.train)
+            where = first_difference(module, trial.train, trial.train)
             raise _Fault(
                 f"the outputs of {where} differ between two identical calls: it draws random numbers, or keeps in its "
                 "attributes what a later call reads. Every call must start afresh."
@@ -294,10 +287,10 @@ def _by_itself(trial: Trial) -> _Step:
         evaluated = call(x, "evaluation")
         _check_writes(module, before, x, trial.x[1])
         if untouched != generators(network.device):
-            raise _Fault(_random(module, trial.train))
+            raise _Fault(draws_of(module, trial.train))
         half = trial.x[1, : _ROWS // 2]
         if differ(call(half.clone(), "evaluation"), evaluated[: len(half)], tolerance(network)):
-            where = _first_difference(module, trial.x[1], half)
+            where = first_difference(module, trial.x[1], half)
             raise _Fault(
                 f"the outputs of {where} for a sample depend on the other samples in evaluation mode, where clients' "
                 "samples are cut and padded. Let it compute sample by sample; batch norm needs "
@@ -356,85 +349,6 @@ def _check_writes(module: nn.Module, before: Params, x: Tensor, given: Tensor) -
             )
 
 
-def _random(module: nn.Module, x: Tensor) -> str:
-    """Say where random numbers are drawn."""
-    device = x.device
-    functions: list[str] = []
-
-    class Draws(TorchFunctionMode):
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            before = generators(device)
-            result = function(*args, **(kwargs or {}))
-            if before != generators(device):
-                functions.append(getattr(function, "__name__", str(function)))
-            return result
-
-    module.train()
-    with Draws(), _Watch(module) as watch:
-        module(x.clone())
-    where = next((name for name, *_, drew in watch.done if drew), "")
-    by = f" ({', '.join(dict.fromkeys(functions))})" if functions else ""
-    return (
-        f"{_layer(where)} draws random numbers{by}, so that a run could be neither repeated nor continued. Make a "
-        "dropout a layer (nn.Dropout), which then draws from the run's seed, and do without other noise."
-    )
-
-
-class _Watch(ExitStack):
-    """Follows the calls of a module's layers: those begun, those under way, and those done, inner ones first."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.begun: list[str] = []
-        self.running: list[tuple[str, list[Tensor], tuple[Any, ...]]] = []
-        self.done: list[tuple[str, list[Tensor], list[Tensor], bool]] = []
-        device = next(module.parameters()).device
-
-        def before(name: str) -> Callable[..., None]:
-            def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-                self.begun.append(name)
-                self.running.append((name, _tensors(inputs), generators(device)))
-
-            return begin
-
-        def after(_: nn.Module, __: object, outputs: Any) -> None:
-            name, inputs, state = self.running.pop()
-            self.done.append((name, inputs, _tensors(outputs), state != generators(device)))
-
-        for name, layer in module.named_modules():
-            self.enter_context(layer.register_forward_pre_hook(before(name)))
-            self.enter_context(layer.register_forward_hook(after))
-
-
-def _tensors(values: Any) -> list[Tensor]:
-    """Copy the tensors among a layer's inputs or outputs, however nested in tuples and lists."""
-    if isinstance(values, Tensor):
-        return [values.detach().clone()]
-    return [t for value in values for t in _tensors(value)] if isinstance(values, tuple | list) else []
-
-
-def _first_difference(module: nn.Module, here: Tensor, there: Tensor) -> str:
-    """Find the innermost layer whose outputs differ for equal inputs in two calls, the second on fewer samples."""
-    calls = []
-    for x in (here, there):
-        with _Watch(module) as watch:
-            module(x.clone())
-        calls.append(watch.done)
-
-    def apart(some: list[Tensor], others: list[Tensor]) -> bool:
-        pairs = [(a[: len(b)] if a.ndim and b.ndim else a, b) for a, b in zip(some, others, strict=False)]
-        return any(a.shape == b.shape and differ(a, b, 1e-6) for a, b in pairs)
-
-    for (name, inputs, outputs, _), (_, others, results, _) in zip(*calls, strict=False):
-        if apart(outputs, results) and not apart(inputs, others):
-            return _layer(name)
-    return _layer("")
-
-
-def _layer(name: str) -> str:
-    return f"layer {name!r}" if name else "its own forward pass"
-
-
 def _alone(trial: Trial) -> _Step:
     """Take one step of a single client by the engine."""
     network = _staged(trial)
@@ -470,9 +384,9 @@ def _stacked(trial: Trial) -> _Step:
     try:
         gradients, outputs, evaluated = passes()
     except Exception:  # torch.vmap refuses by many kinds of errors
-        with _Watch(network.module) as watch, suppress(Exception):
+        with Watch(network.module) as watch, suppress(Exception):
             passes()
-        where = _layer(watch.running[-1][0] if watch.running else "")
+        where = layer_called(watch.running[-1][0] if watch.running else "")
         raise _Fault(
             f"{where} does what torch.vmap cannot do, such as decisions on values (.item(), if) or tensors kept for "
             "later."
@@ -529,31 +443,13 @@ def _recomputed(trial: Trial) -> str | None:
     """Name a layer that computes again in the backward pass; return None if none does."""
     network = replace(trial.network, module=copied(trial.network.module))
     leaves = _ready(network, trial.second)
-    with _Watch(network.module) as watch:
+    with Watch(network.module) as watch:
         outputs = network(leaves, trial.train, train=True)
         forward = len(watch.begun)
         _gradients(outputs.sum(), leaves, network)
     if len(watch.begun) == forward:
         return None
     return (
-        f"{_layer(watch.begun[forward])} computes again in the backward pass (torch.utils.checkpoint), when the "
+        f"{layer_called(watch.begun[forward])} computes again in the backward pass (torch.utils.checkpoint), when the "
         "client's weights are no longer in place. Do without checkpoints."
     )
-
-
-def same(here: Tensor, there: Tensor) -> bool:
-    """Tell whether two tensors are equal; NaN equals NaN."""
-    if here.shape != there.shape:
-        return False
-    return torch.equal(here, there) or bool(((here == there) | ((here != here) & (there != there))).all())
-
-
-def differ(found: Tensor, wanted: Tensor, tolerance: float, least: float = 0.0) -> bool:
-    """Tell whether two tensors differ by more than a share of the largest number, which counts as `least` at least."""
-    if found.shape != wanted.shape:
-        return True
-    if not found.numel():
-        return False
-    found, wanted = found.detach().double(), wanted.detach().double()
-    largest = float(torch.where(wanted.isfinite(), wanted, 0).abs().max())
-    return not torch.allclose(found, wanted, rtol=0, atol=tolerance * max(least, largest), equal_nan=True)
