@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fedstat.cli._factor_told import Analysis, as_text, as_values, counted, listed
+from fedstat.cli._factor_told import Analysis, as_text, as_values, counted
+from fedstat.inference.formatting import first_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -438,7 +439,7 @@ def _read_target(path: Path, names: Sequence[str]) -> np.ndarray:
         raise ValueError(f"{path}: a target is a .csv of names and numbers ({error}).") from None
     unknown = [str(name) for name in frame.index if str(name) not in names]
     if unknown:
-        raise ValueError(f"{path}: {listed(unknown)}: no such column in the table, which has {listed(names)}.")
+        raise ValueError(f"{path}: {first_of(unknown)}: no such column in the table, which has {first_of(names)}.")
     values.index = values.index.map(str)
     if values.index.has_duplicates or values.shape[1] == 0:
         raise ValueError(f"{path}: a target has one row for a column of the table, and a column for every factor.")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from fedstat.inference.formatting import first_of, p_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +82,7 @@ def as_text(title: str, found: Analysis) -> str:
         lines.append(f"left out: {counted(table.left_out, 'row')} in which a value is missing")
     if len(fit.constant_):
         verb = "does" if len(fit.constant_) == 1 else "do"
-        lines.append(f"left out: {listed(found.names(fit.constant_))}, which {verb} not vary")
+        lines.append(f"left out: {first_of(found.names(fit.constant_))}, which {verb} not vary")
 
     lines += ["", "How many factors?", *(f"  {rule}" for rule in found.rules)]
     lines.append(f"  Ledermann bound: at most {ledermann_bound(len(fit.correlation_))} can be identified")
@@ -93,7 +95,7 @@ def as_text(title: str, found: Analysis) -> str:
     steps = f"{counted(fit.n_iter_, 'step')} (residual {fit.residual_:.0e})"
     lines += ["", f"Principal axes, {counted(m, 'factor')}: {state} in {steps}, {identified}"]
     if len(fit.heywood_):
-        lines.append(f"Heywood cases, with communality 1: {listed(found.names(fit.heywood_))}")
+        lines.append(f"Heywood cases, with communality 1: {first_of(found.names(fit.heywood_))}")
     if m <= _WIDE:
         rows = None if p <= _LONG else _LONG // m
         lines += ["", loading_table(found.loadings, table.names, communalities=fit.communalities_, per_factor=rows)]
@@ -113,8 +115,6 @@ def _numbers(table: pd.DataFrame) -> str:
     """Print the table over the number of factors."""
     import pandas as pd
 
-    from fedstat.inference import p_value
-
     digits = {"chi2": 1, "RMSEA": 3, "SRMR": 3, "BIC": 1, "eigenvalue": 3, "by chance": 3, "MAP": 4}
     shown = {name: table[name].map(f"{{:.{places}f}}".format) for name, places in digits.items()}
     shown |= {"factors": table["factors"], "df": table["df"], "p": table["p"].map(p_value)}
@@ -130,7 +130,7 @@ def _scales(found: Analysis) -> list[str]:
     for row in _reliability(found).to_dict("records")[:-1]:  # all items together are no scale
         keyed = [f"-{names[j]}" if j in row["reversed"] else names[j] for j in row["items"]]
         values = f"alpha {row['alpha']:.2f}, omega {row['omega']:.2f}" if len(keyed) > 1 else "a single item"
-        lines.append(f"  {row['scale']}: {values}: {listed(keyed)}")
+        lines.append(f"  {row['scale']}: {values}: {first_of(keyed)}")
     return lines
 
 
@@ -192,8 +192,3 @@ def as_values(found: Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]
 
 def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def listed(names: Sequence[str]) -> str:
-    """List names, of a long list the first ten."""
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

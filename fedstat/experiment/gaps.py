@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
 from fedstat.data import Partition
 from fedstat.data.prepare import text_columns
 from fedstat.experiment.build import Setup
+from fedstat.inference.formatting import first_of
 
 #: How missing numbers are filled, by whose training samples teach it.
 _FILLED = {
@@ -82,16 +81,16 @@ def _sentences(found: pd.DataFrame, samples: int) -> list[str]:
     lacking = found[found["missing"] > 0]
     for how, of in lacking.groupby("filled with", sort=False):
         counts = of.groupby("column", sort=False)["missing"].sum()
-        listed = _few(f"{column} {count} of {samples}" for column, count in counts.items())
+        listed = first_of((f"{column} {count} of {samples}" for column, count in counts.items()), _LISTED)
         said.append(f"Missing values were filled with {how}: {listed}; gaps.csv counts them by client.")
     never = lacking[lacking["missing"] == lacking["samples"]]
     if len(never):
-        listed = _few(f"{', '.join(of['column'])} at {client}" for client, of in never.groupby("client", sort=False))
-        said.append(f"Never measured: {listed}. What stands there is filled in all samples.")
+        each = (f"{', '.join(of['column'])} at {client}" for client, of in never.groupby("client", sort=False))
+        said.append(f"Never measured: {first_of(each, _LISTED)}. What stands there is filled in all samples.")
     strange = found[found["unknown words"] != ""]
     if len(strange):
         rows = zip(strange["client"], strange["column"], strange["unknown words"], strict=True)
-        listed = _few(f'{column} "{words}" at {client}' for client, column, words in rows)
+        listed = first_of((f'{column} "{words}" at {client}' for client, column, words in rows), _LISTED)
         said.append(
             f"Words that training lacks, under one seed at least, and that count as none of the others: {listed}."
         )
@@ -105,10 +104,5 @@ def _one_class(setup: Setup, index: np.ndarray, owner: np.ndarray) -> list[str]:
     alone = of.first()[of.nunique() == 1]
     if not classes or alone.empty:
         return []
-    listed = _few(f'{client} ("{classes[code]}")' for client, code in alone.items())
+    listed = first_of((f'{client} ("{classes[code]}")' for client, code in alone.items()), _LISTED)
     return [f"All samples are of one class at {listed}: accuracy there says nothing of the other classes."]
-
-
-def _few(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(listed[:_LISTED]) + (f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else "")

@@ -52,3 +52,9 @@ def listed(names: Iterable[str]) -> str:
     """Join names as in a sentence: ``A, B and C``."""
     found = list(names)
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+
+
+def first_of(names: Iterable[str], most: int = 10) -> str:
+    """Join names by commas, of many the first: ``A, B and 4 more``."""
+    found = list(names)
+    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.formatting import p_value
+from fedstat.inference.formatting import first_of, p_value
 from fedstat.inference.intervals.paired import holm, sign_flip_test
 from fedstat.inference.levels import check_level
 
@@ -219,7 +219,7 @@ def complete_rows(table: pd.DataFrame, *, complete: bool) -> tuple[pd.DataFrame,
     if not gaps.any():
         return wide, []
     where = {str(name): list(wide.index[column]) for name, column in missing.items() if column.any()}
-    told = "; ".join(f"{name} in {_listed(rows)}" for name, rows in where.items())
+    told = "; ".join(f"{name} in {first_of(map(_row, rows), 5)}" for name, rows in where.items())
     if not complete:
         raise ValueError(
             f"values are missing (absent, infinite or NaN): {told}. Run the method there, leave it out, "
@@ -230,9 +230,8 @@ def complete_rows(table: pd.DataFrame, *, complete: bool) -> tuple[pd.DataFrame,
     return wide[~gaps], [f"Left out {int(gaps.sum())} of {len(wide)} rows, which lack a method: {told}."]
 
 
-def _listed(rows: list[object]) -> str:
-    shown = [f"{row[0]} (seed {row[1]})" if isinstance(row, tuple) else str(row) for row in rows]
-    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")
+def _row(row: object) -> str:
+    return f"{row[0]} (seed {row[1]})" if isinstance(row, tuple) else str(row)
 
 
 def _wilcoxon(x: np.ndarray, y: np.ndarray) -> float:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.formatting import interval, listed, p_value
+from fedstat.inference.formatting import first_of, interval, listed, p_value
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.intervals.shape import HELD
 from fedstat.inference.reading.scores import Scores, better
@@ -73,16 +73,10 @@ def _by_shape(rows: pd.DataFrame, tell: Callable[[pd.DataFrame], Iterable[str]])
         yield _APART + told
 
 
-def _few(names: Iterable[str]) -> str:
-    """Name the first of many."""
-    found = list(names)
-    return f"{', '.join(found[:3])} and {len(found) - 3} more"
-
-
 def _are(than: str, methods: Sequence[str], each: Iterable[str], of: int) -> str:
     """Say which methods are `than` others: `each` with its difference, or how many of all and the first of them."""
     if len(methods) > _NAMED:
-        return f"{len(methods)} of {of} methods are {than}: {_few(methods)}."
+        return f"{len(methods)} of {of} methods are {than}: {first_of(methods, 3)}."
     return f"{listed(each)} {'is' if len(methods) == 1 else 'are'} {than}."
 
 
@@ -164,7 +158,7 @@ def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | N
     if len(open_):
         who = listed(open_["method"])
         if len(open_) > _NAMED:
-            who = f"{len(open_)} of {of} methods ({_few(open_['method'])})"
+            who = f"{len(open_)} of {of} methods ({first_of(open_['method'], 3)})"
         could, needed = _could(open_, scores), _needed(open_, scores, margin)
         yield f"{who} cannot be told apart from {control} with {_seeds(open_)}{could}.{needed}"
     yield from _no_spread(rows)
@@ -237,7 +231,7 @@ def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
         return
     each = (
         f"{len(seeds)} of {len(scores.seeds)} runs of {label} (seed{'s' * (len(seeds) > 1)} "
-        f"{listed(seeds) if len(seeds) <= _NAMED else _few(seeds)})"
+        f"{listed(seeds) if len(seeds) <= _NAMED else first_of(seeds, 3)})"
         for label, seeds in gone.items()
     )
     one = sum(map(len, gone.values())) == 1
@@ -272,7 +266,7 @@ def _without(scores: Scores, control: str | None) -> Iterable[str]:
     if control in scores.missing:
         yield f"Nothing is compared with {control}, of which values are missing. {remedy}, or take another control."
     elif missing := list(scores.missing):
-        who = listed(missing) if len(missing) <= _NAMED else f"{len(missing)} methods ({_few(missing)})"
+        who = listed(missing) if len(missing) <= _NAMED else f"{len(missing)} methods ({first_of(missing, 3)})"
         yield f"{who} {'is' if len(missing) == 1 else 'are'} not compared: values are missing. {remedy}."
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.formatting import interval, listed
+from fedstat.inference.formatting import first_of, interval, listed
 from fedstat.inference.predictions.metrics import IDEAL, METRICS
 from fedstat.inference.predictions.table import Predictions
 from fedstat.inference.predictions.tabulating import PATIENTS, tabulate
@@ -110,7 +110,7 @@ def _by_client(metric: str, rows: pd.DataFrame, control: str) -> Iterator[str]:
 
 
 def _few(names: list[str]) -> str:
-    return listed(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+    return listed(names) if len(names) <= _NAMED else first_of(names, _NAMED)
 
 
 def _majority(predictions: Predictions, level: float, cut: float) -> Iterator[str]:
