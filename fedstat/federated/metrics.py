@@ -168,5 +168,3 @@ def _number(name: str, metric: Metric, outputs: Tensor, y: Tensor) -> float:
 
 BUILT_IN: dict[str, Metric] = {"macro_f1": macro_f1, "calibration_error": calibration_error, "rmse": rmse, "mae": mae}
 STANDARD = ("accuracy", "balanced_accuracy", "log_loss", "majority_share", "mse", "loss")
-#: Metrics of which less is better; of all others more is.
-LESS_IS_BETTER = ("log_loss", "mse", "loss", "calibration_error", "rmse", "mae")

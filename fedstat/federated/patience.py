@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fedstat._checks import check_fields
-from fedstat.federated.metrics import LESS_IS_BETTER
 from fedstat.inference import complete_mean
+from fedstat.inference.reading.scores import better
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Patience:
     split : {"validation", "test", "train"}
         The samples on which the metric is measured.
     higher : bool, optional
-        Whether more is better; by default as is known of built-in metrics, and true of others.
+        Whether more is better; by default as `fedstat.compare` knows it by the name, and true of others.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Patience:
 
     def best(self, values: Mapping[int, float]) -> int:
         """Return the first of the rounds with the best value; missing values are never best."""
-        higher = self.metric not in LESS_IS_BETTER if self.higher is None else self.higher
+        higher = better(self.metric) >= 0 if self.higher is None else self.higher
         ranked = {t: (value if higher else -value) if np.isfinite(value) else -np.inf for t, value in values.items()}
         return max(ranked, key=lambda t: (ranked[t], -t))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import pandas as pd
 
 from fedstat.federated.client.local import Training
 from fedstat.federated.method import Method
-from fedstat.inference import PairedDifference, interval, mean_interval, paired_difference
+from fedstat.inference import PairedDifference, interval, mean_interval
 from fedstat.inference.reading.scores import SHARES
 from fedstat.tuning.grid import shown
 
@@ -77,34 +76,6 @@ class Check:
     optimism: tuple[float, float, float]
     difference: PairedDifference | None
     test_optimism: tuple[float, float, float] | None
-
-    @classmethod
-    def of(
-        cls,
-        tuned: Mapping[str, pd.DataFrame],
-        fresh: Mapping[str, pd.DataFrame],
-        scores: pd.DataFrame,
-        chosen: str,
-        runner_up: str | None,
-        by_test: str | None,
-        *,
-        split: str,
-        same_data: bool,
-        metric: str,
-        higher: bool,
-        level: float,
-    ) -> Check:
-        """Compare trials' scores under the tuning seeds with those under fresh ones: tables of seed by split."""
-        before, after = tuned[chosen]["validation"], fresh[chosen][split]
-        difference = None
-        if runner_up is not None and len(after) > 1 and np.isfinite([after, fresh[runner_up][split]]).all():
-            difference = paired_difference(after, fresh[runner_up][split], level=level)
-        seen = by_test is not None and "test" in tuned[by_test]
-        return cls(
-            chosen, runner_up, by_test, scores, split, same_data, float(before.mean()),
-            spread_of(after, metric, level), excess(before, after, higher, level), difference,
-            excess(tuned[by_test]["test"], fresh[by_test]["test"], higher, level) if seen and by_test else None,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -278,14 +249,8 @@ class Tuning:
         return told
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Tunings(Mapping[str, Tuning]):
+class Tunings(dict[str, Tuning]):
     """Outcome of `fedstat.tune` for several arms: each one's `Tuning` by label; print it.
-
-    Attributes
-    ----------
-    arms : dict of Tuning
-        By label.
 
     Examples
     --------
@@ -302,17 +267,6 @@ class Tunings(Mapping[str, Tuning]):
     (['one', 'two'], True)
     >>> result = fs.federate(tuned.method, model, clients, tuned.training, rounds=3, seed=range(10, 12))
     """
-
-    arms: dict[str, Tuning]
-
-    def __getitem__(self, label: str) -> Tuning:
-        return self.arms[label]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.arms)
-
-    def __len__(self) -> int:
-        return len(self.arms)
 
     @property
     def method(self) -> dict[str, Method]:

@@ -17,12 +17,13 @@ from fedstat.data import Clients
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
 from fedstat.federated.method import Method, label_of
-from fedstat.federated.metrics import LESS_IS_BETTER
 from fedstat.federated.plan import Population, seeds_of
 from fedstat.federated.record.progress import announce
+from fedstat.inference import paired_difference
 from fedstat.inference.levels import check_level
+from fedstat.inference.reading.scores import better
 from fedstat.tuning.grid import Grid, Maker, Trial
-from fedstat.tuning.outcome import Check, Tuning, Tunings, spread_of
+from fedstat.tuning.outcome import Check, Tuning, Tunings, excess, spread_of
 from fedstat.tuning.runner import How, Runner
 
 #: The values of each parameter, or those of each arm.
@@ -101,7 +102,7 @@ def tune(  # type: ignore[misc]  # calls are checked for what they return and, h
     metric : str
         What is chosen by: a standard metric, or one of `metrics`.
     higher : bool, optional
-        Whether more is better; by default as is known of built-in metrics, and true of others.
+        Whether more is better; by default as `fedstat.compare` knows it by the name, and true of others.
     last : int
         How many of the last rounds are averaged, and evaluated.
     fresh : int or iterable of int, optional
@@ -167,7 +168,7 @@ def tune(  # type: ignore[misc]  # calls are checked for what they return and, h
         with _named(label):
             own, values = (_of_arm(label, *one) for one in (("training", training), ("grid", grid)))
             choices[label] = Grid.of(maker, own, values, order, start)
-    more = metric not in LESS_IS_BETTER if higher is None else bool(higher)
+    more = better(metric) >= 0 if higher is None else bool(higher)
     found: dict[str, Tuning] = {}
     for number, (label, one) in enumerate(choices.items(), start=1):
         place = None if folder is None else Path(folder)
@@ -312,11 +313,13 @@ def _checked(runner: Runner, scores: _Scores, best: Trial, seeds: Sequence[int],
     found = runner.run("fresh", [scores.trials[one] for one in wanted], seeds, fresh=True)
     same_data = isinstance(runner.clients, Clients)
     split = "test" if same_data and "test" in found[best.label] else "validation"
-    how: dict[str, Any] = {
-        "split": split,
-        "same_data": same_data,
-        "metric": runner.metric,
-        "higher": higher,
-        "level": level,
-    }
-    return Check.of(scores.values, found, runner.measured(fresh=True), best.label, second, by_test, **how)
+    before, after = scores.values[best.label]["validation"], found[best.label][split]
+    difference = test_optimism = None
+    if second is not None and len(after) > 1 and np.isfinite([after, found[second][split]]).all():
+        difference = paired_difference(after, found[second][split], level=level)
+    if by_test is not None:
+        test_optimism = excess(scores.values[by_test]["test"], found[by_test]["test"], higher, level)
+    return Check(
+        best.label, second, by_test, runner.measured(fresh=True), split, same_data, float(before.mean()),
+        spread_of(after, runner.metric, level), excess(before, after, higher, level), difference, test_optimism,
+    )  # fmt: skip

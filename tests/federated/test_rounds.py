@@ -81,6 +81,11 @@ def test_what_clients_hold_after_local_training_is_an_estimand():
     assert avg["estimand"].iloc[0] == "global"
 
 
+@pytest.mark.parametrize(("metric", "best"), [("accuracy", 2), ("one's own", 2), ("mse", 1), ("brier", 1)])
+def test_patience_knows_by_the_name_whether_less_is_better(metric, best):
+    assert fs.Patience(metric).best({1: 0.2, 2: 0.3}) == best
+
+
 def test_patience_ends_each_run_by_itself_and_keeps_its_best_round():
     stop = fs.Patience("log_loss", rounds=3)
     plain = federate(25, validate=True).history

@@ -103,6 +103,7 @@ def test_one_after_the_other_equals_the_full_grid_where_effects_add_up_and_costs
 
 def test_less_is_better_of_losses_and_the_first_of_equals_is_taken():
     assert planted(higher=False).best == {"a": 0.0, "b": 5.0}
+    assert planted(metric="brier", metrics={"brier": score}).best == {"a": 0.0, "b": 5.0}  # a loss by its name
     squared = planted(metric="mse", metrics=())  # the square of the score
     assert squared.best == {"a": 2.0, "b": 1.0}
     equal = planted(grid={"a": [3.0, 1.0]})
