@@ -20,7 +20,7 @@ from fedstat._tables import read_tables, write_tables
 from fedstat.cli import app
 from fedstat.data import datasets
 from fedstat.data.datasets import Download, Source, published
-from fedstat.factor import ConstantColumnWarning, PrincipalAxis
+from fedstat.factor import ConstantColumnWarning, Moments, PrincipalAxis
 from fedstat.factor.files import read_table
 from fedstat.inference import AnalysisPlan
 from simulations.parts import Part, run_parts
@@ -293,7 +293,7 @@ def test_a_column_whose_spread_is_lost_in_its_level_is_named():
         fit = PrincipalAxis(1).fit(named)
     assert fit.constant_.tolist() == [2]
     with pytest.warns(ConstantColumnWarning, match=r"^column 2: left out"):
-        PrincipalAxis(1).fit_blocks([level[:20], level[20:]])
+        PrincipalAxis(1).fit_moments(Moments.of(level[:20]) + Moments.of(level[20:]))
     level[:, 2] = 1e3  # exactly constant: nothing is lost
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConstantColumnWarning)

@@ -65,7 +65,7 @@ from fedstat.claims.judging import judge_all
 from fedstat.claims.laws import Law, draws, expectation, inclusions, subsets, variance
 from fedstat.claims.ledger import as_object, count, explain, read_ledger, table, write_ledger
 from fedstat.claims.plain import plain
-from fedstat.claims.problems import Parabolas, finite_laws, fractions, parabolas, regressions, shares
+from fedstat.claims.problems import Parabolas, finite_laws, parabolas, regressions, shares
 from fedstat.claims.rounds import fedavg_round, local_steps
 from fedstat.claims.runs import Client, Functions, Run, average, fedavg, square
 from fedstat.claims.studies import Studies
@@ -104,7 +104,6 @@ __all__ = [
     "fedavg",
     "fedavg_round",
     "finite_laws",
-    "fractions",
     "identity",
     "inclusions",
     "judge",

@@ -23,7 +23,6 @@ def judge_all(
     *,
     studies: Path | None = None,
     cases: int | None = None,
-    with_mutant: bool = True,
 ) -> list[Judgement]:
     """Judge claims, each in a worker process with one thread.
 
@@ -37,8 +36,6 @@ def judge_all(
         Folder with one folder of tables per study, for claims that read some.
     cases : int, optional
         Cases that every search tries, in place of its own number.
-    with_mutant : bool
-        See `fedstat.claims.judge`.
 
     Raises
     ------
@@ -72,7 +69,7 @@ def judge_all(
         raise ClaimError(f"{path} has no claim {unknown[0]}; there are {', '.join(claims)}.")
     chosen = list(dict.fromkeys(ids)) or list(claims)
     file = Path(path).absolute()  # workers may stand elsewhere
-    jobs = [partial(_judged, file, name, studies and studies.absolute(), cases, with_mutant) for name in chosen]
+    jobs = [partial(_judged, file, name, studies and studies.absolute(), cases) for name in chosen]
     found = run_jobs("claims", jobs, few=_FEW)
     return [Judgement(claims[name], *checks) for name, checks in zip(chosen, found, strict=True)]
 
@@ -81,10 +78,10 @@ def judge_all(
 Found = tuple[dict[str, Evidence], ...]
 
 
-def _judged(path: str | Path, name: str, studies: Path | None, cases: int | None, with_mutant: bool) -> Found:
+def _judged(path: str | Path, name: str, studies: Path | None, cases: int | None) -> Found:
     """Return what a judgement holds beside the claim; claims themselves do not travel between processes."""
     with searching(cases):
-        judgement = judge(_claims(path)[name], Studies(studies), with_mutant=with_mutant)
+        judgement = judge(_claims(path)[name], Studies(studies))
     return judgement.evidence, judgement.conditions, judgement.mutants, judgement.controls
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -91,23 +90,6 @@ class Parabolas:
 
 def _slope(h: Any, c: Any, w: Any) -> Any:
     return h * (w - c)
-
-
-def fractions(low: Fraction | int, high: Fraction | int, *, denominator: int = 12) -> Any:
-    """Draw fractions from `low` to `high` whose denominator divides `denominator`; simple ones are tried first.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from fedstat.claims import fractions
-    >>> find(fractions(0, 3), lambda x: x > 1)
-    Fraction(2, 1)
-    """
-    from hypothesis import strategies as st
-
-    steps = range(math.ceil(low * denominator), math.floor(high * denominator) + 1)
-    found = (Fraction(step, denominator) for step in steps)
-    return st.sampled_from(sorted(found, key=lambda x: (x.denominator, abs(x), x < 0)))
 
 
 def shares(clients: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fedstat._checks import choice, naming, number, whole
+from fedstat._checks import choice, number, whole
 from fedstat._threads import one_thread
 from fedstat.factor.components import positive_sums, principal_components_loadings
 from fedstat.factor.correlation import check_correlation, largest_correlations, reduced, squared_multiple_correlations
@@ -177,30 +177,8 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         X = validate_data(self, X, ensure_all_finite=False, ensure_min_samples=2, dtype=[np.float64, np.float32])
         return self._fit(*_standardised(Moments.of(X)), named=True)
 
-    def fit_blocks(self, blocks: Iterable[np.ndarray]) -> PrincipalAxis:
-        """Analyse rows that come in blocks (client by client), holding one block at a time.
-
-        Parameters
-        ----------
-        blocks : iterable of ndarray, each of shape (n_k, p)
-            Blocks of rows; the result is that of `fit` on all of them, up to rounding.
-
-        Raises
-        ------
-        ValueError
-            As `fit`, or if there is no block or their columns differ.
-        """
-        pooled: Moments | None = None
-        for i, block in enumerate(blocks):
-            with naming(f"block {i}"):
-                moments = Moments.of(block)
-                pooled = moments if pooled is None else pooled + moments
-        if pooled is None:
-            raise ValueError("blocks must hold at least one block of rows, got none.")
-        return self._fit(*_standardised(pooled))
-
     def fit_moments(self, moments: Moments) -> PrincipalAxis:
-        """Analyse rows given by their moments.
+        """Analyse rows given by their moments; those of blocks of rows (clients) add up.
 
         Raises
         ------

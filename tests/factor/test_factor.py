@@ -366,7 +366,7 @@ def test_a_saddle_is_left_to_the_solver_that_descends():
 def test_warnings_point_at_the_caller():
     r = np.array([[1, 0.3], [0.3, 1]])
     x = np.random.default_rng(0).normal(size=(9, 2))
-    fits = (lambda f: f.fit(x), lambda f: f.fit_blocks([x]), lambda f: f.fit_moments(Moments.of(x)))
+    fits = (lambda f: f.fit(x), lambda f: f.fit_moments(Moments.of(x)))
     for call in (*fits, lambda f: f.fit_correlation(r)):
         with pytest.warns(IdentificationWarning) as caught:
             call(PrincipalAxis(1))
@@ -463,7 +463,7 @@ def test_blocks_of_rows_give_what_all_rows_give(seed, cuts):
     np.testing.assert_allclose((Moments.of(x) * 3).correlation(), reference.correlation(), atol=1e-14)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        parts, whole = PrincipalAxis(2, max_iter=50).fit_blocks(iter(blocks)), PrincipalAxis(2, max_iter=50).fit(x)
+        parts, whole = PrincipalAxis(2, max_iter=50).fit_moments(pooled), PrincipalAxis(2, max_iter=50).fit(x)
     assert parts.n_features_in_ == 6
     if whole.identified_:
         np.testing.assert_allclose(parts.communalities_, whole.communalities_, atol=1e-4)
@@ -541,16 +541,15 @@ def asymmetric():
         (lambda: PrincipalAxis(solver="lapack").fit_correlation(HARMAN5), "solver must be"),
         (lambda: PrincipalAxis(bounded="no").fit_correlation(HARMAN5), "bounded must be True or False, got 'no'"),
         (lambda: PrincipalAxis(tol=np.inf).fit_correlation(HARMAN5), r"tol must be a number in \(0, inf\), got inf"),
-        (lambda: PrincipalAxis().fit_blocks([np.eye(3), np.array([["a"] * 3])]), "block 1: could not convert"),
+        (lambda: Moments.of(np.array([["a"] * 3])), "could not convert"),
         (lambda: PrincipalAxis().fit(np.eye(3) * 1e160), "column 0 ranges from 0 to 1e.160; multiply it"),
         (lambda: PrincipalAxis().fit(np.eye(3) * 1e-170), "column 0 ranges from 0 to 1e-170; multiply it"),
         (lambda: Moments.of(np.eye(3)) * -1, "weight must be a number of times"),
         (lambda: PrincipalAxis(tol=0).fit_correlation(HARMAN5), r"tol must be a number in \(0, inf\), got 0"),
         (lambda: PrincipalAxis(max_iter=0).fit_correlation(HARMAN5), "max_iter must be"),
         (lambda: PrincipalAxis().fit(np.ones((1, 3))), "minimum of 2 is required"),
-        (lambda: PrincipalAxis().fit_blocks([]), "at least one block"),
-        (lambda: PrincipalAxis().fit_blocks([np.ones((1, 3))]), "at least two rows"),
-        (lambda: PrincipalAxis().fit_blocks([np.ones((2, 3)), np.ones((2, 4))]), "same columns, got 3 and 4"),
+        (lambda: PrincipalAxis().fit_moments(Moments.of(np.ones((1, 3)))), "at least two rows"),
+        (lambda: Moments.of(np.ones((2, 3))) + Moments.of(np.ones((2, 4))), "same columns, got 3 and 4"),
         (lambda: PrincipalAxis().fit(np.array([[1.0, np.nan], [1, 2]])), "row 0, column 1 holds NaN"),
         (lambda: PrincipalAxis().fit_correlation(np.ones((2, 3))), r"square matrix, got shape \(2, 3\)"),
         (lambda: PrincipalAxis().fit_correlation(asymmetric()), "symmetric; row 1, column 3 holds 0.5 against 0.69141"),

@@ -130,12 +130,6 @@ class Result:
 
         return compare(self).plot(ax)
 
-    def plot_clients(self, ax: Axes | None = None, *, method: str | None = None, against: str | None = None) -> Axes:
-        """Draw what each client gains or loses by a method against another, by default against the control."""
-        from fedstat.inference import compare
-
-        return compare(self).clients(ax, method=method, against=against)
-
     def personal(
         self, client: int | str, method: str | None = None, seed: int | None = None, estimand: str | None = None
     ) -> nn.Module:

@@ -44,8 +44,6 @@ class Reduced:
         How many clients were evaluated.
     last_round : ndarray of int, shape (M, S)
         The last evaluated round of each run, -1 where there is no such run.
-    gaps : ndarray of int, shape (M, S, T)
-        How many values of each round are infinite or NaN.
     metric, split : str
         What was reduced.
 
@@ -70,7 +68,6 @@ class Reduced:
     curves: np.ndarray
     present: np.ndarray
     last_round: np.ndarray
-    gaps: np.ndarray
     metric: str
     split: str
 
@@ -332,7 +329,6 @@ def _arranged(
         _means(by_round, present, gaps),
         present,
         np.where(evaluated.any(-1), rounds[final], -1),
-        gaps,
         metric,
         split,
     )
