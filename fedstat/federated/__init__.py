@@ -1,6 +1,6 @@
 """The engine: stacked clients, local training, the round loop, results."""
 
-from fedstat.federated import aggregators, metrics, server
+from fedstat.federated import aggregators, attendance, metrics, server
 from fedstat.federated.client import schedules
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, build, parameterize
@@ -53,6 +53,7 @@ __all__ = [
     "Training",
     "Update",
     "aggregators",
+    "attendance",
     "build",
     "describe",
     "extend",

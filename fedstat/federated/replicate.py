@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import cycle
 from operator import itemgetter
 from typing import Any
 
@@ -63,9 +64,9 @@ class Replicate:
             self._held_out[split] = StackedSamples.stack([samples], self.network.dtype, self.network.device)
         return self._held_out[split]
 
-    def jobs(self, ids: Iterable[int]) -> list[Job]:
-        """Return the jobs of clients `ids`."""
-        return [Job(self.offset + k, self.seeds, k) for k in ids]
+    def jobs(self, ids: Iterable[int], work: Iterable[float] = (1.0,)) -> list[Job]:
+        """Return the jobs of clients `ids`, of which they do the shares `work`, one for each or for all."""
+        return [Job(self.offset + k, self.seeds, k, share) for k, share in zip(ids, cycle(work), strict=False)]
 
 
 def make_replicate(

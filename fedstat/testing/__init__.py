@@ -3,6 +3,7 @@
 from fedstat.testing.methods import Case, check_method
 from fedstat.testing.parts import (
     check_aggregator,
+    check_attendance,
     check_executor,
     check_loss,
     check_metric,
@@ -13,6 +14,7 @@ from fedstat.testing.parts import (
 __all__ = [
     "Case",
     "check_aggregator",
+    "check_attendance",
     "check_executor",
     "check_loss",
     "check_method",

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import number
+from fedstat._random import stream
 from fedstat.federated.aggregators import Aggregator
+from fedstat.federated.attendance import Attendance, checked
 from fedstat.federated.client.losses import Loss
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import Optimizer, move, started
@@ -151,6 +153,33 @@ def try_aggregator(aggregator: Aggregator) -> None:
             raise BrokenLaw("order", "its outcome depends on the order of the participants.")
         if still.abs().max() > 0:
             raise BrokenLaw("still", "it moves though no participant does.")
+
+
+def try_attendance(attendance: Attendance, clients: int, seed: int = 0) -> None:
+    """Check an attendance in some rounds of K clients.
+
+    Raises
+    ------
+    BrokenLaw
+        For the first law that it breaks.
+    """
+
+    def ask(t: int) -> np.ndarray:
+        given = stream(seed, "participants", t), stream(seed, "attendance")
+        work = _called("it", attendance, t, clients, *given)
+        try:
+            return checked(work, clients)
+        except (ValueError, TypeError) as error:
+            raise BrokenLaw("shares", f"in round {t} (from 0), {_first_line(error)}.") from None
+
+    device = torch.device("cpu")
+    before = generators(device)
+    found = {t: ask(t) for t in (0, 1, 2, 9)}
+    if before != generators(device) or any(
+        not np.array_equal(ask(t), work, equal_nan=True) for t, work in reversed(found.items())
+    ):
+        what = "who comes differs between two identical calls. Let it draw by rng and fixed alone, and keep nothing."
+        raise BrokenLaw("repeat", what)
 
 
 def try_optimizer(optimizer: Optimizer, params: Params, grads: Sequence[Params], tolerance: float = 1e-8) -> None:
