@@ -23,8 +23,9 @@ from fedstat.data.arrays import coded
 from fedstat.data.datasets.base import Dataset
 from fedstat.data.files import read_arrays, read_csv
 from fedstat.experiment import config, dealing
-from fedstat.experiment.parsing import FACTS, executor, make_method, metrics, network, transformer
+from fedstat.experiment.parsing import FACTS, executor, make_method, metrics, network, participation, transformer
 from fedstat.federated import Method
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.losses import choose_task
 from fedstat.federated.client.network import Network, build, check_device
@@ -63,6 +64,8 @@ class Setup:
         What is measured beside the standard metrics.
     executor : str or Executor
         What does the clients' work.
+    participation : float or Attendance
+        Who comes to a round.
     """
 
     experiment: config.Experiment
@@ -76,6 +79,7 @@ class Setup:
     training: AnyTraining
     metrics: Mapping[str, Metric]
     executor: Any
+    participation: float | Attendance
 
     @property
     def sample(self) -> torch.Tensor:
@@ -126,6 +130,7 @@ def set_up(experiment: config.Experiment) -> Setup:
         experiment.trainings,
         metrics(experiment.evaluation),
         executor(experiment.executor),
+        participation(experiment.participation),
     )
     _check_fit(setup)
     _check_stop(setup)

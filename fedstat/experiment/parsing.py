@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from torch import nn
 
 import fedstat as fs
+from fedstat._checks import number
 from fedstat._user_code import NOT_RUN, load_object, no_user_code
 from fedstat.data import datasets
 from fedstat.data.prepare import transformer_of
@@ -37,6 +38,7 @@ from fedstat.experiment.validation import (
 )
 from fedstat.federated import Method, Patience, Training
 from fedstat.federated.aggregators import AGGREGATORS
+from fedstat.federated.attendance import ATTENDANCES, Attendance
 from fedstat.federated.client import schedules
 from fedstat.federated.client.optimizers import OPTIMIZERS
 from fedstat.federated.engine.executor import check_executor
@@ -58,7 +60,7 @@ _PARTS: dict[str, Mapping[str, Any]] = {
 _OF_SERVERS: dict[str, Mapping[str, Any]] = {"server": SERVER_OPTIMIZERS, "aggregator": AGGREGATORS}
 #: The keys under which Python code may be named.
 _NAMED = re.compile(
-    rf"executor|data\.prepare|model\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|server|aggregator)"
+    rf"executor|(participation\.)+name|data\.prepare|model\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|server|aggregator)"
     r"|(method\.(.+)|tune)\.grid\.(server|aggregator)\.\d+(\.name)?"
     rf"|(method\.(.+)\.)?training\.({'|'.join(_PARTS)})(\.name)?"
 )
@@ -144,7 +146,7 @@ def without_code(path: str | Path, changes: Table | None = None) -> Experiment:
     """
     path = Path(path)
     table = _table_of(path, changes)
-    known = {key: value for key, value in table.items() if key not in (*_TABLES, "executor")}
+    known = {key: value for key, value in table.items() if key not in (*_TABLES, "executor", "participation")}
     known["data"] = {key: value for key, value in table["data"].items() if key != "prepare" or ":" not in value}
     known["method"] = {label: {"name": "FedAvg"} for label in table["method"]}
     known["evaluation"] = {"common": table.get("evaluation", {}).get("common", False)}
@@ -166,7 +168,8 @@ def _placed(value: Any, folder: Path, code: dict[str, str], *path: str) -> Any:
     if isinstance(value, list):
         return [_placed(entry, folder, code, *path, str(i)) for i, entry in enumerate(value)]
     file, colon, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    if path in (("data", "root"), ("data", "file")) and isinstance(value, str):
+    trace = path[:1] == ("participation",) and path[-1:] == ("table",)
+    if (trace or path in (("data", "root"), ("data", "file"))) and isinstance(value, str):
         return _absolute(folder, value)
     if colon and _NAMED.fullmatch(".".join(path)):
         value = code[".".join(path)] = f"{_absolute(folder, file)}:{name}"
@@ -416,6 +419,29 @@ def metrics(evaluation: Evaluation) -> dict[str, Metric]:
     return looked_up("evaluation", choose_metrics, chosen)
 
 
+def participation(value: Any, key: str = "participation") -> float | Attendance:
+    """Return the share of clients that a configuration names, or the attendance.
+
+    Raises
+    ------
+    ValueError
+        If there is no such attendance, or an option does not fit.
+    """
+    if not isinstance(value, Mapping):
+        return number(key, value, "(0, 1]")
+    choice, inner = validated(_Named, value, key).choice, {}
+    if isinstance(base := choice.options.get("participation"), Mapping):
+        inner["participation"] = participation(base, f"{key}.participation")
+        choice = replace(choice, options={**choice.options, "participation": 1.0})
+    made = _made(choice, key, ATTENDANCES)
+    return replace(made, **inner) if inner else made
+
+
+def _participation(value: Any, before: Table) -> Any:
+    participation(value)
+    return value
+
+
 def executor(name: str) -> Any:
     """Return the executor that a configuration names: the name of a built-in one, or an object of one's own.
 
@@ -512,6 +538,7 @@ class _File(General):
     """A whole file. What comes first is known to the checks of what follows."""
 
     executor: Annotated[str, _told(_executor)] = "auto"
+    participation: Annotated[float | dict[str, Any], _told(_participation)] = 1.0
     data: Annotated[Source, _told(_source)]
     partition: AnyDealing
     model: Annotated[_Named, _told(_model)]

@@ -16,6 +16,7 @@ import pandas as pd
 
 from fedstat._checks import whole
 from fedstat.data import Clients
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import NAMES, Executor, ExecutorName, RemoteExecutor
@@ -30,6 +31,7 @@ from fedstat.federated.record.result import Result, load
 from fedstat.federated.record.rows import joined
 from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Wanted, from_ranges
+from fedstat.federated.revival import revived_participation
 from fedstat.federated.rounds import Key
 
 
@@ -45,6 +47,7 @@ def extend(
     chunk: int | None = None,
     device: str | None = None,
     executor: ExecutorName | Executor | RemoteExecutor | None = None,
+    participation: Attendance | None = None,
     folder: str | Path | None = None,
     checkpoint: int | None = None,
     progress: Shown = None,
@@ -66,6 +69,8 @@ def extend(
         As in `federate`, where the run does not know them: after loading, if they are not fedstat's own.
     chunk, device, executor, checkpoint, progress
         As in `federate`; by default the run's own device and executor.
+    participation : Attendance, optional
+        As in `federate`, where the run does not know it: a trace, or an attendance of one's own.
     folder : path, optional
         Where to save the whole: the folder of `result`, or a free one. What lay there stays until all is complete.
         Checkpoints lie beside it under a hidden name, and the same call continues from them.
@@ -102,6 +107,9 @@ def extend(
             "fs.federate(..., resume=result)."
         )
     new = _missing(config["seeds"], seeds)
+    attendance = revived_participation(config["participation"]) if participation is None else participation
+    if attendance is None:
+        raise ValueError("this result does not know its attendance; pass participation=...")
     known = _known(result, model, methods, training)
     drawn, measured = _clients(result, clients), _metrics(config, metrics)
     stop = Patience(**{k: v for k, v in config["stop"].items() if k != "type"}) if config["stop"] else None
@@ -110,7 +118,7 @@ def extend(
         assert known.model is not None
         assert known.training is not None
         plan = make_plan(
-            known.methods, known.model, drawn, known.training, config["participation"], seeds, config["vary"], chunk,
+            known.methods, known.model, drawn, known.training, attendance, seeds, config["vary"], chunk,
             config["dtype"], config["device"] if device is None else device, _executor(config, executor),
             config["seeds"][0],
         )  # fmt: skip

@@ -10,7 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from fedstat.federated import aggregators, server
+from fedstat.federated import aggregators, attendance, server
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.client import optimizers, schedules
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
@@ -32,6 +33,23 @@ def revived_method(spec: Any) -> Any:
     if isinstance(spec, Mapping):
         return {k: revived_method(v) for k, v in spec.items()}
     return spec
+
+
+def revived_participation(spec: Any) -> float | Attendance | None:
+    """Rebuild a run's participation from its description; None for an attendance of one's own, and for a trace."""
+    if isinstance(spec, float):
+        return spec
+    module, _, name = str(spec.get("type") if isinstance(spec, Mapping) else "").rpartition(".")
+    cls: Any = getattr(attendance, name, None)
+    if module != attendance.__name__ or cls not in attendance.ATTENDANCES.values():
+        return None
+    values = {key: value for key, value in spec.items() if key != "type"}
+    if "participation" in values:
+        values["participation"] = revived_participation(values["participation"])
+    try:
+        return cls(**values)
+    except (TypeError, ValueError):
+        return None
 
 
 def revived_training(spec: Any) -> AnyTraining | None:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat.data import Clients
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import Executor, ExecutorName
 from fedstat.federated.federate import federate
@@ -27,7 +28,7 @@ from fedstat.tuning.grid import Trial
 class How(TypedDict, total=False):
     """The arguments of `fedstat.federate` that tuning hands on."""
 
-    participation: float
+    participation: float | Attendance
     evaluate_at: Iterable[int] | None
     metrics: Mapping[str, Metric] | Iterable[str]
     chunk: int | None
