@@ -2,7 +2,8 @@
 
 The ``participation`` of a run is a number, the share of clients that the server draws in each round, all of whom do
 all of their work; or an `Attendance`, by which clients may come by chance, drop out, or do part of their work. The
-built-in ones take one another as their `participation`, so that laws combine: ``Dropout(Poisson(0.3), 0.1)``.
+built-in ones take one another as their `participation`, so that laws combine: ``Dropout(Poisson(0.3), 0.1)``. Who is
+late counts as dropped out; ``docs/asynchronous.md`` says why.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import pandas as pd
 from fedstat._checks import check_fields, local, number
 from fedstat._random import drawn
 from fedstat.federated.client.seeds import Seeds
+
+__all__ = ["Attendance", "Attended", "Dropout", "Poisson", "Stragglers", "Trace"]
 
 #: Columns of a trace.
 _COLUMNS = ("round", "client", "work")

@@ -378,8 +378,9 @@ table = "log.csv"
 """)
     assert set_up(read(tmp_path / "one.toml")).participation == TRACE
     run_file(read(tmp_path / "one.toml"), tmp_path / "out", progress=False)
+    run_file(read(tmp_path / "out" / "experiment.toml", {"rounds": 5}), tmp_path / "out", resume=True, progress=False)
     traffic = fs.load(tmp_path / "out" / "run").traffic
-    for t in range(4):
+    for t in range(5):
         shares = WORK[t % 3]
         rows = traffic[traffic["round"] == t + 1].set_index("client")
         assert sorted(rows.index) == [k for k in range(6) if not np.isnan(shares[k])]
