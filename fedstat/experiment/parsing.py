@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from fedstat.data import datasets
 from fedstat.data.prepare import transformer_of
 from fedstat.experiment.config import Choice, Evaluation, Experiment, General, MethodChoice, Source, Tune
 from fedstat.experiment.dealing import AnyDealing
+from fedstat.experiment.keys import changed, dotted
 from fedstat.experiment.validation import (
     OWN,
     Table,
@@ -183,27 +184,8 @@ def _table_of(path: Path, changes: Table | None) -> Table:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no TOML: {error}.") from None
     for key, value in (changes or {}).items():
-        table = _changed(table, _dotted(key), value)
+        table = changed(table, dotted(key), value)
     return table
-
-
-def setting(text: str) -> tuple[str, Any]:
-    """Split ``KEY=VALUE``, the value as TOML writes it; a bare word is text.
-
-    Raises
-    ------
-    ValueError
-        If there is no ``=``, or the value is neither TOML nor a word.
-    """
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"{text!r} should read KEY=VALUE, such as partition.alpha=0.1.")
-    try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except (ValueError, RecursionError):
-        if re.fullmatch(r"[^\s\"'\[\]{},=#]([^\"'\[\]{}=#\n]*\S)?", value):
-            return key, value
-        raise ValueError(f"{text!r}: {value!r} is no TOML value; text with signs needs quotes.") from None
 
 
 def parse(table: Table, folder: Path) -> Experiment:
@@ -568,27 +550,3 @@ def _arguments(function: Callable[..., Any]) -> type:
             default: Any = field() if p.default is p.empty else field(default_factory=partial(copy, p.default))
             made.append((p.name, kind, default))
     return make_dataclass("Arguments", made, kw_only=True)
-
-
-def _dotted(key: str) -> list[str]:
-    """Split a dotted key into its steps, as TOML writes them."""
-    try:
-        found = tomllib.loads(f"{key} = 0")
-    except (ValueError, RecursionError):
-        found = {}
-    steps = []
-    while isinstance(found, dict) and len(found) == 1:
-        ((step, found),) = found.items()
-        steps.append(step)
-    if found != 0 or isinstance(found, dict):
-        raise ValueError(f"{key!r} is no key such as rounds or partition.alpha.")
-    return steps
-
-
-def _changed(table: Table, path: Sequence[str], value: Any) -> dict[str, Any]:
-    """A copy of the table with one value set."""
-    step, *rest = path
-    if rest:
-        inner = table.get(step)
-        value = _changed(inner if isinstance(inner, dict) else {}, rest, value)
-    return {**table, step: value}

@@ -18,7 +18,8 @@ import fedstat as fs
 from fedstat.experiment.build import set_up
 from fedstat.experiment.config import to_table
 from fedstat.experiment.dealing import KINDS
-from fedstat.experiment.parsing import parse, setting
+from fedstat.experiment.keys import setting
+from fedstat.experiment.parsing import parse
 from fedstat.experiment.summaries import summarise
 from tests.support.experiments import BASE, changed, images, own
 
