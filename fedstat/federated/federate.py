@@ -146,7 +146,8 @@ def federate(
     Result
         With the tidy tables ``history`` (method, seed, round, client, estimand, split, metric, value), in which the
         rows of the split ``common``, with client -1, measure a global model on the test set that all clients have in
-        common, and ``traffic``, the bytes that went up from and down to each participant in each round; who dropped out sent none.
+        common, and ``traffic``, the bytes that went up from and down to each participant in each round, none up from
+        who dropped out.
         Where an output of a model is infinite or NaN though its weights are not, training goes on and all metrics of
         that client but ``majority_share`` are NaN, with a warning at the end: `fedstat.compare` counts them.
 
